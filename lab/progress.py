@@ -1,0 +1,66 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""One line per step with its seconds."""
+
+import contextlib
+import sys
+import time
+
+
+class Progress:
+    """Prints what is being done while it is done.
+
+    On a terminal with rich at hand the running step has a spinner;
+    otherwise each step is one plain line, printed when it is over.
+
+    :param stream: where to print; default stderr, so that what a command
+        reports on stdout stays machine-readable
+    :param clock: monotonic seconds, for tests
+    """
+
+    def __init__(self, stream=None, clock=time.monotonic):
+        self._stream = stream or sys.stderr
+        self._clock = clock
+        #: list of (label, seconds) of the steps that are over
+        self.steps = []
+
+    @contextlib.contextmanager
+    def step(self, label):
+        """Time a step and print it, also when it fails.
+
+        :param label: what is done, e.g. 'start MariaDB'
+        """
+        start = self._clock()
+        mark = 'failed'
+        try:
+            with self._spinner(label):
+                yield
+            mark = 'ok'
+        finally:
+            seconds = self._clock() - start
+            self.steps.append((label, seconds))
+            print(f'{seconds:6.1f} s  {mark:6}  {label}',
+                  file=self._stream, flush=True)
+
+    def note(self, text):
+        """Print a line that is no step."""
+        print(text, file=self._stream, flush=True)
+
+    def _spinner(self, label):
+        if not self._stream.isatty():
+            return contextlib.nullcontext()
+        try:
+            from rich import console
+        except ImportError:
+            return contextlib.nullcontext()
+        return console.Console(file=self._stream).status(label)

@@ -1,0 +1,171 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Where a lab lives and which ports it uses.
+
+A lab is one directory and a block of ports on 127.0.0.1; nothing else
+tells two labs on one machine apart. Standard library only, because the
+command line needs this before anything is installed.
+"""
+
+import dataclasses
+import json
+import os
+import pathlib
+
+from lab import errors
+
+HOST = '127.0.0.1'
+DEFAULT_BASE_PORT = 17000
+USER = 'lab'
+PASSWORD = 'lab'
+REGION = 'RegionOne'
+DATABASES = ('keystone', 'placement', 'glance', 'neutron', 'ironic',
+             'nova_api', 'nova_cell0', 'nova_cell1')
+# Order matters: a name's place is its distance from the base port.
+PORT_NAMES = ('mariadb', 'epmd', 'rabbitmq', 'rabbitmq-dist', 'memcached',
+              'keystone', 'placement', 'glance', 'neutron', 'ironic', 'nova')
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """The places and ports of one lab.
+
+    :ivar directory: everything the lab writes is below it
+    :ivar venv: the Python environment all services run in
+    :ivar base_port: first of the lab's ports
+    """
+
+    directory: pathlib.Path
+    venv: pathlib.Path
+    base_port: int
+
+    @property
+    def repository(self):
+        """The checkout that this lab belongs to."""
+        return pathlib.Path(__file__).resolve().parent.parent
+
+    @property
+    def logs(self):
+        """One file per process, ``<name>.log``."""
+        return self.directory / 'logs'
+
+    @property
+    def run(self):
+        """Pid files, sockets and locks."""
+        return self.directory / 'run'
+
+    @property
+    def conf(self):
+        """Rendered configuration files, made anew by each ``up``."""
+        return self.directory / 'conf'
+
+    @property
+    def data(self):
+        """What services keep: databases, images, keys."""
+        return self.directory / 'data'
+
+    @property
+    def snapshot(self):
+        """Copy of :attr:`data` as it is right after the preparation."""
+        return self.directory / 'snapshot'
+
+    @property
+    def state_file(self):
+        """JSON written by ``up`` and ``down``; see :mod:`lab.state`."""
+        return self.directory / 'state.json'
+
+    @property
+    def openrc(self):
+        """Shell file with the credentials for the openstack client."""
+        return self.directory / 'openrc'
+
+    def port(self, name):
+        """TCP port of a listener.
+
+        :param name: one of :data:`PORT_NAMES`
+        """
+        return self.base_port + PORT_NAMES.index(name)
+
+    def url(self, name):
+        """Base URL of an API, without a trailing slash.
+
+        :param name: keystone, placement, glance, neutron, ironic or nova
+        """
+        return f'http://{HOST}:{self.port(name)}'
+
+    def database(self, name):
+        """Arguments for ``pymysql.connect``.
+
+        :param name: one of :data:`DATABASES`
+        """
+        if name not in DATABASES:
+            raise KeyError(name)
+        return {'host': HOST, 'port': self.port('mariadb'), 'user': USER,
+                'password': PASSWORD, 'database': name}
+
+    def database_url(self, name):
+        """The same as an SQLAlchemy URL, for configuration files."""
+        return ('mysql+pymysql://{user}:{password}@{host}:{port}/{database}'
+                .format(**self.database(name)))
+
+    def program(self, name):
+        """Path of a console script of the venv."""
+        return str(self.venv / 'bin' / name)
+
+
+def load(directory=None, base_port=None):
+    """Find out which lab is meant.
+
+    What is not given comes from the environment (LAB_DIR, LAB_VENV,
+    LAB_BASE_PORT) and then from the defaults. The port of a lab that is
+    up, also half up, is what it was started with, whatever is given.
+
+    :param directory: path; default ``.lab`` in the checkout
+    :param base_port: int; the lab takes the ports from here on
+    :returns: :class:`Settings`
+    :raises LabError: for a port that cannot be used
+    """
+    home = pathlib.Path(__file__).resolve().parent.parent / '.lab'
+    directory = pathlib.Path(
+        directory or os.environ.get('LAB_DIR') or home).absolute()
+    venv = pathlib.Path(
+        os.environ.get('LAB_VENV') or home / 'venv').absolute()
+    known, up = _recorded(directory / 'state.json')
+    if up:
+        base_port = known
+    elif base_port is None:
+        base_port = (os.environ.get('LAB_BASE_PORT') or known
+                     or DEFAULT_BASE_PORT)
+    return Settings(directory, venv, _checked(base_port))
+
+
+def _recorded(state_file):
+    """Base port of the state file and whether the lab is up."""
+    try:
+        state = json.loads(state_file.read_text())
+        return state['base_port'], state['phase'] != 'down'
+    except (OSError, ValueError, KeyError, TypeError):
+        return None, False
+
+
+def _checked(base_port):
+    last = 65536 - len(PORT_NAMES)
+    try:
+        base_port = int(base_port)
+    except ValueError:
+        base_port = 0
+    if not 1024 <= base_port <= last:
+        raise errors.LabError(
+            'The base port (--base-port or LAB_BASE_PORT) must be a number '
+            f'from 1024 to {last}.')
+    return base_port

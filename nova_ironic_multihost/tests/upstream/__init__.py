@@ -1,0 +1,31 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""nova's own tests of its Ironic driver, run against ours.
+
+The tests are those of the nova that is installed. Importing this package puts
+our class in the place of nova's, so every test module of nova that is
+imported after it builds our driver; discovery imports a package before its
+modules. :mod:`exclusions` names the tests that cannot hold for us.
+"""
+
+# Importing nova.tests.unit decides the threading mode, so it goes first, as
+# when nova runs its own tests.
+import nova.tests.unit  # noqa: I100, I202
+
+from nova.virt import ironic
+from nova.virt.ironic import driver
+
+from nova_ironic_multihost.driver import IronicMultiHostDriver
+
+driver.IronicDriver = IronicMultiHostDriver
+ironic.IronicDriver = IronicMultiHostDriver

@@ -1,0 +1,67 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Each exclusion is still needed."""
+
+import unittest
+
+from nova_ironic_multihost.tests.upstream import exclusions
+
+
+def complaint(test_id):
+    """Say why a test of nova need not be excluded.
+
+    :param test_id: the id, i.e. module, class and method.
+    :returns: a sentence, or None if the test fails as it should.
+    """
+    # The loader does not raise for a name it cannot find; it returns a test
+    # that fails, which here would pass for a needed exclusion.
+    loader = unittest.TestLoader()
+    suite = loader.loadTestsFromName(test_id)
+    if loader.errors:
+        return f'nova has no test {test_id}: remove its exclusion.'
+    result = unittest.TestResult()
+    suite.run(result)
+    if result.wasSuccessful():
+        return f'{test_id} passes against our driver: remove its exclusion.'
+    return None
+
+
+class ExclusionsTestCase(unittest.TestCase):
+    """One more test method for each excluded test is added below."""
+
+    def test_passing_test_is_noticed(self):
+        self.assertIn('passes', complaint(
+            'nova.tests.unit.virt.ironic.test_driver.IronicDriverTestCase.'
+            'test_validate_driver_loading'))
+
+    def test_vanished_test_is_noticed(self):
+        self.assertIn('no test', complaint(
+            'nova.tests.unit.virt.ironic.test_driver.IronicDriverTestCase.'
+            'test_that_nova_never_had'))
+
+    def test_exclusions_have_reasons(self):
+        for test_id, exclusion in exclusions.EXCLUSIONS.items():
+            self.assertTrue(exclusion.reason.endswith('.'), test_id)
+
+
+def _make_test(test_id):
+    def test(self):
+        problem = complaint(test_id)
+        if problem:
+            self.fail(problem)
+    return test
+
+
+for _id in exclusions.for_installed_nova():
+    setattr(ExclusionsTestCase,
+            'test_needed_' + _id.replace('.', '_'), _make_test(_id))

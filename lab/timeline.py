@@ -1,0 +1,337 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Who owned which node when, and what that adds up to.
+
+A :class:`Recorder` looks at the lab once a second while something happens
+and notes events by name; what it saw is a :class:`Timeline`, and the
+figures of an experiment are functions of it. Two changes of owner between
+two looks are seen as one: figures of moves are lower bounds, which matters
+only to a driver that shuffles faster than it audits.
+
+Times are seconds since the recording began.
+"""
+
+import collections
+import dataclasses
+import json
+import threading
+import time
+
+from lab import errors
+from lab import view
+
+
+class NeverHappened(errors.LabError):
+    """What was waited for did not come; the message says what."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Sample:
+    """What one look showed; hosts are in lower case."""
+
+    t: float
+    owner: dict
+    used: frozenset = frozenset()
+    up: frozenset = frozenset()
+    disabled: frozenset = frozenset()
+    mapped: frozenset = frozenset()
+
+    @classmethod
+    def of(cls, seen, t):
+        """The part of a :class:`lab.view.View` that a timeline keeps."""
+        return cls(t, dict(seen.owner_of), seen.used_nodes, seen.up_hosts,
+                   frozenset(s.key for s in seen.services if s.disabled),
+                   frozenset(s.key for s in seen.services if s.mapped))
+
+    def count(self, host):
+        """How many nodes a host owns: (free, with a server)."""
+        mine = [n for n, owner in self.owner.items() if owner == host]
+        used = sum(1 for n in mine if n in self.used)
+        return len(mine) - used, used
+
+    def on_dead_hosts(self):
+        """Nodes recorded on a host that is not up."""
+        return {n for n, owner in self.owner.items() if owner not in self.up}
+
+
+@dataclasses.dataclass(frozen=True)
+class Event:
+    """Something that was done, or came to pass, at a moment."""
+
+    t: float
+    name: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Move:
+    """A node that changed owner; ``mapped`` tells of the new owner."""
+
+    t: float
+    node: str
+    old: str
+    new: str
+    mapped: bool = True
+
+
+@dataclasses.dataclass(frozen=True)
+class Timeline:
+    """Samples and events in the order of time."""
+
+    samples: tuple = ()
+    events: tuple = ()
+
+    @property
+    def hosts(self):
+        """Every host that was seen as a service or an owner, sorted.
+
+        "compute-10" comes after "compute-9".
+        """
+        found = set()
+        for sample in self.samples:
+            found |= sample.up | sample.mapped | set(sample.owner.values())
+        return sorted(found, key=lambda name: (len(name), name))
+
+    def moves(self, since=0.0, until=float('inf')):
+        """Changes of owner in (since, until], in the order of time.
+
+        A record that vanished and came back on another host is a move; a
+        node that is seen for the first time is none.
+        """
+        found = []
+        owner = {}
+        for sample in self.samples:
+            for node, new in sample.owner.items():
+                old = owner.get(node, new)
+                if old != new and since < sample.t <= until:
+                    found.append(Move(sample.t, node, old, new,
+                                      new in sample.mapped))
+            owner.update(sample.owner)
+        return found
+
+    def arrived(self, nodes, away_from, since):
+        """Seconds from ``since`` until all nodes are on live hosts.
+
+        :param nodes: node uuids
+        :param away_from: the host that they leave
+        :returns: None when that did not come to pass
+        """
+        for sample in self.samples:
+            if sample.t < since:
+                continue
+            owners = [sample.owner.get(node) for node in nodes]
+            if all(o in sample.up and o != away_from for o in owners):
+                return round(sample.t - since, 1)
+        return None
+
+    def on_dead_hosts(self, since=0.0, until=float('inf')):
+        """The most nodes recorded on hosts not up in any one sample."""
+        return max((len(s.on_dead_hosts()) for s in self.samples
+                    if since < s.t <= until), default=0)
+
+    def split(self):
+        """Nodes of each live host at the end, fewest first."""
+        if not self.samples:
+            return []
+        last = self.samples[-1]
+        return sorted(sum(last.count(host)) for host in last.up)
+
+    def to_json(self):
+        """Plain data; the inverse of :meth:`from_json`."""
+        nodes = sorted({n for s in self.samples for n in s.owner})
+        return {
+            'nodes': nodes,
+            'events': [dataclasses.asdict(event) for event in self.events],
+            'samples': [{
+                't': round(s.t, 3),
+                'owners': [s.owner.get(node) for node in nodes],
+                'used': sorted(s.used),
+                'up': sorted(s.up),
+                'disabled': sorted(s.disabled),
+                'mapped': sorted(s.mapped),
+            } for s in self.samples],
+        }
+
+    @classmethod
+    def from_json(cls, data):
+        """The timeline that :meth:`to_json` described."""
+        return cls(
+            tuple(Sample(
+                s['t'],
+                {node: owner for node, owner
+                 in zip(data['nodes'], s['owners'], strict=True) if owner},
+                *(frozenset(s[field])
+                  for field in ('used', 'up', 'disabled', 'mapped')))
+                for s in data['samples']),
+            tuple(Event(**event) for event in data['events']))
+
+
+def moved_nodes(moves):
+    """How many different nodes are among these moves."""
+    return len({move.node for move in moves})
+
+
+def most_moves(moves):
+    """How often the node that moved most did so."""
+    counts = collections.Counter(move.node for move in moves)
+    return max(counts.values(), default=0)
+
+
+class Recorder:
+    """Looks at the lab every second in a thread of its own.
+
+    Use as a context manager. A look that fails ends the recording; the
+    next wait, or the end, raises its error.
+
+    :param read: a function without arguments that returns a View
+    :param on_view: called with each View, in the recorder's thread
+    """
+
+    def __init__(self, read, period=1.0, clock=time.monotonic, on_view=None):
+        self._read = read
+        self._period = period
+        self._clock = clock
+        self._on_view = on_view
+        self._started = clock()
+        self._samples = []
+        self._events = []
+        self._view = None
+        self._error = None
+        self._news = threading.Condition()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._record, daemon=True)
+
+    def __enter__(self):
+        self._thread.start()
+        self.wait_for(lambda seen: True, 30, 'a first look at the lab')
+        return self
+
+    def __exit__(self, kind, value, traceback):
+        self._over.set()
+        self._thread.join()
+        if kind is None and self._error:
+            raise self._error
+
+    def _record(self):
+        due = self._clock()
+        while not self._over.is_set():
+            try:
+                seen = self._read()
+                sample = Sample.of(seen, self.now())
+                with self._news:
+                    self._view = seen
+                    self._samples.append(sample)
+                    self._news.notify_all()
+                if self._on_view:
+                    self._on_view(seen)
+            except Exception as error:
+                with self._news:
+                    self._error = error
+                    self._news.notify_all()
+                return
+            due += self._period
+            # A look that took long must not be followed by a burst.
+            due = max(due, self._clock())
+            self._over.wait(due - self._clock())
+
+    def now(self):
+        """Seconds since the recording began."""
+        return self._clock() - self._started
+
+    def mark(self, name):
+        """Note an event; returns its time."""
+        event = Event(round(self.now(), 3), name)
+        with self._news:
+            self._events.append(event)
+        return event.t
+
+    @property
+    def view(self):
+        """The latest View."""
+        with self._news:
+            return self._view
+
+    @property
+    def timeline(self):
+        """What has been recorded so far."""
+        with self._news:
+            return Timeline(tuple(self._samples), tuple(self._events))
+
+    def wait_for(self, condition, timeout, what):
+        """Wait until a condition holds for the latest view.
+
+        :param condition: a function of a View
+        :param timeout: seconds
+        :param what: what is waited for, for the error message
+        :returns: seconds since the recording began, when it held
+        :raises NeverHappened: when the time is over
+        :raises lab.view.ViewError: when the lab cannot be read
+        """
+        deadline = self._clock() + timeout
+        looked = None
+        with self._news:
+            while True:
+                if self._error:
+                    raise self._error
+                if self._view is not looked:
+                    looked = self._view
+                    if condition(looked):
+                        return self._samples[-1].t
+                left = deadline - self._clock()
+                if left <= 0:
+                    raise NeverHappened(
+                        f'{what} did not happen within {timeout:.0f} s')
+                self._news.wait(left)
+
+    def watch(self, seconds):
+        """Record for this long; returns the time at the end."""
+        end = self.now() + seconds
+        try:
+            return self.wait_for(lambda seen: self.now() >= end,
+                                 seconds + self._period, 'a look')
+        except NeverHappened:
+            return self.now()
+
+    def wait_quiet(self, seconds, timeout):
+        """Wait until no node has changed owner for some seconds.
+
+        :returns: True when it became quiet, False when it never did:
+                  endless moves are a finding, not an error
+        """
+        end = self.now() + timeout
+        quiet_from = self.now()
+        while True:
+            moves = self.timeline.moves()
+            last = max([quiet_from, *(move.t for move in moves[-1:])])
+            if self.now() - last >= seconds:
+                return True
+            if self.now() >= end:
+                return False
+            self.watch(min(1.0, self._period))
+
+
+def save(timeline, path, **conditions):
+    """Write a timeline as JSON, with what it was recorded under."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(
+        {'conditions': conditions, **timeline.to_json()}) + '\n')
+    return path
+
+
+def load(path):
+    """The timeline in a file that :func:`save` wrote."""
+    return Timeline.from_json(json.loads(path.read_text()))
+
+
+def recorder(settings, **kwargs):
+    """A Recorder of the lab that these settings describe."""
+    return Recorder(lambda: view.read(settings), **kwargs)

@@ -1,0 +1,64 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Settings that cannot work together.
+
+Found before the service starts, and told in sentences that say what to
+change, because what they do otherwise (nodes that nobody manages, nodes that
+two hosts take for theirs) shows late and far from its cause.
+"""
+
+from nova_ironic_multihost import conf as options
+
+
+def find(conf, host):
+    """Return a sentence for each contradiction.
+
+    :param conf: nova's oslo.config object with our options registered.
+    :param host: this compute service, ``[DEFAULT]host``.
+    :returns: list of sentences, empty when the settings make sense.
+    """
+    return [sentence
+            for check in (_invalid_values, _peer_list, _audit_interval)
+            for sentence in check(conf, host)]
+
+
+def _invalid_values(conf, host):
+    for option in options.OPTS:
+        try:
+            conf[options.GROUP.name][option.dest]
+        except ValueError as exc:
+            yield (f'Correct [{options.GROUP.name}]{option.name} in '
+                   f'nova.conf: {exc}.')
+
+
+def _peer_list(conf, host):
+    # As nova: virt/ironic/driver.py:_check_peer_list. A shard has a single
+    # compute service, so there the list means nothing.
+    if conf.ironic.conductor_group is None or conf.ironic.shard:
+        return
+    peers = {peer.lower() for peer in conf.ironic.peer_list}
+    if not peers:
+        yield (f'[ironic]conductor_group is set but [ironic]peer_list is '
+               f'empty: set peer_list to the hosts of all compute services '
+               f'with this conductor_group, at least "{host}".')
+    elif host.lower() not in peers:
+        yield (f'[ironic]peer_list does not name this host: add "{host}" to '
+               f'it, on this and on every other host of the list.')
+
+
+def _audit_interval(conf, host):
+    if conf.update_resources_interval < 0:
+        yield ('[DEFAULT]update_resources_interval is negative, which turns '
+               'off the audits in which compute services share the nodes: '
+               'unset it or set it to a number of seconds.')

@@ -1,0 +1,29 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Errors of this package, each with the remedy in its message."""
+
+from nova_ironic_multihost import nova_contract
+
+
+class ConfigurationContradiction(nova_contract.NovaException):
+    """Settings of nova.conf that cannot work together.
+
+    :param contradictions: list of sentences that say what to change.
+    """
+
+    msg_fmt = 'nova-compute cannot start: %(contradictions)s'
+
+    def __init__(self, contradictions):
+        self.contradictions = tuple(contradictions)
+        super().__init__(contradictions=' '.join(self.contradictions))

@@ -1,0 +1,176 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What every functional test stands on."""
+
+from importlib import metadata
+import os
+import time
+
+import nova.conf
+from nova.tests.functional.api import client as nova_client
+from nova.tests.functional import integrated_helpers
+from oslo_utils.fixture import uuidsentinel
+
+from nova_ironic_multihost import loader
+from nova_ironic_multihost.tests.functional import computes
+from nova_ironic_multihost.tests.functional import ironic
+
+CONF = nova.conf.CONF
+
+OURS = 'ironic_multihost.IronicMultiHostDriver'
+STOCK = 'ironic.IronicDriver'
+
+#: Seconds that nova may need for what it was asked; see ironic.DEADLINE.
+DEADLINE = 60
+
+
+def _api_paste_config():
+    """Find nova's api-paste.ini, installed or in a source tree.
+
+    nova's fixtures look in the source tree only.
+    """
+    for file in metadata.files('nova'):
+        if file.match('etc/nova/api-paste.ini'):
+            return str(file.locate())
+    return os.path.join(CONF.pybasedir, 'etc/nova/api-paste.ini')
+
+
+class MultiHostTestCase(integrated_helpers.ProviderUsageBaseTestCase):
+    """A nova and an Ironic, no compute yet.
+
+    :cvar compute_driver: the driver that computes are started with.
+    :ivar ironic: the :class:`.ironic.Ironic`.
+    :ivar fleet: the :class:`.computes.Computes`.
+    """
+
+    compute_driver = OURS
+
+    def setUp(self):
+        loader.register()
+        self.flags(api_paste_config=_api_paste_config(), group='wsgi')
+        super().setUp()
+        self.ironic = self.useFixture(ironic.Ironic())
+        self.flags(
+            auth_type='none', endpoint_override=self.ironic.endpoint,
+            api_max_retries=2, api_retry_interval=1, group='ironic')
+        self.fleet = computes.Computes(self, self.cell_mappings['cell1'])
+        self.flavor = self._create_flavor(
+            memory_mb=16384, vcpu=8, disk=200, ephemeral=0, extra_spec={
+                'resources:CUSTOM_BAREMETAL': '1',
+                'resources:VCPU': '0',
+                'resources:MEMORY_MB': '0',
+                'resources:DISK_GB': '0'})
+
+    # What an operator sees
+
+    def owners(self):
+        """Return {node: host} as the hypervisor list shows it.
+
+        Fails if a node is in the list twice.
+        """
+        listed = self.admin_api.api_get(
+            '/os-hypervisors/detail').body['hypervisors']
+        nodes = [hypervisor['hypervisor_hostname'] for hypervisor in listed]
+        self.assertCountEqual(set(nodes), nodes)
+        return {
+            hypervisor['hypervisor_hostname']: hypervisor['service']['host']
+            for hypervisor in listed}
+
+    def nodes_of(self, host):
+        """Return the set of nodes that the hypervisor list shows at a host."""
+        return {
+            node for node, owner in self.owners().items() if owner == host}
+
+    def providers(self):
+        """Return the names of placement's resource providers."""
+        return [provider['name'] for provider in self._get_all_providers()]
+
+    def settle(self):
+        """Audit all computes until ownership stands still; return it.
+
+        Fails if it does not within a few rounds: nodes then go to and fro.
+        """
+        before = self.owners()
+        for _ in range(4):
+            self.fleet.audit()
+            after = self.owners()
+            if after == before:
+                return after
+            before = after
+        self.fail(f'Nodes still change owner: {before}')
+
+    def mark_providers(self):
+        """Put a mark on every provider that a new one would not have."""
+        for provider in self._get_all_providers():
+            self._set_aggregate(provider['uuid'], uuidsentinel.mark)
+
+    def assertProvidersKept(self, nodes):
+        """Assert that these nodes still have the providers that we marked."""
+        providers = {
+            provider['name']: provider['uuid']
+            for provider in self._get_all_providers()}
+        self.assertCountEqual(nodes, providers)
+        for node in nodes:
+            self.assertEqual(
+                [uuidsentinel.mark],
+                self._get_provider_aggregates(providers[node]),
+                f'The provider of {node} was deleted and created again')
+
+    # What a user does
+
+    def boot(self, host=None):
+        """Boot a server, wait until it is ACTIVE and return it.
+
+        :param host: the compute that it must be built by; any if None.
+        """
+        server = self._build_server(
+            flavor_id=self.flavor, networks='none', host=host)
+        server = self.api.post_server({'server': server})
+        return self.wait_for_status(server, 'ACTIVE')
+
+    def wait_for_status(self, server, status):
+        """Return the server as soon as it has this status.
+
+        Fails if it has gone to ERROR, or does not get there in time.
+        """
+        deadline = time.monotonic() + DEADLINE
+        while time.monotonic() < deadline:
+            server = self.api.get_server(server['id'])
+            if server['status'] == status:
+                return server
+            if server['status'] == 'ERROR':
+                self.fail(f'Server went to ERROR: {server.get("fault")}')
+            time.sleep(0.1)
+        self.fail(f'Server is not {status} in {DEADLINE} s: {server}')
+
+    def delete(self, server):
+        """Delete a server and wait until it is gone."""
+        self.api.delete_server(server['id'])
+        deadline = time.monotonic() + DEADLINE
+        while time.monotonic() < deadline:
+            try:
+                server = self.api.get_server(server['id'])
+            except nova_client.OpenStackApiNotFoundException:
+                return
+            time.sleep(0.1)
+        self.fail(f'Server is not deleted in {DEADLINE} s: {server}')
+
+    @staticmethod
+    def host_of(server):
+        """Return the compute that the API names for a server."""
+        return server['OS-EXT-SRV-ATTR:host']
+
+    @staticmethod
+    def node_of(server):
+        """Return the node that the API names for a server."""
+        return server['OS-EXT-SRV-ATTR:hypervisor_hostname']

@@ -1,0 +1,265 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The real Ironic as a fixture: API and conductor, sqlite, fake hardware."""
+
+import contextlib
+import functools
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+
+import fixtures
+from ironicclient import client
+from ironicclient import exc
+import requests
+from testtools import content
+
+#: Seconds that Ironic may need for anything we ask of it; generous, because
+#: it is only ever waited for in full when something is broken.
+DEADLINE = 60
+
+#: Of the Ironic API: has all that nova asks for (1.46) and shards (1.82).
+API_VERSION = '1.82'
+
+_CONFIG = """\
+[DEFAULT]
+auth_strategy = noauth
+rpc_transport = none
+host = localhost
+my_ip = 127.0.0.1
+state_path = {directory}
+enabled_hardware_types = fake-hardware
+enabled_bios_interfaces = no-bios
+enabled_boot_interfaces = fake
+enabled_console_interfaces = no-console
+enabled_deploy_interfaces = fake
+enabled_firmware_interfaces = no-firmware
+enabled_inspect_interfaces = no-inspect
+enabled_management_interfaces = fake
+enabled_network_interfaces = noop
+enabled_power_interfaces = fake
+enabled_raid_interfaces = no-raid
+enabled_rescue_interfaces = no-rescue
+enabled_storage_interfaces = noop
+enabled_vendor_interfaces = no-vendor
+
+[api]
+host_ip = 127.0.0.1
+port = {port}
+
+[conductor]
+automated_clean = false
+sync_power_state_interval = 0
+sync_power_state_workers = 1
+periodic_max_workers = 4
+workers_pool_size = 50
+
+[database]
+connection = sqlite:///{directory}/ironic.sqlite
+sqlite_synchronous = false
+
+# Ironic asks glance whether an image is a whole disk. There is no glance;
+# told so at once, it goes on, and fake hardware does not need the answer.
+[glance]
+auth_type = none
+endpoint_override = http://127.0.0.1:1
+
+[oslo_messaging_notifications]
+driver = noop
+"""
+
+
+class IronicError(Exception):
+    """Ironic did not do what the fixture asked of it."""
+
+
+def _executable():
+    """Path of ``ironic``: ``IRONIC_BIN`` or the one of this environment."""
+    path = os.environ.get('IRONIC_BIN')
+    path = pathlib.Path(path or pathlib.Path(sys.executable).parent / 'ironic')
+    if not path.exists():
+        raise IronicError(
+            f'There is no {path}: install ironic into this environment, or '
+            f'let IRONIC_BIN name the ironic executable of another one.')
+    return path
+
+
+@functools.cache
+def _empty_database():
+    """Return the bytes of a sqlite database with Ironic's schema, no rows.
+
+    Making the schema takes longer than starting Ironic, so it is made once
+    in a process.
+    """
+    with tempfile.TemporaryDirectory() as name:
+        directory = pathlib.Path(name)
+        config = directory / 'ironic.conf'
+        config.write_text(_CONFIG.format(directory=directory, port=0))
+        done = subprocess.run(
+            [_executable().with_name('ironic-dbsync'),
+             '--config-file', config, 'create_schema'],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        if done.returncode:
+            raise IronicError(f'ironic-dbsync failed:\n{done.stdout}')
+        return (directory / 'ironic.sqlite').read_bytes()
+
+
+class Ironic(fixtures.Fixture):
+    """An Ironic of its own for one test, on a free port of 127.0.0.1.
+
+    :ivar endpoint: URL of its API, without version.
+    :ivar client: a python-ironicclient for it.
+    """
+
+    def _setUp(self):
+        self._directory = pathlib.Path(
+            self.useFixture(fixtures.TempDir()).path)
+        # A port that is bound but not listened on is given to nobody else,
+        # yet Ironic can bind it too: both set SO_REUSEADDR. While Ironic is
+        # stopped, the port refuses connections as a stopped Ironic does.
+        port = socket.socket()
+        self.addCleanup(port.close)
+        port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        port.bind(('127.0.0.1', 0))
+        self.endpoint = f'http://127.0.0.1:{port.getsockname()[1]}'
+
+        self._config = self._directory / 'ironic.conf'
+        self._config.write_text(_CONFIG.format(
+            directory=self._directory, port=port.getsockname()[1]))
+        self._log = self._directory / 'ironic.log'
+        self._log.touch()
+        (self._directory / 'ironic.sqlite').write_bytes(_empty_database())
+        self.addDetail('ironic.log', content.content_from_file(self._log))
+
+        self.client = client.get_client(
+            1, endpoint=self.endpoint, auth_type='none',
+            os_ironic_api_version=API_VERSION)
+        self._enrolled = 0
+        self._process = None
+        self.addCleanup(self.stop)
+        self.start()
+
+    def start(self):
+        """Start Ironic and return when its API and conductor answer.
+
+        :raises IronicError: it did not; with the end of its log.
+        """
+        with self._log.open('a') as log:
+            # A session of its own, so that its children can be stopped too.
+            self._process = subprocess.Popen(
+                [_executable(), '--config-file', self._config],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                start_new_session=True)
+        self._wait('Ironic to start', self._answers)
+
+    def stop(self):
+        """Stop Ironic at once; what it knows stays. Harmless when stopped."""
+        if self._process is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._process = None
+
+    def _answers(self):
+        if self._process.poll() is not None:
+            raise IronicError(
+                f'Ironic ended with status {self._process.returncode}:\n'
+                f'{self._log_tail()}')
+        try:
+            # It lists a driver when a conductor has registered it.
+            drivers = requests.get(
+                f'{self.endpoint}/v1/drivers', timeout=DEADLINE)
+        except requests.ConnectionError:
+            return False
+        return drivers.ok and drivers.json()['drivers']
+
+    def _log_tail(self):
+        lines = self._log.read_text(errors='replace').splitlines()
+        return '\n'.join(lines[-20:])
+
+    def _wait(self, what, condition):
+        deadline = time.monotonic() + DEADLINE
+        while not condition():
+            if time.monotonic() > deadline:
+                raise IronicError(
+                    f'Waited {DEADLINE} s for {what}.\n{self._log_tail()}')
+            time.sleep(0.05)
+
+    def enroll(self, count, **fields):
+        """Enroll nodes and bring them to available and powered on.
+
+        :param count: how many.
+        :param fields: fields of the nodes, e.g. ``resource_class``.
+        :returns: their uuids. They are the same in every run, so that what a
+            hash makes of them is the same too.
+        """
+        fields = {
+            'driver': 'fake-hardware',
+            'resource_class': 'baremetal',
+            'properties': {'cpu_arch': 'x86_64', 'cpus': 8,
+                           'memory_mb': 16384, 'local_gb': 200},
+        } | fields
+        first = self._enrolled
+        self._enrolled += count
+        nodes = [
+            self.client.node.create(
+                uuid=str(uuid.uuid5(uuid.NAMESPACE_DNS, f'node-{number}')),
+                name=f'node-{number}', **fields).uuid
+            for number in range(first, self._enrolled)]
+
+        # One stage for all nodes after the other: Ironic works meanwhile.
+        for node in nodes:
+            self.client.node.set_provision_state(node, 'manage')
+        self.wait_for(nodes, provision_state='manageable')
+        # A fake node has no power state before it was given one, and nova
+        # offers only nodes whose power state is known.
+        for node in nodes:
+            self.client.node.set_power_state(node, 'on')
+        self.wait_for(nodes, power_state='power on')
+        for node in nodes:
+            self.client.node.set_provision_state(node, 'provide')
+        self.wait_for(nodes, provision_state='available')
+        return nodes
+
+    def wait_for(self, nodes, **fields):
+        """Return when these nodes have these values in these fields.
+
+        :raises IronicError: they did not get them in time.
+        """
+        def reached():
+            seen = {node.uuid: node for node in self.client.node.list(
+                fields=['uuid', *fields], limit=0)}
+            return all(
+                getattr(seen[node], field) == value
+                for node in nodes for field, value in fields.items())
+
+        self._wait(f'{fields} on {nodes}', reached)
+
+    def remove(self, node):
+        """Delete a node that is available."""
+        # A node that Ironic has just worked on may be locked for a moment.
+        def removed():
+            try:
+                self.client.node.delete(node)
+            except exc.Conflict:
+                return False
+            return True
+
+        self._wait(f'{node} to be removed', removed)

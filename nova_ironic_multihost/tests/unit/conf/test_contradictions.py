@@ -1,0 +1,78 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+from oslo_config import cfg
+from oslotest import base
+
+from nova_ironic_multihost import conf as options
+from nova_ironic_multihost.conf import contradictions
+
+
+class FindTestCase(base.BaseTestCase):
+
+    def find(self, host='compute-1', **values):
+        """Return the sentences for settings given as group__option."""
+        conf = cfg.ConfigOpts()
+        conf.register_opt(cfg.IntOpt('update_resources_interval', default=0))
+        conf.register_opts([cfg.StrOpt('conductor_group'),
+                            cfg.StrOpt('shard'),
+                            cfg.ListOpt('peer_list', default=[])],
+                           group='ironic')
+        options.register_opts(conf)
+        conf([])
+        for name, value in values.items():
+            group, _, option = name.rpartition('__')
+            conf.set_override(option, value, group=group or None)
+        return contradictions.find(conf, host)
+
+    def test_nothing_set_makes_sense(self):
+        self.assertEqual([], self.find())
+
+    def test_conductor_group_with_this_host_among_the_peers(self):
+        self.assertEqual([], self.find(
+            ironic__conductor_group='g', ironic__peer_list=['COMPUTE-1']))
+
+    def test_conductor_group_without_peers(self):
+        sentence, = self.find(ironic__conductor_group='g')
+        self.assertIn('set peer_list', sentence)
+        self.assertIn('"compute-1"', sentence)
+
+    def test_conductor_group_with_peers_that_lack_this_host(self):
+        sentence, = self.find(ironic__conductor_group='',
+                              ironic__peer_list=['compute-2'])
+        self.assertIn('add "compute-1"', sentence)
+
+    def test_shard_needs_no_peers(self):
+        self.assertEqual([], self.find(
+            ironic__shard='s', ironic__conductor_group='g'))
+
+    def test_audits_turned_off(self):
+        sentence, = self.find(update_resources_interval=-1)
+        self.assertIn('update_resources_interval', sentence)
+
+    def test_all_contradictions_are_told_at_once(self):
+        self.assertEqual(2, len(self.find(
+            update_resources_interval=-1, ironic__conductor_group='g')))
+
+    def test_value_out_of_range(self):
+        conf_file = self.create_tempfiles(
+            [('nova', '[ironic_multihost]\nring_partitions = 0\n')])[0]
+        conf = cfg.ConfigOpts()
+        conf.register_opt(cfg.IntOpt('update_resources_interval', default=0))
+        conf.register_opts([cfg.StrOpt('conductor_group'),
+                            cfg.StrOpt('shard')], group='ironic')
+        options.register_opts(conf)
+        conf(['--config-file', conf_file])
+        sentence, = contradictions.find(conf, 'compute-1')
+        self.assertIn('[ironic_multihost]ring_partitions', sentence)
+        self.assertIn('greater than or equal to 1', sentence)

@@ -1,0 +1,56 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+import subprocess
+import sys
+
+from oslotest import base
+
+from nova_ironic_multihost import loader
+
+
+class DriverFinderTestCase(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.finder = loader.DriverFinder()
+
+    def test_answers_for_the_driver_module(self):
+        spec = self.finder.find_spec('nova.virt.ironic_multihost', None)
+        self.assertEqual('nova.virt.ironic_multihost', spec.name)
+        self.assertTrue(spec.origin.endswith('_nova_virt.py'))
+
+    def test_answers_for_no_other_name(self):
+        for name in ('nova', 'nova.virt', 'nova.virt.ironic',
+                     'nova.virt.ironic_multihost.driver', 'ironic_multihost',
+                     'nova.virt.ironic_multihost2'):
+            self.assertIsNone(self.finder.find_spec(name, None), name)
+
+    def test_registered_once_and_last(self):
+        first = object()
+        meta_path = [first]
+        loader.register(meta_path)
+        loader.register(meta_path)
+        self.assertEqual(2, len(meta_path))
+        self.assertIs(first, meta_path[0])
+        self.assertIsInstance(meta_path[1], loader.DriverFinder)
+
+    def test_registering_imports_neither_nova_nor_eventlet(self):
+        # nova chooses its threading mode after this import.
+        code = ('import sys; from nova_ironic_multihost import loader; '
+                'loader.register(); '
+                'print(sorted({name.partition(".")[0] for name in '
+                'sys.modules} & {"nova", "eventlet", "oslo_config"}))')
+        result = subprocess.run([sys.executable, '-c', code], text=True,
+                                capture_output=True, check=True)
+        self.assertEqual('[]', result.stdout.strip())

@@ -1,0 +1,47 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+import importlib.metadata
+import sys
+
+import os_vif
+from os_vif import exception
+from os_vif import objects
+from oslotest import base
+
+from nova_ironic_multihost import loader
+from nova_ironic_multihost import vif
+
+
+class DriverFinderPluginTestCase(base.BaseTestCase):
+
+    def test_os_vif_loads_it_and_nova_can_import_the_driver(self):
+        os_vif.initialize()
+        self.assertTrue(any(isinstance(finder, loader.DriverFinder)
+                            for finder in sys.meta_path))
+        module = importlib.import_module('nova.virt.ironic_multihost')
+        self.assertEqual(['IronicMultiHostDriver'], list(module.__all__))
+
+    def test_entry_point(self):
+        entry_point, = importlib.metadata.entry_points(
+            group='os_vif', name='ironic_multihost')
+        self.assertIs(vif.DriverFinderPlugin, entry_point.load())
+
+    def test_describes_no_vif_and_handles_none(self):
+        os_vif.initialize()
+        plugin = vif.DriverFinderPlugin.load('ironic_multihost')
+        self.assertEqual([], plugin.describe().vif_info)
+        a_vif = objects.vif.VIFBase()
+        self.assertRaises(exception.PlugException, plugin.plug, a_vif, None)
+        self.assertRaises(exception.UnplugException, plugin.unplug, a_vif,
+                          None)

@@ -119,7 +119,7 @@ def draw(timeline, path, title):
         [event.t - begin for event in timeline.events],
         [0.068 * second * (len(event.name) + 3)
          for event in timeline.events], span)
-    head = 0.62 + 0.2 * (max(rows, default=0) + 1)
+    head = 0.5 + 0.2 * (max(rows, default=0) + 1)
     height = head + STRIP * len(found) + 0.5
     figure, axes = pyplot.subplots(
         len(found), 1, sharex=True, squeeze=False, figsize=(WIDTH, height))
@@ -134,11 +134,11 @@ def draw(timeline, path, title):
     axes[-1, 0].set_xlim(begin, begin + span)
     axes[-1, 0].xaxis.set_major_locator(
         ticker.MaxNLocator(nbins=12, steps=[1, 2, 3, 5, 6, 10]))
-    axes[-1, 0].set_xlabel('seconds', fontsize=9)
+    axes[-1, 0].set_xlabel('seconds', fontsize=9, loc='left')
     figure.text(0.012, 1 - 0.2 / height, title, fontsize=11.5,
                 fontweight='bold', va='center')
     _draw_labels(figure, axes[0, 0], timeline.events, rows, starts, begin)
-    _draw_legend(figure, height)
+    _draw_legend(figure)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=DOTS)
     pyplot.close(figure)
@@ -180,10 +180,12 @@ def _draw_labels(figure, axis, events, rows, starts, begin):
                   transform=axis.get_xaxis_transform(), clip_on=False,
                   color='#222222', linewidth=0.9, linestyle=(0, (4, 2)))
         axis.text(begin + start, level, f' {event.name}', fontsize=9,
-                  transform=axis.get_xaxis_transform(), va='bottom')
+                  transform=axis.get_xaxis_transform(), va='bottom',
+                  bbox={'facecolor': 'white', 'edgecolor': 'none',
+                        'pad': 0.6})
 
 
-def _draw_legend(figure, height):
+def _draw_legend(figure):
     from matplotlib import patches
 
     figure.legend(
@@ -192,6 +194,6 @@ def _draw_legend(figure, height):
             patches.Patch(color='#3c3c3c', label='with a server'),
             patches.Patch(facecolor='#ececec', edgecolor='#bdbdbd',
                           hatch='////', label='compute not up')],
-        loc='upper right', ncol=3, fontsize=8.5, frameon=False,
-        bbox_to_anchor=(0.992, 1 - 0.02 / height), columnspacing=1.2,
-        handlelength=1.4)
+        loc='lower right', ncol=3, fontsize=8.5, frameon=False,
+        bbox_to_anchor=(0.99, 0.0), columnspacing=1.2, handlelength=1.4,
+        borderaxespad=0.1)

@@ -101,6 +101,14 @@ class Timeline:
             found |= sample.up | sample.mapped | set(sample.owner.values())
         return sorted(found, key=lambda name: (len(name), name))
 
+    def since(self, t):
+        """The part from a time on, counted from that time."""
+        return Timeline(
+            tuple(dataclasses.replace(s, t=s.t - t)
+                  for s in self.samples if s.t >= t),
+            tuple(dataclasses.replace(e, t=round(e.t - t, 3))
+                  for e in self.events if e.t >= t))
+
     def moves(self, since=0.0, until=float('inf')):
         """Changes of owner in (since, until], in the order of time.
 

@@ -31,6 +31,7 @@ import functools
 import time
 
 from lab import errors
+from lab import settings as places
 
 DISABLED_TRAIT = 'COMPUTE_STATUS_DISABLED'
 
@@ -296,7 +297,7 @@ def read(settings):
         services=tuple(
             Service(host,
                     up=(not forced_down and abs(now - _epoch(seen))
-                        <= settings.service_down_time),
+                        <= places.SERVICE_DOWN_TIME),
                     disabled=bool(disabled),
                     forced_down=bool(forced_down),
                     seen=_epoch(seen),

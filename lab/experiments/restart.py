@@ -1,0 +1,44 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A killed compute comes back: what moves, what is unusable meanwhile?
+
+Figures, all from the moment it is started: up_after seconds, moves,
+moved_nodes (how many different ones), most_moves of one node, and
+on_dead_hosts, the most nodes that were recorded at one moment on a compute
+that was not up, where nova does not schedule to them.
+"""
+
+from lab import timeline as timelines
+
+
+def run(bench):
+    """Kill, wait until its nodes have new owners, start; figures."""
+    name, nodes = bench.busiest
+    free = [n for n in nodes if n not in bench.recorder.view.used_nodes]
+    bench.kill(name)
+    bench.await_down(name)
+    bench.await_arrival(name, free)
+    bench.await_quiet()
+    started, up = bench.start(name)
+    quiet = bench.await_quiet()
+    timeline = bench.recorder.timeline
+    moves = timeline.moves(started)
+    return {'restarted': name,
+            'its_nodes': len(nodes),
+            'up_after': round(up - started, 1),
+            'moves': len(moves),
+            'moved_nodes': timelines.moved_nodes(moves),
+            'most_moves': timelines.most_moves(moves),
+            'on_dead_hosts': timeline.on_dead_hosts(started),
+            'quiet': quiet,
+            'split': timeline.split()}

@@ -1,0 +1,182 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Users of the lab: workers that boot servers and delete them again.
+
+Each worker does one server at a time, from the request to its end, and
+writes down what became of it as a :class:`Life`. What all the lives add up
+to is :func:`tally`, a pure function.
+"""
+
+import collections
+import dataclasses
+import threading
+import time
+
+BUILD_TIMEOUT = 120
+DELETE_TIMEOUT = 90
+
+
+@dataclasses.dataclass(frozen=True)
+class Life:
+    """One server: when it was asked for, what became of it.
+
+    ``asked`` and ``settled`` are seconds on the clock of the workers;
+    ``hosts`` are the computes that nova named for it meanwhile, in lower
+    case. ``outcome`` is ACTIVE, ERROR, STUCK (neither in time) or REFUSED.
+    """
+
+    name: str
+    asked: float
+    settled: float
+    outcome: str
+    hosts: frozenset = frozenset()
+    fault: str = ''
+    deleted: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Outage:
+    """A compute without a process in [since, until]."""
+
+    host: str
+    since: float
+    until: float
+
+
+def hit(life, outages):
+    """Was a compute of this server killed while it was being built?"""
+    return any(outage.host.lower() in life.hosts
+               and life.asked <= outage.until
+               and outage.since <= life.settled for outage in outages)
+
+
+def tally(lives, outages):
+    """Figures of a workload.
+
+    An ERROR is "own compute killed" when a compute that nova had chosen
+    for the server was without a process at some time of its build; the
+    messages of the others are told with their number.
+
+    :returns: a dict that JSON can hold
+    """
+    outcomes = collections.Counter(life.outcome for life in lives)
+    errors = [life for life in lives if life.outcome == 'ERROR']
+    own = [life for life in errors if hit(life, outages)]
+    others = [life for life in errors if not hit(life, outages)]
+    return {
+        'servers': len(lives),
+        'active': outcomes['ACTIVE'],
+        'error': len(errors),
+        'error_own_compute_killed': len(own),
+        'error_others': len(others),
+        'error_others_faults': dict(collections.Counter(
+            life.fault or 'no message' for life in others)),
+        'stuck': outcomes['STUCK'],
+        'refused': outcomes['REFUSED'],
+        'not_deleted': sum(1 for life in lives if not life.deleted),
+    }
+
+
+class Workload:
+    """A number of workers; use as a context manager.
+
+    Leaving it lets each worker end the server that it is at.
+
+    :param settings: :class:`lab.settings.Settings` of a lab that is up
+    :param workers: how many servers at a time
+    :param prefix: what the servers' names begin with
+    :param clock: seconds, the clock of all times in the lives
+    """
+
+    def __init__(self, settings, workers, prefix, clock=time.monotonic):
+        self._settings = settings
+        self._prefix = prefix
+        self._clock = clock
+        self._lives = []
+        self._errors = []
+        self._lock = threading.Lock()
+        self._over = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._work, args=(number,), daemon=True)
+            for number in range(1, workers + 1)]
+
+    def __enter__(self):
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, kind, value, traceback):
+        self._over.set()
+        if kind is not None:
+            return
+        deadline = time.monotonic() + BUILD_TIMEOUT + DELETE_TIMEOUT + 30
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        if self._errors:
+            raise self._errors[0]
+
+    @property
+    def lives(self):
+        """The lives that are over so far, in the order of their end."""
+        with self._lock:
+            return tuple(self._lives)
+
+    def _work(self, number):
+        # Needs the clients, which what is pure in here does not.
+        from lab import cloud as clouds
+
+        try:
+            cloud = clouds.Cloud(self._settings)
+            count = 0
+            while not self._over.is_set():
+                count += 1
+                life = self._live(
+                    cloud, f'{self._prefix}-{number}-{count:03}')
+                with self._lock:
+                    self._lives.append(life)
+        except Exception as error:
+            self._errors.append(error)
+            self._over.set()
+
+    def _live(self, cloud, name):
+        asked = self._clock()
+        [server] = cloud.boot(1, name, wait=False)
+        hosts = set()
+        deadline = time.monotonic() + BUILD_TIMEOUT
+        while True:
+            details = cloud.nova('GET', f'/servers/{server}')['server']
+            host = details.get('OS-EXT-SRV-ATTR:host')
+            if host:
+                hosts.add(host.lower())
+            outcome = details['status']
+            if outcome in ('ACTIVE', 'ERROR'):
+                break
+            if time.monotonic() > deadline:
+                outcome = 'STUCK'
+                break
+            time.sleep(0.5)
+        settled = self._clock()
+        fault = details.get('fault', {}).get('message', '')
+        return Life(name, asked, settled, outcome, frozenset(hosts), fault,
+                    self._delete(cloud, server))
+
+    def _delete(self, cloud, server):
+        """Delete a server; tells whether it went away in time."""
+        cloud.nova('DELETE', f'/servers/{server}')
+        deadline = time.monotonic() + DELETE_TIMEOUT
+        while time.monotonic() < deadline:
+            listed = cloud.nova('GET', '/servers')['servers']
+            if server not in {entry['id'] for entry in listed}:
+                return True
+            time.sleep(0.5)
+        return False

@@ -16,3 +16,10 @@
 from nova_ironic_multihost.driver import IronicMultiHostDriver
 
 __all__ = ('IronicMultiHostDriver',)
+
+
+def __getattr__(name):
+    """Say what to set when ``compute_driver`` names another class."""
+    raise AttributeError(
+        f'nova-ironic-multihost has no driver {name!r}: set compute_driver = '
+        f'ironic_multihost.IronicMultiHostDriver in nova.conf')

@@ -17,6 +17,7 @@ import sys
 import os_vif
 from os_vif import exception
 from os_vif import objects
+from oslo_utils import importutils
 from oslotest import base
 
 from nova_ironic_multihost import loader
@@ -31,6 +32,14 @@ class DriverFinderPluginTestCase(base.BaseTestCase):
                             for finder in sys.meta_path))
         module = importlib.import_module('nova.virt.ironic_multihost')
         self.assertEqual(['IronicMultiHostDriver'], list(module.__all__))
+
+    def test_misspelt_class_is_told_what_to_set(self):
+        os_vif.initialize()
+        error = self.assertRaises(
+            ImportError, importutils.import_class,
+            'nova.virt.ironic_multihost.MultiHostDriver')
+        self.assertIn("no driver 'MultiHostDriver'", str(error))
+        self.assertIn('ironic_multihost.IronicMultiHostDriver', str(error))
 
     def test_entry_point(self):
         entry_point, = importlib.metadata.entry_points(

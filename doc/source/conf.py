@@ -1,0 +1,40 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Configuration of the documentation build."""
+
+project = 'nova-ironic-multihost'
+copyright = 'nova-ironic-multihost contributors'  # noqa: A001
+
+extensions = [
+    'openstackdocstheme',
+    'oslo_config.sphinxconfiggen',
+    'oslo_config.sphinxext',
+    'sphinx.ext.autodoc',
+]
+source_suffix = '.rst'
+master_doc = 'index'
+html_theme = 'openstackdocs'
+html_static_path = ['_static']
+pygments_style = 'native'
+
+openstackdocs_pdf_link = False
+openstackdocs_auto_name = False
+
+config_generator_config_file = [
+    ('../../etc/nova/nova-ironic-multihost-config-generator.conf',
+     '_static/nova-ironic-multihost'),
+]
+
+autodoc_member_order = 'bysource'
+autodoc_typehints = 'none'

@@ -20,7 +20,7 @@ modules. :mod:`exclusions` names the tests that cannot hold for us.
 
 # Importing nova.tests.unit decides the threading mode, so it goes first, as
 # when nova runs its own tests.
-import nova.tests.unit  # noqa: I100, I202
+import nova.tests.unit  # noqa: F401
 
 from nova.virt import ironic
 from nova.virt.ironic import driver

@@ -12,6 +12,24 @@
 
 """The cloud as its user and its operator see it: through the APIs."""
 
+import concurrent.futures
+import functools
+import time
+
+from ironicclient import client as ironic_client
+from keystoneauth1 import adapter
+from keystoneauth1 import session as keystone_session
+from keystoneauth1.identity import v3
+import openstack
+import requests
+
+from lab import errors
+from lab import settings as places
+
+_COMPUTE_MICROVERSION = '2.96'
+_BAREMETAL_MICROVERSION = '1.80'
+_THREADS = 8
+
 
 class Cloud:
     """Clients for a stack that is up, made when first used.
@@ -22,17 +40,25 @@ class Cloud:
     def __init__(self, settings):
         self._settings = settings
 
-    @property
+    @functools.cached_property
     def session(self):
         """keystoneauth1 session of the admin in project admin."""
+        return self._session(project_name='admin',
+                             project_domain_id='default')
 
-    @property
+    @functools.cached_property
     def ironic(self):
         """python-ironicclient v1 client, system scope (sees all nodes)."""
+        return ironic_client.get_client(
+            1, session=self._session(system_scope='all'),
+            region_name=places.REGION, max_retries=20, retry_interval=1,
+            os_ironic_api_version=_BAREMETAL_MICROVERSION)
 
-    @property
+    @functools.cached_property
     def sdk(self):
         """openstacksdk connection of the admin in project admin."""
+        return openstack.connection.Connection(
+            session=self.session, region_name=places.REGION)
 
     def nova(self, method, path, json=None):
         """One request to the nova API.
@@ -41,7 +67,10 @@ class Cloud:
         :param path: e.g. '/servers/detail'
         :param json: body
         :returns: decoded body, or None when there is none
+        :raises keystoneauth1.exceptions.HttpError: for an answer from 400
         """
+        answer = self._compute.request(path, method, json=json)
+        return answer.json() if answer.content else None
 
     def boot(self, count=1, name_prefix='server', wait=True, timeout=120):
         """Ask for servers.
@@ -50,19 +79,154 @@ class Cloud:
         :returns: list of server ids, in the order of their names
         :raises LabError: when not all settled within timeout seconds
         """
+        names = self._free_names(name_prefix, count)
+        with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
+            ids = list(pool.map(self._boot_one, names))
+        if wait:
+            self._until(timeout, lambda: not self._building(ids),
+                        f'Not all of {", ".join(names)} are ACTIVE or ERROR')
+        return ids
+
+    def servers(self):
+        """All servers of all projects, as nova describes them."""
+        return self.nova('GET', '/servers/detail?all_tenants=1')['servers']
 
     def delete(self, ids, wait=True, timeout=120):
         """Delete servers.
 
         :param wait: return when they are gone
+        :raises LabError: when they are not gone within timeout seconds
         """
+        ids = set(ids)
+        with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
+            list(pool.map(
+                lambda server: self.nova('DELETE', f'/servers/{server}'),
+                ids))
+        if wait:
+            self._until(
+                timeout,
+                lambda: not ids & {server['id'] for server in self.servers()},
+                'Not all servers are gone')
 
     def enrol(self, count):
-        """Enrol nodes up to 'available', each stage for all at once."""
+        """Enrol nodes up to 'available', each stage for all at once.
+
+        :param count: of nodes, named node-1, node-2, ...
+        :raises LabError: when a stage takes too long
+        """
+        node = self.ironic.node
+        with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
+            nodes = list(pool.map(self._create_node,
+                                  range(1, count + 1)))
+            # A fake node has no power state until it is told one, and nova
+            # takes a node without one for a node that is in use.
+            for change, is_done in (
+                    (lambda n: node.set_provision_state(n, 'manage'),
+                     lambda n: n.provision_state == 'manageable'),
+                    (lambda n: node.set_power_state(n, 'on'),
+                     lambda n: n.power_state == 'power on'),
+                    (lambda n: node.set_provision_state(n, 'provide'),
+                     lambda n: n.provision_state == 'available')):
+                list(pool.map(change, nodes))
+                self._until(
+                    120,
+                    lambda: all(is_done(n) for n in node.list(
+                        limit=0, fields=['uuid', 'provision_state',
+                                         'power_state'])),
+                    'Ironic does not get its nodes ready')
+
+    def compute_services(self):
+        """nova's services of binary nova-compute, by host name."""
+        found = self.nova('GET', '/os-services?binary=nova-compute')
+        return {service['host']: service for service in found['services']}
+
+    def schedulable(self):
+        """How many nodes nova shows and placement would give away now."""
+        shown = self.nova('GET', '/os-hypervisors')['hypervisors']
+        free = self.session.get(
+            '/resource_providers?resources=CUSTOM_BAREMETAL:1',
+            endpoint_filter={'service_type': 'placement',
+                             'interface': 'public'},
+            headers={'OpenStack-API-Version': 'placement 1.39'})
+        uuids = {provider['uuid']
+                 for provider in free.json()['resource_providers']}
+        return len(uuids & {hypervisor['id'] for hypervisor in shown})
 
     def service_action(self, host, action):
         """Tell nova about a compute service.
 
         :param action: 'disable', 'enable', 'fence' (force down) or
             'unfence'
+        :raises LabError: when nova has no such compute service
         """
+        body = {'disable': {'status': 'disabled'},
+                'enable': {'status': 'enabled'},
+                'fence': {'forced_down': True},
+                'unfence': {'forced_down': False}}[action]
+        try:
+            service = self.compute_services()[host]
+        except KeyError:
+            raise errors.LabError(
+                f'nova knows no compute service {host}.') from None
+        self.nova('PUT', f'/os-services/{service["id"]}', json=body)
+
+    def _session(self, **scope):
+        direct = requests.Session()
+        # Neither proxies nor .netrc have to do with this machine's loopback.
+        direct.trust_env = False
+        return keystone_session.Session(
+            v3.Password(self._settings.url('keystone') + '/v3',
+                        username='admin', password=places.PASSWORD,
+                        user_domain_id='default', **scope),
+            session=direct)
+
+    @functools.cached_property
+    def _compute(self):
+        return adapter.Adapter(
+            self.session, service_type='compute', interface='public',
+            region_name=places.REGION,
+            default_microversion=_COMPUTE_MICROVERSION)
+
+    @functools.cached_property
+    def _choice(self):
+        """What every server is made of: (id of image, id of flavor)."""
+        image = next(iter(self.sdk.image.images()))
+        flavors = self.nova('GET', '/flavors')['flavors']
+        return image.id, flavors[0]['id']
+
+    def _free_names(self, prefix, count):
+        taken = {server['name'] for server in self.servers()}
+        names = []
+        number = 0
+        while len(names) < count:
+            number += 1
+            if f'{prefix}-{number}' not in taken:
+                names.append(f'{prefix}-{number}')
+        return names
+
+    def _boot_one(self, name):
+        image, flavor = self._choice
+        answer = self.nova('POST', '/servers', json={'server': {
+            'name': name, 'imageRef': image, 'flavorRef': flavor,
+            'networks': 'none'}})
+        return answer['server']['id']
+
+    def _building(self, ids):
+        status = {server['id']: server['status'] for server in self.servers()}
+        return [server for server in ids
+                if status.get(server) not in ('ACTIVE', 'ERROR')]
+
+    def _create_node(self, number):
+        return self.ironic.node.create(
+            driver='fake-hardware', name=f'node-{number}',
+            resource_class='baremetal',
+            properties={'cpu_arch': 'x86_64', 'cpus': 1, 'memory_mb': 1024,
+                        'local_gb': 10}).uuid
+
+    @staticmethod
+    def _until(timeout, condition, complaint):
+        deadline = time.monotonic() + timeout
+        while not condition():
+            if time.monotonic() > deadline:
+                raise errors.LabError(f'{complaint} after {timeout} s.')
+            time.sleep(0.3)

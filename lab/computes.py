@@ -12,6 +12,23 @@
 
 """The nova-compute services of a lab, one by one."""
 
+import re
+import signal
+import time
+
+from lab import cloud
+from lab import configuration
+from lab import errors
+from lab import processes
+from lab import services
+from lab import state
+
+_NAME = re.compile(r'[A-Za-z][A-Za-z0-9.-]{0,62}')
+# nova-compute goes on for up to manager_shutdown_timeout (160 s) while
+# something is in the works.
+_STOP_PATIENCE = 200
+_START_PATIENCE = 120
+
 
 class Computes:
     """Starts, stops and breaks nova-computes of a stack that is up.
@@ -25,39 +42,172 @@ class Computes:
 
     def __init__(self, settings):
         self._settings = settings
+        self._state = state.State(settings)
+        self._processes = processes.Processes(settings.run, settings.logs)
 
     def names(self):
-        """Names of all computes ever added, e.g. compute-1, sorted."""
+        """Names of all computes ever added, in their natural order."""
+        return sorted(self._state.read().get('computes', ()), key=_natural)
 
     def process_state(self, name):
         """'running', 'stopped' or 'paused'."""
+        return self._processes.state(self._known(name))
 
     def start(self, name):
         """Start a stopped compute; a name that is new is added."""
+        self._stack_is_up()
+        if name not in self.names():
+            self.add(name)
+            return
+        self._start([name])
 
     def add(self, name):
         """Configure and start a new compute, then map it to the cell."""
+        shape = self._stack_is_up()
+        if name in self.names():
+            raise errors.LabError(
+                f'There is a {name} already; "compute start {name}" starts '
+                'it.')
+        if not _NAME.fullmatch(name) or name in self._taken_names():
+            raise errors.LabError(
+                f'"{name}" cannot be the name of a compute; take one like '
+                'compute-4.')
+        del shape['base_port'], shape['phase']
+        shape['computes'].append(name)
+        self._state.write('up', **shape)
+        self.configure([name], shape['driver'], shape['options'])
+        self._start([name])
+        self.map_to_cell()
 
     def stop(self, name):
         """End the process the polite way (SIGTERM)."""
+        self._processes.stop([self._running(name)], _STOP_PATIENCE)
 
     def kill(self, name):
         """End the process with SIGKILL."""
+        self._processes.kill([self._running(name)])
 
     def pause(self, name):
         """Freeze the process (SIGSTOP)."""
+        self._processes.signal(self._running(name), signal.SIGSTOP)
 
     def resume(self, name):
         """Let a frozen process go on (SIGCONT)."""
+        self._processes.signal(self._running(name), signal.SIGCONT)
 
     def disable(self, name):
         """Disable the service in nova."""
+        self._tell_nova(name, 'disable')
 
     def enable(self, name):
         """Enable the service in nova."""
+        self._tell_nova(name, 'enable')
 
     def fence(self, name):
         """Force the service down in nova."""
+        self._tell_nova(name, 'fence')
 
     def unfence(self, name):
         """Take the forced-down mark away."""
+        self._tell_nova(name, 'unfence')
+
+    def configure(self, names, driver, options):
+        """Write the configuration files of computes.
+
+        :param driver: 'ours' or 'stock'
+        :param options: 'SECTION.OPTION=VALUE' strings
+        """
+        for name in names:
+            configuration.write(
+                self._settings.conf,
+                configuration.compute(self._settings, name, driver, options))
+            (self._settings.data / name).mkdir(parents=True, exist_ok=True)
+
+    def spawn(self, names):
+        """Start the processes, without waiting for anything."""
+        for name in names:
+            services.start(self._settings, self._processes,
+                           services.compute(self._settings, name))
+
+    def wait(self, names, heartbeats=None):
+        """Return when nova has heard of all of them.
+
+        :param heartbeats: dict of name to the last sign of life that is
+            not one of this process; a killed one looks alive for a while
+        :raises LabError: when one ends or is silent for too long
+        """
+        heartbeats = heartbeats or {}
+        nova = cloud.Cloud(self._settings)
+        programs = [services.compute(self._settings, name) for name in names]
+        deadline = time.monotonic() + _START_PATIENCE
+        while True:
+            services.wait(self._processes, programs)
+            heard = nova.compute_services()
+            silent = [name for name in names if not _alive(
+                heard.get(name), heartbeats.get(name))]
+            if not silent:
+                return
+            if time.monotonic() > deadline:
+                raise errors.LabError(
+                    f'nova has not heard of {", ".join(silent)} after '
+                    f'{_START_PATIENCE} s; see "tools/lab logs {silent[0]}".')
+            time.sleep(0.3)
+
+    def map_to_cell(self):
+        """Let nova find new computes, so that it schedules to them.
+
+        By service: a compute that takes over its nodes from others has no
+        record of its own that nova would find otherwise.
+        """
+        argv = [self._settings.program('nova-manage'), '--config-file',
+                str(self._settings.conf / 'nova' / 'nova.conf'), 'cell_v2',
+                'discover_hosts', '--by-service']
+        discovery = self._processes.spawn(
+            'discover-hosts', argv, services.environment(self._settings))
+        if discovery.wait():
+            raise errors.LabError(
+                '"nova-manage cell_v2 discover_hosts" failed:\n'
+                + self._processes.tail('discover-hosts'))
+
+    def _start(self, names):
+        before = {name: service['updated_at'] for name, service in
+                  cloud.Cloud(self._settings).compute_services().items()}
+        self.spawn(names)
+        self.wait(names, before)
+
+    def _tell_nova(self, name, action):
+        self._stack_is_up()
+        cloud.Cloud(self._settings).service_action(self._known(name), action)
+
+    def _known(self, name):
+        names = self.names()
+        if name not in names:
+            raise errors.LabError(
+                f'There is no compute {name}; there are '
+                f'{", ".join(names) or "none"}.')
+        return name
+
+    def _running(self, name):
+        if self.process_state(name) == 'stopped':
+            raise errors.LabError(f'{name} does not run.')
+        return name
+
+    def _stack_is_up(self):
+        shape = self._state.read()
+        if shape['phase'] != 'up':
+            raise errors.LabError('The lab is not up; run "tools/lab up".')
+        return shape
+
+    def _taken_names(self):
+        return {path.stem for path in self._settings.logs.glob('*.log')}
+
+
+def _alive(service, old_heartbeat):
+    return (service is not None
+            and service['updated_at'] not in (None, old_heartbeat)
+            and (service['state'] == 'up' or service['forced_down']))
+
+
+def _natural(name):
+    return [int(part) if part.isdigit() else part
+            for part in re.split(r'(\d+)', name)]

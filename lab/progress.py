@@ -31,6 +31,7 @@ class Progress:
     def __init__(self, stream=None, clock=time.monotonic):
         self._stream = stream or sys.stderr
         self._clock = clock
+        self._start = clock()
         #: list of (label, seconds) of the steps that are over
         self.steps = []
 
@@ -47,10 +48,16 @@ class Progress:
                 yield
             mark = 'ok'
         finally:
-            seconds = self._clock() - start
-            self.steps.append((label, seconds))
-            print(f'{seconds:6.1f} s  {mark:6}  {label}',
-                  file=self._stream, flush=True)
+            self.report(label, self._clock() - start, mark)
+
+    def report(self, label, seconds, mark='ok'):
+        """Print a step that was timed elsewhere."""
+        self.steps.append((label, seconds))
+        self.note(f'{seconds:6.1f} s  {mark:6}  {label}')
+
+    def elapsed(self):
+        """Seconds since the first of all steps began."""
+        return self._clock() - self._start
 
     def note(self, text):
         """Print a line that is no step."""

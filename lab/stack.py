@@ -12,6 +12,20 @@
 
 """The whole stack: bring it up, take it down."""
 
+import socket
+import time
+
+from lab import configuration
+from lab import errors
+from lab import lock
+from lab import processes
+from lab import services
+from lab import settings as places
+from lab import snapshot
+from lab import state
+
+_DOWN_PATIENCE = 2
+
 
 class Stack:
     """One lab's processes as a whole.
@@ -23,6 +37,8 @@ class Stack:
     def __init__(self, settings, progress):
         self._settings = settings
         self._progress = progress
+        self._state = state.State(settings)
+        self._processes = processes.Processes(settings.run, settings.logs)
 
     def up(self, computes, nodes, driver='ours', options=()):
         """Start everything; returns when all nodes can be scheduled to.
@@ -30,14 +46,156 @@ class Stack:
         :param computes: number of nova-computes
         :param nodes: number of Ironic nodes
         :param driver: 'ours' or 'stock'
-        :param options: 'SECTION.OPTION=VALUE' strings for nova-compute
+        :param options: 'SECTION.OPTION=VALUE' strings for nova
+        :returns: False when it was up already with this shape
         :raises LabError: when the lab is up with another shape, or a
             service does not start
         """
+        shape = {
+            'computes': [f'compute-{n}' for n in range(1, computes + 1)],
+            'nodes': nodes, 'driver': driver, 'options': list(options)}
+        configuration.overrides(options)
+        with lock.hold(self._settings.run / 'lock', 'up'):
+            if self._is_up(shape):
+                return False
+            self._clean()
+            self._ports_are_free()
+            self._state.write('starting', **shape)
+            try:
+                self._start(shape)
+            except BaseException:
+                with self._progress.step('stop what was started'):
+                    self._clean()
+                raise
+            self._state.write('up', since=time.time(), **shape)
+        return True
 
     def down(self):
         """Stop everything that belongs to this lab, whatever is left."""
+        with lock.hold(self._settings.run / 'lock', 'down', interrupt=True):
+            with self._progress.step('stop the lab'):
+                self._clean()
 
     def shape(self):
         """What is up: dict of computes (list of names), nodes, driver,
         options and since (epoch seconds); None when nothing is."""
+        shape = self._state.read()
+        if shape.pop('phase') != 'up':
+            return None
+        del shape['base_port']
+        return shape
+
+    def _is_up(self, wanted):
+        """Whether this very shape is up; leftovers do not count.
+
+        :raises LabError: when something else is up
+        """
+        current = self.shape()
+        alive = [service.name for service in self._services()
+                 if self._processes.state(service.name) != 'stopped']
+        if current is None or not alive:
+            return False
+        since = current.pop('since')
+        dead = [service.name for service in self._services()
+                if service.name not in alive]
+        if dead:
+            raise errors.LabError(
+                f'The lab is up, but {", ".join(dead)} ended; run '
+                '"tools/lab down" first.')
+        if current != wanted:
+            raise errors.LabError(
+                'The lab is up already since {} with {} computes, {} nodes '
+                'and driver {}; run "tools/lab down" first.'.format(
+                    time.strftime('%H:%M:%S', time.localtime(since)),
+                    len(current['computes']), current['nodes'],
+                    ' '.join([current['driver'], *current['options']])))
+        return True
+
+    def _services(self):
+        """All processes but the computes."""
+        return [services.mariadb(self._settings),
+                *services.buses(self._settings),
+                *services.control(self._settings)]
+
+    def _clean(self):
+        self._processes.stop(self._processes.names(), _DOWN_PATIENCE)
+        self._processes.sweep()
+        self._state.write('down')
+
+    def _ports_are_free(self):
+        for name in places.PORT_NAMES:
+            with socket.socket() as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                try:
+                    probe.bind((places.HOST, self._settings.port(name)))
+                except OSError:
+                    raise errors.LabError(
+                        f'Port {self._settings.port(name)}, which {name} '
+                        'would use, is taken; choose other ones with '
+                        '--base-port.') from None
+
+    def _start(self, shape):
+        settings = self._settings
+        self._configure(shape)
+        self._data()
+        self._launch([services.mariadb(settings), *services.buses(settings)])
+        # Imported late: these need the venv, "down" must not.
+        from lab import cloud
+        from lab import computes as compute_services
+        control = services.control(settings)
+        for service in control:
+            services.start(settings, self._processes, service)
+        self._wait(control)
+        client = cloud.Cloud(settings)
+        computes = compute_services.Computes(settings)
+        names = shape['computes']
+        computes.spawn(names)
+        with self._progress.step(f'enrol {shape["nodes"]} nodes in Ironic'):
+            client.enrol(shape['nodes'])
+        with self._progress.step(f'{len(names)} nova-computes report'):
+            computes.wait(names)
+        with self._progress.step('map them to the cell'):
+            computes.map_to_cell()
+        with self._progress.step(
+                f'{shape["nodes"]} nodes can be scheduled to'):
+            self._until_schedulable(client, shape['nodes'])
+
+    def _configure(self, shape):
+        settings = self._settings
+        configuration.write(
+            settings.conf, configuration.shared(settings, shape['options']))
+        settings.openrc.write_text(configuration.openrc(settings))
+        for log in settings.logs.glob('*.log'):
+            log.unlink()
+
+    def _data(self):
+        prepared = snapshot.Snapshot(self._settings)
+        if not prepared.valid():
+            from lab import preparation
+            preparation.Preparation(
+                self._settings, self._processes, self._progress).run()
+            with self._progress.step('prepare: keep a copy of all that'):
+                prepared.take()
+        with self._progress.step('put the prepared databases in place'):
+            prepared.restore()
+        for name in ('rabbitmq', 'neutron', 'ironic', 'nova'):
+            (self._settings.data / name).mkdir(exist_ok=True)
+
+    def _launch(self, group):
+        for service in group:
+            services.start(self._settings, self._processes, service)
+        self._wait(group)
+
+    def _wait(self, group):
+        services.wait(
+            self._processes, group, done=lambda service, seconds:
+            self._progress.report(f'start {service.name}', seconds))
+
+    def _until_schedulable(self, client, nodes, patience=120):
+        deadline = time.monotonic() + patience
+        while (found := client.schedulable()) < nodes:
+            if time.monotonic() > deadline:
+                raise errors.LabError(
+                    f'Only {found} of {nodes} nodes can be scheduled to '
+                    f'after {patience} s; see "tools/lab logs compute-1".')
+            time.sleep(0.3)

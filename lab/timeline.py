@@ -285,14 +285,14 @@ class Recorder:
         :raises lab.view.ViewError: when the lab cannot be read
         """
         deadline = self._clock() + timeout
-        looked = None
+        looked = 0
         with self._news:
             while True:
                 if self._error:
                     raise self._error
-                if self._view is not looked:
-                    looked = self._view
-                    if condition(looked):
+                if len(self._samples) > looked:
+                    looked = len(self._samples)
+                    if condition(self._view):
                         return self._samples[-1].t
                 left = deadline - self._clock()
                 if left <= 0:

@@ -1,0 +1,98 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+from oslotest import base
+
+from lab import status
+from lab import view
+from nova_ironic_multihost.tests.unit.lab import views
+
+RUNNING = dict.fromkeys(views.HOSTS, 'running')
+
+
+class StateTestCase(base.BaseTestCase):
+
+    def test_words(self):
+        for service, words in [
+                (view.Service('a'), 'up'),
+                (view.Service('a', up=False), 'down'),
+                (view.Service('a', disabled=True), 'up, disabled'),
+                (view.Service('a', up=False, forced_down=True), 'fenced'),
+                (view.Service('a', mapped=False), 'up, not mapped')]:
+            self.assertEqual(words, status.state_of(service))
+
+
+class RowsTestCase(base.BaseTestCase):
+
+    def test_nodes_free_and_used(self):
+        found = status.rows(views.consistent(), RUNNING, {}, {})
+        self.assertEqual(
+            [('compute-1', 1, 1), ('compute-2', 2, 0), ('compute-3', 2, 0)],
+            [(row.host, row.free, row.used) for row in found])
+
+    def test_process_and_service_are_told_apart(self):
+        # A process that was killed is called up until its heartbeat is old.
+        found = status.rows(views.consistent(),
+                            {**RUNNING, 'compute-2': 'stopped'}, {}, {})
+        self.assertEqual(('up', 'stopped'),
+                         (found[1].state, found[1].process))
+
+    def test_since_is_start_or_last_sign_of_life(self):
+        seen = views.changed(views.consistent(), 'services', 1, up=False,
+                             seen=900.0)
+        found = status.rows(seen, RUNNING,
+                            {'compute-1': 500.0, 'compute-2': 600.0}, {})
+        self.assertEqual([500.0, 900.0, None], [row.since for row in found])
+
+    def test_share_of_the_ring(self):
+        found = status.rows(views.consistent(), RUNNING, {},
+                            {'compute-1': 40.0})
+        self.assertEqual([40.0, None, None], [row.share for row in found])
+
+    def test_owner_that_is_no_service_is_shown(self):
+        seen = views.changed(views.consistent(), 'records', 1, host='ghost')
+        rows = {row.host: row
+                for row in status.rows(seen, RUNNING, {}, {})}
+        self.assertEqual('unknown to nova', rows['ghost'].state)
+        self.assertEqual(1, rows['ghost'].free)
+
+    def test_compute_that_nova_does_not_know_yet(self):
+        found = status.rows(views.consistent(),
+                            {**RUNNING, 'compute-4': 'running'}, {}, {})
+        self.assertEqual(('compute-4', 'unknown to nova', 0),
+                         (found[3].host, found[3].state, found[3].free))
+
+
+class RingSharesTestCase(base.BaseTestCase):
+
+    def test_add_up_to_all_nodes(self):
+        shares = status.ring_shares(views.consistent(), 'ours', 64)
+        self.assertEqual(set(views.HOSTS), set(shares))
+        self.assertAlmostEqual(100.0, sum(shares.values()))
+
+    def test_only_hosts_that_are_up_and_enabled(self):
+        seen = views.changed(views.consistent(), 'services', 0, up=False)
+        seen = views.changed(seen, 'services', 1, disabled=True)
+        self.assertEqual({'compute-3': 100.0},
+                         status.ring_shares(seen, 'ours', 64))
+
+    def test_none_for_stock(self):
+        self.assertEqual(
+            {}, status.ring_shares(views.consistent(), 'stock', 64))
+
+
+class DurationTestCase(base.BaseTestCase):
+
+    def test_words(self):
+        self.assertEqual(
+            ['0 s', '59 s', '2 min', '3.0 h'],
+            [status.duration(s) for s in (-1, 59, 125, 10800)])

@@ -1,0 +1,58 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Hand-made views for the tests of what observes the lab."""
+
+import dataclasses
+
+from lab import view
+
+NOW = 1000.0
+HOSTS = ('compute-1', 'compute-2', 'compute-3')
+
+
+def consistent():
+    """Three live hosts, six nodes of two each, one server on compute-1."""
+    nodes = [view.Node(f'node-{i}') for i in range(6)]
+    nodes[0] = dataclasses.replace(
+        nodes[0], instance_uuid='server-0', provision_state='active')
+    return view.View(
+        at=NOW,
+        services=tuple(view.Service(host, seen=NOW - 1) for host in HOSTS),
+        records=tuple(view.Record(f'node-{i}', HOSTS[i % 3])
+                      for i in range(6)),
+        nodes=tuple(nodes),
+        providers=tuple(view.Provider(f'node-{i}', used=int(i == 0))
+                        for i in range(6)),
+        allocations=(view.Allocation('server-0', 'node-0'),),
+        instances=(view.Instance('server-0', 'one', 'compute-1', 'node-0',
+                                 updated=NOW - 500),))
+
+
+def changed(seen, field, index, /, **changes):
+    """The view with one entry of a field changed."""
+    entries = list(getattr(seen, field))
+    entries[index] = dataclasses.replace(entries[index], **changes)
+    return dataclasses.replace(seen, **{field: tuple(entries)})
+
+
+def without(seen, field, index):
+    """The view with one entry of a field gone."""
+    entries = list(getattr(seen, field))
+    del entries[index]
+    return dataclasses.replace(seen, **{field: tuple(entries)})
+
+
+def with_more(seen, field, entry):
+    """The view with one entry more in a field."""
+    return dataclasses.replace(
+        seen, **{field: getattr(seen, field) + (entry,)})

@@ -85,11 +85,9 @@ def label_rows(times, widths, span):
     rows, starts = [], []
     for begin, width in zip(times, widths, strict=True):
         begin = max(0.0, min(begin, span - width))
-        for row, end in enumerate(ends):
-            if begin >= end:
-                break
-        else:
-            row = len(ends)
+        row = next((number for number, end in enumerate(ends)
+                    if begin >= end), len(ends))
+        if row == len(ends):
             ends.append(0.0)
         ends[row] = begin + width
         rows.append(row)

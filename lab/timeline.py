@@ -241,7 +241,7 @@ class Recorder:
                     self._news.notify_all()
                 if self._on_view:
                     self._on_view(seen)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - for who waits
                 with self._news:
                     self._error = error
                     self._news.notify_all()

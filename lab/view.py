@@ -57,6 +57,7 @@ class Service:
 
     @property
     def key(self):
+        """The host in lower case."""
         return self.host.lower()
 
 
@@ -71,6 +72,7 @@ class Record:
 
     @property
     def key(self):
+        """The host in lower case."""
         return self.host.lower()
 
 
@@ -120,6 +122,7 @@ class Instance:
 
     @property
     def key(self):
+        """The host in lower case, None without one."""
         return self.host.lower() if self.host else None
 
 
@@ -193,7 +196,7 @@ class View:
 def _epoch(moment):
     if moment is None:
         return 0.0
-    return moment.replace(tzinfo=datetime.timezone.utc).timestamp()
+    return moment.replace(tzinfo=datetime.UTC).timestamp()
 
 
 def _fetch(settings, name, *queries):

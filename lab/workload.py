@@ -144,7 +144,7 @@ class Workload:
                     cloud, f'{self._prefix}-{number}-{count:03}')
                 with self._lock:
                     self._lives.append(life)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - raised at the end
             self._errors.append(error)
             self._over.set()
 

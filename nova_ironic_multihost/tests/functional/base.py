@@ -56,6 +56,7 @@ class MultiHostTestCase(integrated_helpers.ProviderUsageBaseTestCase):
     compute_driver = OURS
 
     def setUp(self):
+        # In a nova-compute os-vif does it; there is none here.
         loader.register()
         self.flags(api_paste_config=_api_paste_config(), group='wsgi')
         super().setUp()
@@ -63,6 +64,7 @@ class MultiHostTestCase(integrated_helpers.ProviderUsageBaseTestCase):
         self.flags(
             auth_type='none', endpoint_override=self.ironic.endpoint,
             api_max_retries=2, api_retry_interval=1, group='ironic')
+        self.flags(instances=-1, cores=-1, ram=-1, group='quota')
         self.fleet = computes.Computes(self, self.cell_mappings['cell1'])
         self.flavor = self._create_flavor(
             memory_mb=16384, vcpu=8, disk=200, ephemeral=0, extra_spec={
@@ -145,7 +147,7 @@ class MultiHostTestCase(integrated_helpers.ProviderUsageBaseTestCase):
         """
         deadline = time.monotonic() + DEADLINE
         while time.monotonic() < deadline:
-            server = self.api.get_server(server['id'])
+            server = self.show(server)
             if server['status'] == status:
                 return server
             if server['status'] == 'ERROR':
@@ -159,11 +161,15 @@ class MultiHostTestCase(integrated_helpers.ProviderUsageBaseTestCase):
         deadline = time.monotonic() + DEADLINE
         while time.monotonic() < deadline:
             try:
-                server = self.api.get_server(server['id'])
+                server = self.show(server)
             except nova_client.OpenStackApiNotFoundException:
                 return
             time.sleep(0.1)
         self.fail(f'Server is not deleted in {DEADLINE} s: {server}')
+
+    def show(self, server):
+        """Return the server as it is now."""
+        return self.api.get_server(server['id'])
 
     @staticmethod
     def host_of(server):

@@ -1,0 +1,66 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Ironic goes away and comes back; its nodes do too."""
+
+from nova_ironic_multihost.tests.functional import base
+
+
+class IronicTestCase(base.MultiHostTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.nodes = self.ironic.enroll(8)
+        self.fleet.start('host1', 'host2')
+        self.before = self.settle()
+        self.mark_providers()
+
+    def test_outage_changes_nothing(self):
+        self.ironic.stop()
+        self.fleet.audit()
+        self.fleet.audit()
+        self.assertEqual(self.before, self.owners())
+        self.assertProvidersKept(self.nodes)
+        self.assertNotIn('Traceback', self.stdlog.logger.output)
+
+        self.ironic.start()
+        self.assertEqual(self.before, self.settle())
+        new, = self.ironic.enroll(1)
+        self.assertIn(new, self.settle())
+
+    def test_compute_restarts_without_ironic(self):
+        self.fleet.stop('host2')
+        self.ironic.stop()
+        self.fleet.start('host2')
+        self.fleet.audit()
+        self.assertEqual(self.before, self.owners())
+        self.assertProvidersKept(self.nodes)
+
+        self.ironic.start()
+        self.assertEqual(self.before, self.settle())
+        self.assertProvidersKept(self.nodes)
+
+    def test_enrolled_nodes_get_one_owner(self):
+        new = self.ironic.enroll(4)
+        after = self.settle()
+        self.assertEqual(self.before, {node: after[node]
+                                       for node in self.nodes})
+        self.assertCountEqual(self.nodes + new, after)
+        self.assertCountEqual(self.nodes + new, self.providers())
+
+    def test_removed_node_goes_and_no_other(self):
+        gone = self.nodes.pop()
+        self.ironic.remove(gone)
+        after = self.settle()
+        del self.before[gone]
+        self.assertEqual(self.before, after)
+        self.assertProvidersKept(self.nodes)

@@ -1,0 +1,109 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Servers on several computes: boot and delete, and the ring changes."""
+
+from nova_ironic_multihost.tests.functional import base
+
+
+class ServersTestCase(base.MultiHostTestCase):
+
+    def assertDeployed(self, server):
+        """Assert that Ironic has deployed this server and no other there."""
+        node = self.ironic.client.node.get(self.node_of(server))
+        self.assertEqual(server['id'], node.instance_uuid)
+        self.assertEqual('active', node.provision_state)
+
+    def assertFree(self, node):
+        """Assert that a node waits for its next server, in all places."""
+        seen = self.ironic.client.node.get(node)
+        self.assertIsNone(seen.instance_uuid)
+        self.assertEqual('available', seen.provision_state)
+        self.assertEqual(
+            {}, self._get_allocations_by_provider_uuid(node))
+        self.assertEqual(
+            0, self._get_provider_inventory(node)
+            ['CUSTOM_BAREMETAL']['reserved'])
+
+    def test_boot_on_each_compute(self):
+        self.ironic.enroll(12)
+        self.fleet.start('host1', 'host2', 'host3')
+        owners = self.settle()
+
+        servers = [self.boot(host) for host in self.fleet.hosts]
+
+        for server, host in zip(servers, self.fleet.hosts):
+            self.assertEqual(host, self.host_of(server))
+            self.assertEqual(host, owners[self.node_of(server)])
+            self.assertDeployed(server)
+        self.assertEqual(owners, self.settle())
+
+    def test_boot_on_every_node(self):
+        nodes = self.ironic.enroll(6)
+        self.fleet.start('host1', 'host2', 'host3')
+        owners = self.settle()
+
+        servers = [self.boot() for _ in nodes]
+
+        self.assertCountEqual(nodes, map(self.node_of, servers))
+        self.assertEqual(owners, self.settle())
+
+    def test_node_with_server_stays_when_computes_join_and_leave(self):
+        nodes = self.ironic.enroll(6)
+        self.fleet.start('host1')
+        self.settle()
+        servers = [self.boot() for _ in nodes]
+
+        self.fleet.start('host2', 'host3')
+        self.assertEqual({'host1'}, set(self.settle().values()))
+        self.fleet.kill('host2')
+        self.assertEqual({'host1'}, set(self.settle().values()))
+
+        for server in servers:
+            self.assertEqual('host1', self.host_of(self.show(server)))
+            self.assertDeployed(server)
+
+    def test_delete_frees_the_node(self):
+        nodes = self.ironic.enroll(6)
+        self.fleet.start('host1', 'host2', 'host3')
+        owners = self.settle()
+        self.mark_providers()
+        server = self.boot('host2')
+        node = self.node_of(server)
+
+        self.delete(server)
+        self.ironic.wait_for([node], provision_state='available')
+
+        self.assertEqual(owners, self.settle())
+        self.assertFree(node)
+        self.assertProvidersKept(nodes)
+
+    def test_node_freed_after_a_compute_joined_is_shared(self):
+        nodes = self.ironic.enroll(6)
+        self.fleet.start('host1')
+        self.settle()
+        self.mark_providers()
+        servers = [self.boot() for _ in nodes]
+        self.fleet.start('host2')
+        self.settle()
+
+        for server in servers:
+            self.delete(server)
+        self.ironic.wait_for(nodes, provision_state='available')
+
+        after = self.settle()
+        self.assertCountEqual(nodes, after)
+        self.assertCountEqual(['host1', 'host2'], set(after.values()))
+        for node in nodes:
+            self.assertFree(node)
+        self.assertProvidersKept(nodes)
+        self.assertDeployed(self.boot('host2'))

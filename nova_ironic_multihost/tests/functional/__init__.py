@@ -27,4 +27,4 @@ if int(metadata.version('nova').partition('.')[0]) >= 34:
     os.environ.setdefault('OS_NOVA_DISABLE_EVENTLET_PATCHING', 'true')
 
 # Importing it settles the threading mode, before anything else can.
-import nova.tests.functional  # noqa: E402, F401
+import nova.tests.functional  # noqa: F401

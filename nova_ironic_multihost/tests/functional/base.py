@@ -109,7 +109,7 @@ class MultiHostTestCase(integrated_helpers.ProviderUsageBaseTestCase):
             if after == before:
                 return after
             before = after
-        self.fail(f'Nodes still change owner: {before}')
+        raise self.failureException(f'Nodes still change owner: {before}')
 
     def mark_providers(self):
         """Put a mark on every provider that a new one would not have."""
@@ -153,7 +153,8 @@ class MultiHostTestCase(integrated_helpers.ProviderUsageBaseTestCase):
             if server['status'] == 'ERROR':
                 self.fail(f'Server went to ERROR: {server.get("fault")}')
             time.sleep(0.1)
-        self.fail(f'Server is not {status} in {DEADLINE} s: {server}')
+        raise self.failureException(
+            f'Server is not {status} in {DEADLINE} s: {server}')
 
     def delete(self, server):
         """Delete a server and wait until it is gone."""

@@ -1,0 +1,150 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Our package, installed beside the nova of this environment."""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import sysconfig
+
+import fixtures
+
+from nova_ironic_multihost.tests.loading import placement
+from nova_ironic_multihost.tests.loading import until_loaded
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+
+#: What a checkout may hold and a package never does.
+NOT_OF_THE_SOURCE = shutil.ignore_patterns(
+    '.tox', '.tools', '.lab*', '.stestr', '.hypothesis', '__pycache__',
+    '*.egg-info', 'build', 'dist', 'cover')
+
+#: Seconds after which a process that hangs is given up.
+DEADLINE = 120
+
+CONFIGURATION = """
+[DEFAULT]
+compute_driver = {compute_driver}
+host = loading
+state_path = {directory}
+transport_url = fake:/
+
+[oslo_concurrency]
+lock_path = {directory}
+
+[placement]
+auth_type = none
+endpoint_override = {placement}
+
+[ironic]
+auth_type = none
+endpoint_override = http://127.0.0.1:1
+"""
+
+
+class NovaCompute:
+    """What came of one run of nova-compute.
+
+    :ivar status: exit status.
+    :ivar log: what it printed and logged.
+    :ivar loaded: what until_loaded.describe tells, as a dict; None if
+        nova-compute did not get so far.
+    """
+
+    def __init__(self, process):
+        self.status = process.returncode
+        self.log = process.stdout + process.stderr
+        self.loaded = None
+        for line in process.stdout.splitlines():
+            if line.startswith(until_loaded.MARK):
+                self.loaded = json.loads(line.removeprefix(until_loaded.MARK))
+
+
+class Installation(fixtures.Fixture):
+    """A virtual environment with our package and this environment's nova.
+
+    The package is installed from a copy of the source. Everything else is
+    seen in the site-packages of the environment that runs the test; whether
+    and how our package is installed there does not matter, because what the
+    new environment has itself comes first.
+
+    :ivar python: path of the interpreter.
+    :ivar package: path of the package's modules.
+    """
+
+    def __init__(self, editable):
+        super().__init__()
+        self._editable = editable
+
+    def _setUp(self):
+        self._directory = pathlib.Path(
+            self.useFixture(fixtures.TempDir()).path)
+        self._placement = self.useFixture(placement.VersionDocument())
+        source = self._directory / 'source'
+        shutil.copytree(ROOT, source, symlinks=True, ignore=NOT_OF_THE_SOURCE)
+        venv = self._directory / 'venv'
+        self._install('venv', '--without-pip', str(venv))
+        self.python = venv / 'bin' / 'python'
+        site_packages = next(venv.glob('lib/python*/site-packages'))
+        (site_packages / 'outer.pth').write_text(
+            sysconfig.get_path('purelib') + '\n')
+        # Forced, because the outer environment may have the same version.
+        self._install(
+            'pip', '--python', str(self.python), 'install', '--no-deps',
+            '--no-build-isolation', '--force-reinstall',
+            *(['--editable'] if self._editable else []), str(source))
+        self.package = ((source if self._editable else site_packages)
+                        / 'nova_ironic_multihost')
+
+    def _install(self, *arguments):
+        process = self._run([sys.executable, '-m', *arguments])
+        if process.returncode:
+            raise RuntimeError(process.stdout + process.stderr)
+
+    def _run(self, command, **environment):
+        outer = {name: value for name, value in os.environ.items()
+                 if name not in ('PYTHONPATH',
+                                 'OS_NOVA_DISABLE_EVENTLET_PATCHING')}
+        return subprocess.run(
+            command, cwd=self._directory, env={**outer, **environment},
+            stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            timeout=DEADLINE)
+
+    def run_python(self, code):
+        """Run a piece of Python; return the subprocess.CompletedProcess."""
+        return self._run([str(self.python), '-P', '-c', code])
+
+    def run_nova_compute(
+            self, compute_driver='ironic_multihost.IronicMultiHostDriver',
+            module=None, **environment):
+        """Run nova-compute up to the load of the driver.
+
+        :param compute_driver: the option of this name.
+        :param module: what to run with ``python -m`` in the place of the
+            console script nova-compute.
+        :param environment: environment variables.
+        :returns: :class:`NovaCompute`.
+        """
+        configuration = self._directory / 'nova.conf'
+        configuration.write_text(CONFIGURATION.format(
+            compute_driver=compute_driver, directory=self._directory,
+            placement=self._placement.url))
+        program = (['module', module] if module else
+                   ['script', str(pathlib.Path(sysconfig.get_path('scripts'),
+                                               'nova-compute'))])
+        return NovaCompute(self._run(
+            [str(self.python), '-P', until_loaded.__file__, *program,
+             '--config-file', str(configuration)], **environment))

@@ -1,0 +1,73 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The plug-in and its finder touch nothing but one name."""
+
+import json
+import unittest
+
+from nova_ironic_multihost.tests.loading import installation
+
+IMPORT_PLUG_IN = """
+import json
+import sys
+before = list(sys.meta_path)
+import nova_ironic_multihost.vif
+print(json.dumps({
+    'modules': sorted(sys.modules),
+    'finders': [type(finder).__qualname__ for finder in sys.meta_path
+                if finder not in before],
+    'last': type(sys.meta_path[-1]).__qualname__,
+}))
+"""
+
+ASK_FINDER = """
+import json
+from nova_ironic_multihost import loader
+names = ['nova', 'nova.virt', 'nova.virt.ironic', 'nova.virt.ironic.driver',
+         'nova.virt.ironic_multihost', 'nova.virt.ironic_multihost.driver',
+         'nova.virt.ironic_multihosts', 'ironic_multihost',
+         'nova_ironic_multihost', 'os']
+finder = loader.DriverFinder()
+print(json.dumps([name for name in names if finder.find_spec(name, None)]))
+"""
+
+
+class FinderTestCase(unittest.TestCase):
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.installation = installation.Installation(editable=False)
+        cls.addClassCleanup(cls.installation.cleanUp)
+        cls.installation.setUp()
+
+    def answer(self, code):
+        process = self.installation.run_python(code)
+        self.assertEqual(0, process.returncode, process.stderr)
+        return json.loads(process.stdout)
+
+    def test_plug_in_imports_neither_nova_nor_eventlet(self):
+        modules = self.answer(IMPORT_PLUG_IN)['modules']
+        self.assertIn('os_vif', modules)
+        self.assertEqual(
+            [], [name for name in modules
+                 if name.partition('.')[0] in ('nova', 'eventlet')])
+
+    def test_plug_in_adds_one_finder_at_the_end(self):
+        answer = self.answer(IMPORT_PLUG_IN)
+        self.assertEqual(1, answer['finders'].count('DriverFinder'))
+        self.assertEqual('DriverFinder', answer['last'])
+
+    def test_finder_answers_for_one_name(self):
+        self.assertEqual(['nova.virt.ironic_multihost'],
+                         self.answer(ASK_FINDER))

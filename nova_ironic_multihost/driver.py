@@ -106,20 +106,6 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
         self._ring = ring.refreshed(
             self._ring, members, CONF.ironic_multihost.ring_partitions)
 
-    def _get_node_list(self, return_generator=False, **kwargs):
-        """List nodes as nova's driver does, errors in later pages included.
-
-        nova reads the pages outside of what it guards (bug 1750450), so that
-        an error of Ironic there would end nova-compute at its start.
-        """
-        listed = super()._get_node_list(return_generator=True, **kwargs)
-        if return_generator:
-            return listed
-        try:
-            return list(listed)
-        except Exception as exc:
-            raise nova_contract.VirtDriverNotReady() from exc
-
     def _report(self, reasons):
         tally = ownership.tally(reasons)
         if tally != self._tally:

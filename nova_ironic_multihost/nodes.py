@@ -65,6 +65,8 @@ def read(partition, get_node_list, can_send_version):
                   'conductor_group and [ironic]shard in nova.conf.', exc)
         raise nova_contract.VirtDriverNotReady() from exc
     except Exception as exc:
+        # Any error: nova's _get_node_list lets those of later pages through
+        # (bug 1750450), and they would end a starting nova-compute.
         LOG.error('Ironic gave no list of its nodes: %s. Nothing is changed, '
                   'and the next audit asks again. Check that the Ironic API '
                   'runs and that the credentials in [ironic] of nova.conf '
@@ -73,6 +75,12 @@ def read(partition, get_node_list, can_send_version):
 
 
 def _cause(exc):
-    """Return what nova hid behind VirtDriverNotReady, in one line."""
-    cause = exc.__cause__ or exc.__context__ or exc
+    """Return in one line what went wrong.
+
+    nova's _get_node_list raises a bare VirtDriverNotReady while it handles
+    the error that tells more.
+    """
+    cause = exc
+    if isinstance(exc, nova_contract.VirtDriverNotReady):
+        cause = exc.__context__ or exc
     return ' '.join(str(cause).split()) or type(cause).__name__

@@ -48,9 +48,9 @@ class MembersTestCase(base.BaseTestCase):
 
     def test_conductor_group_limits_members_to_the_peer_list(self):
         partition = membership.Partition(conductor_group='rack1',
-                                         peer_list=('A', 'b'))
+                                         peer_list=('a', 'B'))
         self.assertEqual({'a', 'b'}, membership.members(
-            up('a', 'B', 'c'), partition, 'a'))
+            up('a', 'b', 'c'), partition, 'a'))
 
     def test_default_conductor_group_is_a_group_too(self):
         partition = membership.Partition(conductor_group='',

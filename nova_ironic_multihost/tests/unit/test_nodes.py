@@ -77,6 +77,18 @@ class ReadTestCase(base.BaseTestCase):
         self.assertIn('[ironic]', line)
         self.assertNotIn('\n', line)
 
+    def test_error_of_its_own_is_told_itself(self):
+        def fail(**kwargs):
+            try:
+                raise OSError('socket 7')
+            except OSError:
+                raise ValueError('503 from ironic-api')
+
+        with self.assertLogs(nodes.__name__, 'ERROR') as logs:
+            self.assertRaises(nova_contract.VirtDriverNotReady,
+                              self.read, fail)
+        self.assertIn('503 from ironic-api', logs.output[0])
+
     def test_ironic_that_cannot_be_asked_for_its_version(self):
         def fail(version):
             raise OSError('connection refused')

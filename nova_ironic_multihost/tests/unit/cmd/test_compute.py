@@ -31,11 +31,13 @@ class MainTestCase(base.BaseTestCase):
                                  for finder in sys.meta_path)
 
         fake = mock.Mock(main=main)
+        finders = [finder for finder in sys.meta_path
+                   if not isinstance(finder, loader.DriverFinder)]
         argv = ['/somewhere/compute.py', '--config-file', 'nova.conf']
         with mock.patch.dict(sys.modules, {'nova.cmd.compute': fake}), \
                 mock.patch('nova.cmd.compute', fake, create=True), \
                 mock.patch.object(sys, 'argv', argv), \
-                mock.patch.object(sys, 'meta_path', list(sys.meta_path)):
+                mock.patch.object(sys, 'meta_path', finders):
             compute.main()
         self.assertEqual(['nova-compute', '--config-file', 'nova.conf'],
                          seen['argv'])

@@ -42,6 +42,11 @@ class FindTestCase(base.BaseTestCase):
         self.assertEqual([], self.find(
             ironic__conductor_group='g', ironic__peer_list=['COMPUTE-1']))
 
+    def test_case_of_host_names_means_nothing(self):
+        self.assertEqual([], self.find(
+            host='COMPUTE-1', ironic__conductor_group='g',
+            ironic__peer_list=['compute-1']))
+
     def test_conductor_group_without_peers(self):
         sentence, = self.find(ironic__conductor_group='g')
         self.assertIn('set peer_list', sentence)

@@ -390,6 +390,4 @@ def _nova_control(settings):
         'scheduler': {'max_attempts': 10, 'workers': 1},
         'oslo_concurrency': {'lock_path': home / 'locks'},
         'quota': {'instances': -1, 'cores': -1, 'ram': -1},
-        'wsgi': {'api_paste_config':
-                 settings.venv / 'etc' / 'nova' / 'api-paste.ini'},
     }

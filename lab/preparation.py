@@ -64,7 +64,7 @@ class Preparation:
             self._sync_schemas()
         with self._progress.step('prepare: accounts, catalog, image, flavor'):
             self._fill()
-        with self._progress.step('prepare: stop MariaDB'):
+        with self._progress.step('prepare: stop all that'):
             # Time for a clean end: its files are about to be copied.
             self._processes.stop(self._processes.names(), patience=60)
 
@@ -75,9 +75,8 @@ class Preparation:
             'mariadb-install-db', '--no-defaults', '--skip-test-db',
             f'--datadir={settings.data / "mariadb"}',
             '--auth-root-authentication-method=normal', *user]]})
-        server = services.mariadb(settings, first=True)
-        services.start(settings, self._processes, server)
-        services.wait(self._processes, [server])
+        self._start([services.mariadb(settings, first=True),
+                     services.memcached(settings)])
 
     def _sync_schemas(self):
         settings = self._settings
@@ -87,6 +86,8 @@ class Preparation:
                      str(settings.conf / config), *command]
                     for command in commands]
 
+        owner = ['--keystone-user', str(os.geteuid()),
+                 '--keystone-group', str(os.getegid())]
         identity = settings.url('keystone') + '/v3'
         self._call({
             'prepare-nova': calls(
@@ -101,7 +102,8 @@ class Preparation:
                 ['upgrade', 'heads']),
             'prepare-keystone': calls(
                 'keystone-manage', 'keystone/keystone.conf',
-                ['db_sync'], ['fernet_setup'], ['credential_setup'],
+                ['db_sync'], ['fernet_setup', *owner],
+                ['credential_setup', *owner],
                 ['bootstrap',
                  '--bootstrap-password', places.PASSWORD,
                  '--bootstrap-region-id', places.REGION,
@@ -119,13 +121,8 @@ class Preparation:
 
     def _fill(self):
         settings = self._settings
-        needed = [services.keystone(settings), services.glance(settings),
-                  services.nova_api(settings)]
-        memcached = next(service for service in services.buses(settings)
-                         if service.name == 'memcached')
-        for service in [memcached, *needed]:
-            services.start(settings, self._processes, service)
-        services.wait(self._processes, [memcached, *needed])
+        self._start([services.keystone(settings), services.glance(settings),
+                     services.nova_api(settings)])
         admin = cloud.Cloud(settings)
         self._accounts(admin.sdk.identity)
         # A connection remembers the catalog as it was at its first use.
@@ -139,8 +136,6 @@ class Preparation:
         admin.sdk.compute.create_flavor_extra_specs(flavor, {
             'resources:CUSTOM_BAREMETAL': '1', 'resources:VCPU': '0',
             'resources:MEMORY_MB': '0', 'resources:DISK_GB': '0'})
-        self._processes.stop(
-            [service.name for service in [memcached, *needed]], patience=10)
 
     def _accounts(self, identity):
         roles = {role.name: role for role in identity.roles()}
@@ -159,7 +154,13 @@ class Preparation:
                 region_id=places.REGION,
                 url=self._settings.url(name) + path)
             if name == 'nova':
-                identity.assign_system_role_to_user(user, roles['admin'])
+                identity.assign_system_role_to_user(
+                    user, roles['admin'], 'all')
+
+    def _start(self, needed):
+        for service in needed:
+            services.start(self._settings, self._processes, service)
+        services.wait(self._processes, needed)
 
     def _call(self, jobs):
         """Run programs to their end, the jobs at the same time.

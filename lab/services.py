@@ -76,22 +76,24 @@ def mariadb(settings, first=False):
     return Service('mariadb', tuple(argv), port=settings.port('mariadb'))
 
 
-def buses(settings):
-    """Message bus, its name server, and the cache."""
-    home = settings.data / 'rabbitmq'
-    memcached = ['memcached', '-l', places.HOST, '-U', '0', '-m', '64',
-                 '-p', str(settings.port('memcached'))]
+def memcached(settings):
+    """The cache of tokens and of keystone."""
+    argv = ['memcached', '-l', places.HOST, '-U', '0', '-m', '64',
+            '-p', str(settings.port('memcached'))]
     if os.geteuid() == 0:
-        memcached += ['-u', 'root']
+        argv += ['-u', 'root']
+    return Service('memcached', tuple(argv), port=settings.port('memcached'))
+
+
+def bus(settings):
+    """The message bus and the name server that it wants."""
+    home = settings.data / 'rabbitmq'
     erlang = {'HOME': str(home),
               'ERL_EPMD_PORT': str(settings.port('epmd')),
               'ERL_EPMD_ADDRESS': places.HOST}
     return [
         # In the foreground and first, or RabbitMQ starts one that stays.
         Service('epmd', ('epmd',), erlang, port=settings.port('epmd')),
-        Service('memcached', tuple(memcached),
-                port=settings.port('memcached')),
-        # The one in /usr/sbin changes to the user of the package.
         Service('rabbitmq', (_RABBITMQ,), erlang | {
             'RABBITMQ_NODENAME': f'lab{settings.base_port}@localhost',
             'RABBITMQ_NODE_IP_ADDRESS': places.HOST,
@@ -126,8 +128,9 @@ def glance(settings):
 
 def nova_api(settings):
     """The compute API."""
+    paste = settings.venv / 'etc' / 'nova' / 'api-paste.ini'
     return _wsgi(settings, 'nova', 'nova.wsgi.osapi_compute:application',
-                 name='nova-api', OS_NOVA_CONFIG_FILES='nova.conf')
+                 name='nova-api', OS_NOVA_CONFIG_FILES=f'{paste};nova.conf')
 
 
 def control(settings):
@@ -228,7 +231,7 @@ def _listens(port):
 def _answers(url):
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        direct.open(url, timeout=5).close()
+        direct.open(url, timeout=0.5).close()
     except urllib.error.HTTPError as error:
         return error.code < 500
     except OSError:

@@ -114,7 +114,8 @@ class Stack:
     def _services(self):
         """All processes but the computes."""
         return [services.mariadb(self._settings),
-                *services.buses(self._settings),
+                services.memcached(self._settings),
+                *services.bus(self._settings),
                 *services.control(self._settings)]
 
     def _clean(self):
@@ -138,7 +139,8 @@ class Stack:
         settings = self._settings
         self._configure(shape)
         self._data()
-        self._launch([services.mariadb(settings), *services.buses(settings)])
+        self._launch([services.mariadb(settings),
+                      services.memcached(settings), *services.bus(settings)])
         # Imported late: these need the venv, "down" must not.
         from lab import cloud
         from lab import computes as compute_services
@@ -149,6 +151,7 @@ class Stack:
         client = cloud.Cloud(settings)
         computes = compute_services.Computes(settings)
         names = shape['computes']
+        computes.configure(names, shape['driver'], shape['options'])
         computes.spawn(names)
         with self._progress.step(f'enrol {shape["nodes"]} nodes in Ironic'):
             client.enrol(shape['nodes'])

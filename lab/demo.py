@@ -30,6 +30,7 @@ from lab import errors
 SERVERS = 6
 STILL = 11.0    # seconds: longer than one audit
 CHECK = 60.0
+LEAD = 4.0      # seconds before the first event that the picture shows
 
 
 @dataclasses.dataclass
@@ -242,12 +243,12 @@ def _play(settings, story):
 
 
 def _settle(bench):
-    """Wait until all nodes have an owner and stay; returns the time."""
+    """Wait until no node moves; returns where the picture begins."""
     if not bench.recorder.wait_quiet(STILL, 90):
         raise errors.LabError(
             'The nodes never stopped moving after the start; look at '
             'tools/lab logs compute-1')
-    return bench.recorder.now()
+    return max(0.0, bench.recorder.now() - LEAD)
 
 
 def _boot(bench, story):

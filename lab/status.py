@@ -16,6 +16,7 @@ import dataclasses
 import json
 import sys
 import time
+import warnings
 
 from lab import check
 from lab import view
@@ -93,7 +94,10 @@ def ring_shares(seen, driver, partitions):
     members = {s.key for s in seen.services if s.up and not s.disabled}
     if driver != 'ours' or not members or not seen.nodes:
         return {}
-    from nova_ironic_multihost import ring
+    with warnings.catch_warnings(record=True):
+        # The logging library imports eventlet, which warns about itself
+        # and resets the filters to be heard.
+        from nova_ironic_multihost import ring
 
     counts = ring.Ring(members, partitions).shares(
         node.uuid for node in seen.nodes)

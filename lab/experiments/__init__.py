@@ -35,6 +35,8 @@ COMPUTES = 3
 NODES = 30
 DRIVER = 'ours'
 SETTLE = 90
+# Seconds before the first event that a timeline shows.
+LEAD = 4.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -177,7 +179,7 @@ def _measure(args, settings, progress, shape):
             progress.note('Nodes have moved all the time so far; the '
                           'experiment begins nevertheless.')
         started = time.monotonic()
-        begin = bench.recorder.now()
+        begin = max(0.0, bench.recorder.now() - LEAD)
         servers = sum(1 for i in recorder.view.instances if not i.deleted)
         figures = module.run(bench)
         seconds = time.monotonic() - started

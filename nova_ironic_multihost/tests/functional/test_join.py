@@ -24,12 +24,12 @@ class JoinTestCase(base.MultiHostTestCase):
         self.assertCountEqual(nodes, self.providers())
 
     def test_nodes_are_shared_with_computes_that_join(self):
-        nodes = self.ironic.enroll(12)
+        nodes = self.ironic.enroll(9)
         self.fleet.start('host1')
         self.fleet.audit()
         self.mark_providers()
 
-        for joining in ('host2', 'host3'):
+        for joining in ('Host2', 'host3'):
             before = self.owners()
             self.fleet.start(joining)
             after = self.settle()
@@ -42,7 +42,7 @@ class JoinTestCase(base.MultiHostTestCase):
         self.assertProvidersKept(nodes)
 
     def test_ownership_stands_still_between_changes(self):
-        self.ironic.enroll(12)
+        self.ironic.enroll(9)
         self.fleet.start('host1', 'host2', 'host3')
         owners = self.settle()
         for hosts in (('host3', 'host1', 'host2'), ('host2', 'host2'),

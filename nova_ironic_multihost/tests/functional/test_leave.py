@@ -19,7 +19,7 @@ class LeaveTestCase(base.MultiHostTestCase):
 
     def setUp(self):
         super().setUp()
-        self.nodes = self.ironic.enroll(12)
+        self.nodes = self.ironic.enroll(9)
         self.fleet.start('host1', 'host2', 'host3')
         self.before = self.settle()
         self.mark_providers()

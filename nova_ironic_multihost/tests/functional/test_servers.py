@@ -35,7 +35,7 @@ class ServersTestCase(base.MultiHostTestCase):
             ['CUSTOM_BAREMETAL']['reserved'])
 
     def test_boot_on_each_compute(self):
-        self.ironic.enroll(12)
+        self.ironic.enroll(9)
         self.fleet.start('host1', 'host2', 'host3')
         owners = self.settle()
 
@@ -48,7 +48,7 @@ class ServersTestCase(base.MultiHostTestCase):
         self.assertEqual(owners, self.settle())
 
     def test_boot_on_every_node(self):
-        nodes = self.ironic.enroll(6)
+        nodes = self.ironic.enroll(4)
         self.fleet.start('host1', 'host2', 'host3')
         owners = self.settle()
 
@@ -58,7 +58,7 @@ class ServersTestCase(base.MultiHostTestCase):
         self.assertEqual(owners, self.settle())
 
     def test_node_with_server_stays_when_computes_join_and_leave(self):
-        nodes = self.ironic.enroll(6)
+        nodes = self.ironic.enroll(3)
         self.fleet.start('host1')
         self.settle()
         servers = [self.boot() for _ in nodes]

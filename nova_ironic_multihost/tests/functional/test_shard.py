@@ -1,0 +1,30 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A compute that serves a shard of Ironic's nodes."""
+
+from nova_ironic_multihost.tests.functional import base
+
+
+class ShardTestCase(base.MultiHostTestCase):
+
+    def test_compute_has_the_nodes_of_its_shard_only(self):
+        here = self.ironic.enroll(3, shard='here')
+        self.ironic.enroll(2, shard='elsewhere')
+        self.ironic.enroll(1)
+        self.flags(shard='here', group='ironic')
+
+        self.fleet.start('host1')
+
+        self.assertCountEqual(here, self.settle())
+        self.assertCountEqual(here, self.providers())
+        self.assertIn(self.node_of(self.boot()), here)

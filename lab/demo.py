@@ -26,6 +26,7 @@ import time
 
 from lab import check
 from lab import errors
+from lab import lock
 
 SERVERS = 6
 STILL = 11.0    # seconds: longer than one audit
@@ -179,7 +180,8 @@ def run(args, settings):
         stack.up(args.computes, args.nodes, 'ours')
         story = Story(computes=args.computes, nodes=args.nodes,
                       stack_up=time.monotonic() - began)
-        picture, found = _play(settings, story)
+        with lock.hold(settings.run / 'lock', 'demo'):
+            picture, found = _play(settings, story)
     except BaseException:
         stack.down()
         raise

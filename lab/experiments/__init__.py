@@ -29,6 +29,7 @@ import time
 
 from lab import check
 from lab import errors
+from lab import lock
 
 NAMES = ('steady', 'kill', 'restart', 'add', 'freeze', 'deadops', 'churn')
 COMPUTES = 3
@@ -149,7 +150,8 @@ def run(args, settings):
             stack.up(args.computes or COMPUTES, args.nodes or NODES,
                      args.driver or DRIVER)
             shape = stack.shape()
-        figures = _measure(args, settings, progress, shape)
+        with lock.hold(settings.run / 'lock', f'run {args.experiment}'):
+            figures = _measure(args, settings, progress, shape)
     finally:
         if not borrowed and not args.keep:
             stack.down()
@@ -171,6 +173,9 @@ def _measure(args, settings, progress, shape):
     module = importlib.import_module(f'{__name__}.{args.experiment}')
     services = computes.Computes(settings)
     _be_ready(settings, services)
+    kept = settings.directory / 'timelines' / (
+        f'{args.experiment}-{shape["driver"]}-'
+        f'{time.strftime("%Y%m%d-%H%M%S")}.json')
     with timeline.recorder(settings) as recorder:
         bench = benches.Bench(settings, progress.note, recorder, services,
                               cloud.Cloud(settings), **_choices(args))
@@ -181,18 +186,20 @@ def _measure(args, settings, progress, shape):
         started = time.monotonic()
         begin = max(0.0, bench.recorder.now() - LEAD)
         servers = sum(1 for i in recorder.view.instances if not i.deleted)
-        figures = module.run(bench)
+        conditions = {
+            'experiment': args.experiment, 'driver': shape['driver'],
+            'computes': len(shape['computes']), 'nodes': shape['nodes'],
+            'servers_before': servers, 'options': list(shape['options'])}
+        try:
+            figures = module.run(bench)
+        except timeline.NeverHappened as error:
+            timeline.save(recorder.timeline.since(begin), kept, **conditions)
+            raise errors.LabError(
+                f'{error}. What was seen until then: {kept}') from error
         seconds = time.monotonic() - started
         found = check.wait(lambda: view.read(settings), SETTLE)
         leaked = len(recorder.view.leaked())
         recorded = recorder.timeline
-    kept = settings.directory / 'timelines' / (
-        f'{args.experiment}-{shape["driver"]}-'
-        f'{time.strftime("%Y%m%d-%H%M%S")}.json')
-    conditions = {'experiment': args.experiment, 'driver': shape['driver'],
-                  'computes': len(shape['computes']),
-                  'nodes': shape['nodes'], 'servers_before': servers,
-                  'options': list(shape.get('options') or ())}
     result = {**conditions, 'seconds': round(seconds, 1), **figures,
               'leaked': leaked, 'consistent': not found,
               'findings': _by_kind(found), 'timeline': str(kept)}

@@ -38,7 +38,7 @@ def hold(path, what, interrupt=False, patience=60):
         if not _taken(lock):
             pid, command = _holder(lock)
             if interrupt and pid:
-                os.kill(pid, signal.SIGINT)
+                os.kill(pid, signal.SIGTERM)
                 deadline = time.monotonic() + patience
                 while not _taken(lock):
                     if time.monotonic() > deadline:

@@ -140,14 +140,12 @@ class Stack:
         self._configure(shape)
         self._data()
         self._launch([services.mariadb(settings),
-                      services.memcached(settings), *services.bus(settings)])
+                      services.memcached(settings)])
+        # The others wait for the bus by themselves.
+        self._launch([*services.bus(settings), *services.control(settings)])
         # Imported late: these need the venv, "down" must not.
         from lab import cloud
         from lab import computes as compute_services
-        control = services.control(settings)
-        for service in control:
-            services.start(settings, self._processes, service)
-        self._wait(control)
         client = cloud.Cloud(settings)
         computes = compute_services.Computes(settings)
         names = shape['computes']

@@ -112,6 +112,6 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
             LOG.info('Managing %(mine)d of %(all)d nodes: %(tally)s.', {
                 'mine': sum(tally[reason] for reason in tally if reason.mine),
                 'all': len(reasons),
-                'tally': ', '.join(f'{count} {reason.value}' for
-                                   reason, count in tally.items())})
+                'tally': ', '.join(f'{count} {reason.value}' for reason, count
+                                   in tally.items() if count) or 'none'})
             self._tally = tally

@@ -34,10 +34,10 @@ from nova_ironic_multihost import ring as hash_ring
 class Reason(enum.Enum):
     """Why a node is mine or not; the value is for people to read."""
 
-    INSTANCE_HERE = 'holds an instance of this compute service'
-    INSTANCE_ELSEWHERE = 'holds an instance that is not of this service'
-    RING_HERE = 'free, and the ring prefers this compute service'
-    RING_ELSEWHERE = 'free, and the ring prefers another compute service'
+    INSTANCE_HERE = 'with an instance of this compute service'
+    INSTANCE_ELSEWHERE = 'with an instance that is not of this service'
+    RING_HERE = 'free and mapped to this compute service'
+    RING_ELSEWHERE = 'free and mapped to another compute service'
 
     @property
     def mine(self):

@@ -85,7 +85,7 @@ def refreshed(ring, members, partitions):
     if ring and (ring.members, ring.partitions) == (members, partitions):
         return ring
     before = ring.members if ring else frozenset()
-    LOG.info('%(count)d compute services share the nodes; joined: '
+    LOG.info('Compute services that share the nodes: %(count)d; joined: '
              '%(joined)s; left: %(left)s.', {
                  'count': len(members),
                  'joined': ', '.join(sorted(members - before)) or 'none',

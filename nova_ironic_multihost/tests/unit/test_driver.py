@@ -154,8 +154,8 @@ class GetAvailableNodesTestCase(DriverTestCase):
             self.driver.get_available_nodes()
             self.driver.get_available_nodes()
         line, = logs.output
-        self.assertIn('Managing 20 of 20 nodes', line)
-        self.assertNotIn(NODES[0], line)
+        self.assertIn('Managing 20 of 20 nodes: 20 free and mapped to this '
+                      'compute service.', line)
 
     def test_only_the_partition_is_listed(self):
         self.config.config(group='ironic', shard='rack1')

@@ -1,0 +1,118 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import configparser
+import pathlib
+
+import fixtures
+from oslotest import base
+
+from lab import configuration
+from lab import errors
+from lab import settings
+
+
+class ConfigurationTestCase(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.directory = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        self.settings = settings.load(self.directory, 20000)
+
+    @staticmethod
+    def parse(text):
+        parser = configparser.ConfigParser(interpolation=None)
+        parser.read_string(text)
+        return parser
+
+    def compute(self, name='compute-1', driver='ours', options=()):
+        files = configuration.compute(self.settings, name, driver, options)
+        return self.parse(files[f'nova/{name}.conf'])
+
+    def test_booleans_and_lists(self):
+        self.assertEqual(
+            '[a]\nyes = true\nmany = 1\nmany = 2\n\n',
+            configuration.ini({'a': {'yes': True, 'many': [1, 2]}}))
+
+    def test_compute_has_no_database(self):
+        sections = self.compute().sections()
+        self.assertNotIn('database', sections)
+        self.assertNotIn('api_database', sections)
+
+    def test_drivers(self):
+        for driver, expected in (
+                ('ours', 'ironic_multihost.IronicMultiHostDriver'),
+                ('stock', 'ironic.IronicDriver')):
+            found = self.compute(driver=driver)
+            self.assertEqual(expected, found['DEFAULT']['compute_driver'])
+
+    def test_computes_share_no_directory(self):
+        one, other = self.compute('compute-1'), self.compute('compute-2')
+        for section, option in (('DEFAULT', 'state_path'),
+                                ('DEFAULT', 'host'),
+                                ('oslo_concurrency', 'lock_path')):
+            self.assertNotEqual(one[section][option], other[section][option])
+
+    def test_option_replaces_and_adds(self):
+        found = self.compute(options=[
+            'DEFAULT.update_resources_interval=60',
+            'ironic_multihost.partitions=7'])
+        self.assertEqual(
+            '60', found['DEFAULT']['update_resources_interval'])
+        self.assertEqual('2', found['DEFAULT']['report_interval'])
+        self.assertEqual('7', found['ironic_multihost']['partitions'])
+
+    def test_option_reaches_the_other_nova_services(self):
+        # Whether a compute is down is for the API to tell.
+        files = configuration.shared(
+            self.settings, ['DEFAULT.service_down_time=30'])
+        nova = self.parse(files['nova/nova.conf'])
+        self.assertEqual('30', nova['DEFAULT']['service_down_time'])
+
+    def test_value_may_hold_equals_signs(self):
+        self.assertEqual({'a': {'b': 'c=d.e'}},
+                         configuration.overrides(['a.b=c=d.e']))
+
+    def test_malformed_option(self):
+        for text in ('a.b', 'b=c', '.b=c', 'a.=c', ''):
+            error = self.assertRaises(
+                errors.LabError, configuration.overrides, [text])
+            self.assertIn('SECTION.OPTION=VALUE', str(error))
+
+    def test_nova_sees_all_nodes(self):
+        ironic = self.compute()['ironic']
+        self.assertEqual('all', ironic['system_scope'])
+        self.assertNotIn('project_name', ironic)
+
+    def test_nothing_listens_beyond_loopback(self):
+        files = configuration.shared(self.settings)
+        self.assertNotIn('0.0.0.0', ''.join(files.values()))
+        mariadb = self.parse(files['mariadb.cnf'])['mariadbd']
+        self.assertEqual('127.0.0.1', mariadb['bind_address'])
+        self.assertIn('listeners.tcp.1 = 127.0.0.1:20002',
+                      files['rabbitmq.conf'])
+
+    def test_all_files_of_services_are_below_the_lab(self):
+        files = configuration.shared(self.settings)
+        for file, section, option in (
+                ('glance/glance-api.conf', 'images',
+                 'filesystem_store_datadir'),
+                ('nova/nova.conf', 'DEFAULT', 'state_path'),
+                ('ironic/ironic.conf', 'DEFAULT', 'state_path'),
+                ('neutron/neutron.conf', 'DEFAULT', 'state_path')):
+            path = self.parse(files[file])[section][option]
+            self.assertTrue(path.startswith(str(self.directory)), path)
+
+    def test_written_below_the_directory(self):
+        configuration.write(self.directory, {'a/b.conf': 'text'})
+        self.assertEqual(
+            'text', (self.directory / 'a' / 'b.conf').read_text())

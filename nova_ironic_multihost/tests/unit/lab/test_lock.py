@@ -1,0 +1,73 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import pathlib
+import subprocess
+import sys
+
+import fixtures
+from oslotest import base
+
+from lab import errors
+from lab import lock
+
+_TOP = pathlib.Path(lock.__file__).parent.parent
+_HOLDER = """
+import signal, sys, time, pathlib
+signal.signal(signal.SIGTERM, signal.default_int_handler)
+from lab import lock
+with lock.hold(pathlib.Path(sys.argv[1]), 'up'):
+    print('held', flush=True)
+    time.sleep(600)
+"""
+
+
+class LockTestCase(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        top = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        self.path = top / 'run' / 'lock'
+
+    def holder(self):
+        process = subprocess.Popen(
+            [sys.executable, '-c', _HOLDER, str(self.path)], cwd=_TOP,
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        self.assertEqual(b'held\n', process.stdout.readline())
+        return process
+
+    def test_free_again_afterwards(self):
+        for _ in range(2):
+            with lock.hold(self.path, 'up'):
+                pass
+
+    def test_refusal_says_who_holds_it(self):
+        process = self.holder()
+        error = self.assertRaises(
+            errors.LabError, lock.hold(self.path, 'boot').__enter__)
+        self.assertIn(str(process.pid), str(error))
+        self.assertIn('"up"', str(error))
+
+    def test_free_when_the_holder_was_killed(self):
+        process = self.holder()
+        process.kill()
+        process.wait()
+        with lock.hold(self.path, 'down'):
+            pass
+
+    def test_down_interrupts_the_holder(self):
+        process = self.holder()
+        with lock.hold(self.path, 'down', interrupt=True):
+            self.assertIsNotNone(process.wait())

@@ -1,0 +1,78 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import json
+import pathlib
+
+import fixtures
+from oslotest import base
+
+from lab import errors
+from lab import settings
+
+
+class SettingsTestCase(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.directory = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        for name in ('LAB_DIR', 'LAB_VENV', 'LAB_BASE_PORT'):
+            self.useFixture(fixtures.EnvironmentVariable(name))
+
+    def record(self, **state):
+        (self.directory / 'state.json').write_text(json.dumps(state))
+
+    def test_each_listener_has_a_port_of_its_own(self):
+        found = settings.load(self.directory, 20000)
+        ports = [found.port(name) for name in settings.PORT_NAMES]
+        self.assertEqual(len(ports), len(set(ports)))
+        self.assertEqual(20000, min(ports))
+
+    def test_labs_a_block_apart_share_no_port(self):
+        one = settings.load(self.directory, 20000)
+        other = settings.load(self.directory,
+                              20000 + len(settings.PORT_NAMES))
+        self.assertEqual(set(), {one.port(n) for n in settings.PORT_NAMES}
+                         & {other.port(n) for n in settings.PORT_NAMES})
+
+    def test_argument_goes_before_environment(self):
+        self.useFixture(fixtures.EnvironmentVariable('LAB_BASE_PORT', '21000'))
+        self.useFixture(fixtures.EnvironmentVariable('LAB_DIR', '/elsewhere'))
+        self.assertEqual(
+            (self.directory, 20000),
+            (settings.load(self.directory, 20000).directory,
+             settings.load(self.directory, 20000).base_port))
+        self.assertEqual(
+            (pathlib.Path('/elsewhere'), 21000),
+            (settings.load().directory, settings.load().base_port))
+
+    def test_port_is_kept_while_the_lab_is_down(self):
+        self.record(base_port=22000, phase='down')
+        self.assertEqual(22000, settings.load(self.directory).base_port)
+        self.assertEqual(20000, settings.load(self.directory, 20000).base_port)
+
+    def test_port_of_a_lab_that_is_up_cannot_be_changed(self):
+        for phase in ('up', 'starting'):
+            self.record(base_port=22000, phase=phase)
+            self.assertEqual(
+                22000, settings.load(self.directory, 20000).base_port)
+
+    def test_impossible_port(self):
+        for port in (80, 65530, 'http'):
+            error = self.assertRaises(
+                errors.LabError, settings.load, self.directory, port)
+            self.assertIn('--base-port', str(error))
+
+    def test_unreadable_state_counts_as_none(self):
+        (self.directory / 'state.json').write_text('{"base_p')
+        self.assertEqual(settings.DEFAULT_BASE_PORT,
+                         settings.load(self.directory).base_port)

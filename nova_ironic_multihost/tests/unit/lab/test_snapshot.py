@@ -1,0 +1,55 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import pathlib
+
+import fixtures
+from oslotest import base
+
+from lab import settings
+from lab import snapshot
+
+
+class SnapshotTestCase(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.directory = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        self.settings = settings.load(self.directory, 20000)
+        self.snapshot = snapshot.Snapshot(self.settings)
+        self.settings.data.mkdir()
+        self.file = self.settings.data / 'database'
+        self.file.write_text('prepared')
+
+    def test_restore_brings_back_what_was_taken(self):
+        self.snapshot.take()
+        self.file.write_text('used')
+        (self.settings.data / 'more').write_text('used')
+        self.snapshot.restore()
+        self.assertEqual(['database'],
+                         [p.name for p in self.settings.data.iterdir()])
+        self.assertEqual('prepared', self.file.read_text())
+
+    def test_valid_once_taken(self):
+        self.assertFalse(self.snapshot.valid())
+        self.snapshot.take()
+        self.assertTrue(self.snapshot.valid())
+
+    def test_half_a_copy_is_not_valid(self):
+        self.snapshot.take()
+        (self.settings.snapshot / 'stamp').unlink()
+        self.assertFalse(self.snapshot.valid())
+
+    def test_not_valid_for_other_ports(self):
+        self.snapshot.take()
+        other = settings.load(self.directory, 21000)
+        self.assertFalse(snapshot.Snapshot(other).valid())

@@ -54,7 +54,7 @@ environment: LAB_DIR, LAB_BASE_PORT (see --dir and --base-port) and LAB_VENV,
 the Python environment (default: .lab/venv in the checkout).
 """
 # Those that may install, and those that get by without anything installed.
-_INSTALLING = ('up', 'demo', 'run')
+_INSTALLING = ('install', 'up', 'demo', 'run')
 _BARE = ('down', 'logs')
 _COMPUTE_ACTIONS = {
     'start': 'start a stopped compute, or add one with a new name',
@@ -113,6 +113,7 @@ def parser():
                      f'{places.DEFAULT_BASE_PORT}); the lab keeps it')
     commands = top.add_subparsers(dest='command', metavar='COMMAND',
                                   required=True)
+    _add_install(commands)
     _add_up(commands)
     _add_down(commands)
     status.register(commands)
@@ -150,6 +151,21 @@ def _enter_venv(command, settings, argv):
     python = settings.program('python')
     script = str(settings.repository / 'tools' / 'lab')
     os.execv(python, [python, script, *argv])
+
+
+def _add_install(commands):
+    alone = commands.add_parser(
+        'install', help='install what the other commands need',
+        description='Install what is missing and start nothing. The first '
+        'command that needs it does the same.',
+        epilog='Example: sudo tools/lab install, where others are not root')
+    alone.set_defaults(func=_install)
+
+
+def _install(args, settings):
+    # Every command of its kind is here only when all is installed.
+    print('Everything is installed.')
+    return 0
 
 
 def _add_up(commands):

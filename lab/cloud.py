@@ -18,8 +18,8 @@ import time
 
 from ironicclient import client as ironic_client
 from keystoneauth1 import adapter
-from keystoneauth1 import session as keystone_session
 from keystoneauth1.identity import v3
+from keystoneauth1 import session as keystone_session
 import openstack
 import requests
 

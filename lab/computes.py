@@ -27,7 +27,7 @@ _NAME = re.compile(r'[A-Za-z][A-Za-z0-9.-]{0,62}')
 # nova-compute goes on for up to manager_shutdown_timeout (160 s) while
 # something is in the works.
 _STOP_PATIENCE = 200
-_START_PATIENCE = 120
+_START_PATIENCE = 240
 
 
 class Computes:
@@ -73,11 +73,17 @@ class Computes:
                 f'"{name}" cannot be the name of a compute; take one like '
                 'compute-4.')
         del shape['base_port'], shape['phase']
-        shape['computes'].append(name)
-        self._state.write('up', **shape)
         self.configure([name], shape['driver'], shape['options'])
-        self._start([name])
-        self.map_to_cell()
+        more = shape | {'computes': [*shape['computes'], name]}
+        self._state.write('up', **more)
+        try:
+            self._start([name])
+            self.map_to_cell()
+        except BaseException:
+            # Half added it would run and never get a server.
+            self._processes.kill([name])
+            self._state.write('up', **shape)
+            raise
 
     def stop(self, name):
         """End the process the polite way (SIGTERM)."""
@@ -164,12 +170,19 @@ class Computes:
                 'discover_hosts', '--by-service']
         discovery = self._processes.spawn(
             'discover-hosts', argv, services.environment(self._settings))
-        if discovery.wait():
+        failed = discovery.wait()
+        self._processes.kill(['discover-hosts'])
+        if failed:
             raise errors.LabError(
                 '"nova-manage cell_v2 discover_hosts" failed:\n'
                 + self._processes.tail('discover-hosts'))
 
     def _start(self, names):
+        for name in names:
+            if self._processes.state(name) == 'paused':
+                raise errors.LabError(
+                    f'{name} is frozen; "compute resume {name}" lets it go '
+                    'on.')
         before = {name: service['updated_at'] for name, service in
                   cloud.Cloud(self._settings).compute_services().items()}
         self.spawn(names)

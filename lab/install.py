@@ -37,7 +37,6 @@ _DAEMONS = {
 }
 _POLICY = pathlib.Path('/usr/sbin/policy-rc.d')
 _POLICY_TEXT = '#!/bin/sh\n# of tools/lab, for one run of apt-get\nexit 101\n'
-_OLDEST_PYTHON = (3, 11)
 
 
 class Install:
@@ -73,11 +72,6 @@ class Install:
     def _build(self):
         self._settings.logs.mkdir(parents=True, exist_ok=True)
         if not self._venv_done():
-            if sys.version_info < _OLDEST_PYTHON:
-                raise errors.LabError(
-                    'The lab needs Python {}.{} or newer; this is {}. Run it '
-                    'with another one, as in "python3.12 tools/lab up".'
-                    .format(*_OLDEST_PYTHON, sys.version.split()[0]))
             venv = str(self._settings.venv)
             with self._progress.step('create a Python environment'):
                 self._call(sys.executable, '-m', 'venv', '--clear', venv)
@@ -92,7 +86,9 @@ class Install:
             self._stamp('driver').write_text(self._driver_expected())
 
     def _venv_done(self):
-        return self._stamped('venv') == self._venv_expected()
+        # The interpreter is a link, to one that may be gone by now.
+        return (pathlib.Path(self._settings.program('python')).exists()
+                and self._stamped('venv') == self._venv_expected())
 
     def _driver_done(self):
         return self._stamped('driver') == self._driver_expected()

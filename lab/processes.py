@@ -116,7 +116,7 @@ class Processes:
 
         The leader gets it first, so that it cannot replace a child.
         """
-        for status in self._family(name):
+        for status in self._families([name]):
             _send(status, number)
 
     def stop(self, names, patience):
@@ -133,15 +133,15 @@ class Processes:
                 _send(leader, signal.SIGTERM)
                 self.signal(name, signal.SIGCONT)
         deadline = time.monotonic() + patience
-        while (time.monotonic() < deadline
-               and any(self._family(name) for name in names)):
+        while time.monotonic() < deadline and self._families(names):
             time.sleep(0.05)
         self.kill(names)
 
     def kill(self, names):
         """End processes and their children with SIGKILL, now."""
+        names = list(names)
+        self._until_gone(lambda: self._families(names))
         for name in names:
-            self._until_gone(lambda: self._family(name))
             self._pid_file(name).unlink(missing_ok=True)
 
     def sweep(self):
@@ -179,19 +179,22 @@ class Processes:
             return None
         return _parsed(line)
 
-    def _family(self, name):
-        """The living leader and children, the leader first."""
-        recorded = self._recorded(name)
-        if recorded is None:
-            return []
-        leader = self._status(name)
-        family = [status for status in _all()
-                  if status.session == recorded.pid
-                  and status.start >= recorded.start]
-        if leader is None:
-            # The session may be a stranger's that got our old number.
-            family = [s for s in family if self._is_marked(s.pid)]
-        return sorted(family, key=lambda s: s.pid != recorded.pid)
+    def _families(self, names):
+        """The living processes with their children, parents first."""
+        everything = _all()
+        found = []
+        for leader in filter(None, map(self._recorded, names)):
+            family = [status for status in everything
+                      if status.session == leader.pid
+                      and status.start >= leader.start]
+            if not any(status.pid == leader.pid
+                       and status.start == leader.start
+                       for status in family):
+                # The session may be a stranger's that got our old number.
+                family = [s for s in family if self._is_marked(s.pid)]
+            found += sorted(
+                family, key=lambda s: (s.pid != s.session, s.start))
+        return found
 
     def _marked(self):
         return [s for s in _all() if self._is_marked(s.pid)]

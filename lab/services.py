@@ -168,7 +168,7 @@ def start(settings, processes, service):
                     environment(settings) | service.environment)
 
 
-def wait(processes, services, patience=120, done=None):
+def wait(processes, services, patience=240, done=None):
     """Return when all services are ready.
 
     :param patience: seconds

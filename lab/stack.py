@@ -24,8 +24,6 @@ from lab import settings as places
 from lab import snapshot
 from lab import state
 
-_DOWN_PATIENCE = 2
-
 
 class Stack:
     """One lab's processes as a whole.
@@ -77,8 +75,11 @@ class Stack:
                 self._clean()
 
     def shape(self):
-        """What is up: dict of computes (list of names), nodes, driver,
-        options and since (epoch seconds); None when nothing is."""
+        """What is up, None when nothing is.
+
+        :returns: dict of computes (list of names), nodes, driver, options
+            and since (epoch seconds)
+        """
         shape = self._state.read()
         if shape.pop('phase') != 'up':
             return None
@@ -119,7 +120,8 @@ class Stack:
                 *services.control(self._settings)]
 
     def _clean(self):
-        self._processes.stop(self._processes.names(), _DOWN_PATIENCE)
+        # At once: the next start is a fresh one, so nothing has to be saved.
+        self._processes.kill(self._processes.names())
         self._processes.sweep()
         self._state.write('down')
 
@@ -192,7 +194,7 @@ class Stack:
             self._processes, group, done=lambda service, seconds:
             self._progress.report(f'start {service.name}', seconds))
 
-    def _until_schedulable(self, client, nodes, patience=120):
+    def _until_schedulable(self, client, nodes, patience=240):
         deadline = time.monotonic() + patience
         while (found := client.schedulable()) < nodes:
             if time.monotonic() > deadline:

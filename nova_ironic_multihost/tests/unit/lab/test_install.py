@@ -48,7 +48,8 @@ class InstallTestCase(base.BaseTestCase):
         if self.fails_at and self.fails_at in self.calls[-1]:
             return mock.Mock(returncode=1)
         if 'venv --clear' in self.calls[-1]:
-            self.settings.venv.mkdir(exist_ok=True)
+            (self.settings.venv / 'bin').mkdir(parents=True, exist_ok=True)
+            (self.settings.venv / 'bin' / 'python').touch()
         return mock.Mock(returncode=0)
 
     def called(self, text):
@@ -94,6 +95,11 @@ class InstallTestCase(base.BaseTestCase):
         self.assertFalse(self.install.done())
         self.ensure_venv()
         self.assertEqual(2, len(self.called('venv --clear')))
+
+    def test_interpreter_that_is_gone_starts_anew(self):
+        self.ensure_venv()
+        (self.settings.venv / 'bin' / 'python').unlink()
+        self.assertFalse(self.install.done())
 
     def test_without_root_the_command_is_named(self):
         self.user(1000)

@@ -1,0 +1,126 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Three computes share one Ironic, lose one of them and get it back."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+
+#: A lab of its own, beside the one that a developer may have up.
+PLACE = {'LAB_DIR': str(ROOT / '.lab-test'), 'LAB_BASE_PORT': '27000'}
+
+#: Seconds after which a command that hangs is given up.
+DEADLINE = 600
+
+#: Seconds that the lab has to come to rest; far above what it needs.
+REST = '180'
+
+NODES = 9
+
+
+class Command:
+    """What came of one call of tools/lab.
+
+    :ivar status: exit status.
+    :ivar output: what it printed.
+    :ivar errors: what it printed to standard error.
+    """
+
+    def __init__(self, *arguments):
+        process = subprocess.run(
+            [sys.executable, str(ROOT / 'tools' / 'lab'), *arguments],
+            env={**os.environ, **PLACE}, stdin=subprocess.DEVNULL,
+            capture_output=True, text=True, timeout=DEADLINE)
+        self.status = process.returncode
+        self.output = process.stdout
+        self.errors = process.stderr
+
+    @property
+    def answer(self):
+        """What ``--json`` gave."""
+        return json.loads(self.output.splitlines()[-1])
+
+
+class LabTestCase(unittest.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        # What an interrupted run may have left.
+        self.lab('down')
+        self.addCleanup(self.lab, 'down')
+
+    def lab(self, *arguments):
+        command = Command(*arguments)
+        self.assertEqual(0, command.status,
+                         f'{arguments}: {command.output}{command.errors}')
+        return command
+
+    def refused(self, *arguments):
+        command = Command(*arguments)
+        self.assertNotEqual(0, command.status)
+        self.assertNotIn('Traceback', command.errors)
+        return command.errors
+
+    def computes(self):
+        """Return {host: its row of the status}."""
+        rows = self.lab('status', '--json').answer['computes']
+        return {row['host']: row for row in rows}
+
+    def owned(self):
+        """Return {host: number of nodes that it owns}."""
+        return {host: row['free'] + row['used']
+                for host, row in self.computes().items()}
+
+    def test_lose_a_compute_and_get_it_back(self):
+        self.lab('up', '--computes', '3', '--nodes', str(NODES))
+        self.lab('check', '--wait', REST)
+        owned = self.owned()
+        self.assertEqual(3, len(owned))
+        self.assertEqual(NODES, sum(owned.values()))
+
+        [server] = self.lab('boot', '--json').answer
+        self.assertEqual('ACTIVE', server['status'])
+        # The one that loses most, out of those that keep no server from us.
+        victim = max((host for host in owned if host != server['host']),
+                     key=owned.get)
+        self.assertGreater(owned[victim], 0)
+
+        self.lab('compute', 'kill', victim)
+        self.lab('check', '--wait', REST)
+        self.assertEqual('down', self.computes()[victim]['state'])
+        owned = self.owned()
+        self.assertEqual(0, owned[victim])
+        self.assertEqual(NODES, sum(owned.values()))
+        [server] = self.lab('boot', '--json').answer
+        self.assertEqual('ACTIVE', server['status'])
+        self.assertNotEqual(victim, server['host'])
+
+        self.lab('compute', 'start', victim)
+        self.lab('check', '--wait', REST)
+        self.assertEqual('up', self.computes()[victim]['state'])
+        self.assertEqual(NODES, sum(self.owned().values()))
+        self.lab('delete', '--all')
+        self.lab('check', '--wait', REST)
+        self.assertEqual(
+            0, sum(row['used'] for row in self.computes().values()))
+
+    def test_commands_that_need_a_lab_say_so(self):
+        for arguments in (['boot'], ['delete', '--all'], ['check'],
+                          ['status']):
+            with self.subTest(arguments):
+                self.assertIn('tools/lab up', self.refused(*arguments))

@@ -83,6 +83,7 @@ def table(heading, rows):
 
 
 def main(argv=None):
+    """Measure as the command line asks and print a table."""
     parser = argparse.ArgumentParser(
         description='Measure balance, build time and memory of the hash ring '
                     'for several numbers of partitions per host.')

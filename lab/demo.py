@@ -208,10 +208,10 @@ def _play(settings, story):
     """
     from lab import cloud
     from lab import computes
+    from lab.experiments import bench as benches
     from lab import picture
     from lab import status
     from lab import timeline
-    from lab.experiments import bench as benches
 
     board = status.Board(settings, 'ours')
     with contextlib.ExitStack() as exits:

@@ -23,10 +23,10 @@ The rules, tried in this order for every node that Ironic lists:
 3. a node without an instance is mine if the ring prefers me for it.
 """
 
-import dataclasses
-import enum
 from collections.abc import Mapping
 from collections.abc import Set
+import dataclasses
+import enum
 
 from nova_ironic_multihost import ring as hash_ring
 

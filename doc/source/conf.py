@@ -14,7 +14,7 @@
 """Configuration of the documentation build."""
 
 project = 'nova-ironic-multihost'
-copyright = 'nova-ironic-multihost contributors'  # noqa: A001
+copyright = 'nova-ironic-multihost contributors'
 
 extensions = [
     'openstackdocstheme',

@@ -166,9 +166,9 @@ def _measure(args, settings, progress, shape):
     """Run the experiment on a lab that is up; returns all figures."""
     from lab import cloud
     from lab import computes
+    from lab.experiments import bench as benches
     from lab import timeline
     from lab import view
-    from lab.experiments import bench as benches
 
     module = importlib.import_module(f'{__name__}.{args.experiment}')
     services = computes.Computes(settings)

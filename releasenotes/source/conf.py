@@ -14,7 +14,7 @@
 """Configuration of the release notes build."""
 
 project = 'nova-ironic-multihost release notes'
-copyright = 'nova-ironic-multihost contributors'  # noqa: A001
+copyright = 'nova-ironic-multihost contributors'
 
 extensions = ['openstackdocstheme', 'reno.sphinxext']
 source_suffix = '.rst'

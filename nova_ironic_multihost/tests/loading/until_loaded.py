@@ -37,8 +37,9 @@ def describe(service, *args, **kwargs):
 
     :param service: nova-compute's service, complete but not started.
     """
-    import nova_ironic_multihost
     from nova.virt.ironic import driver as stock
+
+    import nova_ironic_multihost
 
     driver = service.manager.driver
     print(MARK + json.dumps({

@@ -21,7 +21,8 @@ from oslotest import base
 
 from nova_ironic_multihost import ring
 
-HOSTS = st.sets(st.from_regex(r'\Ahost-[a-z0-9]{1,6}\Z'), min_size=1, max_size=8)
+HOSTS = st.sets(st.from_regex(r'\Ahost-[a-z0-9]{1,6}\Z'),
+                min_size=1, max_size=8)
 NODES = st.lists(st.uuids(version=4).map(str), min_size=1, max_size=50,
                  unique=True)
 

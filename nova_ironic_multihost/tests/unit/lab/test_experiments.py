@@ -17,8 +17,8 @@ import io
 from oslotest import base
 
 from lab import experiments
-from lab import view
 from lab.experiments import deadops
+from lab import view
 from nova_ironic_multihost.tests.unit.lab import views
 
 SHAPE = {'computes': ['compute-1', 'compute-2', 'compute-3'], 'nodes': 30,

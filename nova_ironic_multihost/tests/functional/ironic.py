@@ -26,7 +26,6 @@ import uuid
 
 import fixtures
 from ironicclient import client
-from ironicclient import exc
 import requests
 from testtools import content
 
@@ -147,9 +146,12 @@ class Ironic(fixtures.Fixture):
         (self._directory / 'ironic.sqlite').write_bytes(_empty_database())
         self.addDetail('ironic.log', content.content_from_file(self._log))
 
+        # A node that Ironic has just worked on may be locked for a moment;
+        # the client then asks again.
         self.client = client.get_client(
             1, endpoint=self.endpoint, auth_type='none',
-            os_ironic_api_version=API_VERSION)
+            os_ironic_api_version=API_VERSION,
+            max_retries=DEADLINE, retry_interval=1)
         self._enrolled = 0
         self._process = None
         self.addCleanup(self.stop)
@@ -251,15 +253,3 @@ class Ironic(fixtures.Fixture):
                 for node in nodes for field, value in fields.items())
 
         self._wait(f'{fields} on {nodes}', reached)
-
-    def remove(self, node):
-        """Delete a node that is available."""
-        # A node that Ironic has just worked on may be locked for a moment.
-        def removed():
-            try:
-                self.client.node.delete(node)
-            except exc.Conflict:
-                return False
-            return True
-
-        self._wait(f'{node} to be removed', removed)

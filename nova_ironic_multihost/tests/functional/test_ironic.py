@@ -59,7 +59,7 @@ class IronicTestCase(base.MultiHostTestCase):
 
     def test_removed_node_goes_and_no_other(self):
         gone = self.nodes.pop()
-        self.ironic.remove(gone)
+        self.ironic.client.node.delete(gone)
         after = self.settle()
         del self.before[gone]
         self.assertEqual(self.before, after)

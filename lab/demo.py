@@ -217,8 +217,8 @@ def _play(settings, story):
     with contextlib.ExitStack() as exits:
         stage = exits.enter_context(
             LiveStage() if sys.stdout.isatty() else PlainStage())
-        recorder = exits.enter_context(timeline.recorder(
-            settings, on_view=lambda seen: stage.show(board, seen)))
+        recorder = exits.enter_context(timeline.recorder(settings))
+        recorder.listen(lambda seen: stage.show(board, seen))
         bench = benches.Bench(
             settings, stage.say, recorder, computes.Computes(settings),
             cloud.Cloud(settings))

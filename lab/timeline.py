@@ -201,14 +201,13 @@ class Recorder:
     next wait, or the end, raises its error.
 
     :param read: a function without arguments that returns a View
-    :param on_view: called with each View, in the recorder's thread
     """
 
-    def __init__(self, read, period=1.0, clock=time.monotonic, on_view=None):
+    def __init__(self, read, period=1.0, clock=time.monotonic):
         self._read = read
         self._period = period
         self._clock = clock
-        self._on_view = on_view
+        self._listeners = ()
         self._started = clock()
         self._samples = []
         self._events = []
@@ -239,8 +238,8 @@ class Recorder:
                     self._view = seen
                     self._samples.append(sample)
                     self._news.notify_all()
-                if self._on_view:
-                    self._on_view(seen)
+                for listener in self._listeners:
+                    listener(seen)
             except Exception as error:  # noqa: BLE001 - for who waits
                 with self._news:
                     self._error = error
@@ -250,6 +249,10 @@ class Recorder:
             # A look that took long must not be followed by a burst.
             due = max(due, self._clock())
             self._over.wait(due - self._clock())
+
+    def listen(self, listener):
+        """Call a function with each View, in the recorder's thread."""
+        self._listeners += (listener,)
 
     def now(self):
         """Seconds since the recording began."""
@@ -340,6 +343,6 @@ def load(path):
     return Timeline.from_json(json.loads(path.read_text()))
 
 
-def recorder(settings, **kwargs):
+def recorder(settings):
     """A Recorder of the lab that these settings describe."""
-    return Recorder(lambda: view.read(settings), **kwargs)
+    return Recorder(lambda: view.read(settings))

@@ -31,11 +31,11 @@ class Life:
     """One server: when it was asked for, what became of it.
 
     ``asked`` and ``settled`` are seconds on the clock of the workers;
-    ``hosts`` are the computes that nova named for it meanwhile, in lower
-    case. ``outcome`` is ACTIVE, ERROR, STUCK (neither in time) or REFUSED.
+    ``hosts`` are the computes that nova's API named for it meanwhile, in
+    lower case. ``outcome`` is ACTIVE, ERROR or STUCK (neither in time).
     """
 
-    name: str
+    server: str
     asked: float
     settled: float
     outcome: str
@@ -51,6 +51,29 @@ class Outage:
     host: str
     since: float
     until: float
+
+
+class Choices:
+    """Which computes the scheduler chose for each server.
+
+    nova's API names no host before the compute has begun to build; until
+    then the allocation tells, by the owner that its node had at that time.
+    """
+
+    def __init__(self):
+        self._hosts = {}
+
+    def see(self, seen):
+        """Learn from a :class:`lab.view.View`."""
+        for allocation in seen.allocations:
+            self._hosts.setdefault(
+                (allocation.consumer, allocation.provider),
+                seen.owner_of.get(allocation.provider))
+
+    def of(self, server):
+        """Hosts in lower case that were chosen for a server."""
+        return frozenset(host for (consumer, _), host in self._hosts.items()
+                         if consumer == server and host)
 
 
 def hit(life, outages):
@@ -80,9 +103,8 @@ def tally(lives, outages):
         'error_own_compute_killed': len(own),
         'error_others': len(others),
         'error_others_faults': dict(collections.Counter(
-            life.fault or 'no message' for life in others)),
+            life.fault or 'ERROR without a message' for life in others)),
         'stuck': outcomes['STUCK'],
-        'refused': outcomes['REFUSED'],
         'not_deleted': sum(1 for life in lives if not life.deleted),
     }
 
@@ -167,7 +189,7 @@ class Workload:
             time.sleep(0.5)
         settled = self._clock()
         fault = details.get('fault', {}).get('message', '')
-        return Life(name, asked, settled, outcome, frozenset(hosts), fault,
+        return Life(server, asked, settled, outcome, frozenset(hosts), fault,
                     self._delete(cloud, server))
 
     def _delete(self, cloud, server):

@@ -20,6 +20,8 @@ node, leaked (machines that Ironic holds for servers that are gone) and
 whether all is consistent at the end.
 """
 
+import dataclasses
+
 from lab import timeline as timelines
 from lab import workload
 
@@ -35,6 +37,8 @@ def run(bench):
     chance = bench.chance
     names = bench.computes.names()
     outages = []
+    choices = workload.Choices()
+    bench.recorder.listen(choices.see)
     begin = bench.note(f'{WORKERS} workers begin')
     with workload.Workload(bench.settings, WORKERS, 'churn',
                            bench.recorder.now) as load:
@@ -51,7 +55,10 @@ def run(bench):
     moves = bench.recorder.timeline.moves(begin)
     return {'cycles': bench.cycles,
             'seed': bench.seed,
-            **workload.tally(load.lives, outages),
+            **workload.tally(
+                [dataclasses.replace(
+                    life, hosts=life.hosts | choices.of(life.server))
+                 for life in load.lives], outages),
             'moves': len(moves),
             'most_moves': timelines.most_moves(moves),
             'quiet': quiet}

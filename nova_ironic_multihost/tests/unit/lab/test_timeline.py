@@ -142,9 +142,8 @@ class RecorderTestCase(base.BaseTestCase):
         super().setUp()
         self.seen = views.consistent()
 
-    def recorder(self, read=None, **kwargs):
-        return timeline.Recorder(read or (lambda: self.seen), period=0.01,
-                                 **kwargs)
+    def recorder(self, read=None):
+        return timeline.Recorder(read or (lambda: self.seen), period=0.01)
 
     def test_records_until_it_is_left(self):
         with self.recorder() as recorder:
@@ -186,7 +185,8 @@ class RecorderTestCase(base.BaseTestCase):
 
     def test_each_view_is_shown(self):
         shown = []
-        with self.recorder(on_view=shown.append) as recorder:
+        with self.recorder() as recorder:
+            recorder.listen(shown.append)
             recorder.wait_for(lambda seen: len(shown) >= 2, 30, 'two looks')
         self.assertIs(self.seen, shown[0])
 

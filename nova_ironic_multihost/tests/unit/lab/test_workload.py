@@ -12,12 +12,38 @@
 
 from oslotest import base
 
+from lab import view
 from lab import workload
+from nova_ironic_multihost.tests.unit.lab import views
 
 
 def life(outcome='ACTIVE', asked=10.0, settled=15.0, hosts=('a',), **more):
     return workload.Life('x', asked, settled, outcome, frozenset(hosts),
                          **{'deleted': True, **more})
+
+
+class ChoicesTestCase(base.BaseTestCase):
+
+    def test_owner_of_the_node_when_it_was_chosen(self):
+        choices = workload.Choices()
+        choices.see(views.consistent())
+        # The node moves later: that does not change who was asked.
+        choices.see(views.changed(views.consistent(), 'records', 0,
+                                  host='compute-3'))
+        self.assertEqual({'compute-1'}, choices.of('server-0'))
+
+    def test_each_compute_of_a_rescheduled_server(self):
+        choices = workload.Choices()
+        choices.see(views.consistent())
+        choices.see(views.changed(
+            views.consistent(), 'allocations', 0, provider='node-1'))
+        self.assertEqual({'compute-1', 'compute-2'},
+                         choices.of('server-0'))
+
+    def test_server_without_allocation(self):
+        choices = workload.Choices()
+        choices.see(view.View())
+        self.assertEqual(frozenset(), choices.of('server-0'))
 
 
 class TallyTestCase(base.BaseTestCase):

@@ -116,6 +116,9 @@ class Cloud:
         """
         node = self.ironic.node
         with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
+            # On its own: keystone reads its policy at the first request,
+            # and refuses others that it gets in the meantime.
+            node.list(limit=1)
             nodes = list(pool.map(self._create_node,
                                   range(1, count + 1)))
             # A fake node has no power state until it is told one, and nova

@@ -249,6 +249,8 @@ def _keystone(settings):
             'memcache_servers': _memcached(settings),
         },
         'token': {'provider': 'fernet'},
+        # The least: each client of each process logs in, a lot at the start.
+        'identity': {'password_hash_rounds': 4},
         'fernet_tokens': {
             'key_repository': settings.data / 'keystone' / 'fernet'},
         'credential': {

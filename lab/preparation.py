@@ -55,9 +55,10 @@ class Preparation:
         """
         settings = self._settings
         shutil.rmtree(settings.data, ignore_errors=True)
-        for name in ('mariadb', 'keystone/fernet', 'keystone/credential',
-                     'glance/images', 'glance/staging', 'glance/tasks'):
-            (settings.data / name).mkdir(parents=True)
+        for name in ('mariadb', 'keystone', 'keystone/fernet',
+                     'keystone/credential', 'glance', 'glance/images',
+                     'glance/staging', 'glance/tasks'):
+            (settings.data / name).mkdir(parents=True, mode=0o700)
         with self._progress.step('prepare: create the databases'):
             self._create_databases()
         with self._progress.step('prepare: schemas of all services'):

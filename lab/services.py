@@ -126,6 +126,22 @@ def glance(settings):
     return _wsgi(settings, 'glance', 'glance.wsgi.api:application')
 
 
+def neighbours(settings):
+    """The projects that nova works with."""
+    ironic = (settings.program('ironic'), '--config-file',
+              str(settings.conf / 'ironic' / 'ironic.conf'))
+    return [
+        keystone(settings),
+        _wsgi(settings, 'placement', 'placement.wsgi.api:application'),
+        Service('ironic', ironic, port=settings.port('ironic'),
+                url=settings.url('ironic') + '/v1/'),
+        glance(settings),
+        _wsgi(settings, 'neutron', 'lab.neutron_api:application',
+              OS_NEUTRON_CONFIG_FILES='neutron.conf',
+              PYTHONPATH=str(settings.repository)),
+    ]
+
+
 def nova_api(settings):
     """The compute API."""
     paste = settings.venv / 'etc' / 'nova' / 'api-paste.ini'
@@ -133,26 +149,12 @@ def nova_api(settings):
                  name='nova-api', OS_NOVA_CONFIG_FILES=f'{paste};nova.conf')
 
 
-def control(settings):
-    """Everything else that is there once: APIs, conductors, scheduler."""
-    nova = str(settings.conf / 'nova' / 'nova.conf')
-    return [
-        keystone(settings),
-        _wsgi(settings, 'placement', 'placement.wsgi.api:application'),
-        Service('ironic', (settings.program('ironic'), '--config-file',
-                           str(settings.conf / 'ironic' / 'ironic.conf')),
-                port=settings.port('ironic'),
-                url=settings.url('ironic') + '/v1/'),
-        Service('nova-conductor', (settings.program('nova-conductor'),
-                                   '--config-file', nova)),
-        nova_api(settings),
-        Service('nova-scheduler', (settings.program('nova-scheduler'),
-                                   '--config-file', nova)),
-        glance(settings),
-        _wsgi(settings, 'neutron', 'lab.neutron_api:application',
-              OS_NEUTRON_CONFIG_FILES='neutron.conf',
-              PYTHONPATH=str(settings.repository)),
-    ]
+def nova(settings):
+    """All of nova that is there once."""
+    file = str(settings.conf / 'nova' / 'nova.conf')
+    return [nova_api(settings)] + [
+        Service(name, (settings.program(name), '--config-file', file))
+        for name in ('nova-conductor', 'nova-scheduler')]
 
 
 def compute(settings, name):
@@ -168,15 +170,17 @@ def start(settings, processes, service):
                     environment(settings) | service.environment)
 
 
-def wait(processes, services, patience=240, done=None):
+def wait(processes, services, patience=240, done=None, since=None):
     """Return when all services are ready.
 
     :param patience: seconds
     :param done: called with a service and its seconds when it is ready
+    :param since: when they were started, monotonic seconds; default now
     :raises LabError: when one of them ends, or is not ready in time; the
         message has the end of its log
     """
-    start_time = time.monotonic()
+    begin = time.monotonic()
+    since = begin if since is None else since
     pending = list(services)
     while pending:
         for service in list(pending):
@@ -186,8 +190,8 @@ def wait(processes, services, patience=240, done=None):
             if service.ready():
                 pending.remove(service)
                 if done:
-                    done(service, time.monotonic() - start_time)
-        if pending and time.monotonic() - start_time > patience:
+                    done(service, time.monotonic() - since)
+        if pending and time.monotonic() - begin > patience:
             raise errors.LabError(_obituary(
                 processes, pending[0].name,
                 f'is not ready after {patience} s'))

@@ -117,7 +117,8 @@ class Stack:
         return [services.mariadb(self._settings),
                 services.memcached(self._settings),
                 *services.bus(self._settings),
-                *services.control(self._settings)]
+                *services.neighbours(self._settings),
+                *services.nova(self._settings)]
 
     def _clean(self):
         # At once: the next start is a fresh one, so nothing has to be saved.
@@ -143,8 +144,8 @@ class Stack:
         self._data()
         self._launch([services.mariadb(settings),
                       services.memcached(settings)])
-        # The others wait for the bus by themselves.
-        self._launch([*services.bus(settings), *services.control(settings)])
+        self._launch([*services.bus(settings),
+                      *services.neighbours(settings)])
         # Imported late: these need the venv, "down" must not.
         from lab import cloud
         from lab import computes as compute_services
@@ -152,9 +153,15 @@ class Stack:
         computes = compute_services.Computes(settings)
         names = shape['computes']
         computes.configure(names, shape['driver'], shape['options'])
-        computes.spawn(names)
+        nova = services.nova(settings)
+        begin = time.monotonic()
+        for service in nova:
+            services.start(settings, self._processes, service)
+        # That takes Ironic its time, in which nova starts.
         with self._progress.step(f'enrol {shape["nodes"]} nodes in Ironic'):
             client.enrol(shape['nodes'])
+        self._wait(nova, begin)
+        computes.spawn(names)
         with self._progress.step(f'{len(names)} nova-computes report'):
             computes.wait(names)
         with self._progress.step('map them to the cell'):
@@ -185,14 +192,16 @@ class Stack:
             (self._settings.data / name).mkdir(exist_ok=True)
 
     def _launch(self, group):
+        begin = time.monotonic()
         for service in group:
             services.start(self._settings, self._processes, service)
-        self._wait(group)
+        self._wait(group, begin)
 
-    def _wait(self, group):
+    def _wait(self, group, begin):
         services.wait(
-            self._processes, group, done=lambda service, seconds:
-            self._progress.report(f'start {service.name}', seconds))
+            self._processes, group, since=begin,
+            done=lambda service, seconds: self._progress.report(
+                f'start {service.name}', seconds))
 
     def _until_schedulable(self, client, nodes, patience=240):
         deadline = time.monotonic() + patience

@@ -51,12 +51,13 @@ class Story:
     stranded: int = 0      # servers of the killed compute
     noticed: float = 0.0
     arrived: float = 0.0
-    most_moves: int = 0    # times that one node changed owner
+    moves: int = 0         # changes of owner after the kill
     again: float = 0.0
     again_on: str = ''
     up_again: float = 0.0
-    returned: int = 0      # nodes
-    on_dead: int = 0       # nodes
+    returned: int = 0      # free nodes that it owns at the end
+    moves_back: int = 0    # changes of owner after the start
+    on_dead: int = 0       # free nodes on a compute that was not up
 
     def lines(self):
         """The story in sentences."""
@@ -66,26 +67,21 @@ class Story:
         yield f'{SERVERS} servers were ACTIVE after {self.boot:.1f} s.'
         yield (f'{self.killed} was killed. nova noticed after '
                f'{self.noticed:.1f} s, and {self.arrived:.1f} s after the '
-               f'kill its {self.free} free nodes belonged to live computes; '
-               f'no node changed owner more than {_times(self.most_moves)}.')
+               f'kill its {self.free} free nodes belonged to live computes, '
+               f'in {self.moves} moves.')
         yield (f'With it still dead, another server was ACTIVE after '
                f'{self.again:.1f} s, on {self.again_on}.')
         yield (f'{self.killed} was started again and up after '
-               f'{self.up_again:.1f} s; {self.returned} free nodes went to '
-               f'it. Meanwhile '
-               + (f'up to {self.on_dead} nodes were' if self.on_dead
-                  else 'no node was')
+               f'{self.up_again:.1f} s; in the end it had {self.returned} '
+               f'free nodes, in {self.moves_back} moves. Meanwhile '
+               + (f'up to {self.on_dead} free nodes were' if self.on_dead
+                  else 'no free node was')
                + ' recorded on a compute that was not up.')
         if self.stranded:
             yield (f'Not done yet: the {self.stranded} server(s) of '
                    f'{self.killed} kept running while it was dead, but no '
                    'compute looked after them. They stay with their compute '
                    'until it is back.')
-
-
-def _times(number):
-    return {0: 'zero times', 1: 'once', 2: 'twice'}.get(
-        number, f'{number} times')
 
 
 class PlainStage:
@@ -259,7 +255,7 @@ def _boot(bench, story):
     servers = bench.cloud.boot(SERVERS, 'demo')
     story.boot = bench.recorder.now() - at
     _insist_active(bench, servers)
-    bench.tell(f'{bench.recorder.now():8.1f} s  {SERVERS} servers are ACTIVE')
+    bench.say(f'{SERVERS} servers are ACTIVE')
 
 
 def _insist_active(bench, servers):
@@ -290,6 +286,7 @@ def _lose(bench, story):
     bench.await_arrival(name, free)
     timeline = bench.recorder.timeline
     story.arrived = timeline.arrived(free, name.lower(), killed)
+    story.moves = len(timeline.moves(killed))
     bench.tell('            its servers stay with it: taking them over is '
                'not done yet')
 
@@ -300,14 +297,11 @@ def _boot_again(bench, story):
     story.again = bench.recorder.now() - at
     _insist_active(bench, [server])
     story.again_on = bench.recorder.view.instance_of[server].host
-    bench.tell(f'{bench.recorder.now():8.1f} s  it is ACTIVE on '
-               f'{story.again_on}')
+    bench.say(f'it is ACTIVE on {story.again_on}')
 
 
 def _return(bench, story):
     """Start the compute again; wait until nodes come back and stay."""
-    from lab import timeline as timelines
-
     started, up = bench.start(story.killed)
     story.up_again = up - started
     bench.recorder.wait_for(
@@ -317,10 +311,9 @@ def _return(bench, story):
         raise errors.LabError(
             'The nodes never stopped moving after the compute had '
             f'returned; look at tools/lab logs {story.killed}')
-    bench.note(f'free nodes are back on {story.killed}')
+    bench.say(f'{len(bench.recorder.view.free_of(story.killed))} free nodes '
+              f'are on {story.killed}, and stay')
     timeline = bench.recorder.timeline
     story.returned = len(bench.recorder.view.free_of(story.killed))
-    story.on_dead = timeline.on_dead_hosts(started)
-    story.most_moves = max(
-        timelines.most_moves(timeline.moves(0, started)),
-        timelines.most_moves(timeline.moves(started)))
+    story.moves_back = len(timeline.moves(started))
+    story.on_dead = timeline.on_dead_hosts(started, free=True)

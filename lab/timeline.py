@@ -59,9 +59,13 @@ class Sample:
         used = sum(1 for n in mine if n in self.used)
         return len(mine) - used, used
 
-    def on_dead_hosts(self):
-        """Nodes recorded on a host that is not up."""
-        return {n for n, owner in self.owner.items() if owner not in self.up}
+    def on_dead_hosts(self, free=False):
+        """Nodes recorded on a host that is not up.
+
+        :param free: only those without a server
+        """
+        return {n for n, owner in self.owner.items()
+                if owner not in self.up and not (free and n in self.used)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,9 +145,12 @@ class Timeline:
                 return round(sample.t - since, 1)
         return None
 
-    def on_dead_hosts(self, since=0.0, until=float('inf')):
-        """The most nodes recorded on hosts not up in any one sample."""
-        return max((len(s.on_dead_hosts()) for s in self.samples
+    def on_dead_hosts(self, since=0.0, until=float('inf'), free=False):
+        """The most nodes recorded on hosts not up in any one sample.
+
+        :param free: count only those without a server
+        """
+        return max((len(s.on_dead_hosts(free)) for s in self.samples
                     if since < s.t <= until), default=0)
 
     def split(self):

@@ -71,9 +71,14 @@ class Bench:
         return name, seen.owned_by(name)
 
     def note(self, event):
-        """Mark an event in the timeline and tell about it."""
-        at = self.recorder.mark(event)
-        self.tell(f'{at:8.1f} s  {event}')
+        """Mark an event in the timeline and tell about it; its time."""
+        self.recorder.mark(event)
+        return self.say(event)
+
+    def say(self, text):
+        """Tell about something that the timeline shows anyway."""
+        at = self.recorder.now()
+        self.tell(f'{at:8.1f} s  {text}')
         return at
 
     def kill(self, name):
@@ -92,14 +97,14 @@ class Bench:
         """Wait until nova calls a compute up; returns the time."""
         self.recorder.wait_for(lambda seen: name.lower() in seen.up_hosts,
                                COME_UP, f'{name} coming up')
-        return self.note(f'{name} is up')
+        return self.say(f'{name} is up')
 
     def await_down(self, name):
         """Wait until nova calls a compute down; returns the time."""
         self.recorder.wait_for(
             lambda seen: name.lower() not in seen.up_hosts,
             NOTICED_DOWN, f'nova noticing that {name} is down')
-        return self.note(f'nova calls {name} down')
+        return self.say(f'nova calls {name} down')
 
     def await_arrival(self, name, nodes):
         """Wait until nodes have left a compute and are on live ones.

@@ -26,16 +26,16 @@ class StoryTestCase(base.BaseTestCase):
             **measured).lines())
 
     def test_tells_what_was_measured(self):
-        told = self.told(noticed=8.2, arrived=11.9, free=7, most_moves=1,
+        told = self.told(noticed=8.2, arrived=11.9, free=7, moves=8,
                          again_on='compute-1', returned=6)
         for part in ('3 nova-computes shared 30', '8, 10, 12', '8.2 s',
-                     '11.9 s', 'its 7 free nodes', 'more than once',
-                     'on compute-1', '6 free nodes went to it',
-                     'no node was recorded'):
+                     '11.9 s', 'its 7 free nodes', 'in 8 moves',
+                     'on compute-1', 'it had 6 free nodes',
+                     'no free node was recorded'):
             self.assertIn(part, told)
 
     def test_does_not_hide_nodes_on_a_dead_compute(self):
-        self.assertIn('up to 4 nodes were recorded', self.told(on_dead=4))
+        self.assertIn('up to 4 free nodes were recorded', self.told(on_dead=4))
 
     def test_does_not_hide_stranded_servers(self):
         self.assertIn('Not done yet: the 2 server(s)',

@@ -103,6 +103,11 @@ class TimelineTestCase(base.BaseTestCase):
         self.assertEqual(2, seen.on_dead_hosts(since=1))
         self.assertEqual(0, seen.on_dead_hosts(since=2))
 
+    def test_on_dead_hosts_can_leave_out_servers(self):
+        seen = recorded('aab', up=['b'], used=('0',))
+        self.assertEqual({'0', '1'}, seen.samples[0].on_dead_hosts())
+        self.assertEqual({'1'}, seen.samples[0].on_dead_hosts(free=True))
+
     def test_split_counts_live_hosts_that_own_nothing(self):
         self.assertEqual([0, 1, 3], recorded('abbb').split())
 

@@ -112,7 +112,9 @@ class LiveStage:
 
     def __init__(self):
         from rich import live
+        from rich import text
 
+        self._text = text.Text
         self._live = live.Live(auto_refresh=False)
 
     def __enter__(self):
@@ -124,7 +126,8 @@ class LiveStage:
 
     def say(self, line):
         """Print a line above the table."""
-        self._live.console.print(line, highlight=False, markup=False)
+        # Options of print would also change how the table is drawn.
+        self._live.console.print(self._text(line))
 
     def show(self, board, seen):
         """Draw the table anew."""

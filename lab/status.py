@@ -21,6 +21,8 @@ import warnings
 from lab import check
 from lab import view
 
+SHOWN = 4    # findings below the table
+
 
 @dataclasses.dataclass(frozen=True)
 class Row:
@@ -155,6 +157,7 @@ def _partitions():
 def table(found_rows, now):
     """The rows as a rich Table."""
     from rich import table as tables
+    from rich import text
 
     grid = tables.Table()
     grid.add_column('compute', style='bold')
@@ -166,7 +169,7 @@ def table(found_rows, now):
         colour = 'green' if row.state == 'up' else (
             'yellow' if row.state.startswith('up') else 'red')
         grid.add_row(
-            row.host, f'[{colour}]{row.state}', row.process,
+            row.host, text.Text(row.state, style=colour), row.process,
             str(row.free), str(row.used),
             '-' if row.share is None else f'{row.share:.0f} %',
             '-' if row.since is None else duration(now - row.since))
@@ -178,10 +181,18 @@ def screen(found_rows, findings, now):
     from rich import console
     from rich import text
 
-    lines = [text.Text(f'  {finding.sentence}', style='red')
-             for finding in findings] or [
+    lines = [text.Text(f'  {line}', style='red')
+             for line in summary(findings)] or [
         text.Text('  consistent', style='green')]
     return console.Group(table(found_rows, now), *lines)
+
+
+def summary(findings):
+    """The findings in few lines: a table must stay on its screen."""
+    lines = [finding.sentence for finding in findings[:SHOWN]]
+    if len(findings) > SHOWN:
+        lines.append(f'and {len(findings) - SHOWN} more: tools/lab check')
+    return lines
 
 
 def register(subparsers):

@@ -255,7 +255,8 @@ def _print_table(figures):
     from rich import console
     from rich import table
 
-    grid = table.Table('figure', 'value')
+    grid = table.Table(
+        'figure', table.Column('value', overflow='fold'))
     for name, value in figures.items():
         if isinstance(value, dict):
             value = '\n'.join(f'{k}: {v}' for k, v in value.items()) or '-'

@@ -12,6 +12,7 @@
 
 from oslotest import base
 
+from lab import check
 from lab import status
 from lab import view
 from nova_ironic_multihost.tests.unit.lab import views
@@ -70,6 +71,22 @@ class RowsTestCase(base.BaseTestCase):
                             {**RUNNING, 'compute-4': 'running'}, {}, {})
         self.assertEqual(('compute-4', 'unknown to nova', 0),
                          (found[3].host, found[3].state, found[3].free))
+
+
+class SummaryTestCase(base.BaseTestCase):
+
+    def findings(self, count):
+        return [check.Finding('stuck', str(n), f'server {n} is stuck')
+                for n in range(count)]
+
+    def test_few_findings_are_all_told(self):
+        self.assertEqual(['server 0 is stuck', 'server 1 is stuck'],
+                         status.summary(self.findings(2)))
+
+    def test_of_many_the_rest_is_counted(self):
+        lines = status.summary(self.findings(status.SHOWN + 3))
+        self.assertEqual(status.SHOWN + 1, len(lines))
+        self.assertEqual('and 3 more: tools/lab check', lines[-1])
 
 
 class RingSharesTestCase(base.BaseTestCase):

@@ -253,6 +253,8 @@ def _keystone(settings):
         'identity': {'password_hash_rounds': 4},
         'fernet_tokens': {
             'key_repository': settings.data / 'keystone' / 'fernet'},
+        'fernet_receipts': {
+            'key_repository': settings.data / 'keystone' / 'receipts'},
         'credential': {
             'key_repository': settings.data / 'keystone' / 'credential'},
     }

@@ -56,8 +56,8 @@ class Preparation:
         settings = self._settings
         shutil.rmtree(settings.data, ignore_errors=True)
         for name in ('mariadb', 'keystone', 'keystone/fernet',
-                     'keystone/credential', 'glance', 'glance/images',
-                     'glance/staging', 'glance/tasks'):
+                     'keystone/receipts', 'keystone/credential', 'glance',
+                     'glance/images', 'glance/staging', 'glance/tasks'):
             (settings.data / name).mkdir(parents=True, mode=0o700)
         with self._progress.step('prepare: create the databases'):
             self._create_databases()

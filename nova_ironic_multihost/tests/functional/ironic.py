@@ -12,11 +12,9 @@
 
 """The real Ironic as a fixture: API and conductor, sqlite, fake hardware."""
 
-import contextlib
 import functools
 import os
 import pathlib
-import signal
 import socket
 import subprocess
 import sys
@@ -163,20 +161,22 @@ class Ironic(fixtures.Fixture):
         :raises IronicError: it did not; with the end of its log.
         """
         with self._log.open('a') as log:
-            # A session of its own, so that its children can be stopped too.
+            # In our process group: what ends the test run ends Ironic too.
             self._process = subprocess.Popen(
                 [_executable(), '--config-file', self._config],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                start_new_session=True)
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         self._wait('Ironic to start', self._answers)
 
     def stop(self):
-        """Stop Ironic at once; what it knows stays. Harmless when stopped."""
+        """Stop Ironic; what it knows stays. Harmless when it is stopped."""
         if self._process is None:
             return
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
+        self._process.terminate()
+        try:
+            self._process.wait(DEADLINE)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
         self._process = None
 
     def _answers(self):

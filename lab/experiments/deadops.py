@@ -101,9 +101,9 @@ def _boot(bench, host, operations, image):
         servers[operation] = created['server']['id']
 
     def settled(seen):
-        return all(seen.instance_of[s].vm_state in ('active', 'error')
-                   and not seen.instance_of[s].task_state
-                   for s in servers.values() if s in seen.instance_of)
+        built = [seen.instance_of.get(s) for s in servers.values()]
+        return all(i and i.vm_state in ('active', 'error')
+                   and not i.task_state for i in built)
 
     bench.recorder.wait_for(settled, BUILD_TIMEOUT, 'servers being built')
     seen = bench.recorder.view

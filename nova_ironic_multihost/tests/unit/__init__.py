@@ -9,3 +9,10 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
+
+"""What each module promises, by itself."""
+
+import hypothesis
+
+# The same examples in each run, and no opinion on the speed of the machine.
+hypothesis.settings.load_profile('ci')

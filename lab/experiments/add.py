@@ -30,14 +30,15 @@ def run(bench):
     name = f'compute-{number}'
     added = bench.note(f'add {name}')
     bench.computes.add(name)
-    up = bench.await_up(name)
+    bench.await_up(name)
     quiet = bench.await_quiet()
     timeline = bench.recorder.timeline
     moves = timeline.moves(added)
     figures = {
         'added': name,
-        'up_after': round(up - added, 1),
-        'mapped_after': _mapped_after(timeline, name, added),
+        'up_after': _after(timeline, added, lambda s: name in s.up),
+        'mapped_after': _after(timeline, added,
+                               lambda s: name in s.mapped),
         'moves': len(moves),
         'moved_nodes': timelines.moved_nodes(moves),
         'most_moves': timelines.most_moves(moves),
@@ -54,8 +55,9 @@ def run(bench):
     return figures
 
 
-def _mapped_after(timeline, name, added):
+def _after(timeline, added, condition):
+    """Seconds until a condition held for a sample, None if it never did."""
     for sample in timeline.samples:
-        if sample.t >= added and name in sample.mapped:
+        if sample.t >= added and condition(sample):
             return round(sample.t - added, 1)
     return None

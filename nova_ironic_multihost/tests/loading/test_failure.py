@@ -23,8 +23,8 @@ class FailureTestCase(unittest.TestCase):
     def setUpClass(cls):
         super().setUpClass()
         cls.installation = installation.Installation(editable=False)
-        cls.addClassCleanup(cls.installation.cleanUp)
         cls.installation.setUp()
+        cls.addClassCleanup(cls.installation.cleanUp)
 
     def break_module(self, name):
         """Let a module of our package need what nobody has."""

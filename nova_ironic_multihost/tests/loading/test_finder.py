@@ -51,8 +51,8 @@ class FinderTestCase(unittest.TestCase):
     def setUpClass(cls):
         super().setUpClass()
         cls.installation = installation.Installation(editable=False)
-        cls.addClassCleanup(cls.installation.cleanUp)
         cls.installation.setUp()
+        cls.addClassCleanup(cls.installation.cleanUp)
 
     def answer(self, code):
         process = self.installation.run_python(code)

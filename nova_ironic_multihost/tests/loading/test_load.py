@@ -37,8 +37,8 @@ class Cases:
     def setUpClass(cls):
         super().setUpClass()
         cls.installation = installation.Installation(cls.editable)
-        cls.addClassCleanup(cls.installation.cleanUp)
         cls.installation.setUp()
+        cls.addClassCleanup(cls.installation.cleanUp)
 
     def assert_ours(self, nova_compute, eventlet):
         self.assertEqual(0, nova_compute.status, nova_compute.log)

@@ -33,7 +33,7 @@ NOT_OF_THE_SOURCE = shutil.ignore_patterns(
     '*.egg-info', 'build', 'dist', 'cover')
 
 #: Seconds after which a process that hangs is given up.
-DEADLINE = 120
+DEADLINE = 600
 
 CONFIGURATION = """
 [DEFAULT]

@@ -90,7 +90,11 @@ def run(bench):
 
 
 def _boot(bench, host, operations, image):
-    """Boot one server per operation on a host; {operation: uuid}."""
+    """Boot one server per operation on a host; {operation: uuid}.
+
+    One after the other: the scheduler gives a request for one host no other
+    node to try when two of them collide.
+    """
     [flavor] = bench.cloud.nova('GET', '/flavors')['flavors']
     servers = {}
     for operation in operations:
@@ -98,17 +102,12 @@ def _boot(bench, host, operations, image):
             'name': f'deadops-{operation}', 'flavorRef': flavor['id'],
             'imageRef': image, 'networks': 'none',
             'availability_zone': f'nova:{host}'}})
-        servers[operation] = created['server']['id']
-
-    def settled(seen):
-        built = [seen.instance_of.get(s) for s in servers.values()]
-        return all(i and i.vm_state in ('active', 'error')
-                   and not i.task_state for i in built)
-
-    bench.recorder.wait_for(settled, BUILD_TIMEOUT, 'servers being built')
-    seen = bench.recorder.view
-    for operation, server in servers.items():
-        if outcome(seen, server) != 'active':
+        server = servers[operation] = created['server']['id']
+        bench.recorder.wait_for(
+            lambda seen, server=server:
+                outcome(seen, server) in ('active', 'error'),
+            BUILD_TIMEOUT, f'building the server for {operation}')
+        if outcome(bench.recorder.view, server) != 'active':
             raise errors.LabError(
                 f'The server for {operation} did not become active on '
                 f'{host}; see why with: tools/lab logs {host}')

@@ -27,7 +27,9 @@ signal.signal(signal.SIGTERM, signal.default_int_handler)
 from lab import lock
 with lock.hold(pathlib.Path(sys.argv[1]), 'up'):
     print('held', flush=True)
-    time.sleep(600)
+    # Not one long sleep: a signal just before it would not end it.
+    while True:
+        time.sleep(0.1)
 """
 
 

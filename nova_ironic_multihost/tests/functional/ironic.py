@@ -81,6 +81,15 @@ endpoint_override = http://127.0.0.1:1
 driver = noop
 """
 
+#: Becomes a command that Linux ends when the process that started it is
+#: gone. Ironic makes a session of its own, so that no signal to a test run
+#: that is killed reaches it. 1 is PR_SET_PDEATHSIG.
+_LEASH = """\
+import ctypes, os, signal, sys
+ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
 
 class IronicError(Exception):
     """Ironic did not do what the fixture asked of it."""
@@ -161,9 +170,9 @@ class Ironic(fixtures.Fixture):
         :raises IronicError: it did not; with the end of its log.
         """
         with self._log.open('a') as log:
-            # In our process group: what ends the test run ends Ironic too.
             self._process = subprocess.Popen(
-                [_executable(), '--config-file', self._config],
+                [sys.executable, '-c', _LEASH,
+                 _executable(), '--config-file', self._config],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         self._wait('Ironic to start', self._answers)
 

@@ -66,6 +66,15 @@ def overrides(options):
     return sections
 
 
+def number(options, section, option, default):
+    """The value of a numeric option of nova.
+
+    :param options: 'SECTION.OPTION=VALUE' strings that nova was given
+    :param default: what it is without one of them
+    """
+    return int(overrides(options).get(section, {}).get(option, default))
+
+
 def merged(sections, more):
     """Sections with the values of more put over them."""
     return {name: sections.get(name, {}) | more.get(name, {})
@@ -362,7 +371,7 @@ def _nova(settings):
             'my_ip': places.HOST,
             'transport_url': _transport(settings),
             'report_interval': 2,
-            'service_down_time': 8,
+            'service_down_time': places.SERVICE_DOWN_TIME,
         },
         'glance': client,
         # An admin of a project does not see all nodes.

@@ -29,7 +29,8 @@ DEFAULT_BASE_PORT = 17000
 USER = 'lab'
 PASSWORD = 'lab'
 REGION = 'RegionOne'
-# Seconds without a heartbeat after which nova calls a compute down.
+# Seconds without a heartbeat after which nova calls a compute down, unless
+# "up --set" says otherwise.
 SERVICE_DOWN_TIME = 8
 DATABASES = ('keystone', 'placement', 'glance', 'neutron', 'ironic',
              'nova_api', 'nova_cell0', 'nova_cell1')

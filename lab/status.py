@@ -19,6 +19,7 @@ import time
 import warnings
 
 from lab import check
+from lab import configuration
 from lab import view
 
 SHOWN = 4    # findings below the table
@@ -121,13 +122,16 @@ class Board:
 
     :param settings: :class:`lab.settings.Settings`
     :param driver: 'ours' or 'stock'
+    :param options: 'SECTION.OPTION=VALUE' strings that nova was given
     """
 
-    def __init__(self, settings, driver):
+    def __init__(self, settings, driver, options=()):
         from lab import computes
 
         self._settings = settings
         self._driver = driver
+        self._partitions = configuration.number(
+            options, 'ironic_multihost', 'ring_partitions', _partitions())
         self._computes = computes.Computes(settings)
 
     def rows(self, seen):
@@ -137,7 +141,7 @@ class Board:
         started = {name: at for name in states
                    if (at := self._started(name))}
         return rows(seen, states, started,
-                    ring_shares(seen, self._driver, _partitions()))
+                    ring_shares(seen, self._driver, self._partitions))
 
     def _started(self, name):
         # A process signs its pid file when it starts.
@@ -225,7 +229,7 @@ def run(args, settings):
         print('The lab is not up. Start it with: tools/lab up',
               file=sys.stderr)
         return 1
-    board = Board(settings, shape['driver'])
+    board = Board(settings, shape['driver'], shape['options'])
     if args.watch:
         return _watch(settings, board)
     seen = view.read(settings)

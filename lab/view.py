@@ -30,8 +30,10 @@ import datetime
 import functools
 import time
 
+from lab import configuration
 from lab import errors
 from lab import settings as places
+from lab import state
 
 DISABLED_TRAIT = 'COMPUTE_STATUS_DISABLED'
 
@@ -294,13 +296,16 @@ def read(settings):
     [mapped] = _fetch(settings, 'nova_api',
                       ('SELECT host FROM host_mappings',))
     mapped = {host.lower() for [host] in mapped}
+    patience = configuration.number(
+        state.State(settings).read().get('options', ()), 'DEFAULT',
+        'service_down_time', places.SERVICE_DOWN_TIME)
     now = time.time()
     return View(
         at=now,
         services=tuple(
             Service(host,
-                    up=(not forced_down and abs(now - _epoch(seen))
-                        <= places.SERVICE_DOWN_TIME),
+                    up=(not forced_down
+                        and abs(now - _epoch(seen)) <= patience),
                     disabled=bool(disabled),
                     forced_down=bool(forced_down),
                     seen=_epoch(seen),

@@ -116,3 +116,13 @@ class ConfigurationTestCase(base.BaseTestCase):
         configuration.write(self.directory, {'a/b.conf': 'text'})
         self.assertEqual(
             'text', (self.directory / 'a' / 'b.conf').read_text())
+
+
+class NumberTestCase(base.BaseTestCase):
+
+    def test_what_up_was_told_counts(self):
+        self.assertEqual(8, configuration.number(
+            ['DEFAULT.debug=true'], 'DEFAULT', 'service_down_time', 8))
+        self.assertEqual(60, configuration.number(
+            ['DEFAULT.debug=true', 'DEFAULT.service_down_time=60'],
+            'DEFAULT', 'service_down_time', 8))

@@ -74,7 +74,7 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
         :param refresh: ignored; the answer is always fresh.
         :raises VirtDriverNotReady: when Ironic gives no whole list.
         """
-        return list(self._audit())
+        return self._audit()
 
     def _refresh_cache(self):
         self._audit()
@@ -94,9 +94,11 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
             host=CONF.host.lower()))
         self._report(reasons)
         mine = {node.id: node for node in listed if reasons[node.id].mine}
+        # Before the cache is published: other threads add to it.
+        uuids = list(mine)
         self.node_cache = mine
         self.node_cache_time = time.time()
-        return mine.keys()
+        return uuids
 
     def _refresh_hash_ring(self, ctxt):
         members = membership.members(

@@ -19,11 +19,15 @@ import subprocess
 import sys
 import time
 import unittest
+import zlib
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 
-#: A lab of its own, beside the one that a developer may have up.
-PLACE = {'LAB_DIR': str(ROOT / '.lab-test'), 'LAB_BASE_PORT': '27000'}
+#: A lab of its own, beside the one that a developer may have up. Its ports
+#: stay the same for one checkout and differ between two.
+PLACE = {
+    'LAB_DIR': str(ROOT / '.lab-test'),
+    'LAB_BASE_PORT': str(20000 + zlib.crc32(str(ROOT).encode()) % 500 * 20)}
 
 #: Seconds after which a command that hangs is given up.
 DEADLINE = 600

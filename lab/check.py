@@ -29,6 +29,8 @@ import dataclasses
 import json
 import time
 
+from lab import errors
+from lab import state
 from lab import view
 
 # A server keeps one task state for a few seconds here: the nodes are fake
@@ -218,6 +220,9 @@ def register(subparsers):
 
 def run(args, settings):
     """Carry out ``lab check``; returns the exit status."""
+    # Another lab may be up at the ports of this one.
+    if state.State(settings).read()['phase'] != 'up':
+        raise errors.LabError('The lab is not up; run "tools/lab up".')
     found = wait(lambda: view.read(settings), args.wait)
     if args.json:
         print(json.dumps({

@@ -14,12 +14,15 @@ import argparse
 import contextlib
 import io
 import json
-import types
 from unittest import mock
 
+import fixtures
 from oslotest import base
 
 from lab import check
+from lab import errors
+from lab import settings
+from lab import state
 from lab import view
 from nova_ironic_multihost.tests.unit.lab import views
 
@@ -174,6 +177,13 @@ class WaitTestCase(base.BaseTestCase):
 
 class CommandTestCase(base.BaseTestCase):
 
+    def setUp(self):
+        super().setUp()
+        self.settings = settings.load(
+            self.useFixture(fixtures.TempDir()).path, 20000)
+        self.state = state.State(self.settings)
+        self.state.write('up')
+
     def run_check(self, seen, *argv):
         parser = argparse.ArgumentParser()
         check.register(parser.add_subparsers())
@@ -181,7 +191,14 @@ class CommandTestCase(base.BaseTestCase):
         out = io.StringIO()
         with mock.patch.object(view, 'read', return_value=seen), \
                 contextlib.redirect_stdout(out):
-            return args.func(args, types.SimpleNamespace()), out.getvalue()
+            return args.func(args, self.settings), out.getvalue()
+
+    def test_lab_that_is_down_is_not_judged(self):
+        # What answers at its ports then is another lab.
+        self.state.write('down')
+        error = self.assertRaises(
+            errors.LabError, self.run_check, views.consistent())
+        self.assertIn('tools/lab up', str(error))
 
     def test_consistent(self):
         self.assertEqual((0, 'consistent\n'),

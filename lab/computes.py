@@ -195,6 +195,7 @@ class Computes:
     def _known(self, name):
         names = self.names()
         if name not in names:
+            self._stack_is_up()
             raise errors.LabError(
                 f'There is no compute {name}; there are '
                 f'{", ".join(names) or "none"}.')

@@ -28,7 +28,11 @@ from lab import settings as places
 
 _COMPUTE_MICROVERSION = '2.96'
 _BAREMETAL_MICROVERSION = '1.80'
+_PLACEMENT_MICROVERSION = '1.39'
 _THREADS = 8
+# What a server is made of unless somebody says otherwise.
+FLAVOR = 'baremetal'
+IMAGE = 'lab'
 
 
 class Cloud:
@@ -60,17 +64,39 @@ class Cloud:
         return openstack.connection.Connection(
             session=self.session, region_name=places.REGION)
 
-    def nova(self, method, path, json=None):
+    def nova(self, method, path, json=None, microversion=None):
         """One request to the nova API.
 
         :param method: 'GET', 'POST', ...
         :param path: e.g. '/servers/detail'
         :param json: body
+        :param microversion: default 2.96
         :returns: decoded body, or None when there is none
         :raises keystoneauth1.exceptions.HttpError: for an answer from 400
         """
-        answer = self._compute.request(path, method, json=json)
+        answer = self._compute.request(path, method, json=json,
+                                       microversion=microversion)
         return answer.json() if answer.content else None
+
+    def placement(self, method, path, json=None):
+        """One request to the placement API; like :meth:`nova`."""
+        answer = self._placement.request(path, method, json=json)
+        return answer.json() if answer.content else None
+
+    def create(self, name, hints=None, **more):
+        """Ask for one server and do not wait for it.
+
+        :param hints: dict of scheduler hints
+        :param more: what nova's API takes for a server, instead of or
+            beside the lab's own image and flavor (imageRef, flavorRef,
+            availability_zone, ...)
+        :returns: its id
+        """
+        body = {'server': self._choice | {
+            'name': name, 'networks': 'none'} | more}
+        if hints:
+            body['os:scheduler_hints'] = hints
+        return self.nova('POST', '/servers', json=body)['server']['id']
 
     def boot(self, count=1, name_prefix='server', wait=True, timeout=120):
         """Ask for servers.
@@ -81,7 +107,7 @@ class Cloud:
         """
         names = self._free_names(name_prefix, count)
         with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
-            ids = list(pool.map(self._boot_one, names))
+            ids = list(pool.map(self.create, names))
         if wait:
             self._until(timeout, lambda: not self._building(ids),
                         f'Not all of {", ".join(names)} are ACTIVE or ERROR')
@@ -146,13 +172,10 @@ class Cloud:
     def schedulable(self):
         """How many nodes nova shows and placement would give away now."""
         shown = self.nova('GET', '/os-hypervisors')['hypervisors']
-        free = self.session.get(
-            '/resource_providers?resources=CUSTOM_BAREMETAL:1',
-            endpoint_filter={'service_type': 'placement',
-                             'interface': 'public'},
-            headers={'OpenStack-API-Version': 'placement 1.39'})
+        free = self.placement(
+            'GET', '/resource_providers?resources=CUSTOM_BAREMETAL:1')
         uuids = {provider['uuid']
-                 for provider in free.json()['resource_providers']}
+                 for provider in free['resource_providers']}
         return len(uuids & {hypervisor['id'] for hypervisor in shown})
 
     def service_action(self, host, action):
@@ -166,12 +189,27 @@ class Cloud:
                 'enable': {'status': 'enabled'},
                 'fence': {'forced_down': True},
                 'unfence': {'forced_down': False}}[action]
+        service = self._service(host)
+        self.nova('PUT', f'/os-services/{service["id"]}', json=body)
+
+    def forget_service(self, host):
+        """Delete a compute service in nova, with its mapping to a cell.
+
+        nova deletes the records and the resource providers of the nodes
+        that it owns with it.
+
+        :raises LabError: when nova has no such compute service
+        :raises keystoneauth1.exceptions.Conflict: when servers are on it
+        """
+        service = self._service(host)
+        self.nova('DELETE', f'/os-services/{service["id"]}')
+
+    def _service(self, host):
         try:
-            service = self.compute_services()[host]
+            return self.compute_services()[host]
         except KeyError:
             raise errors.LabError(
                 f'nova knows no compute service {host}.') from None
-        self.nova('PUT', f'/os-services/{service["id"]}', json=body)
 
     def _session(self, **scope):
         direct = requests.Session()
@@ -191,11 +229,19 @@ class Cloud:
             default_microversion=_COMPUTE_MICROVERSION)
 
     @functools.cached_property
+    def _placement(self):
+        return adapter.Adapter(
+            self.session, service_type='placement', interface='public',
+            region_name=places.REGION,
+            default_microversion=_PLACEMENT_MICROVERSION)
+
+    @functools.cached_property
     def _choice(self):
-        """What every server is made of: (id of image, id of flavor)."""
-        image = next(iter(self.sdk.image.images()))
-        flavors = self.nova('GET', '/flavors')['flavors']
-        return image.id, flavors[0]['id']
+        [flavor] = [flavor['id'] for flavor
+                    in self.nova('GET', '/flavors')['flavors']
+                    if flavor['name'] == FLAVOR]
+        return {'imageRef': self.sdk.image.find_image(IMAGE).id,
+                'flavorRef': flavor}
 
     def _free_names(self, prefix, count):
         taken = {server['name'] for server in self.servers()}
@@ -206,13 +252,6 @@ class Cloud:
             if f'{prefix}-{number}' not in taken:
                 names.append(f'{prefix}-{number}')
         return names
-
-    def _boot_one(self, name):
-        image, flavor = self._choice
-        answer = self.nova('POST', '/servers', json={'server': {
-            'name': name, 'imageRef': image, 'flavorRef': flavor,
-            'networks': 'none'}})
-        return answer['server']['id']
 
     def _building(self, ids):
         status = {server['id']: server['status'] for server in self.servers()}

@@ -22,6 +22,7 @@ from lab import errors
 from lab import processes
 from lab import services
 from lab import state
+from lab import view
 
 _NAME = re.compile(r'[A-Za-z][A-Za-z0-9.-]{0,62}')
 # nova-compute goes on for up to manager_shutdown_timeout (160 s) while
@@ -61,8 +62,11 @@ class Computes:
             return
         self._start([name])
 
-    def add(self, name):
-        """Configure and start a new compute, then map it to the cell."""
+    def add(self, name, driver=None):
+        """Configure and start a new compute, then map it to the cell.
+
+        :param driver: 'ours' or 'stock'; default that of the lab
+        """
         shape = self._stack_is_up()
         if name in self.names():
             raise errors.LabError(
@@ -73,7 +77,7 @@ class Computes:
                 f'"{name}" cannot be the name of a compute; take one like '
                 'compute-4.')
         del shape['base_port'], shape['phase']
-        self.configure([name], shape['driver'], shape['options'])
+        self.configure([name], driver or shape['driver'], shape['options'])
         more = shape | {'computes': [*shape['computes'], name]}
         self._state.write('up', **more)
         try:
@@ -84,6 +88,40 @@ class Computes:
             self._processes.kill([name])
             self._state.write('up', **shape)
             raise
+
+    def switch(self, name, driver):
+        """Restart a compute with another driver, as an operator would.
+
+        The lab counts as one of this driver from then on; the other
+        computes stay what they are.
+
+        :param driver: 'ours' or 'stock'
+        """
+        shape = self._stack_is_up()
+        self.stop(name)
+        self.configure([name], driver, shape['options'])
+        del shape['base_port'], shape['phase']
+        self._state.write('up', **shape | {'driver': driver})
+        self._start([name])
+
+    def forget(self, name):
+        """Delete the service of a stopped compute; the lab forgets it.
+
+        :raises LabError: when it runs or owns nodes, whose records nova
+            would delete with its service
+        """
+        shape = self._stack_is_up()
+        if self.process_state(name) != 'stopped':
+            raise errors.LabError(f'{name} runs; stop it first.')
+        owned = view.read(self._settings).owned_by(name)
+        if owned:
+            raise errors.LabError(
+                f'{name} still owns {len(owned)} nodes, whose records and '
+                'resource providers would be deleted; let them move first.')
+        cloud.Cloud(self._settings).forget_service(name)
+        del shape['base_port'], shape['phase']
+        self._state.write('up', **shape | {
+            'computes': [n for n in shape['computes'] if n != name]})
 
     def stop(self, name):
         """End the process the polite way (SIGTERM)."""

@@ -30,8 +30,6 @@ _CATALOG = {
     'ironic': ('baremetal', ''),
     'nova': ('compute', '/v2.1'),
 }
-FLAVOR = 'baremetal'
-IMAGE = 'lab'
 
 
 class Preparation:
@@ -129,10 +127,10 @@ class Preparation:
         # A connection remembers the catalog as it was at its first use.
         admin = cloud.Cloud(settings)
         admin.sdk.image.create_image(
-            IMAGE, data=b'\0' * 1024, disk_format='raw',
+            cloud.IMAGE, data=b'\0' * 1024, disk_format='raw',
             container_format='bare', visibility='public', wait=True)
         flavor = admin.sdk.compute.create_flavor(
-            name=FLAVOR, vcpus=1, ram=1024, disk=10)
+            name=cloud.FLAVOR, vcpus=1, ram=1024, disk=10)
         # The machine is the resource; its size is of no interest.
         admin.sdk.compute.create_flavor_extra_specs(flavor, {
             'resources:CUSTOM_BAREMETAL': '1', 'resources:VCPU': '0',

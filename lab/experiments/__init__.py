@@ -15,7 +15,8 @@
 ``tools/lab run NAME`` does one of them, prints its figures and keeps the
 timeline and a picture of it. Each experiment is a module with a
 ``run(bench)`` that returns a dict; its docstring says what it does and
-what its figures mean.
+what its figures mean. A module may have ``NEEDS``, a :class:`Wanted`: the
+lab that it is for, where not any will do.
 """
 
 import argparse
@@ -47,6 +48,23 @@ class Wanted:
     computes: int | None = None
     nodes: int | None = None
     driver: str | None = None
+    options: tuple = ()
+
+    def asked(self, computes, nodes, driver):
+        """This with what the command line says, where this says nothing.
+
+        :raises LabError: when the command line says something else
+        """
+        given = {'computes': computes, 'nodes': nodes, 'driver': driver}
+        for name, value in given.items():
+            mine = getattr(self, name)
+            if mine is not None and value not in (None, mine):
+                raise errors.LabError(
+                    f'This experiment begins with --{name} {mine}; leave '
+                    f'--{name} {value} out.')
+        return dataclasses.replace(self, **{
+            name: value for name, value in given.items()
+            if value is not None})
 
     def differs(self, shape):
         """How a lab that is up differs from this, in words, or ''.
@@ -56,10 +74,12 @@ class Wanted:
         pairs = [('computes', self.computes, len(shape['computes'])),
                  ('nodes', self.nodes, shape['nodes']),
                  ('driver', self.driver, shape['driver'])]
-        return ', '.join(
-            f'{label} {is_} instead of {wanted}'
-            for label, wanted, is_ in pairs
-            if wanted is not None and wanted != is_)
+        found = [f'{label} {is_} instead of {wanted}'
+                 for label, wanted, is_ in pairs
+                 if wanted is not None and wanted != is_]
+        found += [f'not up with --set {option}' for option in self.options
+                  if option not in shape['options']]
+        return ', '.join(found)
 
 
 def register(subparsers):
@@ -139,7 +159,9 @@ def run(args, settings):
     stack = stacks.Stack(settings, progress)
     shape = stack.shape()
     borrowed = shape is not None
-    wanted = Wanted(args.computes, args.nodes, args.driver)
+    module = importlib.import_module(f'{__name__}.{args.experiment}')
+    wanted = getattr(module, 'NEEDS', Wanted()).asked(
+        args.computes, args.nodes, args.driver)
     if borrowed and wanted.differs(shape):
         raise errors.LabError(
             f'The lab that is up is of another shape '
@@ -147,8 +169,8 @@ def run(args, settings):
             'it down first: tools/lab down')
     try:
         if not borrowed:
-            stack.up(args.computes or COMPUTES, args.nodes or NODES,
-                     args.driver or DRIVER)
+            stack.up(wanted.computes or COMPUTES, wanted.nodes or NODES,
+                     wanted.driver or DRIVER, wanted.options)
             shape = stack.shape()
         with lock.hold(settings.run / 'lock', f'run {args.experiment}'):
             figures = _measure(args, settings, progress, shape)

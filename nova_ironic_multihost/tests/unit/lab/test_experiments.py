@@ -16,6 +16,7 @@ import io
 
 from oslotest import base
 
+from lab import errors
 from lab import experiments
 from lab.experiments import deadops
 from lab import view
@@ -38,6 +39,23 @@ class WantedTestCase(base.BaseTestCase):
         self.assertEqual(
             'computes 3 instead of 4, driver ours instead of stock',
             experiments.Wanted(4, 30, 'stock').differs(SHAPE))
+
+    def test_options_that_it_needs(self):
+        wanted = experiments.Wanted(options=('a.b=c',))
+        self.assertEqual('not up with --set a.b=c', wanted.differs(SHAPE))
+        self.assertEqual(
+            '', wanted.differs(SHAPE | {'options': ['x.y=z', 'a.b=c']}))
+
+    def test_command_line_fills_in_what_is_free(self):
+        wanted = experiments.Wanted(computes=1).asked(None, 12, 'ours')
+        self.assertEqual(experiments.Wanted(1, 12, 'ours'), wanted)
+
+    def test_command_line_cannot_change_what_it_is_for(self):
+        wanted = experiments.Wanted(computes=1, driver='stock')
+        error = self.assertRaises(
+            errors.LabError, wanted.asked, None, None, 'ours')
+        self.assertIn('--driver stock', str(error))
+        self.assertEqual(wanted, wanted.asked(1, None, 'stock'))
 
 
 class CommandTestCase(base.BaseTestCase):

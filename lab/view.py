@@ -65,12 +65,16 @@ class Service:
 
 @dataclasses.dataclass(frozen=True)
 class Record:
-    """A live row of nova's compute_nodes: ``host`` owns ``node``."""
+    """A live row of nova's compute_nodes: ``host`` owns ``node``.
+
+    One that was deleted and made anew has another ``id``.
+    """
 
     node: str
     host: str
     created: float = 0.0
     updated: float = 0.0
+    id: int = 0
 
     @property
     def key(self):
@@ -92,13 +96,17 @@ class Node:
 
 @dataclasses.dataclass(frozen=True)
 class Provider:
-    """A resource provider of placement, its inventories added up."""
+    """A resource provider of placement, its inventories added up.
+
+    One that was deleted and made anew has another ``id``.
+    """
 
     uuid: str
     total: int = 1
     reserved: int = 0
     used: int = 0
     traits: frozenset = frozenset()
+    id: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -240,10 +248,10 @@ def _read_placement(settings):
     inventories, traits, allocations = _fetch(
         settings, 'placement',
         ('SELECT p.uuid, COALESCE(SUM(i.total), 0),'
-         ' COALESCE(SUM(i.reserved), 0)'
+         ' COALESCE(SUM(i.reserved), 0), p.id'
          ' FROM resource_providers p LEFT JOIN inventories i'
          ' ON i.resource_provider_id = p.id'
-         ' GROUP BY p.uuid ORDER BY p.uuid',),
+         ' GROUP BY p.id, p.uuid ORDER BY p.uuid',),
         ('SELECT p.uuid, t.name FROM resource_providers p'
          ' JOIN resource_provider_traits x ON x.resource_provider_id = p.id'
          ' JOIN traits t ON t.id = x.trait_id',),
@@ -258,8 +266,8 @@ def _read_placement(settings):
         traits_of.setdefault(provider, set()).add(trait)
     providers = tuple(
         Provider(uuid, int(total), int(reserved), used.get(uuid, 0),
-                 frozenset(traits_of.get(uuid, ())))
-        for uuid, total, reserved in inventories)
+                 frozenset(traits_of.get(uuid, ())), id_)
+        for uuid, total, reserved, id_ in inventories)
     return providers, tuple(Allocation(consumer, provider)
                             for consumer, provider, _ in allocations)
 
@@ -276,7 +284,7 @@ def _read_cell(settings, named):
         ('SELECT host, disabled, forced_down,'
          ' COALESCE(last_seen_up, created_at) FROM services'
          " WHERE deleted = 0 AND `binary` = 'nova-compute' ORDER BY host",),
-        ('SELECT uuid, host, created_at, updated_at FROM compute_nodes'
+        ('SELECT uuid, host, created_at, updated_at, id FROM compute_nodes'
          ' WHERE deleted = 0 ORDER BY uuid',),
         ('SELECT uuid, hostname, host, node, vm_state, task_state, deleted,'
          ' COALESCE(updated_at, created_at) FROM instances'
@@ -311,8 +319,9 @@ def read(settings):
                     seen=_epoch(seen),
                     mapped=host.lower() in mapped)
             for host, disabled, forced_down, seen in services),
-        records=tuple(Record(uuid, host, _epoch(created), _epoch(updated))
-                      for uuid, host, created, updated in records),
+        records=tuple(
+            Record(uuid, host, _epoch(created), _epoch(updated), id_)
+            for uuid, host, created, updated, id_ in records),
         nodes=nodes,
         providers=providers,
         allocations=allocations,

@@ -104,7 +104,7 @@ class Computes:
         self._state.write('up', **shape | {'driver': driver})
         self._start([name])
 
-    def forget(self, name):
+    def remove(self, name):
         """Delete the service of a stopped compute; the lab forgets it.
 
         :raises LabError: when it runs or owns nodes, whose records nova

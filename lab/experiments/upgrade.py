@@ -1,0 +1,246 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""From one stock compute to three of ours, and back, with servers.
+
+One compute with nova's own driver gets servers; it is switched to ours; two
+more computes are added and free nodes spread over all three; the two are
+disabled, their free nodes leave, they are stopped and deleted; the one that
+is left is switched back. In between every server is rebooted, stopped,
+started and rebuilt, servers are booted and deleted.
+
+Figures: for each phase its moves, most_moves of one node, how many free
+nodes each compute has at its end, servers_working (of how many) and whether
+all is consistent; then records and providers of nodes that were lost or
+made anew at any moment. Verdict: nothing was lost or made anew, every
+server worked in every phase, and each phase ended consistent.
+"""
+
+import concurrent.futures
+import itertools
+import time
+
+from keystoneauth1 import exceptions
+
+from lab import check
+from lab import experiments
+from lab import timeline as timelines
+from lab import view
+
+NEEDS = experiments.Wanted(computes=1, driver='stock')
+SERVERS = 3
+_AT_ONCE = 6
+# From 2.93 on a rebuild with nova's own driver fails for every baremetal
+# server (nova's bug 2127017).
+REBUILD = {'stock': '2.92', 'ours': '2.96'}
+OPERATION_TIMEOUT = 60.0
+BUILD_TIMEOUT = 120.0
+SPREAD = 120.0
+SETTLE = 60.0
+
+
+class Losses:
+    """Records and providers that were once there and are not, or not those.
+
+    Give :meth:`see` one View after the other; the first one tells what must
+    stay.
+    """
+
+    def __init__(self):
+        self._ids = {}
+        self._found = {}
+
+    def see(self, seen):
+        """Compare a :class:`lab.view.View` with the first one."""
+        present = {
+            'records': {record.node: record.id for record in seen.records},
+            'providers': {p.uuid: p.id for p in seen.providers}}
+        self._ids = self._ids or present
+        for kind, ids in self._ids.items():
+            for node, id_ in ids.items():
+                now = present[kind].get(node)
+                if now != id_:
+                    how = 'lost' if now is None else 'made_anew'
+                    self._found.setdefault(f'{kind}_{how}', set()).add(node)
+
+    def figures(self):
+        """{'records_lost': number, ...}: how many nodes, each counted once.
+
+        A record that was made anew counts as lost too when a view was taken
+        in between.
+        """
+        return {f'{kind}_{how}': len(self._found.get(f'{kind}_{how}', ()))
+                for kind in ('records', 'providers')
+                for how in ('lost', 'made_anew')}
+
+
+def failures(figures):
+    """What the figures should not be, in sentences."""
+    failed = [f'{figures[figure]} {figure.replace("_", " ")}'
+              for figure in Losses().figures() if figures[figure]]
+    for name, phase in figures['phases'].items():
+        failed += [f'{name}: {sentence}' for sentence in phase['broken']]
+        if not phase['consistent']:
+            failed.append(f'{name}: not consistent at its end')
+    return failed
+
+
+def run(bench):
+    """Upgrade, spread, drain, go back; returns the figures."""
+    losses = Losses()
+    bench.recorder.listen(losses.see)
+    journey = _Journey(bench)
+    [first] = bench.computes.names()
+    others = _next_names(first)
+
+    journey.boot(SERVERS)
+    journey.end_phase('stock', 'stock')
+
+    bench.note(f'switch {first} to ours')
+    bench.computes.switch(first, 'ours')
+    bench.await_quiet()
+    journey.end_phase('one of ours', 'ours')
+
+    for name in others:
+        bench.note(f'add {name}')
+        bench.computes.add(name, 'ours')
+    bench.recorder.wait_for(
+        lambda seen: all(seen.free_of(name) for name in [first, *others]),
+        SPREAD, 'free nodes on all three computes')
+    bench.await_quiet()
+    visitors = [journey.boot(1, name) for name in others]
+    journey.end_phase('three of ours', 'ours')
+
+    for name in others:
+        bench.note(f'disable {name}')
+        bench.computes.disable(name)
+    journey.delete([server for visitor in visitors for server in visitor])
+    bench.recorder.wait_for(
+        lambda seen: not any(seen.owned_by(name) for name in others),
+        SPREAD, f'{" and ".join(others)} being rid of all nodes')
+    bench.await_quiet()
+    for name in others:
+        bench.note(f'stop {name}, delete its service')
+        bench.computes.stop(name)
+        bench.computes.remove(name)
+    journey.end_phase('drained to one', 'ours')
+
+    bench.note(f'switch {first} back to stock')
+    bench.computes.switch(first, 'stock')
+    bench.await_quiet()
+    journey.boot(1)
+    journey.end_phase('stock again', 'stock')
+    journey.delete(journey.servers)
+
+    return {'phases': journey.phases, **losses.figures()}
+
+
+def _next_names(name):
+    stem, dash, number = name.rpartition('-')
+    return [f'{stem}{dash}{int(number) + more}' for more in (1, 2)]
+
+
+class _Journey:
+    """The servers on their way, and what is written down about it."""
+
+    def __init__(self, bench):
+        self._bench = bench
+        self._since = bench.recorder.now()
+        self._broken = []
+        self._numbers = itertools.count(1)
+        self.phases = {}
+        self.servers = []
+
+    def boot(self, count, host=None):
+        """Boot servers, on one host if named; returns their ids."""
+        cloud = self._bench.cloud
+        more = {'availability_zone': f'nova:{host}'} if host else {}
+        self._bench.note(f'boot {count} server{"s" * (count > 1)}'
+                         + (f' on {host}' if host else ''))
+        made = [cloud.create(f'upgrade-{next(self._numbers)}', **more)
+                for _ in range(count)]
+        for server in made:
+            problem = _until(cloud, server, 'ACTIVE', BUILD_TIMEOUT)
+            if problem:
+                self._broken.append(f'boot of {server}: {problem}')
+            else:
+                self.servers.append(server)
+        return made
+
+    def delete(self, servers):
+        """Delete servers and wait until they are gone."""
+        self._bench.cloud.delete(servers)
+        self.servers = [s for s in self.servers if s not in servers]
+
+    def end_phase(self, name, driver):
+        """See whether all servers work and all is consistent."""
+        bench = self._bench
+        bench.note(f'try {len(self.servers)} servers')
+        with concurrent.futures.ThreadPoolExecutor(_AT_ONCE) as pool:
+            broken = [problem for problem in pool.map(
+                lambda server: _try(bench.cloud, server, REBUILD[driver]),
+                self.servers) if problem]
+        found = check.wait(lambda: view.read(bench.settings), SETTLE)
+        for finding in found:
+            bench.say(f'{finding.kind}: {finding.sentence}')
+        moves = bench.recorder.timeline.moves(self._since)
+        seen = bench.recorder.view
+        self.phases[name] = {
+            'moves': len(moves),
+            'most_moves': timelines.most_moves(moves),
+            'free': {host: len(seen.free_of(host))
+                     for host in sorted(seen.up_hosts)},
+            'servers': len(self.servers),
+            'servers_working': len(self.servers) - len(broken),
+            'broken': self._broken + broken,
+            'consistent': not found}
+        self._broken = []
+        self._since = bench.note(f'end of phase "{name}"')
+
+
+def _try(cloud, server, microversion):
+    """Do with a server what can be done; what failed, in words, or ''."""
+    image = cloud.nova('GET', f'/servers/{server}')['server']['image']['id']
+    for name, body, status in (
+            ('reboot', {'reboot': {'type': 'HARD'}}, 'ACTIVE'),
+            ('stop', {'os-stop': None}, 'SHUTOFF'),
+            ('start', {'os-start': None}, 'ACTIVE'),
+            ('rebuild', {'rebuild': {'imageRef': image}}, 'ACTIVE')):
+        try:
+            cloud.nova('POST', f'/servers/{server}/action', body,
+                       microversion)
+        except exceptions.HttpError as error:
+            return f'{name} of {server} was refused: {error}'
+        problem = _until(cloud, server, status, OPERATION_TIMEOUT)
+        if problem:
+            return f'{name} of {server}: {problem}'
+    return ''
+
+
+def _until(cloud, server, status, timeout):
+    """Wait until a server has a status and nothing to do; '' or what else."""
+    deadline = time.monotonic() + timeout
+    while True:
+        now = cloud.nova('GET', f'/servers/{server}')['server']
+        task = now['OS-EXT-STS:task_state']
+        if now['status'] == 'ERROR':
+            return now.get('fault', {}).get('message', 'ERROR')
+        if not task and now['status'] == status:
+            [last, *_] = cloud.nova(
+                'GET', f'/servers/{server}/os-instance-actions'
+            )['instanceActions']
+            return last['message'] or ''
+        if time.monotonic() > deadline:
+            return (f'{now["status"]}, {task or "nothing"} going on, '
+                    f'{timeout:.0f} s later')
+        time.sleep(0.5)

@@ -18,18 +18,26 @@ aggregate or against an isolated one by aggregate uuid, so a node can only be
 found there if its provider carries the aggregates of its host. nova's API
 writes them to the first node of a host alone, and to none that comes later.
 
-A provider also carries aggregates of others: operators put them there for
-sharing providers, neutron for the segments of routed networks. Those stay.
-*Of nova* is what nova has now or had at any time since this process started.
-nova deletes an aggregate only when it has no hosts, so its uuid may be left on
-a provider for no longer than an audit; what a service that was down meanwhile
-leaves behind counts as another's and stays: no request ever names the uuid of
-a deleted aggregate, while taking away an aggregate of others would harm them.
+A provider carries aggregates of others, too, and those stay:
+
+- what is no aggregate of nova: operators put it there for providers that
+  share something, neutron for the segments of routed networks;
+- aggregates of nova that no Ironic compute service is in: operators put them
+  on single nodes by hand, because a host with nodes in several zones cannot
+  express that. No move of a node can have brought them.
+
+What nova had, or who was in it, earlier in this process counts as if it were
+so now. nova deletes an aggregate only when it has no hosts, so that its uuid
+stays on a provider for no longer than an audit. What changed while this
+service was down is not known and stays: no request names the uuid of a
+deleted aggregate, while taking away what others need would harm them.
 
 Host names are compared in lower case, as everywhere in this package.
 """
 
+from collections.abc import Mapping
 import dataclasses
+import types
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,7 +45,7 @@ class Aggregate:
     """One host aggregate of nova.
 
     :param uuid: its uuid, which is also its name in placement.
-    :param hosts: frozenset of its hosts, as nova spells them.
+    :param hosts: its hosts, in any case; kept as a frozenset in lower case.
     :param availability_zone: the zone that its metadata names, or None.
     """
 
@@ -45,9 +53,9 @@ class Aggregate:
     hosts: frozenset[str]
     availability_zone: str | None = None
 
-    def has(self, host):
-        """Whether a host, in any case, is in the aggregate."""
-        return host.lower() in {member.lower() for member in self.hosts}
+    def __post_init__(self):
+        object.__setattr__(self, 'hosts', frozenset(
+            host.lower() for host in self.hosts))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,17 +65,13 @@ class Known:
     ``Known()`` is the start: nothing is known, so nothing is changed.
 
     :param aggregates: tuple of :class:`Aggregate`, all of nova's.
-    :param former: frozenset of the uuids of those that nova had before.
+    :param members: uuid -> frozenset of the hosts in lower case that are or
+        were in it; of aggregates that nova has or had.
     """
 
     aggregates: tuple[Aggregate, ...] = ()
-    former: frozenset[str] = frozenset()
-
-    @property
-    def uuids(self):
-        """The uuids of all aggregates that are or were nova's."""
-        return self.former.union(
-            aggregate.uuid for aggregate in self.aggregates)
+    members: Mapping[str, frozenset[str]] = dataclasses.field(
+        default_factory=lambda: types.MappingProxyType({}))
 
     def after(self, read):
         """Return what is known after one more reading.
@@ -77,22 +81,31 @@ class Known:
         """
         if read is None:
             return self
-        return Known(aggregates=tuple(read), former=self.uuids.difference(
-            aggregate.uuid for aggregate in read))
+        members = dict(self.members)
+        for aggregate in read:
+            members[aggregate.uuid] = aggregate.hosts.union(
+                members.get(aggregate.uuid, ()))
+        return Known(tuple(read), types.MappingProxyType(members))
 
 
-def wanted(host, known, current):
-    """Return the aggregates that a provider should carry.
+def wanted(host, known, current, hosts):
+    """Return the aggregates that the provider of a node should carry.
 
     :param host: the compute service that owns the node, in any case.
     :param known: :class:`Known`.
     :param current: iterable of the uuids that the provider carries.
+    :param hosts: iterable of the hosts in lower case that own or may have
+        owned nodes, such as ``View.services``; ``host`` need not be there.
     :returns: frozenset of uuids: those of the host's aggregates, and of the
-        current ones those that are not nova's.
+        current ones those that no host can have brought.
     """
-    hosts = {aggregate.uuid for aggregate in known.aggregates
-             if aggregate.has(host)}
-    return frozenset(current).difference(known.uuids).union(hosts)
+    host = host.lower()
+    hosts = {host, *hosts}
+    carried = {aggregate.uuid for aggregate in known.aggregates
+               if host in aggregate.hosts}
+    return frozenset(carried.union(
+        uuid for uuid in current
+        if hosts.isdisjoint(known.members.get(uuid, ()))))
 
 
 def zones(aggregates):
@@ -109,6 +122,5 @@ def zones(aggregates):
         zone = aggregate.availability_zone
         if zone:
             for host in aggregate.hosts:
-                host = host.lower()
                 found[host] = min(zone, found.get(host, zone))
     return found

@@ -19,7 +19,10 @@ from nova_ironic_multihost import aggregates
 
 NOVAS = [f'nova-{number}' for number in range(4)]
 FOREIGN = [f'foreign-{number}' for number in range(3)]
+#: Hosts a, b and c run Ironic; nova may spell them in any case.
+IRONIC = frozenset({'a', 'b', 'c'})
 SPELLINGS = ['a', 'A', 'b', 'B', 'c']
+ANYWHERE = [*SPELLINGS, 'libvirt']
 
 
 @st.composite
@@ -27,7 +30,7 @@ def readings(draw):
     """What nova may answer: any of its aggregates with any hosts."""
     return tuple(
         aggregates.Aggregate(
-            uuid, draw(st.frozensets(st.sampled_from(SPELLINGS))),
+            uuid, draw(st.frozensets(st.sampled_from(ANYWHERE))),
             draw(st.sampled_from([None, 'east', 'west'])))
         for uuid in draw(st.lists(st.sampled_from(NOVAS), unique=True)))
 
@@ -35,10 +38,10 @@ def readings(draw):
 @st.composite
 def experiences(draw):
     """What is known after some readings, not all of which succeeded."""
-    known = aggregates.Known()
+    seen = aggregates.Known()
     for reading in draw(st.lists(st.none() | readings(), max_size=3)):
-        known = known.after(reading)
-    return known
+        seen = seen.after(reading)
+    return seen
 
 
 FOREIGN_SETS = st.frozensets(st.sampled_from(FOREIGN))
@@ -46,97 +49,113 @@ PROVIDERS = st.frozensets(st.sampled_from(NOVAS + FOREIGN))
 HOSTS = st.sampled_from(SPELLINGS)
 
 
+def aggregate(uuid, *hosts, zone=None):
+    return aggregates.Aggregate(uuid, frozenset(hosts), zone)
+
+
 def known(*listed):
     return aggregates.Known().after(listed)
+
+
+def wanted(host, seen, current):
+    return aggregates.wanted(host, seen, current, IRONIC)
 
 
 class WantedTestCase(base.BaseTestCase):
 
     def test_every_aggregate_of_the_host(self):
-        self.assertEqual({'rack', 'zone'}, aggregates.wanted('a', known(
-            aggregates.Aggregate('rack', frozenset({'a'})),
-            aggregates.Aggregate('zone', frozenset({'a', 'b'}), 'east'),
-            aggregates.Aggregate('other', frozenset({'b'}))), []))
+        self.assertEqual({'rack', 'zone'}, wanted('a', known(
+            aggregate('rack', 'a'), aggregate('zone', 'a', 'b', zone='east'),
+            aggregate('other', 'b')), []))
 
     def test_host_names_are_compared_in_lower_case(self):
-        listed = known(aggregates.Aggregate('rack', frozenset({'Host-A'})))
-        self.assertEqual({'rack'}, aggregates.wanted('hOST-a', listed, []))
+        seen = known(aggregate('rack', 'Host-A'))
+        self.assertEqual({'rack'}, wanted('hOST-a', seen, []))
 
     def test_one_that_the_host_left_goes(self):
-        listed = known(aggregates.Aggregate('rack', frozenset({'b'})))
-        self.assertEqual({'other'}, aggregates.wanted(
-            'a', listed, ['rack', 'other']))
+        seen = known(aggregate('rack', 'a')).after((aggregate('rack'),))
+        self.assertEqual({'other'}, wanted('a', seen, ['rack', 'other']))
+
+    def test_one_that_another_host_may_have_brought_goes(self):
+        seen = known(aggregate('rack', 'B'))
+        self.assertEqual({'other'}, wanted('a', seen, ['rack', 'other']))
+
+    def test_one_that_the_former_owner_left_goes(self):
+        seen = known(aggregate('rack', 'b')).after((aggregate('rack'),))
+        self.assertEqual(frozenset(), wanted('a', seen, ['rack']))
+
+    def test_one_of_this_host_goes_even_if_nova_does_not_list_the_host(self):
+        seen = known(aggregate('rack', 'new')).after((aggregate('rack'),))
+        self.assertEqual(frozenset(), wanted('new', seen, ['rack']))
 
     def test_one_that_was_deleted_goes(self):
-        seen = known(aggregates.Aggregate('rack', frozenset({'a'})))
+        seen = known(aggregate('rack', 'a'))
         for reading in ((), (), None):
             seen = seen.after(reading)
-            self.assertEqual({'other'}, aggregates.wanted(
-                'a', seen, ['rack', 'other']))
+            self.assertEqual({'other'}, wanted('a', seen, ['rack', 'other']))
 
     def test_one_that_was_deleted_and_came_back_is_novas_again(self):
-        rack = aggregates.Aggregate('rack', frozenset({'a'}))
+        rack = aggregate('rack', 'a')
         seen = known(rack).after(()).after((rack,))
-        self.assertEqual({'rack'}, aggregates.wanted('a', seen, []))
-        self.assertEqual(frozenset(), aggregates.wanted('b', seen, ['rack']))
+        self.assertEqual({'rack'}, wanted('a', seen, []))
+        self.assertEqual(frozenset(), wanted('b', seen, ['rack']))
 
-    def test_one_that_was_deleted_before_the_start_is_not_known_as_novas(self):
-        self.assertEqual({'rack'}, aggregates.wanted('a', known(), ['rack']))
+    def test_one_that_was_deleted_before_the_start_stays(self):
+        self.assertEqual({'rack'}, wanted('a', known(), ['rack']))
+
+    def test_one_that_no_ironic_host_is_in_is_for_operators_to_set(self):
+        seen = known(aggregate('east', zone='east'),
+                     aggregate('west', 'libvirt', zone='west'))
+        self.assertEqual({'east'}, wanted('a', seen, ['east']))
+        self.assertEqual({'west'}, wanted('a', seen, ['west']))
 
     def test_what_could_not_be_read_is_as_it_was(self):
-        seen = known(aggregates.Aggregate('rack', frozenset({'a'})))
-        self.assertEqual({'rack'}, aggregates.wanted(
-            'a', seen.after(None), []))
+        seen = known(aggregate('rack', 'a'))
+        self.assertEqual({'rack'}, wanted('a', seen.after(None), []))
 
     @given(HOSTS, PROVIDERS)
     def test_nothing_changes_while_nothing_is_known(self, host, provider):
         seen = aggregates.Known().after(None)
-        self.assertEqual(provider, aggregates.wanted(host, seen, provider))
+        self.assertEqual(provider, wanted(host, seen, provider))
 
     @given(HOSTS, experiences(), PROVIDERS)
     def test_doing_it_again_changes_nothing(self, host, seen, provider):
-        once = aggregates.wanted(host, seen, provider)
-        self.assertEqual(once, aggregates.wanted(host, seen, once))
+        once = wanted(host, seen, provider)
+        self.assertEqual(once, wanted(host, seen, once))
 
     @given(HOSTS, experiences(), PROVIDERS)
     def test_foreign_aggregates_are_never_touched(self, host, seen, provider):
         self.assertEqual(
             provider.intersection(FOREIGN),
-            aggregates.wanted(host, seen, provider).intersection(FOREIGN))
+            wanted(host, seen, provider).intersection(FOREIGN))
 
     @given(HOSTS, HOSTS, experiences(), FOREIGN_SETS)
     def test_a_moved_node_has_exactly_what_a_new_one_would_have(
             self, old, new, seen, foreign):
-        fresh = aggregates.wanted(new, seen, foreign)
-        moved = aggregates.wanted(
-            new, seen, aggregates.wanted(old, seen, foreign))
-        self.assertEqual(fresh, moved)
+        moved = wanted(new, seen, wanted(old, seen, foreign))
+        self.assertEqual(wanted(new, seen, foreign), moved)
         self.assertEqual(
-            {aggregate.uuid for aggregate in seen.aggregates
-             if new.lower() in map(str.lower, aggregate.hosts)},
-            moved - foreign)
+            {listed.uuid for listed in seen.aggregates
+             if new.lower() in listed.hosts}, moved - foreign)
 
-    @given(HOSTS, st.lists(readings(), max_size=4), FOREIGN_SETS)
-    def test_whatever_was_set_before_only_the_last_reading_counts(
-            self, host, listed, foreign):
-        seen = aggregates.Known()
-        provider = foreign
-        for reading in listed:
+    @given(st.lists(st.tuples(HOSTS, st.none() | readings()), max_size=5),
+           FOREIGN_SETS)
+    def test_only_the_last_owner_and_the_last_reading_count(
+            self, audits, foreign):
+        seen, current, provider, host = aggregates.Known(), (), foreign, 'a'
+        for host, reading in audits:
             seen = seen.after(reading)
-            provider = aggregates.wanted(host, seen, provider)
-        self.assertEqual(
-            aggregates.wanted(host, known(*(listed or [()])[-1]), foreign),
-            provider)
+            current = current if reading is None else reading
+            provider = wanted(host, seen, provider)
+        self.assertEqual(wanted(host, known(*current), foreign), provider)
 
 
 class ZonesTestCase(base.BaseTestCase):
 
     def test_only_hosts_in_an_aggregate_with_a_zone(self):
         self.assertEqual({'a': 'east', 'b': 'west'}, aggregates.zones([
-            aggregates.Aggregate('1', frozenset({'A'}), 'east'),
-            aggregates.Aggregate('2', frozenset({'b'}), 'west'),
-            aggregates.Aggregate('3', frozenset({'a', 'c'})),
-            aggregates.Aggregate('4', frozenset({'d'}), '')]))
+            aggregate('1', 'A', zone='east'), aggregate('2', 'b', zone='west'),
+            aggregate('3', 'a', 'c'), aggregate('4', 'd', zone='')]))
 
     @given(readings(), st.randoms(use_true_random=False))
     def test_the_order_of_the_aggregates_does_not_matter(self, listed, rnd):

@@ -104,8 +104,10 @@ class Computes:
         self._state.write('up', **shape | {'driver': driver})
         self._start([name])
 
-    def remove(self, name):
+    def forget(self, name):
         """Delete the service of a stopped compute; the lab forgets it.
+
+        Its log stays under another name, so that its name is free.
 
         :raises LabError: when it runs or owns nodes, whose records nova
             would delete with its service
@@ -122,6 +124,8 @@ class Computes:
         del shape['base_port'], shape['phase']
         self._state.write('up', **shape | {
             'computes': [n for n in shape['computes'] if n != name]})
+        log = self._processes.log(name)
+        log.rename(log.with_name(f'{name}.forgotten.log'))
 
     def stop(self, name):
         """End the process the polite way (SIGTERM)."""

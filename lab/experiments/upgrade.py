@@ -132,7 +132,7 @@ def run(bench):
     for name in others:
         bench.note(f'stop {name}, delete its service')
         bench.computes.stop(name)
-        bench.computes.remove(name)
+        bench.computes.forget(name)
     journey.end_phase('drained to one', 'ours')
 
     bench.note(f'switch {first} back to stock')

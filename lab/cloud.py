@@ -64,13 +64,14 @@ class Cloud:
         return openstack.connection.Connection(
             session=self.session, region_name=places.REGION)
 
-    def nova(self, method, path, json=None, microversion=None):
+    def nova(self, method, path, json=None,
+             microversion=_COMPUTE_MICROVERSION):
         """One request to the nova API.
 
         :param method: 'GET', 'POST', ...
         :param path: e.g. '/servers/detail'
         :param json: body
-        :param microversion: default 2.96
+        :param microversion: of the API, as a string
         :returns: decoded body, or None when there is none
         :raises keystoneauth1.exceptions.HttpError: for an answer from 400
         """
@@ -225,8 +226,7 @@ class Cloud:
     def _compute(self):
         return adapter.Adapter(
             self.session, service_type='compute', interface='public',
-            region_name=places.REGION,
-            default_microversion=_COMPUTE_MICROVERSION)
+            region_name=places.REGION)
 
     @functools.cached_property
     def _placement(self):

@@ -108,9 +108,23 @@ def shared(settings, options=()):
         'glance/glance-api.conf': ini(_glance(settings)),
         'neutron/neutron.conf': ini(_neutron(settings)),
         'ironic/ironic.conf': ini(_ironic(settings)),
+        **ironic_policy(),
         'nova/nova.conf': ini(
             merged(_nova_control(settings), overrides(options))),
     }
+
+
+def ironic_policy(nova_sees_nodes=True):
+    """The file of Ironic's policy, which Ironic reads again when it changes.
+
+    :param nova_sees_nodes: False takes away what nova's user, like the
+        other services', is allowed to: it is shown no node then, and each
+        one that it asks for is not there
+    :returns: dict of relative path to text
+    """
+    rule = ('role:service and project_name:service' if nova_sees_nodes
+            else '!')
+    return {'ironic/policy.yaml': f'service_role: "{rule}"\n'}
 
 
 def compute(settings, name, driver, options=()):
@@ -129,7 +143,7 @@ def compute(settings, name, driver, options=()):
         'state_path': home,
         # Default 60 s at random before the first audit of each process.
         'periodic_fuzzy_delay': 0,
-        'update_resources_interval': 10,
+        'update_resources_interval': places.AUDIT,
         'running_deleted_instance_poll_interval': 20,
     }
     sections['oslo_concurrency'] = {'lock_path': home / 'locks'}
@@ -346,6 +360,8 @@ def _ironic(settings):
             'state_path': home,
             'tempdir': home,
         },
+        'oslo_policy': {
+            'policy_file': settings.conf / 'ironic' / 'policy.yaml'},
         'api': {'host_ip': places.HOST, 'port': settings.port('ironic'),
                 'max_limit': 1000},
         'conductor': {'workers_pool_size': 100},
@@ -364,8 +380,6 @@ def _ironic(settings):
 def _nova(settings):
     """What all nova services have in common."""
     client = _credentials(settings, 'nova')
-    whole_system = {key: value for key, value in client.items()
-                    if not key.startswith('project')}
     return {
         'DEFAULT': _logging() | {
             'my_ip': places.HOST,
@@ -374,10 +388,9 @@ def _nova(settings):
             'service_down_time': places.SERVICE_DOWN_TIME,
         },
         'glance': client,
-        # An admin of a project does not see all nodes.
-        'ironic': whole_system | {'system_scope': 'all',
-                                  'api_max_retries': 5,
-                                  'api_retry_interval': 1},
+        # As a service of the service project, which sees all nodes because
+        # Ironic's policy says so: that is what can go wrong.
+        'ironic': client | {'api_max_retries': 5, 'api_retry_interval': 1},
         'keystone_authtoken': _authtoken(settings, 'nova'),
         'neutron': client,
         'oslo_messaging_notifications': {'driver': 'noop'},

@@ -32,6 +32,8 @@ REGION = 'RegionOne'
 # Seconds without a heartbeat after which nova calls a compute down, unless
 # "up --set" says otherwise.
 SERVICE_DOWN_TIME = 8
+# Seconds from one audit of a nova-compute to the next one, likewise.
+AUDIT = 10
 DATABASES = ('keystone', 'placement', 'glance', 'neutron', 'ironic',
              'nova_api', 'nova_cell0', 'nova_cell1')
 # Order matters: a name's place is its distance from the base port.

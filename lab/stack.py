@@ -38,13 +38,14 @@ class Stack:
         self._state = state.State(settings)
         self._processes = processes.Processes(settings.run, settings.logs)
 
-    def up(self, computes, nodes, driver='ours', options=()):
+    def up(self, computes, nodes, driver='ours', options=(), cold=False):
         """Start everything; returns when all nodes can be scheduled to.
 
         :param computes: number of nova-computes
         :param nodes: number of Ironic nodes
         :param driver: 'ours' or 'stock'
         :param options: 'SECTION.OPTION=VALUE' strings for nova
+        :param cold: do not start the computes
         :returns: False when it was up already with this shape
         :raises LabError: when the lab is up with another shape, or a
             service does not start
@@ -60,7 +61,7 @@ class Stack:
             self._ports_are_free()
             self._state.write('starting', **shape)
             try:
-                self._start(shape)
+                self._start(shape, cold)
             except BaseException:
                 with self._progress.step('stop what was started'):
                     self._clean()
@@ -138,7 +139,7 @@ class Stack:
                         'would use, is taken; choose other ones with '
                         '--base-port.') from None
 
-    def _start(self, shape):
+    def _start(self, shape, cold):
         settings = self._settings
         self._configure(shape)
         self._data()
@@ -151,8 +152,8 @@ class Stack:
         from lab import computes as compute_services
         client = cloud.Cloud(settings)
         computes = compute_services.Computes(settings)
-        names = shape['computes']
-        computes.configure(names, shape['driver'], shape['options'])
+        computes.configure(
+            shape['computes'], shape['driver'], shape['options'])
         nova = services.nova(settings)
         begin = time.monotonic()
         for service in nova:
@@ -161,6 +162,11 @@ class Stack:
         with self._progress.step(f'enrol {shape["nodes"]} nodes in Ironic'):
             client.enrol(shape['nodes'])
         self._wait(nova, begin)
+        if not cold:
+            self._start_computes(client, computes, shape)
+
+    def _start_computes(self, client, computes, shape):
+        names = shape['computes']
         computes.spawn(names)
         with self._progress.step(f'{len(names)} nova-computes report'):
             computes.wait(names)

@@ -19,16 +19,28 @@ two looks are seen as one: figures of moves are lower bounds, which matters
 only to a driver that shuffles faster than it audits.
 
 Times are seconds since the recording began.
+
+Three figures judge moves against what nova said of the computes. A *member*
+is a compute that is up and enabled; a *change of members* is what moves are
+made for. A compute decides with what nova said a moment ago, and a look may
+come in between, so what held within the last :data:`LAG` seconds excuses a
+move.
 """
 
+import bisect
 import collections
 import dataclasses
+import itertools
 import json
 import threading
 import time
 
 from lab import errors
 from lab import view
+
+
+# An audit of a few dozen nodes that change hands, and a look.
+LAG = 3.0
 
 
 class NeverHappened(errors.LabError):
@@ -52,6 +64,24 @@ class Sample:
         return cls(t, dict(seen.owner_of), seen.used_nodes, seen.up_hosts,
                    frozenset(s.key for s in seen.services if s.disabled),
                    frozenset(s.key for s in seen.services if s.mapped))
+
+    @property
+    def members(self):
+        """Hosts that share the nodes: up and enabled."""
+        return self.up - self.disabled
+
+    @property
+    def schedulable(self):
+        """Hosts that nova sends builds to."""
+        return self.members & self.mapped
+
+    def misplaced(self, prefer):
+        """Free nodes that are not where the ring wants them.
+
+        :param prefer: function of members and node that returns a host
+        """
+        return {n for n, owner in self.owner.items()
+                if n not in self.used and owner != prefer(self.members, n)}
 
     def count(self, host):
         """How many nodes a host owns: (free, with a server)."""
@@ -129,6 +159,60 @@ class Timeline:
                                       new in sample.mapped))
             owner.update(sample.owner)
         return found
+
+    def changes(self):
+        """Times at which others were members than the moment before."""
+        return [late.t for early, late
+                in itertools.pairwise(self.samples)
+                if early.members != late.members]
+
+    def most_moves_per_change(self, since=0.0, until=float('inf')):
+        """The most moves of one node between two changes of members."""
+        changes = self.changes()
+        counts = collections.Counter(
+            (move.node, bisect.bisect(changes, move.t))
+            for move in self.moves(since, until))
+        return max(counts.values(), default=0)
+
+    def needless(self, prefer, since=0.0, until=float('inf')):
+        """Moves from a live owner to one that the ring does not prefer.
+
+        :param prefer: function of members and node that returns a host
+        """
+        return [
+            move for move in self.moves(since, until)
+            if all(move.old in s.up and move.new != prefer(
+                s.members, move.node) for s in self._lately(move.t))]
+
+    def unschedulable(self, since=0.0, until=float('inf')):
+        """Nodes that moved to a host which nova did not send builds to.
+
+        Down, disabled or not mapped to a cell; a node that was there when
+        its host became so does not count.
+        """
+        return {
+            move.node for move in self.moves(since, until)
+            if not any(move.new in s.schedulable
+                       for s in self._lately(move.t))}
+
+    def created(self, since=0.0, until=float('inf')):
+        """How many records came into being in (since, until]."""
+        before = frozenset()
+        count = 0
+        for sample in self.samples:
+            if since < sample.t <= until:
+                count += len(sample.owner.keys() - before)
+            before = sample.owner.keys()
+        return count
+
+    def missing(self, nodes, since=0.0, until=float('inf')):
+        """Those of the nodes that had no record at some moment."""
+        return {node for sample in self.samples
+                if since < sample.t <= until
+                for node in nodes if node not in sample.owner}
+
+    def _lately(self, t):
+        return [s for s in self.samples if t - LAG <= s.t <= t]
 
     def arrived(self, nodes, away_from, since):
         """Seconds from ``since`` until all nodes are on live hosts.

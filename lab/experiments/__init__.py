@@ -14,9 +14,12 @@
 
 ``tools/lab run NAME`` does one of them, prints its figures and keeps the
 timeline and a picture of it. Each experiment is a module with a
-``run(bench)`` that returns a dict; its docstring says what it does and
-what its figures mean. A module may have ``NEEDS``, a :class:`Wanted`: the
-lab that it is for, where not any will do.
+``run(bench)`` that returns a dict, and a ``failures(figures)`` that returns
+a sentence for each figure that is not what it must be for this project's
+driver; its docstring says what it does, what its figures mean and what they
+must be. Every experiment also wants the lab consistent at its end. A module
+may have ``NEEDS``, a :class:`Wanted`: the lab that it is for, where not any
+will do; with ``COLD`` it is one whose computes were never started.
 """
 
 import argparse
@@ -29,10 +32,26 @@ import sys
 import time
 
 from lab import check
+from lab import configuration
 from lab import errors
+from lab.experiments import criteria
 from lab import lock
+from lab import settings as places
 
-NAMES = ('steady', 'kill', 'restart', 'add', 'freeze', 'deadops', 'churn')
+NAMES = (
+    'steady',
+    'coldstart',
+    'kill',
+    'restart',
+    'freeze',
+    'add',
+    'drain',
+    'fence-alive',
+    'rbac-slip',
+    'deadops',
+    'churn',
+    'upgrade',
+)
 COMPUTES = 3
 NODES = 30
 DRIVER = 'ours'
@@ -50,9 +69,10 @@ class Wanted:
     driver: str | None = None
     options: tuple = ()
 
-    def asked(self, computes, nodes, driver):
+    def asked(self, computes, nodes, driver, options=()):
         """This with what the command line says, where this says nothing.
 
+        :param options: to be set besides those of this
         :raises LabError: when the command line says something else
         """
         given = {'computes': computes, 'nodes': nodes, 'driver': driver}
@@ -62,9 +82,10 @@ class Wanted:
                 raise errors.LabError(
                     f'This experiment begins with --{name} {mine}; leave '
                     f'--{name} {value} out.')
-        return dataclasses.replace(self, **{
-            name: value for name, value in given.items()
-            if value is not None})
+        return dataclasses.replace(
+            self, options=(*self.options, *options),
+            **{name: value for name, value in given.items()
+               if value is not None})
 
     def differs(self, shape):
         """How a lab that is up differs from this, in words, or ''.
@@ -92,7 +113,8 @@ def register(subparsers):
         'tools/lab run NAME --help',
         epilog='Example: tools/lab run kill --driver stock --json. '
         'Steps are told on stderr, figures on stdout. Exit status: 0 when '
-        'the experiment ran to its end, whatever the figures say.')
+        'the experiment ran to its end, whatever the figures say; with '
+        '--assert 1 when they are not what they must be.')
     names = parser.add_subparsers(dest='experiment', metavar='NAME',
                                   required=True)
     for name in NAMES:
@@ -108,8 +130,12 @@ def register(subparsers):
 
 def _teach(name):
     # Read, not imported: what they import may not be installed yet.
-    source = pathlib.Path(__file__).with_name(f'{name}.py').read_text()
-    return ast.get_docstring(ast.parse(source))
+    source = pathlib.Path(__file__).with_name(f'{_module(name)}.py')
+    return ast.get_docstring(ast.parse(source.read_text()))
+
+
+def _module(name):
+    return name.replace('-', '_')
 
 
 def _add_options(parser):
@@ -128,6 +154,14 @@ def _add_options(parser):
         '--nodes', type=_positive, metavar='N',
         help='number of Ironic nodes (default: those of the lab that is '
         f'up, or {NODES})')
+    parser.add_argument(
+        '--set', action='append', default=[], dest='options',
+        metavar='SECTION.OPTION=VALUE',
+        help='an option for all nova services of the lab; may be repeated')
+    parser.add_argument(
+        '--assert', action='store_true', dest='strict',
+        help='exit with 1, and say why, when the figures are not what they '
+        'must be')
     parser.add_argument(
         '--keep', action='store_true',
         help='leave a lab that was brought up for this running')
@@ -155,25 +189,24 @@ def run(args, settings):
     from lab import progress as progresses
     from lab import stack as stacks
 
+    module = importlib.import_module(f'{__name__}.{_module(args.experiment)}')
     progress = progresses.Progress()
     stack = stacks.Stack(settings, progress)
     shape = stack.shape()
     borrowed = shape is not None
-    module = importlib.import_module(f'{__name__}.{args.experiment}')
     wanted = getattr(module, 'NEEDS', Wanted()).asked(
-        args.computes, args.nodes, args.driver)
-    if borrowed and wanted.differs(shape):
-        raise errors.LabError(
-            f'The lab that is up is of another shape '
-            f'({wanted.differs(shape)}). Leave those options out, or take '
-            'it down first: tools/lab down')
+        args.computes, args.nodes, args.driver, args.options)
+    cold = getattr(module, 'COLD', False)
+    if borrowed:
+        _be_suited(shape, wanted, cold)
     try:
         if not borrowed:
             stack.up(wanted.computes or COMPUTES, wanted.nodes or NODES,
-                     wanted.driver or DRIVER, wanted.options)
+                     wanted.driver or DRIVER, wanted.options, cold)
             shape = stack.shape()
         with lock.hold(settings.run / 'lock', f'run {args.experiment}'):
-            figures = _measure(args, settings, progress, shape)
+            figures = _measure(args, module, settings, progress, shape,
+                               cold)
     finally:
         if not borrowed and not args.keep:
             stack.down()
@@ -181,28 +214,46 @@ def run(args, settings):
         print(json.dumps(figures))
     else:
         _print_table(figures)
-    return 0
+    if not args.strict:
+        return 0
+    for sentence in figures['failed']:
+        print(f'{args.experiment}: {sentence}', file=sys.stderr)
+    return 1 if figures['failed'] else 0
 
 
-def _measure(args, settings, progress, shape):
+def _be_suited(shape, wanted, cold):
+    """Insist on the lab that is up being what the experiment needs.
+
+    :raises LabError: when it has to be taken down first
+    """
+    if cold:
+        raise errors.LabError(
+            'This experiment begins with computes that were never started, '
+            'and brings up a lab of its own. Take the one that is up down '
+            'first: tools/lab down')
+    if wanted.differs(shape):
+        raise errors.LabError(
+            f'The lab that is up is of another shape '
+            f'({wanted.differs(shape)}). Leave those options out, or take '
+            'it down first: tools/lab down')
+
+
+def _measure(args, module, settings, progress, shape, cold):
     """Run the experiment on a lab that is up; returns all figures."""
-    from lab import cloud
     from lab import computes
-    from lab.experiments import bench as benches
     from lab import timeline
     from lab import view
 
-    module = importlib.import_module(f'{__name__}.{args.experiment}')
     services = computes.Computes(settings)
-    _be_ready(settings, services)
+    if not cold:
+        _be_ready(settings, services)
     kept = settings.directory / 'timelines' / (
         f'{args.experiment}-{shape["driver"]}-'
         f'{time.strftime("%Y%m%d-%H%M%S")}.json')
     with timeline.recorder(settings) as recorder:
-        bench = benches.Bench(settings, progress.note, recorder, services,
-                              cloud.Cloud(settings), **_choices(args))
+        bench = _bench(args, settings, progress, shape, recorder, services)
         # A stack that has just come up may still be sorting itself out.
-        if not bench.await_quiet():
+        if not cold and bench.await_places() is None:
             progress.note('Nodes have moved all the time so far; the '
                           'experiment begins nevertheless.')
         started = time.monotonic()
@@ -224,12 +275,38 @@ def _measure(args, settings, progress, shape):
         recorded = recorder.timeline
     result = {**conditions, 'seconds': round(seconds, 1), **figures,
               'leaked': leaked, 'consistent': not found,
-              'findings': _by_kind(found), 'timeline': str(kept)}
+              'findings': _by_kind(found)}
+    result |= _verdict(module, result)
     timeline.save(recorded.since(begin), kept, **conditions)
+    result['timeline'] = str(kept)
     result['picture'] = _draw(recorded.since(begin), kept, args, shape)
     for finding in found:
         progress.note(f'{finding.kind}: {finding.sentence}')
     return result
+
+
+def _bench(args, settings, progress, shape, recorder, services):
+    from lab import cloud
+    from lab.experiments import bench as benches
+    from lab import preference
+
+    options = shape['options']
+    return benches.Bench(
+        settings, progress.note, recorder, services, cloud.Cloud(settings),
+        preference.Preference(
+            preference.partitions(shape['driver'], options)),
+        audit=configuration.number(
+            options, 'DEFAULT', 'update_resources_interval', places.AUDIT),
+        down_time=configuration.number(
+            options, 'DEFAULT', 'service_down_time',
+            places.SERVICE_DOWN_TIME),
+        **_choices(args))
+
+
+def _verdict(module, figures):
+    failed = [*module.failures(figures),
+              *criteria.unmet(figures, criteria.CONSISTENT)]
+    return {'verdict': 'fail' if failed else 'pass', 'failed': failed}
 
 
 def _choices(args):
@@ -282,5 +359,7 @@ def _print_table(figures):
     for name, value in figures.items():
         if isinstance(value, dict):
             value = '\n'.join(f'{k}: {v}' for k, v in value.items()) or '-'
+        elif isinstance(value, list):
+            value = '\n'.join(str(item) for item in value) or '-'
         grid.add_row(name.replace('_', ' '), str(value))
     console.Console(file=sys.stdout).print(grid)

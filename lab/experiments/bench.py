@@ -20,13 +20,34 @@ import typing
 from lab import errors
 from lab import timeline
 
-# Longer than two audits: who has not moved by then stays.
-QUIET = 21.0
+# Who has not moved for two audits stays.
+AUDITS_AT_REST = 2.1
 # Never-ending moves are a finding; they are watched this long.
 PATIENCE = 90.0
+# Seconds after which a look has seen what was done before.
+SEEN = 2.0
 COME_UP = 90.0
 NOTICED_DOWN = 60.0
 ARRIVE = 120.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Rest:
+    """How moves came to their end.
+
+    :ivar at: when each free node was where the ring wants it, in seconds
+        since the recording began; None when that never came to pass
+    :ivar late: how many moves there were in the two audits after that, or
+        after the patience was over
+    """
+
+    at: float | None
+    late: int
+
+    @property
+    def quiet(self):
+        """Whether each free node found its place and stayed there."""
+        return self.at is not None and not self.late
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,6 +58,9 @@ class Bench:
     :ivar computes: :class:`lab.computes.Computes`
     :ivar cloud: :class:`lab.cloud.Cloud`
     :ivar tell: called with a line of text when something happens
+    :ivar prefer: :class:`lab.preference.Preference` of the lab's driver
+    :ivar audit: seconds from one audit of a compute to the next
+    :ivar down_time: seconds after which nova calls a silent compute down
     :ivar cycles: how many times ``churn`` kills and restarts
     :ivar seed: where its choices come from
     """
@@ -46,6 +70,9 @@ class Bench:
     recorder: timeline.Recorder
     computes: typing.Any
     cloud: typing.Any
+    prefer: collections.abc.Callable
+    audit: float
+    down_time: float
     cycles: int = 10
     seed: int = 0
 
@@ -121,6 +148,91 @@ class Bench:
             'computes')
         return self.note('free nodes have live owners')
 
+    def in_place(self, seen):
+        """Whether each free node of a View is where the ring wants it."""
+        return (len(seen.owner_of) == len(seen.nodes)
+                and not timeline.Sample.of(seen, 0).misplaced(self.prefer))
+
+    def await_places(self):
+        """Wait until each free node is where the ring wants it.
+
+        :returns: the time, None when that takes longer than anybody waits
+        """
+        self.recorder.watch(SEEN)
+        try:
+            return self.recorder.wait_for(
+                self.in_place, PATIENCE, 'free nodes finding their places')
+        except timeline.NeverHappened:
+            return None
+
+    def settle(self):
+        """Wait until nodes have found their places, see whether they stay.
+
+        :returns: a :class:`Rest`
+        """
+        at = self.await_places()
+        since = self.recorder.now() if at is None else at
+        self.recorder.watch(AUDITS_AT_REST * self.audit)
+        late = len(self.recorder.timeline.moves(since))
+        self.say(f'{late} moves since' if at is None or late else 'at rest')
+        return Rest(at, late)
+
     def await_quiet(self):
         """Wait until nodes stop moving; tells whether they did."""
-        return self.recorder.wait_quiet(QUIET, PATIENCE)
+        return self.settle().quiet
+
+    def moved(self, since, until=float('inf')):
+        """The figures of moves that experiments have in common.
+
+        moves; moved_nodes, how many different ones; most_moves of one node;
+        most_moves_per_change, the most moves of one node from one change of
+        members (a compute goes or comes back, is disabled, ...) to the next
+        one; needless, moves from a live compute to one that the ring does
+        not prefer; unschedulable, nodes that moved to a compute while nova
+        sent no builds to it (down, disabled, not mapped).
+        """
+        seen = self.recorder.timeline
+        moves = seen.moves(since, until)
+        return {
+            'moves': len(moves),
+            'moved_nodes': timeline.moved_nodes(moves),
+            'most_moves': timeline.most_moves(moves),
+            'most_moves_per_change': seen.most_moves_per_change(since, until),
+            'needless': len(seen.needless(self.prefer, since, until)),
+            'unschedulable': len(seen.unschedulable(since, until))}
+
+    def phase(self, action, name):
+        """Do something to a compute and watch until nodes are at rest.
+
+        :param action: of :class:`lab.computes.Computes`, such as 'disable'
+        :returns: figures: those of :meth:`moved`, left (free nodes of that
+                  compute at the end), settled_after (seconds), quiet, and
+                  moves_after_quiet, in the two audits after that
+        """
+        since = self.note(f'{action} {name}')
+        getattr(self.computes, action)(name)
+        rest = self.settle()
+        return {
+            **self.moved(since),
+            'left': len(self.recorder.view.free_of(name)),
+            'settled_after': (
+                None if rest.at is None else round(rest.at - since, 1)),
+            'quiet': rest.quiet,
+            'moves_after_quiet': rest.late}
+
+    def remove(self, name):
+        """Take a compute out of the lab: drain it, stop it, forget it."""
+        self.note(f'drain {name}')
+        self.computes.disable(name)
+        try:
+            self.recorder.wait_for(
+                lambda seen: not seen.owned_by(name), ARRIVE,
+                f'nodes leaving {name}')
+        except timeline.NeverHappened:
+            self.say(f'{name} was never without nodes')
+        self.note(f'stop {name}')
+        self.computes.stop(name)
+        self.await_down(name)
+        self.await_arrival(name, self.recorder.view.owned_by(name))
+        self.computes.remove(name)
+        self.note(f'{name} is gone')

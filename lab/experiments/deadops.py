@@ -23,6 +23,7 @@ holds for a deleted server.
 from keystoneauth1 import exceptions
 
 from lab import errors
+from lab.experiments import criteria
 
 DEAD = 60.0
 # From 2.93 on rebuild fails for every baremetal server (nova's bug 2127017).
@@ -87,6 +88,12 @@ def run(bench):
             n for n in dead.leaked() if n.instance_uuid in ours]),
         'leaked_after': len([
             n for n in after.leaked() if n.instance_uuid in ours])}
+
+
+def failures(figures):
+    """What is not as it must be, in sentences."""
+    return criteria.unmet(figures, criteria.none(
+        'leaked_after', '{} machines are held for deleted servers'))
 
 
 def _boot(bench, host, operations, image):

@@ -10,39 +10,50 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""A compute stands still for 30 s (SIGSTOP) and goes on.
+"""A compute stands still (SIGSTOP) until it has lost its nodes, and goes on.
 
 It never knew that it was away, and wakes with an old view of the others.
-Figures: moves, moved_nodes, most_moves of one node, from the moment it
-froze; up_after and moves_back from the moment it went on.
+It is frozen for the time after which nova calls it down and two audits of
+the others: 30 s unless the lab has other intervals. Figures, from the
+moment it froze: moves, moved_nodes, most_moves of one node,
+most_moves_per_change (the same between two changes of members), needless
+(moves from a live compute to one that the ring does not prefer),
+unschedulable (nodes that moved to a compute while nova sent no builds to
+it); from the moment it went on: up_after, moves_back, on_dead_hosts; then
+quiet and moves_after_quiet, in two audits after that.
+
+Must be: needless, unschedulable and moves_after_quiet 0,
+most_moves_per_change at most 1, quiet.
 """
 
-from lab import timeline as timelines
-
-SECONDS = 30.0
+from lab.experiments import criteria
 
 
 def run(bench):
     """Freeze, continue, watch; returns the figures."""
     name, nodes = bench.busiest
+    seconds = bench.down_time + 2 * bench.audit + 2
     frozen = bench.note(f'freeze {name}')
     bench.computes.pause(name)
     try:
-        bench.recorder.watch(SECONDS)
+        bench.recorder.watch(seconds)
     finally:
         bench.computes.resume(name)
     resumed = bench.note(f'continue {name}')
     up = bench.await_up(name)
-    quiet = bench.await_quiet()
+    rest = bench.settle()
     timeline = bench.recorder.timeline
-    moves = timeline.moves(frozen)
     return {'frozen': name,
             'its_nodes': len(nodes),
-            'for': SECONDS,
+            'for': seconds,
             'up_after': round(up - resumed, 1),
-            'moves': len(moves),
+            **bench.moved(frozen),
             'moves_back': len(timeline.moves(resumed)),
-            'moved_nodes': timelines.moved_nodes(moves),
-            'most_moves': timelines.most_moves(moves),
             'on_dead_hosts': timeline.on_dead_hosts(resumed),
-            'quiet': quiet}
+            'quiet': rest.quiet,
+            'moves_after_quiet': rest.late}
+
+
+def failures(figures):
+    """What is not as it must be, in sentences."""
+    return criteria.unmet(figures, *criteria.MOVES)

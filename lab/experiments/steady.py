@@ -12,9 +12,11 @@
 
 """Nothing happens for a minute: does any node change its owner?
 
-Figures: moves (there should be none) and split, the number of nodes that
-each live compute owns.
+Figures: moves and split, the number of nodes that each live compute owns.
+Must be: no moves.
 """
+
+from lab.experiments import criteria
 
 SECONDS = 60.0
 
@@ -27,3 +29,9 @@ def run(bench):
     return {'watched': SECONDS,
             'moves': len(timeline.moves(since)),
             'split': timeline.split()}
+
+
+def failures(figures):
+    """What is not as it must be, in sentences."""
+    return criteria.unmet(figures, criteria.none(
+        'moves', '{} moves although nothing happened'))

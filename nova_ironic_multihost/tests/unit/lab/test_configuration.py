@@ -88,10 +88,27 @@ class ConfigurationTestCase(base.BaseTestCase):
                 errors.LabError, configuration.overrides, [text])
             self.assertIn('SECTION.OPTION=VALUE', str(error))
 
-    def test_nova_sees_all_nodes(self):
+    def test_nova_sees_nodes_as_a_service_of_the_service_project(self):
+        # A token of the whole system would get a refusal instead of an
+        # empty list when the policy is wrong.
         ironic = self.compute()['ironic']
-        self.assertEqual('all', ironic['system_scope'])
-        self.assertNotIn('project_name', ironic)
+        self.assertEqual('service', ironic['project_name'])
+        self.assertNotIn('system_scope', ironic)
+        self.assertEqual(
+            {'ironic/policy.yaml':
+             'service_role: "role:service and project_name:service"\n'},
+            configuration.ironic_policy())
+
+    def test_policy_that_hides_all_nodes_replaces_the_other(self):
+        shared = configuration.shared(self.settings)
+        hiding = configuration.ironic_policy(nova_sees_nodes=False)
+        self.assertEqual({'ironic/policy.yaml': 'service_role: "!"\n'},
+                         hiding)
+        self.assertLessEqual(hiding.keys(), shared.keys())
+        ironic = self.parse(shared['ironic/ironic.conf'])
+        self.assertEqual(
+            str(self.settings.conf / 'ironic' / 'policy.yaml'),
+            ironic['oslo_policy']['policy_file'])
 
     def test_nothing_listens_beyond_loopback(self):
         files = configuration.shared(self.settings)

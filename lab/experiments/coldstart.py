@@ -1,0 +1,72 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""All computes start at the same moment on an empty database.
+
+None of them can see the others, and each would take every node. Figures,
+from the start: owned_after (seconds until each node has a record on a live,
+mapped compute), created (records; each node needs one), moves, moved_nodes,
+most_moves of one node, needless (moves from a live compute to one that the
+ring does not prefer), died (computes whose process ended at the start),
+quiet, moves_after_quiet, in two audits after that, and split.
+
+Must be: most_moves at most 1, nothing died, quiet, moves_after_quiet 0.
+"""
+
+from lab.experiments import criteria
+
+COLD = True
+PATIENCE = 240.0
+
+
+def run(bench):
+    """Start all, map them, watch; returns the figures."""
+    names = bench.computes.names()
+    started = bench.note(f'start {len(names)} computes')
+    bench.computes.spawn(names)
+    bench.recorder.wait_for(
+        lambda seen: seen.up_hosts >= {n.lower() for n in _alive(bench)},
+        PATIENCE, 'the computes coming up')
+    # As an operator does once they are there, and "lab up" too.
+    bench.computes.map_to_cell()
+    bench.note('mapped to the cell')
+    owned = bench.recorder.wait_for(
+        _owned, PATIENCE, 'each node having a live owner')
+    rest = bench.settle()
+    timeline = bench.recorder.timeline
+    return {'owned_after': round(owned - started, 1),
+            'created': timeline.created(started),
+            **bench.moved(started),
+            'died': sorted(set(names) - _alive(bench)),
+            'quiet': rest.quiet,
+            'moves_after_quiet': rest.late,
+            'split': timeline.split()}
+
+
+def failures(figures):
+    """What is not as it must be, in sentences."""
+    return criteria.unmet(
+        figures,
+        criteria.once('most_moves', 'a node moved {} times'),
+        criteria.none('died', 'nova-compute ended at its start: {}'),
+        criteria.QUIET)
+
+
+def _alive(bench):
+    return {name for name in bench.computes.names()
+            if bench.computes.process_state(name) != 'stopped'}
+
+
+def _owned(seen):
+    services = [seen.service_of.get(seen.owner_of.get(node.uuid))
+                for node in seen.nodes]
+    return all(s and s.up and s.mapped for s in services)

@@ -1,0 +1,46 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A compute is forced down though it runs, and then no longer.
+
+An operator, or a tool, is sure that it is dead, and it is not: others take
+its nodes, and it must not take them back. The compute with most nodes is
+taken. Figures of both phases: moves, moved_nodes, most_moves of one node,
+most_moves_per_change (the same between two changes of members), needless
+(moves from a live compute to one that the ring does not prefer),
+unschedulable (nodes that moved to a compute while nova sent no builds to
+it), left (free nodes of that compute at the end), settled_after seconds,
+quiet and moves_after_quiet, in two audits after that.
+
+Must be, in both phases: needless, unschedulable and moves_after_quiet 0,
+most_moves_per_change at most 1, quiet. While it is forced down: left 0.
+"""
+
+from lab.experiments import criteria
+
+
+def run(bench):
+    """Force down, watch, take that back, watch; returns the figures."""
+    name, nodes = bench.busiest
+    return {'fenced': name,
+            'its_nodes': len(nodes),
+            'forced_down': bench.phase('fence', name),
+            'freed': bench.phase('unfence', name)}
+
+
+def failures(figures):
+    """What is not as it must be, in sentences."""
+    return [
+        *criteria.unmet(figures['forced_down'], *criteria.MOVES,
+                        criteria.LEFT, when='forced down: '),
+        *criteria.unmet(figures['freed'], *criteria.MOVES,
+                        when='freed: ')]

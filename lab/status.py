@@ -12,14 +12,14 @@
 
 """The table: who is up, who owns how many nodes, who prefers how many."""
 
+import collections
 import dataclasses
 import json
 import sys
 import time
-import warnings
 
 from lab import check
-from lab import configuration
+from lab import preference
 from lab import view
 
 SHOWN = 4    # findings below the table
@@ -94,18 +94,15 @@ def ring_shares(seen, driver, partitions):
     :param partitions: points per member on the ring
     :returns: {host in lower case: percent}
     """
-    members = {s.key for s in seen.services if s.up and not s.disabled}
+    members = frozenset(
+        s.key for s in seen.services if s.up and not s.disabled)
     if driver != 'ours' or not members or not seen.nodes:
         return {}
-    with warnings.catch_warnings(record=True):
-        # The logging library imports eventlet, which warns about itself
-        # and resets the filters to be heard.
-        from nova_ironic_multihost import ring
-
-    counts = ring.Ring(members, partitions).shares(
-        node.uuid for node in seen.nodes)
-    return {host: 100.0 * count / len(seen.nodes)
-            for host, count in counts.items()}
+    prefer = preference.Preference(partitions)
+    counts = collections.Counter(
+        prefer(members, node.uuid) for node in seen.nodes)
+    return {host: 100.0 * counts[host] / len(seen.nodes)
+            for host in members}
 
 
 def duration(seconds):
@@ -130,8 +127,7 @@ class Board:
 
         self._settings = settings
         self._driver = driver
-        self._partitions = configuration.number(
-            options, 'ironic_multihost', 'ring_partitions', _partitions())
+        self._partitions = preference.partitions(driver, options)
         self._computes = computes.Computes(settings)
 
     def rows(self, seen):
@@ -149,13 +145,6 @@ class Board:
             return (self._settings.run / f'{name}.pid').stat().st_mtime
         except OSError:
             return None
-
-
-def _partitions():
-    from nova_ironic_multihost import conf
-
-    [option] = [o for o in conf.OPTS if o.name == 'ring_partitions']
-    return option.default
 
 
 def table(found_rows, now):

@@ -205,12 +205,6 @@ class Timeline:
             before = sample.owner.keys()
         return count
 
-    def missing(self, nodes, since=0.0, until=float('inf')):
-        """Those of the nodes that had no record at some moment."""
-        return {node for sample in self.samples
-                if since < sample.t <= until
-                for node in nodes if node not in sample.owner}
-
     def _lately(self, t):
         return [s for s in self.samples if t - LAG <= s.t <= t]
 

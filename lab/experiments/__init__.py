@@ -276,7 +276,7 @@ def _measure(args, module, settings, progress, shape, cold):
     result = {**conditions, 'seconds': round(seconds, 1), **figures,
               'leaked': leaked, 'consistent': not found,
               'findings': _by_kind(found)}
-    result |= _verdict(module, result)
+    result |= verdict(module, result)
     timeline.save(recorded.since(begin), kept, **conditions)
     result['timeline'] = str(kept)
     result['picture'] = _draw(recorded.since(begin), kept, args, shape)
@@ -303,7 +303,13 @@ def _bench(args, settings, progress, shape, recorder, services):
         **_choices(args))
 
 
-def _verdict(module, figures):
+def verdict(module, figures):
+    """Whether an experiment's figures are what they must be.
+
+    :param module: the experiment
+    :param figures: dict of name to value
+    :returns: dict of verdict ('pass' or 'fail') and failed, sentences
+    """
     failed = [*module.failures(figures),
               *criteria.unmet(figures, criteria.CONSISTENT)]
     return {'verdict': 'fail' if failed else 'pass', 'failed': failed}

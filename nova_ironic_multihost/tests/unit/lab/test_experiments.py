@@ -12,13 +12,17 @@
 
 import argparse
 import contextlib
+import importlib
 import io
+import types
 
 from oslotest import base
 
 from lab import errors
 from lab import experiments
+from lab.experiments import criteria
 from lab.experiments import deadops
+from lab.experiments import rbac_slip
 from lab import view
 from nova_ironic_multihost.tests.unit.lab import views
 
@@ -57,6 +61,11 @@ class WantedTestCase(base.BaseTestCase):
         self.assertIn('--driver stock', str(error))
         self.assertEqual(wanted, wanted.asked(1, None, 'stock'))
 
+    def test_options_of_the_command_line_come_on_top(self):
+        wanted = experiments.Wanted(options=('a.b=c',)).asked(
+            None, None, None, ['x.y=z'])
+        self.assertEqual(('a.b=c', 'x.y=z'), wanted.options)
+
 
 class CommandTestCase(base.BaseTestCase):
 
@@ -82,6 +91,19 @@ class CommandTestCase(base.BaseTestCase):
         self.assertIn('must be 1 or more',
                       self.printed_by('kill', '--nodes', '0'))
 
+    def test_every_experiment_says_what_its_figures_must_be(self):
+        for name in experiments.NAMES:
+            with self.subTest(name):
+                module = importlib.import_module(
+                    f'lab.experiments.{name.replace("-", "_")}')
+                self.assertTrue(callable(module.failures))
+
+    def test_judging_is_a_choice(self):
+        self.assertFalse(self.parse('drain').strict)
+        args = self.parse('fence-alive', '--assert', '--set', 'a.b=c')
+        self.assertTrue(args.strict)
+        self.assertEqual(['a.b=c'], args.options)
+
     def test_options(self):
         args = self.parse('churn', '--driver', 'stock', '--seed', '7')
         self.assertEqual(('churn', 'stock', 7, 10),
@@ -105,3 +127,76 @@ class DeadopsTestCase(base.BaseTestCase):
 
     def test_gone(self):
         self.assertEqual('gone', deadops.outcome(view.View(), 'server-0'))
+
+
+class VerdictTestCase(base.BaseTestCase):
+
+    GOOD = {'needless': 0, 'most_moves_per_change': 1, 'unschedulable': 0,
+            'quiet': True, 'left': 0, 'consistent': True}
+
+    def unmet(self, *wanted, when='', **changes):
+        return criteria.unmet(self.GOOD | changes, *wanted, when=when)
+
+    def test_good_figures_pass(self):
+        self.assertEqual([], self.unmet(
+            *criteria.MOVES, criteria.LEFT, criteria.CONSISTENT))
+
+    def test_each_bad_figure_has_its_sentence(self):
+        for name, value in (
+                ('needless', 3), ('most_moves_per_change', 2),
+                ('unschedulable', 12), ('quiet', False)):
+            with self.subTest(name):
+                [sentence] = self.unmet(
+                    *criteria.MOVES, when='enabled: ', **{name: value})
+                self.assertTrue(sentence.startswith('enabled: '))
+                if name != 'quiet':
+                    self.assertIn(str(value), sentence)
+
+    def test_an_inconsistent_lab_fails_every_experiment(self):
+        verdict = experiments.verdict(
+            types.SimpleNamespace(failures=lambda figures: []),
+            self.GOOD | {'consistent': False})
+        self.assertEqual('fail', verdict['verdict'])
+        [sentence] = verdict['failed']
+        self.assertIn('not consistent', sentence)
+
+    def test_what_an_experiment_says_is_kept(self):
+        module = types.SimpleNamespace(failures=lambda figures: ['so so'])
+        self.assertEqual({'verdict': 'fail', 'failed': ['so so']},
+                         experiments.verdict(module, self.GOOD))
+        module.failures = lambda figures: []
+        self.assertEqual({'verdict': 'pass', 'failed': []},
+                         experiments.verdict(module, self.GOOD))
+
+
+class RbacSlipTestCase(base.BaseTestCase):
+
+    def test_remembers_the_worst_moment(self):
+        good = views.consistent()
+        witness = rbac_slip.Witness(good)
+        witness.see(views.without(good, 'records', 1))
+        witness.see(views.without(
+            views.without(good, 'providers', 2), 'providers', 2))
+        witness.see(good)
+        self.assertEqual((5, 4), (witness.fewest_records,
+                                  witness.fewest_providers))
+        self.assertEqual({'node-1', 'node-2', 'node-3'}, witness.deleted)
+
+    def test_nothing_lost(self):
+        good = views.consistent()
+        witness = rbac_slip.Witness(good)
+        witness.see(good)
+        self.assertEqual(set(), witness.deleted)
+        self.assertEqual(set(), rbac_slip.recreated(good, good))
+
+    def test_another_one_of_the_same_name(self):
+        good = views.consistent()
+        after = views.changed(good, 'records', 1, id=7)
+        after = views.changed(after, 'providers', 2, id=7)
+        self.assertEqual({'node-1', 'node-2'},
+                         rbac_slip.recreated(good, after))
+
+    def test_one_that_is_missing_is_not_another_one(self):
+        good = views.consistent()
+        self.assertEqual(set(), rbac_slip.recreated(
+            good, views.without(good, 'records', 1)))

@@ -24,19 +24,21 @@ from nova_ironic_multihost.tests.unit.lab import views
 ALL_UP = frozenset('abc')
 
 
-def recorded(*owners, up=None, mapped=ALL_UP, used=()):
+def recorded(*owners, up=None, mapped=ALL_UP, used=(), disabled=None):
     """A timeline of one sample a second.
 
     :param owners: for each second a string, the hosts of nodes 0, 1, ...;
         "-" for a node without a record
     :param up: for each second a string of the hosts that are up
+    :param disabled: likewise of those that are disabled
     """
     return timeline.Timeline(tuple(
         timeline.Sample(
             float(t),
             {str(n): host for n, host in enumerate(hosts) if host != '-'},
             frozenset(used), frozenset(up[t]) if up else ALL_UP,
-            frozenset(), frozenset(mapped))
+            frozenset(disabled[t]) if disabled else frozenset(),
+            frozenset(mapped))
         for t, hosts in enumerate(owners)))
 
 
@@ -73,6 +75,82 @@ class MovesTestCase(base.BaseTestCase):
 
     def test_most_moves_of_none(self):
         self.assertEqual(0, timeline.most_moves([]))
+
+
+def first(members, node):
+    """A ring that prefers the first member in the alphabet."""
+    return min(members, default=None)
+
+
+class JudgedMovesTestCase(base.BaseTestCase):
+
+    def test_members_are_up_and_enabled(self):
+        [sample] = recorded('a', up=['ab'], disabled=['b'], mapped='a').samples
+        self.assertEqual({'a'}, sample.members)
+        [sample] = recorded('a', up=['ab'], mapped='bc').samples
+        self.assertEqual({'b'}, sample.schedulable)
+
+    def test_misplaced_are_free_nodes_elsewhere(self):
+        [sample] = recorded('abb', used=('1',)).samples
+        self.assertEqual({'2'}, sample.misplaced(first))
+
+    def test_a_change_is_a_member_more_or_less(self):
+        self.assertEqual([1.0, 2.0, 4.0], recorded(
+            *'aaaaa', up=['ab', 'abc', 'abc', 'abc', 'ac'],
+            disabled=['', '', 'a', 'a', 'a']).changes())
+
+    def test_moves_are_counted_from_change_to_change(self):
+        seen = recorded('a', 'b', 'c', 'a',
+                        up=['abc', 'bc', 'bc', 'abc'])
+        self.assertEqual(3, timeline.most_moves(seen.moves()))
+        self.assertEqual(2, seen.most_moves_per_change())
+        self.assertEqual(1, seen.most_moves_per_change(since=2))
+        self.assertEqual(0, recorded('a').most_moves_per_change())
+
+    def test_a_move_to_whom_the_ring_prefers_is_needed(self):
+        self.assertEqual([], recorded('b', 'a').needless(first))
+
+    def test_a_move_away_from_whom_the_ring_prefers_is_needless(self):
+        [move] = recorded('a', 'b').needless(first)
+        self.assertEqual(('a', 'b'), (move.old, move.new))
+        self.assertEqual(
+            [], recorded('a', 'b').needless(first, since=1))
+
+    def test_a_move_from_a_dead_host_is_needed(self):
+        self.assertEqual(
+            [], recorded('a', 'c', up=['bc', 'bc']).needless(first))
+
+    def test_a_disabled_host_is_alive_but_no_choice(self):
+        disabled = ['a', 'a', 'a']
+        self.assertEqual(
+            ['c'], [move.new for move in recorded(
+                'a', 'b', 'c', disabled=disabled).needless(first)])
+
+    def test_who_was_preferred_a_moment_ago_excuses_a_move(self):
+        up = ['bc', 'bc', 'abc', 'abc', 'abc', 'abc', 'abc']
+        self.assertEqual([], recorded(
+            'c', 'c', 'c', 'b', up=up[:4]).needless(first))
+        self.assertEqual(1, len(recorded(
+            'c', 'c', 'c', 'c', 'c', 'c', 'b', up=up).needless(first)))
+
+    def test_nodes_that_come_to_where_nova_sends_no_builds(self):
+        for why in ({'up': ['bc', 'bc']}, {'disabled': ['a', 'a']},
+                    {'mapped': 'bc'}):
+            with self.subTest(why):
+                self.assertEqual(
+                    {'0'}, recorded('bb', 'ab', **why).unschedulable())
+
+    def test_nodes_that_are_there_already_do_not_count(self):
+        self.assertEqual(set(), recorded(
+            'a', 'a', up=['abc', 'bc']).unschedulable())
+
+    def test_nodes_that_came_just_before_do_not_count(self):
+        self.assertEqual(set(), recorded(
+            'b', 'a', up=['abc', 'bc']).unschedulable())
+
+    def test_created_counts_each_time(self):
+        self.assertEqual(3, recorded('--', 'a-', '-b', 'ab').created())
+        self.assertEqual(1, recorded('--', 'a-', '-b', 'ab').created(since=2))
 
 
 class ArrivedTestCase(base.BaseTestCase):

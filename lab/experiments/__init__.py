@@ -51,6 +51,8 @@ NAMES = (
     'deadops',
     'churn',
     'upgrade',
+    'rolling',
+    'scheduler',
 )
 COMPUTES = 3
 NODES = 30

@@ -18,6 +18,8 @@ import random
 import typing
 
 from lab import errors
+from lab import preference
+from lab import state
 from lab import timeline
 
 # Who has not moved for two audits stays.
@@ -75,6 +77,15 @@ class Bench:
     down_time: float
     cycles: int = 10
     seed: int = 0
+
+    def for_driver(self, driver):
+        """This with the ring of another driver than the lab began with.
+
+        :param driver: 'ours' or 'stock'
+        """
+        options = state.State(self.settings).read().get('options', ())
+        return dataclasses.replace(self, prefer=preference.Preference(
+            preference.partitions(driver, options)))
 
     @property
     def chance(self):

@@ -1,0 +1,93 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Three stock computes become ours one by one, under load.
+
+Workers boot and delete servers without pause while each compute in turn is
+stopped the polite way, gets our driver and is started again. Figures: as
+those of churn, where "own compute killed" is here a compute of the server
+that was being restarted while the server was built; switch_seconds, how
+long each one was without a heartbeat of its own; phases, for each compute
+the moves from its restart to the next one's and how many servers were begun
+in that time.
+
+Must be: error_others, stuck, not_deleted and leaked 0, quiet, consistent.
+While stock and ours run side by side stock still behaves as stock, so that
+its moves between live computes are told and not judged.
+"""
+
+import dataclasses
+
+from lab import experiments
+from lab.experiments import criteria
+from lab import timeline as timelines
+from lab import workload
+
+NEEDS = experiments.Wanted(computes=3, driver='stock')
+WORKERS = 4
+# Audits with a mixture, after each switch.
+MIXED = 2.5
+
+
+def run(bench):
+    """Switch one after the other under load; returns the figures."""
+    outages = []
+    choices = workload.Choices()
+    bench.recorder.listen(choices.see)
+    begin = bench.note(f'{WORKERS} workers begin')
+    with workload.Workload(bench.settings, WORKERS, 'rolling',
+                           bench.recorder.now) as load:
+        bench.recorder.watch(bench.audit)
+        for name in bench.computes.names():
+            stopped = bench.note(f'switch {name} to ours')
+            bench.computes.switch(name, 'ours')
+            outages.append(workload.Outage(name, stopped,
+                                           bench.await_up(name)))
+            bench.recorder.watch(MIXED * bench.audit)
+        bench.note('workers end')
+    quiet = bench.for_driver('ours').await_quiet()
+    lives = [dataclasses.replace(
+        life, hosts=life.hosts | choices.of(life.server))
+        for life in load.lives]
+    return {**workload.tally(lives, outages),
+            'switch_seconds': [round(o.until - o.since, 1) for o in outages],
+            'phases': _phases(bench.recorder.timeline, outages, lives),
+            'moves': len(bench.recorder.timeline.moves(begin)),
+            'quiet': quiet}
+
+
+def failures(figures):
+    """What is not as it must be, in sentences."""
+    return criteria.unmet(
+        figures,
+        criteria.none('error_others', '{} servers are in ERROR although '
+                      'their compute was not restarted: see '
+                      'error_others_faults'),
+        criteria.none('stuck', '{} servers were neither ACTIVE nor ERROR in '
+                      'time'),
+        criteria.none('not_deleted', '{} servers could not be deleted'),
+        criteria.LEAKED, criteria.QUIET)
+
+
+def _phases(timeline, outages, lives):
+    """What happened from each restart to the next one."""
+    ends = [outage.since for outage in outages[1:]] + [float('inf')]
+    found = {}
+    for outage, end in zip(outages, ends, strict=True):
+        moves = timeline.moves(outage.since, end)
+        found[outage.host] = {
+            'moves': len(moves),
+            'most_moves': timelines.most_moves(moves),
+            'servers': sum(1 for life in lives
+                           if outage.since <= life.asked < end)}
+    return found

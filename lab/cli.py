@@ -67,7 +67,7 @@ _COMPUTE_ACTIONS = {
     'fence': 'tell nova that it is down for sure (forced_down)',
     'unfence': 'take that back',
     'add': 'configure, start and map a new one to the cell',
-    'remove': 'delete the service of one that is stopped and owns nothing',
+    'forget': 'delete the service of one that is stopped and owns nothing',
 }
 
 

@@ -125,7 +125,7 @@ class Computes:
         self._state.write('up', **shape | {
             'computes': [n for n in shape['computes'] if n != name]})
         log = self._processes.log(name)
-        log.rename(log.with_name(f'{name}.removed.log'))
+        log.rename(log.with_name(f'{name}.forgotten.log'))
 
     def stop(self, name):
         """End the process the polite way (SIGTERM)."""

@@ -245,5 +245,5 @@ class Bench:
         self.computes.stop(name)
         self.await_down(name)
         self.await_arrival(name, self.recorder.view.owned_by(name))
-        self.computes.remove(name)
+        self.computes.forget(name)
         self.note(f'{name} is gone')

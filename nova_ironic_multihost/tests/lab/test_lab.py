@@ -12,25 +12,9 @@
 
 """Three computes share one Ironic, lose one of them and get it back."""
 
-import json
-import os
-import pathlib
-import subprocess
-import sys
 import time
-import unittest
-import zlib
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
-
-#: A lab of its own, beside the one that a developer may have up. Its ports
-#: stay the same for one checkout and differ between two.
-PLACE = {
-    'LAB_DIR': str(ROOT / '.lab-test'),
-    'LAB_BASE_PORT': str(20000 + zlib.crc32(str(ROOT).encode()) % 500 * 20)}
-
-#: Seconds after which a command that hangs is given up.
-DEADLINE = 600
+from nova_ironic_multihost.tests.lab import command
 
 #: Seconds that the lab has to come to rest; far above what it needs.
 REST = '180'
@@ -38,48 +22,13 @@ REST = '180'
 NODES = 9
 
 
-class Command:
-    """What came of one call of tools/lab.
-
-    :ivar status: exit status.
-    :ivar output: what it printed.
-    :ivar errors: what it printed to standard error.
-    """
-
-    def __init__(self, *arguments):
-        process = subprocess.run(
-            [sys.executable, str(ROOT / 'tools' / 'lab'), *arguments],
-            env={**os.environ, **PLACE}, stdin=subprocess.DEVNULL,
-            capture_output=True, text=True, timeout=DEADLINE)
-        self.status = process.returncode
-        self.output = process.stdout
-        self.errors = process.stderr
-
-    @property
-    def answer(self):
-        """What ``--json`` gave."""
-        return json.loads(self.output.splitlines()[-1])
-
-
-class LabTestCase(unittest.TestCase):
+class LifeTestCase(command.LabTestCase):
 
     def setUp(self):
         super().setUp()
         # What an interrupted run may have left.
         self.lab('down')
         self.addCleanup(self.lab, 'down')
-
-    def lab(self, *arguments):
-        command = Command(*arguments)
-        self.assertEqual(0, command.status,
-                         f'{arguments}: {command.output}{command.errors}')
-        return command
-
-    def refused(self, *arguments):
-        command = Command(*arguments)
-        self.assertNotEqual(0, command.status)
-        self.assertNotIn('Traceback', command.errors)
-        return command.errors
 
     def computes(self):
         """Return {host: its row of the status}."""

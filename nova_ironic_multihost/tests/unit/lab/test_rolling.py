@@ -1,0 +1,32 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+from oslotest import base
+
+from lab.experiments import rolling
+
+
+def figures(**changes):
+    return {'error_others': 0, 'stuck': 0, 'not_deleted': 0, 'leaked': 0,
+            'quiet': True, 'error_own_compute_killed': 3, **changes}
+
+
+class FailuresTestCase(base.BaseTestCase):
+
+    def test_servers_of_a_compute_that_is_restarted_may_fail(self):
+        self.assertEqual([], rolling.failures(figures()))
+
+    def test_whatever_else_may_not(self):
+        for figure in ('error_others', 'stuck', 'not_deleted', 'leaked'):
+            [sentence] = rolling.failures(figures(**{figure: 2}))
+            self.assertTrue(sentence.startswith('2 '), sentence)

@@ -17,17 +17,23 @@ import time
 
 from oslo_log import log as logging
 
+from nova_ironic_multihost import aggregates
+from nova_ironic_multihost import audit as audits
 from nova_ironic_multihost import conf
 from nova_ironic_multihost.conf import contradictions
 from nova_ironic_multihost import exception
-from nova_ironic_multihost import membership
 from nova_ironic_multihost import nodes
 from nova_ironic_multihost import nova_contract
 from nova_ironic_multihost import ownership
-from nova_ironic_multihost import ring
+from nova_ironic_multihost import sources
 
 LOG = logging.getLogger(__name__)
 CONF = nova_contract.CONF
+
+#: Nodes that no server may be built on, whatever Ironic says of them.
+_BARRED = frozenset({
+    ownership.Reason.BUILDING, ownership.Reason.LEAKED,
+    ownership.Reason.UNKNOWN, ownership.Reason.UNLISTED})
 
 
 class IronicMultiHostDriver(nova_contract.IronicDriver):
@@ -36,8 +42,9 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
     Three rules hold at each audit (nova's ``update_available_resource``): a
     compute service manages every node with an instance of its own, every
     node without an instance that the hash ring maps to it, and no node with
-    an instance of another. With one compute service that is every node, as
-    with nova's own driver.
+    an instance of another. A node keeps its owner until that is possible
+    without harm. With one compute service it manages every node, as nova's
+    own driver does.
 
     Overrides only; the rules are in :mod:`~nova_ironic_multihost.ownership`.
     """
@@ -45,13 +52,25 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
     def __init__(self, virtapi, read_only=False):
         super().__init__(virtapi, read_only)
         conf.register_opts(CONF)
-        self._ring = None
+        self._tracker = nova_contract.Tracker(virtapi)
+        self._auditor = audits.Auditor(
+            sources.Sources(self, self._tracker))
+        self._settled = False
         self._tally = None
 
     @property
     def hash_ring(self):
         """The tooz ring, under the name that nova's driver has for it."""
-        return self._ring.hashring
+        return self._auditor.preferences.ring.hashring
+
+    @property
+    def node_cache(self):
+        """Nodes by uuid, for nova's driver: may be changed while iterated."""
+        return self._node_cache
+
+    @node_cache.setter
+    def node_cache(self, found):
+        self._node_cache = nodes.Cache(found)
 
     def init_host(self, host):
         """Refuse settings that cannot work, then see who else is there.
@@ -63,6 +82,8 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
             LOG.error(sentence)
         if found:
             raise exception.ConfigurationContradiction(found)
+        self._tracker.heed(lambda: self._auditor.last.records)
+        self._tracker.share()
         super().init_host(host)
 
     def get_available_nodes(self, refresh=False):
@@ -74,39 +95,152 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
         :param refresh: ignored; the answer is always fresh.
         :raises VirtDriverNotReady: when Ironic gives no whole list.
         """
-        return self._audit()
+        try:
+            return self._audit()
+        finally:
+            # nova audits once before it listens for builds.
+            self._settled = True
+
+    def get_nodenames_by_uuid(self, refresh=False):
+        """Return {uuid: uuid} of the nodes that are recorded on this host.
+
+        nova asks at the start only, for the nodes whose unfinished builds it
+        sets to ERROR: those of nobody else.
+        """
+        return {record.node: record.node
+                for record in self._auditor.records(self._settings())}
+
+    def list_instance_uuids(self):
+        """Return the uuids of the instances on the nodes that are ours.
+
+        nova's reaper looks here for instances that it has deleted. Empty
+        before the first audit; instances that nova does not know are no
+        business of its.
+        """
+        return [node.instance_id for node in self.node_cache.values()
+                if node.instance_id is not None
+                and self._reason(node.id) is not ownership.Reason.UNKNOWN]
+
+    def is_node_deleted(self, nodename):
+        """Whether Ironic has confirmed that it has the node no more."""
+        audit = self._auditor.last
+        return audit is not None and nodename in audit.deleted
+
+    def get_available_resource(self, nodename):
+        """Return the resources of a node.
+
+        :raises ComputeHostNotFound: when the node has got another owner
+            since the audit began: the tracker would take its record.
+        """
+        if not self._may_take(nodename):
+            raise nova_contract.ComputeHostNotFound(host=nodename)
+        resources = super().get_available_resource(nodename)
+        if label := nova_contract.node_partition().label:
+            resources['stats'][nova_contract.PARTITION] = label
+        return resources
+
+    def update_provider_tree(self, provider_tree, nodename, allocations=None):
+        """Say what placement is to know of a node.
+
+        :raises ComputeHostNotFound: when a build has been sent to the node,
+            which is about to move from another host, after it was found idle.
+        """
+        super().update_provider_tree(provider_tree, nodename, allocations)
+        reason = self._reason(nodename)
+        pulling = (reason is ownership.Reason.PULLED
+                   and not self._tracker.has(nodename))
+        if pulling and self._auditor.sources.allocated(nodename):
+            raise nova_contract.ComputeHostNotFound(host=nodename)
+        if pulling or reason in _BARRED:
+            # A node that moves is offered again when its record has moved.
+            # Placement refuses the change if a build got in between, and
+            # nova then asks again.
+            _reserve(provider_tree, nodename)
+        self._follow_aggregates(provider_tree, nodename)
+
+    def prepare_for_spawn(self, instance):
+        """Reserve the node of an instance in Ironic.
+
+        :raises ComputeResourcesUnavailable: when another has it; the build
+            goes to another node.
+        """
+        try:
+            super().prepare_for_spawn(instance)
+        except nova_contract.NodeNotFound as exc:
+            raise nova_contract.ComputeResourcesUnavailable(
+                reason=str(exc)) from exc
+        except nova_contract.InstanceDeployFailure as exc:
+            if not isinstance(exc.__context__, nova_contract.NodeConflict):
+                raise
+            raise nova_contract.ComputeResourcesUnavailable(
+                reason=exc.format_message()) from exc
+
+    def rebuild(self, context, instance, image_meta, injected_files,
+                admin_password, allocations, bdms, *args,
+                reimage_boot_volume=False, **kwargs):
+        """Rebuild a server.
+
+        From API microversion 2.93 on nova asks for a new image on the boot
+        volume whether or not there is one (bug 2127017).
+        """
+        super().rebuild(
+            context, instance, image_meta, injected_files, admin_password,
+            allocations, bdms, *args,
+            reimage_boot_volume=(
+                reimage_boot_volume and nova_contract.volume_backed(bdms)),
+            **kwargs)
 
     def _refresh_cache(self):
         self._audit()
 
+    def _refresh_hash_ring(self, ctxt):
+        self._auditor.see(self._settings(), starting=not self._settled)
+
+    def _node_from_cache(self, node_id):
+        # nova's also keeps nodes that are not ours.
+        node = self.node_cache.get(node_id)
+        if node is None:
+            node = self._get_node(node_id)
+            if self._reason(node_id) is not None:
+                self.node_cache[node_id] = node
+        return node
+
     def _audit(self):
-        context = nova_contract.admin_context()
-        self._refresh_hash_ring(context)
-        listed = nodes.read(nova_contract.node_partition(),
-                            self._get_node_list, self._can_send_version)
-        # After the listing, which takes long when nodes are many: a build
-        # that was claimed meanwhile is then known as an instance of ours.
-        my_instances = nova_contract.instance_uuids(context, CONF.host)
-        reasons = ownership.decide(ownership.Facts(
-            nodes={node.id: node.instance_id for node in listed},
-            my_instances=my_instances,
-            ring=self._ring,
-            host=CONF.host.lower()))
-        self._report(reasons)
-        mine = {node.id: node for node in listed if reasons[node.id].mine}
+        audit = self._auditor.audit(self._settings(), self._settled)
+        self._report(audit.reasons)
         # Before the cache is published: other threads add to it.
-        uuids = list(mine)
-        self.node_cache = mine
+        uuids = list(audit.nodes)
+        self.node_cache = audit.nodes
         self.node_cache_time = time.time()
         return uuids
 
-    def _refresh_hash_ring(self, ctxt):
-        members = membership.members(
-            nova_contract.ironic_services(ctxt, self.servicegroup_api,
-                                          self._get_hypervisor_type()),
-            nova_contract.node_partition(), CONF.host)
-        self._ring = ring.refreshed(
-            self._ring, members, CONF.ironic_multihost.ring_partitions)
+    def _settings(self):
+        options = CONF.ironic_multihost
+        return audits.Settings(
+            host=CONF.host, partition=nova_contract.node_partition(),
+            ring_partitions=options.ring_partitions,
+            pulls_per_audit=options.pulls_per_audit,
+            pull_delay_audits=options.pull_delay_audits,
+            move_across_zones=options.move_across_zones,
+            max_vanished_percent=options.max_vanished_percent)
+
+    def _reason(self, node):
+        audit = self._auditor.last
+        return audit and audit.reasons.get(node)
+
+    def _may_take(self, node):
+        return (self._auditor.last is None or self._tracker.has(node)
+                or self._auditor.stands(node))
+
+    def _follow_aggregates(self, provider_tree, node):
+        audit = self._auditor.last
+        if audit is None:
+            return
+        current = provider_tree.data(node).aggregates
+        wanted = aggregates.wanted(
+            CONF.host, audit.host_aggregates, current)
+        if wanted != current:
+            provider_tree.update_aggregates(node, wanted)
 
     def _report(self, reasons):
         tally = ownership.tally(reasons)
@@ -117,3 +251,11 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
                 'tally': ', '.join(f'{count} {reason.value}' for reason, count
                                    in tally.items() if count) or 'none'})
             self._tally = tally
+
+
+def _reserve(provider_tree, node):
+    """Let placement offer nothing of a node."""
+    inventory = provider_tree.data(node).inventory
+    provider_tree.update_inventory(node, {
+        name: {**item, 'reserved': item['total']}
+        for name, item in inventory.items()})

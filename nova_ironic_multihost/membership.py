@@ -11,18 +11,22 @@
 # under the License.
 
 
-"""Who shares the nodes: peers and members.
+"""Who shares the nodes: services, peers, members.
 
 A *peer* is a compute service of the same partition: any service with an
-Ironic compute node or, with ``[ironic]conductor_group``, those of them that
-``[ironic]peer_list`` names; with ``[ironic]shard`` nobody but this host.
-A *member* is a peer that is up. This host is always its own member: it may
-be new and have no compute node by which others, or itself, would find it.
+Ironic compute node or, with ``[ironic]conductor_group`` or ``[ironic]shard``,
+those of them that ``[ironic]peer_list`` names; with an empty list nobody but
+this host. A *member* is a peer that is up and enabled; the members make up
+the hash ring. This host is judged as every other is, by what nova's services
+table says of it, so that all hosts come to one conclusion about it.
 
-Host names are compared in lower case, as nova's services table and DNS do.
+Host names are compared in lower case, as DNS and MySQL do.
 """
 
+from collections.abc import Mapping
 import dataclasses
+import types
+import urllib.parse
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,12 +34,18 @@ class ComputeService:
     """What is known of one nova-compute service.
 
     :param host: its name, as nova spells it.
-    :param up: whether nova's servicegroup takes it for up; False also when
-        it is forced down.
+    :param up: whether nova takes it for up: its heartbeat is fresh and nobody
+        has forced it down.
+    :param disabled: whether an operator has disabled it.
+    :param forced_down: whether an operator, or a tool, has declared it dead.
+    :param ironic: whether it is known to have an Ironic compute node.
     """
 
     host: str
     up: bool
+    disabled: bool = False
+    forced_down: bool = False
+    ironic: bool = True
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,35 +57,137 @@ class Partition:
     :param conductor_group: name of the group; the empty string is Ironic's
         default group, None means any group.
     :param shard: name of the shard, or None for any.
-    :param peer_list: hosts that the operator named for the conductor group.
+    :param peer_list: hosts that the operator named as sharing it.
     """
 
     conductor_group: str | None = None
     shard: str | None = None
     peer_list: tuple[str, ...] = ()
 
+    @classmethod
+    def from_label(cls, label):
+        """Return what :attr:`label` was made from, without the peers."""
+        fields = dict(urllib.parse.parse_qsl(label, keep_blank_values=True))
+        return cls(fields.get('conductor_group'), fields.get('shard'))
+
+    @property
+    def label(self):
+        """Text by which other hosts know the partition; '' for all nodes."""
+        return urllib.parse.urlencode({
+            name: value for name, value in (
+                ('conductor_group', self.conductor_group),
+                ('shard', self.shard or None)) if value is not None})
+
     def peers(self, host):
         """Return the hosts that may be members, lower case, None for any.
 
         :param host: this compute service.
         """
-        if self.shard:
-            return frozenset({host.lower()})
-        if self.conductor_group is not None:
-            return frozenset(name.lower() for name in self.peer_list)
-        return None
+        if not self.label:
+            return None
+        return frozenset(
+            name.lower() for name in (*self.peer_list, host))
+
+    def excludes(self, other):
+        """Whether no node can be in both partitions.
+
+        An unrestricted partition overlaps with every other one.
+        """
+        return any(
+            here is not None and there is not None and here != there
+            for here, there in (
+                (self.conductor_group, other.conductor_group),
+                (self.shard or None, other.shard or None)))
 
 
-def members(services, partition, host):
-    """Return the hosts that share the nodes of the partition.
+@dataclasses.dataclass(frozen=True)
+class View:
+    """The compute services as one host sees them at one moment.
+
+    :param host: the host whose view it is, in lower case.
+    :param services: host in lower case -> :class:`ComputeService`.
+    :param peers: hosts in lower case that share the partition, or None for
+        every host that is not in ``strangers``.
+    :param strangers: hosts in lower case that serve another partition.
+    :param starting: this host has just started and nova has not heard its
+        heartbeat yet: it is not held against it.
+    """
+
+    host: str
+    services: Mapping[str, ComputeService] = dataclasses.field(
+        default_factory=lambda: types.MappingProxyType({}))
+    peers: frozenset[str] | None = None
+    strangers: frozenset[str] = frozenset()
+    starting: bool = False
+
+    def live(self, host):
+        """Whether the host, in lower case, is up; False if nova has it not."""
+        service = self.services.get(host)
+        return service is not None and service.up
+
+    def peer(self, host):
+        """Whether the host, in lower case, shares the partition."""
+        if host in self.strangers:
+            return False
+        return self.peers is None or host in self.peers
+
+    def member(self, host):
+        """Whether the host, in lower case, is a member."""
+        service = self.services.get(host)
+        if host == self.host:
+            # nova knows of no service: it is as new as that.
+            return service is None or not (
+                service.disabled or service.forced_down
+                or not (service.up or self.starting))
+        return (service is not None and service.up and service.ironic
+                and not service.disabled and self.peer(host))
+
+    @property
+    def members(self):
+        """The members, as a frozenset of hosts in lower case."""
+        return frozenset(
+            host for host in {*self.services, self.host}
+            if self.member(host))
+
+
+def view(services, partition, host, strangers=frozenset(), starting=False):
+    """Return the :class:`View` of a host.
 
     :param services: iterable of :class:`ComputeService`.
-    :param partition: :class:`Partition` of this compute service.
-    :param host: this compute service.
-    :returns: frozenset of host names in lower case, ``host`` among them.
+    :param partition: :class:`Partition` of this host.
+    :param host: this host.
+    :param strangers: hosts in lower case known to serve another partition.
+    :param starting: see :class:`View`.
     """
-    peers = partition.peers(host)
-    live = {service.host.lower() for service in services if service.up}
-    if peers is not None:
-        live &= peers
-    return frozenset(live | {host.lower()})
+    return View(host.lower(), by_name(services), partition.peers(host),
+                frozenset(strangers), starting)
+
+
+def by_name(services):
+    """Return an immutable map: host in lower case -> service.
+
+    :param services: iterable of :class:`ComputeService`. Of two whose names
+        differ in case only (a host that was renamed so, on a database that
+        tells them apart) the one that is up counts.
+    """
+    known = {}
+    for service in services:
+        key = service.host.lower()
+        if key not in known or service.up and not known[key].up:
+            known[key] = service
+    return types.MappingProxyType(known)
+
+
+def spellings(services, host):
+    """Return the ways in which nova spells a host.
+
+    A host that was renamed in case only has instances and records under both
+    names (bug 1866380).
+
+    :param services: iterable of :class:`ComputeService`.
+    :param host: this host.
+    :returns: tuple of names, ``host`` first.
+    """
+    return tuple(dict.fromkeys(
+        [host, *sorted(service.host for service in services
+                       if service.host.lower() == host.lower())]))

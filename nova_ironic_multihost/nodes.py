@@ -84,3 +84,24 @@ def _cause(exc):
     if isinstance(exc, nova_contract.VirtDriverNotReady):
         cause = exc.__context__ or exc
     return ' '.join(str(cause).split()) or type(cause).__name__
+
+
+class Cache(dict):
+    """Node objects by uuid that may be changed while they are iterated.
+
+    nova's driver iterates over its cache in one thread, and adds to it and
+    takes from it in others, without a lock. Copying a dict's keys or values
+    cannot be interrupted by another thread, in threads of either kind.
+    """
+
+    def __iter__(self):
+        return iter(list(super().keys()))
+
+    def keys(self):
+        return list(super().keys())
+
+    def values(self):
+        return list(super().values())
+
+    def items(self):
+        return list(super().items())

@@ -11,33 +11,66 @@
 # under the License.
 
 
-"""Who manages a node: the decision.
+"""Who owns a node: the decision.
 
 Pure: values in, decision out. Everything the decision needs is gathered
-before, everything that follows from it is carried out after, by the driver.
+before, everything that follows from it is carried out after.
 
-The rules, tried in this order for every node that Ironic lists:
+A node's record (the live row of nova's ``compute_nodes``) says who owns it;
+the hash ring says who is preferred. Ownership is sticky: a preference alone
+takes nothing from a live owner but an idle node, so that hosts whose views
+differ for a while leave the records alone. The rules are tried in this order
+for every node that Ironic lists, "me" being the host that decides:
 
 1. a node with an instance of mine is mine;
-2. a node with any other instance is not mine, whoever's it is;
-3. a node without an instance is mine if the ring prefers me for it.
+2. a node with an instance of another live host is not mine;
+3. a node with an instance of a dead host is not mine;
+4. a node whose instance nova has deleted is a leaked machine: mine if I own
+   it, or if its owner is none or dead and I am preferred;
+5. the same holds for a node with an instance that nova does not know;
+6. a free node of mine stays mine, whoever is preferred;
+7. a free node without a record is mine if I am preferred (create);
+8. a free node of a dead host is mine if I am preferred (adopt);
+9. a free node of a live peer is mine if I am preferred and it is idle (pull);
+10. a free node of a live host of another partition is not mine;
+11. anything else is not mine.
+
+Only a member is ever preferred, so a host that is disabled, forced down or
+cut off keeps what it has (rules 1, 4 to 6) and takes nothing.
 """
 
 from collections.abc import Mapping
 from collections.abc import Set
 import dataclasses
 import enum
+import typing
 
-from nova_ironic_multihost import ring as hash_ring
+from nova_ironic_multihost import membership
+from nova_ironic_multihost import ring
 
 
 class Reason(enum.Enum):
     """Why a node is mine or not; the value is for people to read."""
 
     INSTANCE_HERE = 'with an instance of this compute service'
-    INSTANCE_ELSEWHERE = 'with an instance that is not of this service'
-    RING_HERE = 'free and mapped to this compute service'
-    RING_ELSEWHERE = 'free and mapped to another compute service'
+    BUILDING = 'held for an instance that is on no compute service'
+    LEAKED = 'held for an instance that nova has deleted'
+    UNKNOWN = 'held for an instance that nova does not know'
+    KEPT = 'free and recorded here'
+    CREATED = 'free and recorded nowhere so far'
+    ADOPTED = 'free and recorded on a compute service that is down'
+    PULLED = 'free and recorded on another compute service until now'
+    UNLISTED = 'recorded here and not listed by Ironic'
+    INSTANCE_ELSEWHERE = 'with an instance of another compute service'
+    INSTANCE_OF_DEAD = 'with an instance of a compute service that is down'
+    OTHER_PREFERRED = 'free and preferred by another compute service'
+    STARTING = 'to be taken when the start of this service is over'
+    UNMAPPED = 'to be taken when this host is mapped to a cell'
+    UNTESTED = 'to be pulled when this service has been up for some audits'
+    ALLOCATED = 'to be pulled when no build is on its way to it'
+    QUEUED = 'to be pulled by one of the next audits'
+    OTHER_ZONE = 'recorded in another availability zone'
+    OTHER_PARTITION = 'recorded on a compute service of another partition'
 
     @property
     def mine(self):
@@ -45,7 +78,64 @@ class Reason(enum.Enum):
         return self in _MINE
 
 
-_MINE = frozenset({Reason.INSTANCE_HERE, Reason.RING_HERE})
+_MINE = frozenset({
+    Reason.INSTANCE_HERE, Reason.BUILDING, Reason.LEAKED, Reason.UNKNOWN,
+    Reason.KEPT, Reason.CREATED, Reason.ADOPTED, Reason.PULLED,
+    Reason.UNLISTED})
+
+
+@dataclasses.dataclass(frozen=True)
+class Record:
+    """A live row of nova's ``compute_nodes``.
+
+    :param node: uuid of the node, which is the uuid of the row.
+    :param host: the owner, as nova spells it.
+    :param partition: label of the partition that the owner serves, see
+        :attr:`~nova_ironic_multihost.membership.Partition.label`.
+    :param row: what nova works with, if it comes from there.
+    """
+
+    node: str
+    host: str
+    partition: str = ''
+    row: typing.Any = dataclasses.field(
+        default=None, compare=False, repr=False)
+
+    @property
+    def owner(self):
+        """The owner in lower case."""
+        return self.host.lower()
+
+
+@dataclasses.dataclass(frozen=True)
+class Tenant:
+    """An instance that Ironic has on a node, as nova has it.
+
+    :param host: compute service that it is on, as nova spells it, or None.
+    :param deleted: nova has its row, and the row is deleted.
+    """
+
+    host: str | None
+    deleted: bool = False
+
+    @property
+    def home(self):
+        """The compute service in lower case, or None."""
+        return self.host and self.host.lower()
+
+
+@dataclasses.dataclass(frozen=True)
+class Standing:
+    """What this host may do beyond keeping and creating.
+
+    :param settled: its start is over, builds that are sent to it arrive.
+    :param mapped: the scheduler can send builds to it, as far as is known.
+    :param tested: it has been a member for long enough to pull.
+    """
+
+    settled: bool = True
+    mapped: bool = True
+    tested: bool = True
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,18 +145,66 @@ class Facts:
     :param nodes: node uuid -> uuid of the instance that Ironic has on it, or
         None. Exactly the nodes of the partition.
     :param my_instances: uuids of the instances that nova has on this host.
-    :param ring: the preferences of the members of this moment.
-    :param host: this compute service, in lower case.
+    :param my_nodes: uuids of the nodes that are recorded on this host.
+    :param view: the compute services of this moment.
+    :param preferences: who is preferred for which node.
+    :param standing: what this host may do.
+    :param partition: the partition that this host serves.
+    :param zones: host in lower case -> explicit availability zone.
+    :param tenants: uuid of an instance -> :class:`Tenant`; at least for
+        :func:`strangers`, no entry for an instance that nova does not know.
+    :param records: node uuid -> :class:`Record` of another host; at least for
+        :func:`candidates`, no entry for a node without a record.
     """
 
     nodes: Mapping[str, str | None]
     my_instances: Set[str]
-    ring: hash_ring.Ring
-    host: str
+    my_nodes: Set[str]
+    view: membership.View
+    preferences: ring.Preferences
+    standing: Standing = Standing()
+    partition: membership.Partition = membership.Partition()
+    zones: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    tenants: Mapping[str, Tenant] = dataclasses.field(default_factory=dict)
+    records: Mapping[str, Record] = dataclasses.field(default_factory=dict)
+
+    @property
+    def host(self):
+        """This host in lower case."""
+        return self.view.host
+
+
+def strangers(facts):
+    """Say of which instances it must be known whose they are.
+
+    :param facts: :class:`Facts`, ``tenants`` and ``records`` not needed.
+    :returns: list of instance uuids: those that are not on this host, on
+        nodes that this host owns or might take.
+    """
+    return [instance for node, instance in facts.nodes.items()
+            if instance is not None and instance not in facts.my_instances
+            and _concerns_me(node, facts)]
+
+
+def candidates(facts):
+    """Say of which nodes it must be known who owns them.
+
+    :param facts: :class:`Facts`, ``records`` not needed.
+    :returns: list of uuids of nodes that this host does not own and would
+        take, depending on who does.
+    """
+    return [node for node, instance in facts.nodes.items()
+            if node not in facts.my_nodes
+            and instance not in facts.my_instances
+            and (instance is None or _is_stray(instance, facts))
+            and facts.preferences.may_prefer(facts.host, node)]
 
 
 def decide(facts):
     """Say for each node why it is mine or not.
+
+    Of the nodes that are PULLED it is not yet known whether builds are on
+    their way to them: see :func:`pulls`.
 
     :param facts: :class:`Facts`.
     :returns: dict of node uuid -> :class:`Reason`, one for each node.
@@ -75,14 +213,162 @@ def decide(facts):
             for node, instance in facts.nodes.items()}
 
 
+def _concerns_me(node, facts):
+    return (node in facts.my_nodes
+            or facts.preferences.may_prefer(facts.host, node))
+
+
+def _is_stray(instance, facts):
+    """Whether nova has deleted the instance or does not know it."""
+    tenant = facts.tenants.get(instance)
+    return tenant is None or tenant.deleted
+
+
 def _reason(node, instance, facts):
-    if instance is not None:
-        if instance in facts.my_instances:
-            return Reason.INSTANCE_HERE
+    if instance is None:
+        return (Reason.KEPT if node in facts.my_nodes
+                else _taking(node, facts))
+    if instance in facts.my_instances:
+        return Reason.INSTANCE_HERE
+    if not _concerns_me(node, facts):
         return Reason.INSTANCE_ELSEWHERE
-    if facts.ring.prefers(facts.host, node):
-        return Reason.RING_HERE
-    return Reason.RING_ELSEWHERE
+    tenant = facts.tenants.get(instance)
+    if tenant is None or tenant.deleted:
+        return _stray(node, tenant, facts)
+    if tenant.home == facts.host:
+        return Reason.INSTANCE_HERE
+    if tenant.home is None:
+        # Its build has failed or is sent elsewhere, and who built it is
+        # about to free the node.
+        return (Reason.BUILDING if node in facts.my_nodes
+                else Reason.INSTANCE_ELSEWHERE)
+    if facts.view.live(tenant.home):
+        return Reason.INSTANCE_ELSEWHERE
+    return Reason.INSTANCE_OF_DEAD
+
+
+def _stray(node, tenant, facts):
+    held = Reason.UNKNOWN if tenant is None else Reason.LEAKED
+    if node in facts.my_nodes:
+        return held
+    taking = _taking(node, facts)
+    if taking in (Reason.CREATED, Reason.ADOPTED):
+        return held
+    # Its owner is live and does what is to be done.
+    return Reason.INSTANCE_ELSEWHERE if taking is Reason.PULLED else taking
+
+
+def _taking(node, facts):
+    """Why I take a node that I do not own, or do not."""
+    record = facts.records.get(node)
+    if record is None:
+        if facts.preferences.prefers(facts.host, node):
+            return Reason.CREATED
+        return Reason.OTHER_PREFERRED
+    zone = facts.zones.get(record.owner)
+    if not facts.preferences.prefers(facts.host, node, zone):
+        if facts.preferences.prefers(facts.host, node):
+            return Reason.OTHER_ZONE
+        return Reason.OTHER_PREFERRED
+    if facts.view.live(record.owner):
+        return _pulling(record, facts)
+    return _allowed(facts) or Reason.ADOPTED
+
+
+def _pulling(record, facts):
+    theirs = membership.Partition.from_label(record.partition)
+    if facts.partition.excludes(theirs):
+        # The node has changed its partition, its owner lets it go.
+        return _allowed(facts) or Reason.PULLED
+    if (record.partition != facts.partition.label
+            or not facts.view.peer(record.owner)):
+        return Reason.OTHER_PARTITION
+    return _allowed(facts) or (
+        Reason.PULLED if facts.standing.tested else Reason.UNTESTED)
+
+
+def _allowed(facts):
+    """Why I may take nothing from anybody, or None."""
+    if not facts.standing.settled:
+        return Reason.STARTING
+    if not facts.standing.mapped:
+        return Reason.UNMAPPED
+    return None
+
+
+def pulls(reasons, limit, busy=frozenset()):
+    """Say which nodes to pull in this audit.
+
+    :param reasons: what :func:`decide` returned.
+    :param limit: the most nodes to pull in one audit.
+    :param busy: nodes to which builds were on their way when it was last
+        asked; they come last, so that they do not keep others waiting.
+    :returns: list of node uuids of which it must be known, before they are
+        pulled, whether placement has an allocation.
+    """
+    wanted = sorted(
+        (node for node, reason in reasons.items()
+         if reason is Reason.PULLED), key=lambda node: (node in busy, node))
+    return wanted[:limit]
+
+
+def with_pulls(reasons, asked, allocated):
+    """Return the reasons with only those nodes pulled that are idle.
+
+    :param reasons: what :func:`decide` returned.
+    :param asked: what :func:`pulls` returned.
+    :param allocated: those of them that have an allocation.
+    """
+    asked = set(asked)
+    result = dict(reasons)
+    for node, reason in reasons.items():
+        if reason is Reason.PULLED:
+            if node in allocated:
+                result[node] = Reason.ALLOCATED
+            elif node not in asked:
+                result[node] = Reason.QUEUED
+    return result
+
+
+def was_robbed(facts, owned):
+    """Whether others took nodes from me as if I were dead.
+
+    They would, after my heartbeat failed for a while: nodes that I owned and
+    am preferred for are recorded on other live hosts.
+
+    :param facts: :class:`Facts`.
+    :param owned: uuids of the nodes that I owned at the audit before.
+    """
+    return any(
+        record.node in owned
+        and facts.view.live(record.owner)
+        and facts.preferences.prefers(
+            facts.host, record.node, facts.zones.get(record.owner))
+        for record in facts.records.values())
+
+
+def stands(reason, before, now, host, live, tenant=None):
+    """Whether a decision still stands when it is carried out.
+
+    An audit of many nodes lasts minutes, and the tracker moves a record
+    whoever owns it by then (nova: ResourceTracker._init_compute_node).
+
+    :param reason: why the node is mine.
+    :param before: owner of the node when that was decided, or None.
+    :param now: its owner at this moment, or None; in lower case, as all.
+    :param host: this host.
+    :param live: whether the owner of this moment is up.
+    :param tenant: :class:`Tenant` of this moment for a node with an instance,
+        or None.
+    """
+    if now in (None, host):
+        return True
+    if reason is Reason.INSTANCE_HERE:
+        return tenant is not None and (
+            tenant.home == host and not tenant.deleted)
+    if now != before:
+        return False
+    return reason is Reason.PULLED or not live
 
 
 def tally(reasons):

@@ -71,23 +71,93 @@ class Ring:
         return {member: counts[member] for member in self.members}
 
 
-def refreshed(ring, members, partitions):
-    """Return the ring for these members, the given one if it is that.
+class Preferences:
+    """An immutable map: node uuid, zone of its owner -> preferred member.
+
+    A machine does not change its rack, so a node whose owner is in an
+    explicit availability zone is wanted only by members of that zone and by
+    members without one, unless nodes may cross zones.
+
+    :param members: host in lower case -> its explicit availability zone, or
+        None; may be empty, then nobody is preferred for anything.
+    :param partitions: points per member on the ring, 1 or more.
+    :param cross_zones: whether nodes may cross zones.
+    """
+
+    def __init__(self, members, partitions, cross_zones=False):
+        self.members = dict(members)
+        self.partitions = partitions
+        self.cross_zones = cross_zones
+        zones = set() if cross_zones else set(self.members.values()) - {None}
+        self.ring = _ring(self.members, partitions)
+        # Of those that may take the nodes of a zone without a member.
+        self._open = _ring(
+            (host for host, zone in self.members.items() if zone is None),
+            partitions) if zones else self.ring
+        self._zones = {
+            zone: _ring((host for host, its in self.members.items()
+                         if its in (zone, None)), partitions)
+            for zone in zones}
+
+    def ring_for(self, zone):
+        """Return the ring of those that may take nodes of a zone, or None.
+
+        :param zone: explicit availability zone of the node's owner; None if
+            it has none or nobody owns the node.
+        """
+        if zone is None or self.cross_zones:
+            return self.ring
+        return self._zones.get(zone, self._open)
+
+    def host_for(self, node_uuid, zone=None):
+        """Return the member that prefers the node, None if nobody may."""
+        ring = self.ring_for(zone)
+        return ring.host_for(node_uuid) if ring else None
+
+    def prefers(self, host, node_uuid, zone=None):
+        """Whether ``host``, in lower case, is the node's preferred member."""
+        ring = self.ring_for(zone)
+        return ring is not None and ring.prefers(host, node_uuid)
+
+    def may_prefer(self, host, node_uuid):
+        """Whether ``host`` is preferred for the node with any owner at all.
+
+        :param host: host in lower case.
+        """
+        rings = {id(ring): ring for ring in (
+            self.ring, self._open, *self._zones.values())
+            if ring and host in ring.members}
+        return any(ring.prefers(host, node_uuid) for ring in rings.values())
+
+
+def _ring(hosts, partitions):
+    hosts = frozenset(hosts)
+    return Ring(hosts, partitions) if hosts else None
+
+
+def refreshed(preferences, members, partitions, cross_zones=False):
+    """Return the preferences of these members, the given ones if they are.
 
     Building a ring takes milliseconds, but an audit that changes nothing
     should do nothing. Who joined and who left is logged.
 
-    :param ring: the :class:`Ring` so far, or None.
-    :param members: host names in lower case; at least one.
+    :param preferences: the :class:`Preferences` so far, or None.
+    :param members: host in lower case -> explicit availability zone or None.
     :param partitions: points per member.
+    :param cross_zones: whether nodes may cross zones.
     """
-    members = frozenset(members)
-    if ring and (ring.members, ring.partitions) == (members, partitions):
-        return ring
-    before = ring.members if ring else frozenset()
-    LOG.info('Compute services that share the nodes: %(count)d; joined: '
-             '%(joined)s; left: %(left)s.', {
-                 'count': len(members),
-                 'joined': ', '.join(sorted(members - before)) or 'none',
-                 'left': ', '.join(sorted(before - members)) or 'none'})
-    return Ring(members, partitions)
+    members = dict(members)
+    if preferences and (
+            preferences.members, preferences.partitions,
+            preferences.cross_zones) == (members, partitions, cross_zones):
+        return preferences
+    before = set(preferences.members) if preferences else set()
+    if before != set(members):
+        LOG.info('Compute services that share the nodes: %(count)d; joined: '
+                 '%(joined)s; left: %(left)s.', {
+                     'count': len(members),
+                     'joined': ', '.join(sorted(set(members) - before))
+                     or 'none',
+                     'left': ', '.join(sorted(before - set(members)))
+                     or 'none'})
+    return Preferences(members, partitions, cross_zones)

@@ -36,6 +36,61 @@ More points spread the nodes more evenly and cost memory and time whenever a
 compute service joins or leaves. Every compute service that shares nodes must
 use the same number, or they disagree about who prefers which node.
 """),
+    cfg.IntOpt(
+        'pulls_per_audit',
+        default=200,
+        min=0,
+        max=100000,
+        mutable=True,
+        help="""
+The most free nodes that this compute service takes from other live compute
+services in one audit ([DEFAULT]update_resources_interval).
+
+A compute service that joins is filled by and by: a node that changes its
+owner takes about 0.1 s, during which builds on this compute service wait.
+Nodes that nobody owns, or whose compute service is down, do not count. With 0
+nothing is taken from a live compute service, so that none can be drained.
+"""),
+    cfg.IntOpt(
+        'pull_delay_audits',
+        default=2,
+        min=1,
+        max=1000,
+        mutable=True,
+        help="""
+Number of audits in a row through which this compute service must have been
+up, enabled and undisturbed before it takes free nodes from other live ones.
+
+Keeps a compute service that comes and goes from shuffling nodes to and fro.
+"""),
+    cfg.BoolOpt(
+        'move_across_zones',
+        default=False,
+        mutable=True,
+        help="""
+Whether a free node may move between compute services of different
+availability zones.
+
+A zone is a set of places, and a machine that changes its compute service does
+not change its rack, so by default it stays with the compute services of its
+zone and those that are in no host aggregate with a zone, even when none of
+them is up. Every compute service that shares nodes must use the same value.
+"""),
+    cfg.IntOpt(
+        'max_vanished_percent',
+        default=50,
+        min=0,
+        max=100,
+        mutable=True,
+        help="""
+The largest share, in percent, of the nodes of this compute service that may
+vanish from Ironic at once and be taken for deleted.
+
+When more are missing, or Ironic lists no node at all, the likely cause is an
+account that lost a role or a broken Ironic, so no record and no resource
+provider is deleted and an ERROR says so. If the nodes are really gone, set it
+to 100, send SIGHUP to nova-compute, and set it back when the records are gone.
+"""),
 ]
 
 

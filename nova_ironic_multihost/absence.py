@@ -1,0 +1,112 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Nodes that are recorded here and that Ironic does not list.
+
+nova deletes the record and the resource provider of a node, with all its
+allocations, when its driver says that the node is gone. A listing says no
+such thing: an account that lost a role sees an empty list, and 404 for each
+node. So a node is gone when Ironic has answered 404 for the node itself in
+several audits in a row, and nobody is believed who says that most nodes went
+at once, until an operator says so too.
+"""
+
+from collections.abc import Mapping
+from collections.abc import Set
+import dataclasses
+import types
+
+#: Audits in a row in which a node must be missing.
+AUDITS = 2
+
+#: The same when many vanished: more than one and more than this percentage.
+AUDITS_OF_MANY = 10
+MANY = 10
+
+#: The most nodes that Ironic is asked for in one audit; the next audit asks
+#: for those that are left.
+QUESTIONS = 100
+
+
+@dataclasses.dataclass(frozen=True)
+class Absences:
+    """What is known of the nodes that are not listed.
+
+    :param counts: node uuid -> number of audits in a row in which Ironic
+        answered that there is no such node; nodes that are not listed and of
+        which that is not known count 0.
+    :param confirmed: those of them that are taken for deleted.
+    :param braked: nothing is taken for deleted because too much vanished.
+    """
+
+    counts: Mapping[str, int] = dataclasses.field(
+        default_factory=lambda: types.MappingProxyType({}))
+    confirmed: Set[str] = frozenset()
+    braked: bool = False
+
+
+def observe(absences, mine, listed, percent):
+    """Compare what is recorded here with what Ironic lists.
+
+    :param absences: :class:`Absences` after the audit before.
+    :param mine: uuids of the nodes that are recorded on this host.
+    :param listed: uuids of the nodes that Ironic lists.
+    :param percent: share of ``mine`` that may vanish at once and be taken for
+        deleted, 0 to 100; with 100 even an empty listing is believed.
+    :returns: :class:`Absences` to be completed by :func:`answered`.
+    """
+    missing = mine - listed
+    if not missing:
+        return Absences()
+    braked = percent < 100 and (
+        not listed
+        or len(missing) > 1 and 100 * len(missing) > percent * len(mine))
+    return Absences(
+        types.MappingProxyType({
+            node: 0 if braked else absences.counts.get(node, 0)
+            for node in sorted(missing)}),
+        frozenset(), braked)
+
+
+def questions(absences):
+    """Say which nodes to ask Ironic for.
+
+    :param absences: what :func:`observe` returned.
+    :returns: list of node uuids, at most :data:`QUESTIONS`; those that have
+        been missing longest first.
+    """
+    if absences.braked:
+        return []
+    return sorted(absences.counts,
+                  key=lambda node: -absences.counts[node])[:QUESTIONS]
+
+
+def answered(absences, mine, gone, found):
+    """Return the absences with Ironic's answers.
+
+    :param absences: what :func:`observe` returned.
+    :param mine: uuids of the nodes that are recorded on this host.
+    :param gone: nodes for which Ironic answered that there is no such node.
+    :param found: nodes for which it answered anything else.
+    """
+    many = (len(absences.counts) > 1
+            and 100 * len(absences.counts) > MANY * len(mine))
+    needed = AUDITS_OF_MANY if many else AUDITS
+    counts = {
+        node: count + 1 if node in gone else 0 if node in found else count
+        for node, count in absences.counts.items()}
+    confirmed = frozenset(
+        node for node, count in counts.items()
+        if count >= needed and node in gone)
+    return Absences(types.MappingProxyType(counts), confirmed,
+                    absences.braked)

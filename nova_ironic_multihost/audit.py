@@ -1,0 +1,413 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""An audit: gather what the decision needs, decide, remember.
+
+nova audits a compute service once in ``update_resources_interval``. What one
+audit found is an immutable :class:`Audit`, replaced whole by the next. The
+sources of the facts are injected: nova and Ironic in a nova-compute, a model
+of them in the simulation.
+"""
+
+import collections
+from collections.abc import Mapping
+import dataclasses
+import threading
+import types
+import typing
+
+from oslo_log import log as logging
+
+from nova_ironic_multihost import absence
+from nova_ironic_multihost import aggregates
+from nova_ironic_multihost import membership
+from nova_ironic_multihost import notices
+from nova_ironic_multihost import ownership
+from nova_ironic_multihost import ring
+
+LOG = logging.getLogger(__name__)
+
+#: Nodes whose records are read to learn which partition a member serves.
+SAMPLE = 8
+
+
+class Sources(typing.Protocol):
+    """Where the facts come from; each method asks anew.
+
+    ``records`` that it returns are :class:`.ownership.Record` objects.
+    """
+
+    def services(self):
+        """Return the enabled services that have an Ironic compute node.
+
+        :returns: list of :class:`.membership.ComputeService`.
+        """
+
+    def service(self, host):
+        """Return any :class:`.membership.ComputeService`, None if none."""
+
+    def nodes(self, partition):
+        """Return {uuid: node object with ``instance_id``}, the whole list.
+
+        :raises VirtDriverNotReady: when Ironic does not give it.
+        """
+
+    def node(self, uuid):
+        """Return one node object, None when Ironic has no such node.
+
+        :raises Exception: when that cannot be known.
+        """
+
+    def instances(self, hosts):
+        """Return the set of uuids of the instances on these hosts."""
+
+    def tenants(self, instances):
+        """Return {instance uuid: :class:`.ownership.Tenant`}."""
+
+    def records_of(self, hosts):
+        """Return the records of these hosts."""
+
+    def records(self, nodes):
+        """Return the records of these nodes."""
+
+    def allocated(self, node):
+        """Whether placement has an allocation of the node, or may have."""
+
+    def mapped(self, host):
+        """Whether the host is mapped to a cell, None if it cannot be known."""
+
+    def aggregates(self):
+        """Return (:class:`.aggregates.Aggregate`, ...), None if unknown."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """The options that audits heed, see :mod:`nova_ironic_multihost.conf`."""
+
+    host: str
+    partition: membership.Partition = membership.Partition()
+    ring_partitions: int = 1024
+    pulls_per_audit: int = 200
+    pull_delay_audits: int = 2
+    move_across_zones: bool = False
+    max_vanished_percent: int = 50
+
+
+@dataclasses.dataclass(frozen=True)
+class Audit:
+    """What one audit found and decided.
+
+    :param view: the compute services, as this host saw them.
+    :param preferences: who is preferred for which node.
+    :param reasons: node uuid -> :class:`.ownership.Reason`, of all nodes that
+        Ironic lists or that are recorded here.
+    :param nodes: uuid -> node object, of the nodes that are mine.
+    :param owners: uuid -> owner in lower case or None, of the nodes that are
+        mine, when that was decided.
+    :param records: the records of this host that nova is to know of: of nodes
+        that are mine and of nodes that are deleted.
+    :param deleted: uuids of the nodes that Ironic has no more.
+    :param host_aggregates: nova's host aggregates, as far as they are known.
+    """
+
+    view: membership.View
+    preferences: ring.Preferences
+    reasons: Mapping[str, ownership.Reason]
+    nodes: Mapping[str, typing.Any]
+    owners: Mapping[str, str | None]
+    records: tuple[ownership.Record, ...] = ()
+    deleted: frozenset[str] = frozenset()
+    host_aggregates: aggregates.Known = aggregates.Known()
+
+
+@dataclasses.dataclass(frozen=True)
+class Memory:
+    """What an audit remembers of those before.
+
+    :param audits: number of audits in a row, up to the last one, in which
+        this host was a member whom nobody took for dead.
+    :param rounds: number of audits in a row in which the partition of some
+        member was not known; others are then sampled.
+    :param owned: uuids of the nodes that were recorded here.
+    :param tenants: instance uuid -> :class:`.ownership.Tenant` on a host that
+        was live.
+    :param partitions: host in lower case -> label of its partition.
+    :param busy: nodes that could not be pulled for their allocations.
+    :param absences: nodes that are not listed.
+    :param mapped: this host was found to be mapped.
+    :param host_aggregates: nova's host aggregates, as far as they are known.
+    """
+
+    audits: int = 0
+    rounds: int = 0
+    owned: frozenset[str] = frozenset()
+    tenants: Mapping[str, ownership.Tenant] = dataclasses.field(
+        default_factory=lambda: types.MappingProxyType({}))
+    partitions: Mapping[str, str] = dataclasses.field(
+        default_factory=lambda: types.MappingProxyType({}))
+    busy: frozenset[str] = frozenset()
+    absences: absence.Absences = absence.Absences()
+    mapped: bool = False
+    host_aggregates: aggregates.Known = aggregates.Known()
+
+
+class Auditor:
+    """Audits one compute service, again and again.
+
+    :param sources: :class:`Sources`.
+    :ivar sources: the same.
+    :ivar preferences: :class:`.ring.Preferences` when it last looked.
+    :ivar last: the last :class:`Audit`, None before the first.
+    """
+
+    def __init__(self, sources):
+        self.sources = sources
+        self._lock = threading.Lock()
+        self._memory = Memory()
+        self.preferences = None
+        self._notices = notices.Notices()
+        self.last = None
+
+    def see(self, settings, starting=False):
+        """Look who shares the nodes.
+
+        :param settings: :class:`Settings`.
+        :param starting: see :class:`.membership.View`.
+        :returns: (services, :class:`.aggregates.Known`,
+            :class:`.membership.View`, :class:`.ring.Preferences`)
+        """
+        services = self.sources.services()
+        services = services + self._others(services, [settings.host])
+        known = self._memory.host_aggregates.after(self.sources.aggregates())
+        zones = aggregates.zones(known.aggregates)
+        label = settings.partition.label
+        view = membership.view(
+            services, settings.partition, settings.host,
+            strangers=(host for host, theirs
+                       in self._memory.partitions.items() if theirs != label),
+            starting=starting)
+        self.preferences = ring.refreshed(
+            self.preferences,
+            {host: zones.get(host) for host in view.members},
+            settings.ring_partitions, settings.move_across_zones)
+        return services, known, view, self.preferences
+
+    def records(self, settings):
+        """Return the records of this host, by whatever spelling.
+
+        :param settings: :class:`Settings`.
+        """
+        return self.sources.records_of(
+            membership.spellings(self.sources.services(), settings.host))
+
+    def audit(self, settings, settled=True):
+        """Audit once; nothing is remembered of an audit that fails.
+
+        :param settings: :class:`Settings`.
+        :param settled: the start of the service is over.
+        :returns: the :class:`Audit`, which is also :attr:`last` from now on.
+        :raises VirtDriverNotReady: when Ironic gives no whole list.
+        """
+        with self._lock:
+            self.last = self._audit(settings, settled)
+            return self.last
+
+    def _audit(self, settings, settled):
+        sources = self.sources
+        memory = self._memory
+        # The listing takes long when nodes are many, so it goes first: a
+        # build that was claimed meanwhile is then known as an instance of
+        # ours, and a compute service that died meanwhile as dead.
+        listed = sources.nodes(settings.partition)
+        services, known, view, preferences = self.see(
+            settings, starting=not settled)
+        hosts = membership.spellings(services, settings.host)
+        records = {record.node: record for record in sources.records_of(hosts)}
+        mine = frozenset(records)
+        facts = ownership.Facts(
+            nodes={node: found.instance_id for node, found in listed.items()},
+            my_instances=frozenset(sources.instances(hosts)),
+            my_nodes=mine, view=view, preferences=preferences,
+            partition=settings.partition, zones=aggregates.zones(known.aggregates))
+        facts = dataclasses.replace(facts, tenants=self._tenants(facts))
+        theirs = self._records(facts)
+        services = services + self._others(services, [
+            *(record.host for record in theirs.values()),
+            *(tenant.host for tenant in facts.tenants.values()
+              if tenant.host)])
+        view = dataclasses.replace(
+            view, services=membership.by_name(services))
+        mapped = memory.mapped or sources.mapped(settings.host)
+        audits = memory.audits
+        facts = dataclasses.replace(facts, view=view, records=theirs)
+        if not view.member(view.host) or ownership.was_robbed(
+                facts, memory.owned):
+            audits = 0
+        facts = dataclasses.replace(facts, standing=ownership.Standing(
+            settled=settled, mapped=mapped is not False,
+            tested=audits >= settings.pull_delay_audits))
+        reasons = ownership.decide(facts)
+        asked = ownership.pulls(
+            reasons, settings.pulls_per_audit, memory.busy)
+        busy = frozenset(node for node in asked if sources.allocated(node))
+        reasons = ownership.with_pulls(reasons, asked, busy)
+        absences, unlisted = self._absences(
+            settings, mine, frozenset(listed))
+        nodes = {node: listed[node] for node, reason in reasons.items()
+                 if reason.mine}
+        nodes.update(unlisted)
+        reasons.update(
+            dict.fromkeys(absences.counts, ownership.Reason.UNLISTED))
+        owners = {
+            node: view.host if node in mine else
+            theirs[node].owner if node in theirs else None for node in nodes}
+        partitions = self._partitions(view, theirs.values())
+        self._memory = Memory(
+            audits=audits + 1 if view.member(view.host) else 0,
+            owned=mine,
+            rounds=0 if all(member in partitions for member
+                            in set(preferences.members) - {view.host})
+            else memory.rounds + 1,
+            tenants=types.MappingProxyType({
+                instance: tenant for instance, tenant in facts.tenants.items()
+                if not tenant.deleted and tenant.home
+                and view.live(tenant.home)}),
+            partitions=partitions, busy=busy, absences=absences, mapped=bool(mapped),
+            host_aggregates=known)
+        self._notices.tell(notices.due(
+            settings.host, mapped, reasons, absences))
+        return Audit(
+            view=view, preferences=preferences,
+            reasons=types.MappingProxyType(reasons),
+            nodes=types.MappingProxyType(nodes),
+            owners=types.MappingProxyType(owners),
+            records=tuple(
+                record for node, record in records.items()
+                if node in nodes or node in absences.confirmed),
+            deleted=absences.confirmed, host_aggregates=known)
+
+    def _others(self, services, hosts):
+        """Return the services of those of the hosts that are not known yet.
+
+        Either they are disabled, or they had no Ironic compute node when
+        nova was asked for the services that have one.
+        """
+        known = {service.host.lower() for service in services}
+        missing = {host.lower(): host for host in hosts
+                   if host.lower() not in known}
+        found = [self.sources.service(host) for host in missing.values()]
+        return [dataclasses.replace(service, ironic=False)
+                for service in found if service]
+
+    def _tenants(self, facts):
+        """Return whose the instances of :func:`.ownership.strangers` are.
+
+        Those that were on a host that is still live are not asked for again:
+        whatever becomes of them there, that host sees to it.
+        """
+        wanted = ownership.strangers(facts)
+        known = {instance: tenant for instance, tenant
+                 in self._memory.tenants.items()
+                 if facts.view.live(tenant.home)}
+        tenants = {instance: known[instance]
+                   for instance in wanted if instance in known}
+        unknown = [instance for instance in wanted if instance not in known]
+        if unknown:
+            tenants.update(self.sources.tenants(unknown))
+        return tenants
+
+    def _records(self, facts):
+        """Return {node: record} of other hosts: candidates and samples."""
+        wanted = dict.fromkeys(ownership.candidates(facts))
+        wanted.update(dict.fromkeys(self._samples(facts)))
+        if not wanted:
+            return {}
+        return {record.node: record
+                for record in self.sources.records(list(wanted))
+                if record.node not in facts.my_nodes}
+
+    def _samples(self, facts):
+        """Yield nodes that tell which partition the members serve.
+
+        A member that serves another partition does not see all our nodes, so
+        those that it is preferred for would be nobody's.
+        """
+        members = {member for member in facts.preferences.members
+                   if member != facts.host
+                   and member not in self._memory.partitions}
+        if not members:
+            return
+        seen = collections.Counter()
+        first = self._memory.rounds * SAMPLE
+        for node in facts.nodes:
+            host = facts.preferences.host_for(node)
+            if host in members:
+                if first <= seen[host] < first + SAMPLE:
+                    yield node
+                seen[host] += 1
+
+    def _partitions(self, view, records):
+        """Return {host: label} of the partitions of live hosts."""
+        partitions = {host: label for host, label
+                      in self._memory.partitions.items() if view.live(host)}
+        partitions.update(
+            (record.owner, record.partition) for record in records)
+        return types.MappingProxyType(partitions)
+
+    def _absences(self, settings, mine, listed):
+        """Look for the nodes that are recorded here and not listed.
+
+        :returns: (:class:`.absence.Absences`, {uuid: node object} of those
+            that are not deleted, as far as there is an object).
+        """
+        absences = absence.observe(self._memory.absences, mine, listed,
+                                   settings.max_vanished_percent)
+        gone, found = set(), set()
+        last = self.last.nodes if self.last else {}
+        nodes = {node: last[node] for node in absences.counts if node in last}
+        for node in absence.questions(absences):
+            try:
+                answer = self.sources.node(node)
+            except Exception as exc:
+                LOG.debug('Ironic does not say whether it has node %(node)s: '
+                          '%(exc)s', {'node': node, 'exc': exc})
+                found.add(node)
+                continue
+            if answer is None:
+                gone.add(node)
+            else:
+                found.add(node)
+                nodes[node] = answer
+        absences = absence.answered(absences, mine, gone, found)
+        return absences, {node: known for node, known in nodes.items()
+                          if node not in absences.confirmed}
+
+    def stands(self, node):
+        """Whether a node that is about to become mine still may.
+
+        :param node: uuid of a node.
+        """
+        audit = self.last
+        reason = audit.reasons.get(node)
+        if reason is None or not reason.mine:
+            return False
+        record = next(iter(self.sources.records([node])), None)
+        if record is None or record.owner == audit.view.host:
+            return True
+        service = self.sources.service(record.host)
+        instance = getattr(audit.nodes.get(node), 'instance_id', None)
+        tenant = self.sources.tenants([instance]).get(
+            instance) if instance else None
+        return ownership.stands(
+            reason, audit.owners.get(node), record.owner, audit.view.host,
+            bool(service and service.up), tenant)

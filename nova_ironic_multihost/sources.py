@@ -1,0 +1,77 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""nova, placement and Ironic as the sources of an audit's facts."""
+
+from nova_ironic_multihost import nodes
+from nova_ironic_multihost import nova_contract
+
+
+class Sources:
+    """The :class:`.audit.Sources` of a nova-compute.
+
+    :param driver: the virt driver that they are gathered for.
+    :param tracker: its :class:`.nova_contract.Tracker`.
+    """
+
+    def __init__(self, driver, tracker):
+        self._driver = driver
+        self._tracker = tracker
+
+    def services(self):
+        return nova_contract.ironic_services(
+            nova_contract.admin_context(), self._driver.servicegroup_api,
+            self._driver._get_hypervisor_type())
+
+    def service(self, host):
+        return nova_contract.compute_service(
+            nova_contract.admin_context(), self._driver.servicegroup_api,
+            host)
+
+    def nodes(self, partition):
+        return {node.id: node for node in nodes.read(
+            partition, self._driver._get_node_list,
+            self._driver._can_send_version)}
+
+    def node(self, uuid):
+        try:
+            return self._driver._get_node(uuid)
+        except nova_contract.NodeNotFound:
+            return None
+
+    def instances(self, hosts):
+        context = nova_contract.admin_context()
+        return frozenset().union(*(
+            nova_contract.instance_uuids(context, host) for host in hosts))
+
+    def tenants(self, instances):
+        return nova_contract.tenants(
+            nova_contract.admin_context(), instances)
+
+    def records_of(self, hosts):
+        context = nova_contract.admin_context()
+        return [record for host in hosts
+                for record in nova_contract.records_of(context, host)]
+
+    def records(self, nodes):
+        return nova_contract.records(nova_contract.admin_context(), nodes)
+
+    def allocated(self, node):
+        return nova_contract.allocated(
+            nova_contract.admin_context(), self._tracker.report_client, node)
+
+    def mapped(self, host):
+        return nova_contract.host_mapped(nova_contract.admin_context(), host)
+
+    def aggregates(self):
+        return nova_contract.host_aggregates(nova_contract.admin_context())

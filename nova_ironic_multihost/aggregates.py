@@ -88,30 +88,24 @@ class Known:
         return Known(tuple(read), types.MappingProxyType(members))
 
 
-def wanted(host, known, current, hosts=None):
+def wanted(host, known, current, hosts):
     """Return the aggregates that the provider of a node should carry.
 
     :param host: the compute service that owns the node, in any case.
     :param known: :class:`Known`.
     :param current: iterable of the uuids that the provider carries.
     :param hosts: iterable of the hosts in lower case that own or may have
-        owned nodes, such as ``View.services``, or None for any; ``host``
-        need not be there.
+        owned nodes, such as ``View.services``; ``host`` need not be there.
     :returns: frozenset of uuids: those of the host's aggregates, and of the
         current ones those that no host can have brought.
     """
     host = host.lower()
+    hosts = {host, *hosts}
     carried = {aggregate.uuid for aggregate in known.aggregates
                if host in aggregate.hosts}
     return frozenset(carried.union(
         uuid for uuid in current
-        if not _brought(known.members.get(uuid, frozenset()), host, hosts)))
-
-
-def _brought(members, host, hosts):
-    if hosts is None:
-        return bool(members)
-    return host in members or not members.isdisjoint(hosts)
+        if hosts.isdisjoint(known.members.get(uuid, ()))))
 
 
 def zones(aggregates):

@@ -236,11 +236,20 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
         audit = self._auditor.last
         if audit is None:
             return
-        current = provider_tree.data(node).aggregates
-        wanted = aggregates.wanted(
-            CONF.host, audit.host_aggregates, current)
-        if wanted != current:
-            provider_tree.update_aggregates(node, wanted)
+
+        def wanted(current):
+            return aggregates.wanted(
+                audit.view.host, audit.host_aggregates, current,
+                audit.view.services)
+
+        cached = provider_tree.data(node).aggregates
+        if wanted(cached) == cached:
+            return
+        # nova's copy may be minutes old; what others set since must stay.
+        current = nova_contract.provider_aggregates(
+            nova_contract.admin_context(), self._tracker.report_client, node)
+        if current is not None:
+            provider_tree.update_aggregates(node, wanted(current))
 
     def _report(self, reasons):
         tally = ownership.tally(reasons)

@@ -52,6 +52,7 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
     def __init__(self, virtapi, read_only=False):
         super().__init__(virtapi, read_only)
         conf.register_opts(CONF)
+        self.node_cache = nodes.Cache()
         self._tracker = nova_contract.Tracker(virtapi)
         self._auditor = audits.Auditor(
             sources.Sources(self, self._tracker))
@@ -62,15 +63,6 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
     def hash_ring(self):
         """The tooz ring, under the name that nova's driver has for it."""
         return self._auditor.preferences.ring.hashring
-
-    @property
-    def node_cache(self):
-        """Nodes by uuid, for nova's driver: may be changed while iterated."""
-        return self._node_cache
-
-    @node_cache.setter
-    def node_cache(self, found):
-        self._node_cache = nodes.Cache(found)
 
     def init_host(self, host):
         """Refuse settings that cannot work, then see who else is there.
@@ -176,8 +168,10 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
                 reason=exc.format_message()) from exc
 
     def rebuild(self, context, instance, image_meta, injected_files,
-                admin_password, allocations, bdms, *args,
-                reimage_boot_volume=False, **kwargs):
+                admin_password, allocations, bdms, detach_block_devices,
+                attach_block_devices, network_info=None, evacuate=False,
+                block_device_info=None, preserve_ephemeral=False,
+                accel_uuids=None, reimage_boot_volume=False):
         """Rebuild a server.
 
         From API microversion 2.93 on nova asks for a new image on the boot
@@ -185,10 +179,12 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
         """
         super().rebuild(
             context, instance, image_meta, injected_files, admin_password,
-            allocations, bdms, *args,
+            allocations, bdms, detach_block_devices, attach_block_devices,
+            network_info=network_info, evacuate=evacuate,
+            block_device_info=block_device_info,
+            preserve_ephemeral=preserve_ephemeral, accel_uuids=accel_uuids,
             reimage_boot_volume=(
-                reimage_boot_volume and nova_contract.volume_backed(bdms)),
-            **kwargs)
+                reimage_boot_volume and nova_contract.volume_backed(bdms)))
 
     def _refresh_cache(self):
         self._audit()
@@ -210,7 +206,7 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
         self._report(audit.reasons)
         # Before the cache is published: other threads add to it.
         uuids = list(audit.nodes)
-        self.node_cache = audit.nodes
+        self.node_cache = nodes.Cache(audit.nodes)
         self.node_cache_time = time.time()
         return uuids
 

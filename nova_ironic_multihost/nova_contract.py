@@ -115,7 +115,8 @@ def compute_service(context, servicegroup_api, host):
 def _compute_service(service, servicegroup_api):
     return membership.ComputeService(
         host=service.host, up=servicegroup_api.service_is_up(service),
-        disabled=service.disabled, forced_down=service.forced_down)
+        disabled=service.get('disabled', False),
+        forced_down=service.get('forced_down', False))
 
 
 def instance_uuids(context, host):

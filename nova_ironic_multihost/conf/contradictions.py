@@ -43,16 +43,11 @@ def _invalid_values(conf, host):
 
 
 def _peer_list(conf, host):
-    # As nova: virt/ironic/driver.py:_check_peer_list. A shard has a single
-    # compute service, so there the list means nothing.
-    if conf.ironic.conductor_group is None or conf.ironic.shard:
+    # An empty list is no contradiction: this host is then the only one.
+    if conf.ironic.conductor_group is None and not conf.ironic.shard:
         return
     peers = {peer.lower() for peer in conf.ironic.peer_list}
-    if not peers:
-        yield (f'[ironic]conductor_group is set but [ironic]peer_list is '
-               f'empty: set peer_list to the hosts of all compute services '
-               f'with this conductor_group, at least "{host}".')
-    elif host.lower() not in peers:
+    if peers and host.lower() not in peers:
         yield (f'[ironic]peer_list does not name this host: add "{host}" to '
                f'it, on this and on every other host of the list.')
 

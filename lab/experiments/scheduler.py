@@ -283,12 +283,12 @@ class _Stage:
 
     def prepare(self):
         """Nodes get what they are chosen by; hosts their aggregates."""
-        bench = self._bench
-        bench.note(f'mark {len(self.nodes)} nodes of {self._victim}')
+        self._bench.note(f'mark {len(self.nodes)} nodes of {self._victim}')
         for trait in (TRAIT_ALL, TRAIT_MOST, TRAIT_ONE, TRAIT_NONE):
             self._cloud.placement('PUT', f'/traits/{trait}')
         for node in self.nodes:
             self._mark(node)
+        self._undo.callback(self.disband)
         for name, host in self._hosts.items():
             self._aggregates[name] = self._aggregate(name, host)
             self.metadata(name, availability_zone=name)
@@ -380,6 +380,15 @@ class _Stage:
                 name.replace('__', ':'): value
                 for name, value in values.items()}}})
 
+    def disband(self):
+        """Delete the aggregates; an availability zone goes with its own."""
+        while self._aggregates:
+            name, aggregate = self._aggregates.popitem()
+            path = f'/os-aggregates/{aggregate}'
+            self._cloud.nova('POST', f'{path}/action', {
+                'remove_host': {'host': self._hosts[name]}})
+            self._cloud.nova('DELETE', path)
+
     @contextlib.contextmanager
     def disabled(self, host):
         """A compute is disabled within."""
@@ -415,15 +424,10 @@ class _Stage:
 
     def _aggregate(self, name, host):
         """Id of a new host aggregate with one host."""
-        cloud = self._cloud
-        aggregate = cloud.nova('POST', '/os-aggregates', {
+        aggregate = self._cloud.nova('POST', '/os-aggregates', {
             'aggregate': {'name': name}})['aggregate']['id']
-        self._undo.callback(cloud.nova, 'DELETE',
-                            f'/os-aggregates/{aggregate}')
-        action = f'/os-aggregates/{aggregate}/action'
-        cloud.nova('POST', action, {'add_host': {'host': host}})
-        self._undo.callback(cloud.nova, 'POST', action,
-                            {'remove_host': {'host': host}})
+        self._cloud.nova('POST', f'/os-aggregates/{aggregate}/action',
+                         {'add_host': {'host': host}})
         return aggregate
 
     def _offered(self):
@@ -590,9 +594,8 @@ def _json(trial, stage):
 
 def _disabled(trial, stage):
     """Nodes of a disabled compute can be used again once they have moved."""
-    for name in ('lab-left', 'lab-right'):
-        # Nodes do not move from one zone to another.
-        stage.metadata(name, availability_zone=None)
+    # Nodes do not move from one zone to another.
+    stage.disband()
     with stage.disabled(stage.left):
         if not stage.await_leave(stage.left):
             trial.miss(f'nodes stay on {stage.left}, which is disabled')

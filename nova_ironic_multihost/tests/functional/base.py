@@ -21,6 +21,7 @@ from nova.tests.functional.api import client as nova_client
 from nova.tests.functional import integrated_helpers
 from oslo_utils.fixture import uuidsentinel
 
+from nova_ironic_multihost import conf
 from nova_ironic_multihost import loader
 from nova_ironic_multihost.tests.functional import computes
 from nova_ironic_multihost.tests.functional import ironic
@@ -59,11 +60,15 @@ class MultiHostTestCase(integrated_helpers.ProviderUsageBaseTestCase):
         # In a nova-compute os-vif does it; there is none here.
         loader.register()
         self.flags(api_paste_config=_api_paste_config(), group='wsgi')
+        # Computes beat when they are told; see computes.Computes.
+        self.flags(service_down_time=3600)
         super().setUp()
         self.ironic = self.useFixture(ironic.Ironic())
         self.flags(
             auth_type='none', endpoint_override=self.ironic.endpoint,
             api_max_retries=2, api_retry_interval=1, group='ironic')
+        conf.register_opts(CONF)
+        self.flags(pull_delay_audits=1, group='ironic_multihost')
         self.flags(instances=-1, cores=-1, ram=-1, group='quota')
         self.fleet = computes.Computes(self, self.cell_mappings['cell1'])
         self.flavor = self._create_flavor(
@@ -100,13 +105,15 @@ class MultiHostTestCase(integrated_helpers.ProviderUsageBaseTestCase):
     def settle(self):
         """Audit all computes until ownership stands still; return it.
 
-        Fails if it does not within a few rounds: nodes then go to and fro.
+        Fails if it does not within some rounds: nodes then go to and fro.
         """
-        before = self.owners()
-        for _ in range(4):
+        before, quiet = self.owners(), 0
+        for _ in range(8):
             self.fleet.audit()
             after = self.owners()
-            if after == before:
+            quiet = quiet + 1 if after == before else 0
+            # In one round a compute may only learn that it has been robbed.
+            if quiet == 2:
                 return after
             before = after
         raise self.failureException(f'Nodes still change owner: {before}')
@@ -135,10 +142,16 @@ class MultiHostTestCase(integrated_helpers.ProviderUsageBaseTestCase):
 
         :param host: the compute that it must be built by; any if None.
         """
+        return self.wait_for_status(self.request_server(host), 'ACTIVE')
+
+    def request_server(self, host=None):
+        """Ask for a server and return it; nova builds it meanwhile.
+
+        :param host: the compute that it must be built by; any if None.
+        """
         server = self._build_server(
             flavor_id=self.flavor, networks='none', host=host)
-        server = self.api.post_server({'server': server})
-        return self.wait_for_status(server, 'ACTIVE')
+        return self.api.post_server({'server': server})
 
     def wait_for_status(self, server, status):
         """Return the server as soon as it has this status.
@@ -155,6 +168,35 @@ class MultiHostTestCase(integrated_helpers.ProviderUsageBaseTestCase):
             time.sleep(0.1)
         raise self.failureException(
             f'Server is not {status} in {DEADLINE} s: {server}')
+
+    def wait_for_end(self, server):
+        """Return 'ACTIVE' or 'ERROR' when nova has done what was asked.
+
+        Fails if that takes too long.
+        """
+        deadline = time.monotonic() + DEADLINE
+        while time.monotonic() < deadline:
+            seen = self.show(server)
+            if seen['OS-EXT-STS:task_state'] is None and seen['status'] in (
+                    'ACTIVE', 'ERROR'):
+                return seen['status']
+            time.sleep(0.1)
+        raise self.failureException(
+            f'Server is not done in {DEADLINE} s: {seen}')
+
+    def wait_for_allocation(self, server):
+        """Return the nodes that placement has allocated to a server.
+
+        Fails if there are none in time.
+        """
+        deadline = time.monotonic() + DEADLINE
+        while time.monotonic() < deadline:
+            nodes = set(self._get_allocations_by_server_uuid(server['id']))
+            if nodes:
+                return nodes
+            time.sleep(0.1)
+        raise self.failureException(
+            f'Nothing was allocated to {server} in {DEADLINE} s')
 
     def delete(self, server):
         """Delete a server and wait until it is gone."""

@@ -20,61 +20,142 @@ from nova_ironic_multihost import membership
 ANYWHERE = membership.Partition()
 
 
-def up(*hosts):
-    return [membership.ComputeService(host=host, up=True) for host in hosts]
+def up(*hosts, **state):
+    return [membership.ComputeService(host=host, up=True, **state)
+            for host in hosts]
 
 
-def down(*hosts):
-    return [membership.ComputeService(host=host, up=False) for host in hosts]
+def down(*hosts, **state):
+    return [membership.ComputeService(host=host, up=False, **state)
+            for host in hosts]
+
+
+def members(services, host, partition=ANYWHERE, **how):
+    return membership.view(services, partition, host, **how).members
 
 
 class MembersTestCase(base.BaseTestCase):
 
     def test_alone_when_nova_knows_no_other(self):
-        self.assertEqual({'a'}, membership.members([], ANYWHERE, 'a'))
+        self.assertEqual({'a'}, members([], 'a'))
 
     def test_new_host_is_a_member_before_nova_lists_it(self):
-        self.assertEqual({'a', 'b', 'new'},
-                         membership.members(up('a', 'b'), ANYWHERE, 'new'))
+        self.assertEqual({'a', 'b', 'new'}, members(up('a', 'b'), 'new'))
 
-    def test_hosts_that_are_down_are_no_members(self):
-        self.assertEqual(
-            {'a', 'b'},
-            membership.members(up('a', 'b') + down('c'), ANYWHERE, 'a'))
+    def test_hosts_that_are_down_or_disabled_are_no_members(self):
+        self.assertEqual({'a', 'b'}, members(
+            up('a', 'b') + down('c') + up('d', disabled=True), 'a'))
+
+    def test_i_am_judged_as_others_are(self):
+        for me in (down('me'), up('me', disabled=True),
+                   down('me', forced_down=True)):
+            self.assertEqual({'a'}, members(up('a') + me, 'me'))
+
+    def test_heartbeat_is_not_expected_of_a_service_that_starts(self):
+        self.assertEqual({'a', 'me'}, members(
+            up('a') + down('me'), 'me', starting=True))
+        for me in (down('me', disabled=True), down('me', forced_down=True)):
+            self.assertEqual({'a'}, members(
+                up('a') + me, 'me', starting=True))
+
+    def test_service_that_is_not_known_to_run_ironic_is_no_member(self):
+        self.assertEqual({'a'}, members(
+            up('a') + up('libvirt', ironic=False), 'a'))
 
     def test_one_host_in_two_spellings_is_one_member(self):
-        self.assertEqual({'host1', 'host2'}, membership.members(
-            up('Host1', 'HOST2'), ANYWHERE, 'hOst1'))
+        self.assertEqual({'host1', 'host2'}, members(
+            up('Host1', 'HOST2'), 'hOst1'))
 
-    def test_conductor_group_limits_members_to_the_peer_list(self):
-        partition = membership.Partition(conductor_group='rack1',
-                                         peer_list=('a', 'B'))
-        self.assertEqual({'a', 'b'}, membership.members(
-            up('a', 'b', 'c'), partition, 'a'))
+    def test_of_two_spellings_the_one_that_is_up_counts(self):
+        for services in (up('host2') + down('Host2'),
+                         down('Host2') + up('host2')):
+            self.assertEqual({'host1', 'host2'}, members(
+                up('host1') + services, 'host1'))
 
-    def test_default_conductor_group_is_a_group_too(self):
-        partition = membership.Partition(conductor_group='',
-                                         peer_list=('a',))
-        self.assertEqual({'a'}, membership.members(
-            up('a', 'b'), partition, 'a'))
+    def test_peer_list_limits_members_of_a_group_or_shard(self):
+        for limits in ({'conductor_group': 'rack1'}, {'shard': 's1'},
+                       {'conductor_group': ''}):
+            partition = membership.Partition(peer_list=('a', 'B'), **limits)
+            self.assertEqual({'a', 'b'}, members(
+                up('a', 'b', 'c'), 'a', partition))
 
-    def test_peer_list_means_nothing_without_a_conductor_group(self):
-        partition = membership.Partition(peer_list=('a',))
-        self.assertEqual({'a', 'b'}, membership.members(
-            up('a', 'b'), partition, 'a'))
+    def test_group_or_shard_without_peer_list_has_one_member(self):
+        for limits in ({'conductor_group': 'rack1'}, {'shard': 's1'}):
+            self.assertEqual({'a'}, members(
+                up('a', 'b'), 'A', membership.Partition(**limits)))
 
-    def test_a_shard_has_one_member(self):
-        partition = membership.Partition(conductor_group='rack1', shard='s1',
-                                         peer_list=('a', 'b'))
-        self.assertEqual({'a'}, membership.members(
-            up('a', 'b'), partition, 'A'))
+    def test_peer_list_means_nothing_without_a_group_or_shard(self):
+        self.assertEqual({'a', 'b'}, members(
+            up('a', 'b'), 'a', membership.Partition(peer_list=('a',))))
 
-    @given(st.lists(st.builds(membership.ComputeService,
-                              host=st.sampled_from(['a', 'B', 'c', 'D']),
-                              up=st.booleans())),
-           st.sampled_from(['a', 'B', 'new']))
-    def test_members_are_the_live_hosts_and_me(self, services, host):
-        members = membership.members(services, ANYWHERE, host)
+    def test_who_serves_another_partition_is_no_member(self):
+        view = membership.view(up('a', 'b'), ANYWHERE, 'a', strangers={'b'})
+        self.assertEqual({'a'}, view.members)
+        self.assertTrue(view.live('b'))
+        self.assertFalse(view.peer('b'))
+
+    @given(st.lists(st.builds(
+        membership.ComputeService, host=st.sampled_from('aBcD'),
+        up=st.booleans(), disabled=st.booleans()),
+        unique_by=lambda service: service.host),
+        st.sampled_from(['a', 'B', 'new']), st.sampled_from(['c', 'D']))
+    def test_two_hosts_with_one_view_see_the_same_members(
+            self, services, one, other):
+        both = {one.lower(), other.lower()}
+        known = {service.host.lower() for service in services}
+        if both <= known:
+            self.assertEqual(members(services, one),
+                             members(services, other))
+
+
+class ViewTestCase(base.BaseTestCase):
+
+    def test_live_is_who_is_up_disabled_or_not(self):
+        view = membership.view(
+            up('a') + up('b', disabled=True) + down('c'), ANYWHERE, 'a')
         self.assertEqual(
-            {service.host.lower() for service in services if service.up}
-            | {host.lower()}, members)
+            [True, True, False, False],
+            [view.live(host) for host in ('a', 'b', 'c', 'gone')])
+
+
+class PartitionTestCase(base.BaseTestCase):
+
+    partitions = (
+        ANYWHERE, membership.Partition(conductor_group=''),
+        membership.Partition(conductor_group='a=b&c'),
+        membership.Partition(shard='s1'),
+        membership.Partition(conductor_group='g', shard='s1'))
+
+    def test_label_says_it_all(self):
+        labels = set()
+        for partition in self.partitions:
+            labels.add(partition.label)
+            self.assertEqual(
+                partition, membership.Partition.from_label(partition.label))
+        self.assertEqual(len(self.partitions), len(labels))
+        self.assertEqual('', ANYWHERE.label)
+
+    def test_peers_are_no_part_of_the_label(self):
+        self.assertEqual(
+            membership.Partition(shard='s1').label,
+            membership.Partition(shard='s1', peer_list=('a',)).label)
+
+    def test_partitions_that_have_no_node_in_common(self):
+        group, shard = (membership.Partition(conductor_group='g'),
+                        membership.Partition(shard='s1'))
+        other = membership.Partition(shard='s2')
+        self.assertTrue(shard.excludes(other))
+        self.assertTrue(other.excludes(shard))
+        for overlapping in (ANYWHERE, group, shard):
+            self.assertFalse(shard.excludes(overlapping))
+            self.assertFalse(overlapping.excludes(shard))
+
+
+class SpellingsTestCase(base.BaseTestCase):
+
+    def test_former_names_come_after_the_present_one(self):
+        self.assertEqual(('host1', 'HOST1', 'Host1'), membership.spellings(
+            up('Host1', 'host1', 'HOST1', 'host2'), 'host1'))
+
+    def test_host_that_nova_does_not_know(self):
+        self.assertEqual(('new',), membership.spellings(up('a'), 'new'))

@@ -11,127 +11,417 @@
 # under the License.
 
 
+import dataclasses
+
 from hypothesis import given
 from hypothesis import strategies as st
 from oslotest import base
 
+from nova_ironic_multihost import membership
 from nova_ironic_multihost import ownership
-from nova_ironic_multihost import ring as hash_ring
+from nova_ironic_multihost.ownership import Reason
+from nova_ironic_multihost import ring
 
-HOSTS = ['host-a', 'host-b', 'host-c']
-INSTANCES = [f'instance-{i}' for i in range(6)]
+HOSTS = ('host-a', 'host-b', 'host-c')
+NODE = '1be26c0b-03f2-4d2e-ae87-c02d7f33c123'
+PREFERRED = ring.Ring(HOSTS, 32).host_for(NODE)
+OTHER, THIRD = (host for host in HOSTS if host != PREFERRED)
+
+READY = ownership.Standing()
+
+
+def services(*hosts, **states):
+    """Return services that are up, and others in a state by name."""
+    known = [membership.ComputeService(host, up=True) for host in hosts]
+    for host, state in states.items():
+        known.append(membership.ComputeService(
+            host.replace('_', '-'), up=state == 'disabled',
+            disabled=state == 'disabled', forced_down=state == 'fenced'))
+    return known
+
+
+def facts(host, known=None, zones=None, partition=None, strangers=(),
+          cross_zones=False, **rest):
+    """Return the facts of a host; all hosts are up unless told."""
+    known = services(*HOSTS) if known is None else known
+    partition = partition or membership.Partition()
+    view = membership.view(known, partition, host, strangers)
+    zones = zones or {}
+    preferences = ring.Preferences(
+        {member: zones.get(member) for member in view.members}, 32,
+        cross_zones)
+    return ownership.Facts(
+        **{'nodes': {NODE: None}, 'my_instances': frozenset(),
+           'my_nodes': frozenset(), 'view': view, 'zones': zones,
+           'preferences': preferences, 'partition': partition, **rest})
+
+
+def reason(host, **how):
+    return ownership.decide(facts(host, **how))[NODE]
+
+
+def recorded(host, partition=''):
+    return {NODE: ownership.Record(NODE, host, partition)}
+
+
+class FreeNodeTestCase(base.BaseTestCase):
+    """Rules 6 to 10 of the decision."""
+
+    def test_my_node_stays_mine_whoever_is_preferred(self):
+        for host in HOSTS:
+            self.assertIs(Reason.KEPT, reason(host, my_nodes={NODE}))
+
+    def test_my_node_stays_mine_while_i_am_disabled(self):
+        self.assertIs(Reason.KEPT, reason(
+            PREFERRED, my_nodes={NODE},
+            known=services(OTHER, **{PREFERRED: 'disabled'})))
+
+    def test_node_without_a_record_is_created_by_the_preferred(self):
+        self.assertIs(Reason.CREATED, reason(PREFERRED))
+        for host in (OTHER, THIRD):
+            self.assertIs(Reason.OTHER_PREFERRED, reason(host))
+
+    def test_first_audit_creates(self):
+        self.assertIs(Reason.CREATED, reason(
+            PREFERRED, standing=ownership.Standing(settled=False)))
+
+    def test_node_of_a_dead_host_is_adopted_by_the_preferred(self):
+        for dead in (services(PREFERRED, OTHER, **{THIRD: 'down'}),
+                     services(PREFERRED, OTHER, **{THIRD: 'fenced'}),
+                     services(PREFERRED, OTHER)):
+            host = facts(OTHER, known=dead).preferences.host_for(NODE)
+            self.assertIs(Reason.ADOPTED, reason(
+                host, known=dead, records=recorded(THIRD)))
+
+    def test_adopting_waits_for_the_start_and_the_mapping(self):
+        known = services(PREFERRED, **{OTHER: 'down'})
+        for standing, expected in (
+                (ownership.Standing(settled=False), Reason.STARTING),
+                (ownership.Standing(mapped=False), Reason.UNMAPPED),
+                (ownership.Standing(tested=False), Reason.ADOPTED)):
+            self.assertIs(expected, reason(
+                PREFERRED, known=known, records=recorded(OTHER),
+                standing=standing))
+
+    def test_node_of_a_live_peer_is_pulled_by_the_preferred(self):
+        self.assertIs(Reason.PULLED, reason(
+            PREFERRED, records=recorded(OTHER)))
+        self.assertIs(Reason.OTHER_PREFERRED, reason(
+            THIRD, records=recorded(OTHER)))
+
+    def test_node_of_a_disabled_peer_is_pulled(self):
+        known = services(PREFERRED, THIRD, **{OTHER: 'disabled'})
+        self.assertIs(Reason.PULLED, reason(
+            PREFERRED, known=known, records=recorded(OTHER)))
+
+    def test_pulling_waits_for_start_mapping_and_test(self):
+        for standing, expected in (
+                (ownership.Standing(settled=False), Reason.STARTING),
+                (ownership.Standing(mapped=False), Reason.UNMAPPED),
+                (ownership.Standing(tested=False), Reason.UNTESTED)):
+            self.assertIs(expected, reason(
+                PREFERRED, records=recorded(OTHER), standing=standing))
+
+    def test_who_is_no_member_takes_nothing(self):
+        for state in ('disabled', 'down', 'fenced'):
+            known = services(OTHER, **{PREFERRED: state})
+            for records in ({}, recorded(OTHER), recorded(THIRD)):
+                self.assertFalse(reason(
+                    PREFERRED, known=known, records=records).mine)
+
+    def test_node_of_another_partition_is_left_there(self):
+        for records, more in (
+                (recorded(OTHER, 'shard=s1'), {}),
+                (recorded(OTHER), {'partition': membership.Partition(
+                    shard='s1', peer_list=HOSTS)}),
+                (recorded(OTHER, 'shard=s1'), {
+                    'partition': membership.Partition(
+                        shard='s1', peer_list=(PREFERRED,))})):
+            self.assertIs(Reason.OTHER_PARTITION, reason(
+                PREFERRED, records=records, **more))
+
+    def test_node_that_left_the_partition_of_its_owner_is_pulled(self):
+        self.assertIs(Reason.PULLED, reason(
+            PREFERRED, records=recorded(OTHER, 'shard=s1'),
+            partition=membership.Partition(shard='s2', peer_list=HOSTS)))
+
+    def test_case_of_host_names_means_nothing(self):
+        self.assertIs(Reason.PULLED, reason(
+            PREFERRED, records=recorded(OTHER.upper())))
+        known = services(PREFERRED, **{OTHER: 'down'})
+        self.assertIs(Reason.ADOPTED, reason(
+            PREFERRED, known=known, records=recorded(OTHER.title())))
+
+    def test_nodes_do_not_cross_zones(self):
+        zones = {PREFERRED: 'z1', OTHER: 'z2', THIRD: 'z2'}
+        self.assertIs(Reason.OTHER_ZONE, reason(
+            PREFERRED, zones=zones, records=recorded(OTHER)))
+        # Within the zone somebody is preferred, and it may be a host
+        # without a zone.
+        inside = facts(THIRD, zones=zones).preferences.host_for(NODE, 'z2')
+        self.assertIn(inside, (OTHER, THIRD))
+        self.assertIs(Reason.PULLED, reason(
+            PREFERRED, zones={OTHER: 'z2'}, records=recorded(OTHER)))
+
+    def test_nodes_cross_zones_when_they_may(self):
+        self.assertIs(Reason.PULLED, reason(
+            PREFERRED, zones={PREFERRED: 'z1', OTHER: 'z2'},
+            records=recorded(OTHER), cross_zones=True))
+
+    def test_dead_hosts_nodes_stay_in_their_zone(self):
+        known = services(PREFERRED, THIRD, **{OTHER: 'down'})
+        zones = {PREFERRED: 'z1', OTHER: 'z2', THIRD: 'z2'}
+        self.assertFalse(reason(
+            PREFERRED, known=known, zones=zones,
+            records=recorded(OTHER)).mine)
+        self.assertIs(Reason.ADOPTED, reason(
+            THIRD, known=known, zones=zones, records=recorded(OTHER)))
+
+
+class NodeWithInstanceTestCase(base.BaseTestCase):
+    """Rules 1 to 5 of the decision."""
+
+    def reason(self, host, tenant=None, **how):
+        return reason(host, nodes={NODE: 'i1'},
+                      tenants={'i1': tenant} if tenant else {}, **how)
+
+    def test_node_with_my_instance_is_mine_whoever_is_preferred(self):
+        for host in HOSTS:
+            for records in ({}, recorded(OTHER)):
+                self.assertIs(Reason.INSTANCE_HERE, self.reason(
+                    host, my_instances={'i1'}, records=records))
+
+    def test_instance_claimed_since_the_instances_were_read_is_mine(self):
+        self.assertIs(Reason.INSTANCE_HERE, self.reason(
+            PREFERRED, ownership.Tenant(PREFERRED.upper())))
+
+    def test_node_with_an_instance_of_a_live_host_is_not_mine(self):
+        for mine in ((), {NODE}):
+            self.assertIs(Reason.INSTANCE_ELSEWHERE, self.reason(
+                PREFERRED, ownership.Tenant(OTHER), my_nodes=mine))
+
+    def test_node_with_an_instance_of_a_dead_host_is_not_mine(self):
+        known = services(PREFERRED, **{OTHER: 'down'})
+        self.assertIs(Reason.INSTANCE_OF_DEAD, self.reason(
+            PREFERRED, ownership.Tenant(OTHER), known=known,
+            records=recorded(OTHER)))
+
+    def test_node_of_a_build_that_is_nowhere_stays_with_its_owner(self):
+        nowhere = ownership.Tenant(None)
+        self.assertIs(Reason.BUILDING, self.reason(
+            OTHER, nowhere, my_nodes={NODE}))
+        self.assertIs(Reason.INSTANCE_ELSEWHERE, self.reason(
+            PREFERRED, nowhere))
+
+    def test_leaked_and_unknown_stay_with_their_owner(self):
+        for tenant, expected in ((None, Reason.UNKNOWN), (
+                ownership.Tenant(OTHER, deleted=True), Reason.LEAKED)):
+            for host in HOSTS:
+                self.assertIs(expected, self.reason(
+                    host, tenant, my_nodes={NODE}))
+            self.assertFalse(self.reason(
+                PREFERRED, tenant, records=recorded(OTHER)).mine)
+
+    def test_leaked_and_unknown_go_to_the_preferred_without_live_owner(self):
+        known = services(PREFERRED, THIRD, **{OTHER: 'down'})
+        for tenant, expected in ((None, Reason.UNKNOWN), (
+                ownership.Tenant(OTHER, deleted=True), Reason.LEAKED)):
+            for records in ({}, recorded(OTHER)):
+                self.assertIs(expected, self.reason(
+                    PREFERRED, tenant, known=known, records=records))
+                self.assertFalse(self.reason(
+                    THIRD, tenant, known=known, records=records).mine)
+
+    def test_leaked_machine_waits_for_the_start(self):
+        known = services(PREFERRED, **{OTHER: 'down'})
+        self.assertIs(Reason.STARTING, self.reason(
+            PREFERRED, ownership.Tenant(OTHER, deleted=True), known=known,
+            records=recorded(OTHER),
+            standing=ownership.Standing(settled=False)))
 
 
 @st.composite
 def clouds(draw):
-    """Nodes, some with instances, and the hosts that nova has these on."""
-    listed = draw(st.lists(st.uuids(version=4).map(str), unique=True,
-                           max_size=30))
-    on_nodes = draw(st.permutations(INSTANCES))[:len(listed)]
-    occupied = dict(zip(listed, on_nodes))
-    instances = {node: occupied.get(node) if draw(st.booleans()) else None
-                 for node in listed}
-    # None: nova has that instance nowhere.
-    placed = {instance: draw(st.sampled_from(HOSTS + [None]))
-              for instance in INSTANCES}
-    return instances, placed
+    """Nodes, records, instances and services of one moment."""
+    hosts = draw(st.permutations(HOSTS + ('host-d',)))
+    known = [membership.ComputeService(
+        host, up=draw(st.booleans()), disabled=draw(st.booleans()))
+        for host in hosts]
+    nodes = draw(st.lists(st.uuids(version=4).map(str), unique=True,
+                          min_size=1, max_size=12))
+    instances = {node: f'i-{node}' if draw(st.booleans()) else None
+                 for node in nodes}
+    tenants = {instance: ownership.Tenant(
+        draw(st.sampled_from((*hosts, None))), deleted=draw(st.booleans()))
+        for instance in instances.values()
+        if instance and draw(st.booleans())}
+    records = {node: ownership.Record(node, draw(st.sampled_from(hosts)))
+               for node in nodes if draw(st.booleans())}
+    return known, instances, tenants, records
 
 
-def decisions(nodes, placed, ring):
-    """What each host decides from one and the same view."""
-    return {host: ownership.decide(ownership.Facts(
-        nodes=nodes, ring=ring, host=host,
-        my_instances={instance for instance, on in placed.items()
-                      if on == host})) for host in HOSTS}
+def cloud_facts(host, cloud, **how):
+    known, nodes, tenants, records = cloud
+    return facts(
+        host, known=known, nodes=nodes, tenants=tenants,
+        my_instances={instance for instance, tenant in tenants.items()
+                      if tenant.home == host and not tenant.deleted},
+        my_nodes={node for node, record in records.items()
+                  if record.owner == host},
+        records={node: record for node, record in records.items()
+                 if record.owner != host}, **how)
 
 
 class DecideTestCase(base.BaseTestCase):
 
-    def setUp(self):
-        super().setUp()
-        self.ring = hash_ring.Ring(HOSTS, 32)
-        self.node = '1be26c0b-03f2-4d2e-ae87-c02d7f33c123'
-        self.preferred = self.ring.host_for(self.node)
-        self.other = next(h for h in HOSTS if h != self.preferred)
-
-    def reason(self, host, instance=None, my_instances=()):
-        return ownership.decide(ownership.Facts(
-            nodes={self.node: instance}, my_instances=set(my_instances),
-            ring=self.ring, host=host))[self.node]
-
-    def test_node_with_my_instance_is_mine_wherever_the_ring_points(self):
-        for host in HOSTS:
-            reason = self.reason(host, 'i1', {'i1'})
-            self.assertIs(ownership.Reason.INSTANCE_HERE, reason)
-            self.assertTrue(reason.mine)
-
-    def test_node_with_another_instance_is_not_mine(self):
-        for host in HOSTS:
-            reason = self.reason(host, 'i1', {'i2'})
-            self.assertIs(ownership.Reason.INSTANCE_ELSEWHERE, reason)
-            self.assertFalse(reason.mine)
-
-    def test_free_node_is_of_the_member_that_the_ring_prefers(self):
-        here = self.reason(self.preferred, None, {'i2'})
-        self.assertIs(ownership.Reason.RING_HERE, here)
-        self.assertTrue(here.mine)
-        elsewhere = self.reason(self.other)
-        self.assertIs(ownership.Reason.RING_ELSEWHERE, elsewhere)
-        self.assertFalse(elsewhere.mine)
+    @given(clouds())
+    def test_one_view_gives_each_node_one_taker(self, cloud):
+        known, nodes, tenants, records = cloud
+        decisions = {service.host: ownership.decide(
+            cloud_facts(service.host, cloud)) for service in known}
+        for node in nodes:
+            takers = [host for host, reasons in decisions.items()
+                      if reasons[node].mine and (
+                          node not in records
+                          or records[node].owner != host)]
+            self.assertLessEqual(len(takers), 1, node)
 
     @given(clouds())
-    def test_hosts_with_one_view_never_claim_one_node_twice(self, cloud):
-        nodes, placed = cloud
-        by_host = decisions(nodes, placed, self.ring)
+    def test_only_idle_nodes_leave_a_live_owner(self, cloud):
+        known, nodes, tenants, records = cloud
+        live = {service.host for service in known if service.up}
+        for service in known:
+            decided = cloud_facts(service.host, cloud)
+            for node, reason in ownership.decide(decided).items():
+                if (reason.mine and nodes[node]
+                        and node in decided.records
+                        and decided.records[node].owner in live):
+                    self.assertIs(Reason.INSTANCE_HERE, reason)
+
+    @given(clouds())
+    def test_every_node_that_may_be_has_a_member_for_its_owner(self, cloud):
+        # After the takers have taken, each free node is on a member, if
+        # there is one.
+        known, nodes, tenants, records = cloud
+        members = {service.host for service in known
+                   if service.up and not service.disabled}
+        decisions = {host: ownership.decide(cloud_facts(host, cloud))
+                     for host in members}
         for node, instance in nodes.items():
-            owners = {host for host in HOSTS if by_host[host][node].mine}
-            if instance is None:
-                self.assertEqual({self.ring.host_for(node)}, owners)
-            elif placed[instance] is None:
-                self.assertEqual(set(), owners)
-            else:
-                self.assertEqual({placed[instance]}, owners)
+            owner = records[node].owner if node in records else None
+            if instance is None and members and owner not in members:
+                self.assertEqual(1, sum(
+                    reasons[node].mine for reasons in decisions.values()))
 
     @given(clouds())
-    def test_a_lone_host_manages_all_but_instances_of_nobody(self, cloud):
-        nodes, placed = cloud
-        mine = {instance for instance, on in placed.items() if on}
-        reasons = ownership.decide(ownership.Facts(
-            nodes=nodes, my_instances=mine, host='host-a',
-            ring=hash_ring.Ring(['host-a'], 32)))
-        self.assertEqual(
-            {node for node, instance in nodes.items()
-             if instance is None or instance in mine},
-            {node for node, reason in reasons.items() if reason.mine})
+    def test_what_is_not_asked_for_is_not_needed(self, cloud):
+        for service in cloud[0]:
+            whole = cloud_facts(service.host, cloud)
+            wanted = set(ownership.strangers(dataclasses.replace(
+                whole, tenants={}, records={})))
+            asked = dataclasses.replace(
+                whole, records={}, tenants={
+                    instance: tenant for instance, tenant
+                    in whole.tenants.items() if instance in wanted})
+            candidates = set(ownership.candidates(asked))
+            asked = dataclasses.replace(asked, records={
+                node: record for node, record in whole.records.items()
+                if node in candidates})
+            self.assertEqual(ownership.decide(whole),
+                             ownership.decide(asked))
 
     @given(clouds(), st.randoms(use_true_random=False))
     def test_the_order_of_the_listing_does_not_matter(self, cloud, rnd):
-        nodes, placed = cloud
+        known, nodes, tenants, records = cloud
         shuffled = list(nodes.items())
         rnd.shuffle(shuffled)
-        self.assertEqual(decisions(nodes, placed, self.ring),
-                         decisions(dict(shuffled), placed, self.ring))
+        for service in known:
+            self.assertEqual(
+                ownership.decide(cloud_facts(service.host, cloud)),
+                ownership.decide(cloud_facts(
+                    service.host, (known, dict(shuffled), tenants, records))))
 
-    @given(clouds())
-    def test_a_host_that_leaves_moves_no_node_of_the_others(self, cloud):
-        nodes, placed = cloud
-        before = decisions(nodes, placed, self.ring)
-        after = decisions(nodes, placed,
-                          hash_ring.Ring(['host-a', 'host-b'], 32))
-        for host in ('host-a', 'host-b'):
-            for node in nodes:
-                if before[host][node].mine:
-                    self.assertTrue(after[host][node].mine)
+
+class PullsTestCase(base.BaseTestCase):
+
+    reasons = {'n1': Reason.PULLED, 'n2': Reason.KEPT, 'n3': Reason.PULLED,
+               'n4': Reason.PULLED}
+
+    def test_no_more_than_the_limit(self):
+        self.assertEqual(['n1', 'n3'], ownership.pulls(self.reasons, 2))
+        self.assertEqual([], ownership.pulls(self.reasons, 0))
+
+    def test_nodes_that_were_busy_keep_nobody_waiting(self):
+        self.assertEqual(['n3', 'n4'], ownership.pulls(
+            self.reasons, 2, {'n1'}))
+
+    def test_only_idle_nodes_are_pulled(self):
+        self.assertEqual(
+            {'n1': Reason.ALLOCATED, 'n2': Reason.KEPT,
+             'n3': Reason.PULLED, 'n4': Reason.QUEUED},
+            ownership.with_pulls(self.reasons, ['n1', 'n3'], {'n1'}))
+
+
+class WasRobbedTestCase(base.BaseTestCase):
+
+    def test_nodes_that_others_took_from_me_are_noticed(self):
+        self.assertTrue(ownership.was_robbed(
+            facts(PREFERRED, records=recorded(OTHER)), {NODE}))
+
+    def test_what_was_not_mine_is_no_loss(self):
+        self.assertFalse(ownership.was_robbed(
+            facts(PREFERRED, records=recorded(OTHER)), set()))
+
+    def test_what_i_am_not_preferred_for_is_no_loss(self):
+        self.assertFalse(ownership.was_robbed(
+            facts(THIRD, records=recorded(OTHER)), {NODE}))
+
+    def test_a_dead_robber_is_none(self):
+        known = services(PREFERRED, **{OTHER: 'down'})
+        self.assertFalse(ownership.was_robbed(
+            facts(PREFERRED, known=known, records=recorded(OTHER)), {NODE}))
+
+
+class StandsTestCase(base.BaseTestCase):
+
+    def stands(self, reason, before, now, live=False, tenant=None):
+        return ownership.stands(reason, before, now, 'me', live, tenant)
+
+    def test_nobodys_and_my_own_node_may_be_mine(self):
+        for reason in Reason:
+            for now in (None, 'me'):
+                self.assertTrue(self.stands(reason, 'a', now))
+
+    def test_another_that_came_first_keeps_the_node(self):
+        for reason in (Reason.CREATED, Reason.ADOPTED, Reason.PULLED,
+                       Reason.LEAKED, Reason.KEPT, Reason.UNLISTED):
+            for before in (None, 'me', 'a'):
+                for live in (True, False):
+                    self.assertFalse(self.stands(reason, before, 'b', live))
+
+    def test_owner_that_came_back_keeps_the_node(self):
+        for reason in (Reason.ADOPTED, Reason.LEAKED, Reason.UNKNOWN):
+            self.assertTrue(self.stands(reason, 'a', 'a', live=False))
+            self.assertFalse(self.stands(reason, 'a', 'a', live=True))
+
+    def test_live_owner_may_be_relieved(self):
+        self.assertTrue(self.stands(Reason.PULLED, 'a', 'a', live=True))
+
+    def test_node_follows_my_instance_as_long_as_it_is_mine(self):
+        for tenant, expected in (
+                (ownership.Tenant('ME'), True),
+                (ownership.Tenant('me', deleted=True), False),
+                (ownership.Tenant('a'), False), (None, False)):
+            self.assertEqual(expected, self.stands(
+                Reason.INSTANCE_HERE, 'a', 'a', True, tenant))
 
 
 class TallyTestCase(base.BaseTestCase):
 
     def test_every_reason_is_counted(self):
         tally = ownership.tally({
-            'n1': ownership.Reason.RING_HERE,
-            'n2': ownership.Reason.INSTANCE_HERE,
-            'n3': ownership.Reason.RING_HERE})
-        self.assertEqual({ownership.Reason.INSTANCE_HERE: 1,
-                          ownership.Reason.INSTANCE_ELSEWHERE: 0,
-                          ownership.Reason.RING_HERE: 2,
-                          ownership.Reason.RING_ELSEWHERE: 0}, tally)
+            'n1': Reason.KEPT, 'n2': Reason.INSTANCE_HERE,
+            'n3': Reason.KEPT})
+        self.assertEqual(set(Reason), set(tally))
+        self.assertEqual({Reason.KEPT: 2, Reason.INSTANCE_HERE: 1},
+                         {r: n for r, n in tally.items() if n})

@@ -96,25 +96,84 @@ class RingTestCase(base.BaseTestCase):
         self.assertRaises(ValueError, ring.Ring, [], 8)
 
 
+class PreferencesTestCase(base.BaseTestCase):
+
+    def test_without_zones_all_members_count(self):
+        preferences = ring.Preferences(dict.fromkeys('abc'), 32)
+        plain = ring.Ring('abc', 32)
+        for node in nodes(50):
+            for zone in (None, 'z'):
+                host = plain.host_for(node)
+                self.assertEqual(host, preferences.host_for(node, zone))
+                self.assertEqual(
+                    {host}, {member for member in 'abc'
+                             if preferences.prefers(member, node, zone)})
+                self.assertEqual(
+                    {host}, {member for member in 'abc'
+                             if preferences.may_prefer(member, node)})
+
+    def test_node_of_a_zone_is_wanted_there_and_by_hosts_without_one(self):
+        preferences = ring.Preferences(
+            {'a1': 'a', 'a2': 'a', 'b1': 'b', 'c': None}, 32)
+        for zone, allowed in (('a', {'a1', 'a2', 'c'}), ('b', {'b1', 'c'}),
+                              ('elsewhere', {'c'}),
+                              (None, {'a1', 'a2', 'b1', 'c'})):
+            hosts = {preferences.host_for(node, zone) for node in nodes(100)}
+            self.assertEqual(allowed, hosts, zone)
+
+    def test_zone_without_a_host_that_may_take_its_nodes(self):
+        preferences = ring.Preferences({'a': 'z1'}, 32)
+        node, = nodes(1)
+        self.assertIsNone(preferences.host_for(node, 'z2'))
+        self.assertFalse(preferences.prefers('a', node, 'z2'))
+        self.assertTrue(preferences.prefers('a', node, 'z1'))
+
+    def test_zones_mean_nothing_when_nodes_may_cross_them(self):
+        preferences = ring.Preferences({'a': 'z1', 'b': 'z2'}, 32, True)
+        for node in nodes(20):
+            self.assertEqual(preferences.host_for(node, 'z1'),
+                             preferences.host_for(node, 'z2'))
+
+    def test_who_is_preferred_with_any_owner(self):
+        preferences = ring.Preferences({'a': 'z1', 'b': 'z2', 'c': None}, 32)
+        for node in nodes(50):
+            expected = {preferences.host_for(node, zone)
+                        for zone in (None, 'z1', 'z2', 'z3')}
+            self.assertEqual(expected, {
+                host for host in 'abc'
+                if preferences.may_prefer(host, node)})
+
+    def test_without_members_nobody_is_preferred(self):
+        preferences = ring.Preferences({}, 32)
+        node, = nodes(1)
+        self.assertIsNone(preferences.host_for(node))
+        self.assertFalse(preferences.prefers('a', node))
+        self.assertFalse(preferences.may_prefer('a', node))
+
+
 class RefreshedTestCase(base.BaseTestCase):
 
-    def test_same_members_keep_the_ring(self):
-        before = ring.refreshed(None, {'a', 'b'}, 8)
-        self.assertIs(before, ring.refreshed(before, {'b', 'a'}, 8))
+    def test_same_members_keep_the_preferences(self):
+        before = ring.refreshed(None, {'a': None, 'b': 'z'}, 8)
+        self.assertIs(before, ring.refreshed(
+            before, {'b': 'z', 'a': None}, 8))
 
-    def test_other_members_or_partitions_make_a_new_ring(self):
-        before = ring.refreshed(None, {'a', 'b'}, 8)
-        for members, partitions in (({'a'}, 8), ({'a', 'b', 'c'}, 8),
-                                    ({'a', 'b'}, 9)):
-            after = ring.refreshed(before, members, partitions)
+    def test_any_change_makes_new_preferences(self):
+        before = ring.refreshed(None, {'a': None, 'b': 'z'}, 8)
+        for members, partitions, cross in (
+                ({'a': None}, 8, False), ({'a': None, 'b': None}, 8, False),
+                ({'a': None, 'b': 'z'}, 9, False),
+                ({'a': None, 'b': 'z'}, 8, True)):
+            after = ring.refreshed(before, members, partitions, cross)
             self.assertEqual(members, after.members)
             self.assertEqual(partitions, after.partitions)
-        self.assertEqual({'a', 'b'}, before.members)
+            self.assertEqual(cross, after.cross_zones)
+        self.assertEqual({'a': None, 'b': 'z'}, before.members)
 
     def test_a_change_is_logged_once_with_names(self):
         with self.assertLogs(ring.__name__, 'INFO') as logs:
-            before = ring.refreshed(None, {'a', 'b'}, 8)
-            after = ring.refreshed(before, {'b', 'c'}, 8)
-            ring.refreshed(after, {'b', 'c'}, 8)
+            before = ring.refreshed(None, {'a': None, 'b': None}, 8)
+            after = ring.refreshed(before, {'b': None, 'c': None}, 8)
+            ring.refreshed(after, {'b': 'zone', 'c': None}, 8)
         self.assertEqual(2, len(logs.output))
         self.assertIn('joined: c; left: a', logs.output[1])

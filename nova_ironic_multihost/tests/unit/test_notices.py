@@ -1,0 +1,66 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+from oslotest import base
+
+from nova_ironic_multihost import absence
+from nova_ironic_multihost import notices
+from nova_ironic_multihost.ownership import Reason
+
+
+def due(reasons=None, mapped=True, **absences):
+    return notices.due('compute-1', mapped, reasons or {},
+                       absence.Absences(**absences))
+
+
+class DueTestCase(base.BaseTestCase):
+
+    def test_nothing_to_tell(self):
+        self.assertEqual({}, due({
+            'n1': Reason.KEPT, 'n2': Reason.INSTANCE_ELSEWHERE}))
+
+    def test_host_that_is_not_mapped_is_told_the_command(self):
+        (_, sentence), = due(mapped=False).values()
+        self.assertIn('discover_hosts --by-service', sentence)
+        self.assertIn('compute-1', sentence)
+        self.assertEqual({}, due(mapped=None))
+
+    def test_counts_and_one_example_in_the_place_of_a_list(self):
+        for reason, words in (
+                (Reason.OTHER_PARTITION, 'peer_list'),
+                (Reason.UNKNOWN, 'node undeploy'),
+                (Reason.LEAKED, 'running_deleted_instance_action')):
+            (_, sentence), = due(dict.fromkeys(
+                ['n1', 'n2', 'n3'], reason)).values()
+            self.assertIn('3 nodes', sentence)
+            self.assertIn('n1', sentence)
+            self.assertNotIn('n2', sentence)
+            self.assertIn(words, sentence)
+
+    def test_brake_says_what_to_do_in_either_case(self):
+        (level, sentence), = due(counts={'n1': 0, 'n2': 0},
+                                 braked=True).values()
+        self.assertEqual('ERROR', notices.logging.getLevelName(level))
+        self.assertIn('2 nodes', sentence)
+        self.assertIn('[ironic]', sentence)
+        self.assertIn('max_vanished_percent', sentence)
+
+
+class NoticesTestCase(base.BaseTestCase):
+
+    def test_each_thing_is_told_once_until_it_is_over(self):
+        told = notices.Notices()
+        with self.assertLogs(notices.__name__, 'WARNING') as logs:
+            for mapped in (False, False, True, False):
+                told.tell(due(mapped=mapped))
+        self.assertEqual(2, len(logs.output))

@@ -1,0 +1,408 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+import types
+
+from oslotest import base
+
+from nova_ironic_multihost import absence
+from nova_ironic_multihost import aggregates
+from nova_ironic_multihost import audit
+from nova_ironic_multihost import membership
+from nova_ironic_multihost import ownership
+from nova_ironic_multihost.ownership import Reason
+from nova_ironic_multihost import ring
+
+NODES = [f'1be26c0b-03f2-4d2e-ae87-c02d7f33c1{i:02}' for i in range(20)]
+
+
+class Cloud:
+    """Sources that answer from plain values and count the questions."""
+
+    def __init__(self, *hosts):
+        self.states = {
+            host: membership.ComputeService(host, up=True) for host in hosts}
+        self.ironic = dict.fromkeys(NODES)
+        self.hidden = set()
+        self.owners = {}
+        self.labels = {}
+        self.placed = {}
+        self.allocations = set()
+        self.is_mapped = True
+        self.host_aggregates = ()
+        self.broken = False
+        self.asked = []
+
+    def set(self, host, **state):
+        self.states[host] = membership.ComputeService(
+            host, **{'up': True, **state})
+
+    def services(self):
+        return [service for service in self.states.values()
+                if not service.disabled and service.ironic]
+
+    def service(self, host):
+        return self.states.get(host)
+
+    def nodes(self, partition):
+        if self.broken:
+            raise OSError('Ironic is away')
+        return {node: types.SimpleNamespace(id=node, instance_id=instance)
+                for node, instance in self.ironic.items()
+                if node not in self.hidden}
+
+    def node(self, uuid):
+        self.asked.append(('node', uuid))
+        if self.broken:
+            raise OSError('Ironic is away')
+        if uuid not in self.ironic:
+            return None
+        return types.SimpleNamespace(id=uuid, instance_id=self.ironic[uuid])
+
+    def instances(self, hosts):
+        return {instance for instance, tenant in self.placed.items()
+                if tenant.host in hosts and not tenant.deleted}
+
+    def tenants(self, instances):
+        self.asked += [('tenant', instance) for instance in instances]
+        return {instance: self.placed[instance]
+                for instance in instances if instance in self.placed}
+
+    def record(self, node):
+        host = self.owners[node]
+        return ownership.Record(node, host, self.labels.get(host, ''))
+
+    def records_of(self, hosts):
+        return [self.record(node) for node, host in self.owners.items()
+                if host in hosts]
+
+    def records(self, nodes):
+        self.asked += [('record', node) for node in nodes]
+        return [self.record(node) for node in nodes if node in self.owners]
+
+    def allocated(self, node):
+        self.asked.append(('allocated', node))
+        return node in self.allocations
+
+    def mapped(self, host):
+        self.asked.append(('mapped', host))
+        return self.is_mapped
+
+    def aggregates(self):
+        return self.host_aggregates
+
+
+class AuditTestCase(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.cloud = Cloud('a', 'b')
+        self.auditors = {}
+        self.options = {'pull_delay_audits': 1}
+
+    def audit(self, host='a', settled=True, **options):
+        """Audit one host and let it take what it finds to be its own."""
+        if host not in self.auditors:
+            self.auditors[host] = audit.Auditor(self.cloud)
+        self.cloud.asked.clear()
+        found = self.auditors[host].audit(audit.Settings(
+            host, ring_partitions=32, **{**self.options, **options}), settled)
+        for node in found.nodes:
+            self.cloud.owners[node] = host
+        for node in found.deleted:
+            self.cloud.owners.pop(node, None)
+        return found
+
+    def settle(self, *hosts):
+        for _ in range(4):
+            for host in hosts:
+                self.audit(host)
+
+    def asked(self, what):
+        return [about for kind, about in self.cloud.asked if kind == what]
+
+    def preferred(self, host, *members):
+        members = ring.Ring(members, 32)
+        return {node for node in NODES if members.prefers(host, node)}
+
+
+class OwnershipTestCase(AuditTestCase):
+
+    def test_alone_it_owns_every_node(self):
+        self.cloud = Cloud()
+        self.assertEqual(set(NODES), set(self.audit().nodes))
+
+    def test_two_share(self):
+        self.settle('a', 'b')
+        for host in 'ab':
+            self.assertEqual(self.preferred(host, 'a', 'b'),
+                             set(self.audit(host).nodes))
+
+    def test_dead_hosts_nodes_are_adopted_and_pulled_back(self):
+        self.settle('a', 'b')
+        self.cloud.set('b', up=False)
+        self.assertEqual(set(NODES), set(self.audit('a').nodes))
+        self.cloud.set('b')
+        # It was thought dead: this audit only finds that out.
+        self.assertEqual(set(), set(self.audit('b').nodes))
+        self.assertEqual(self.preferred('b', 'a', 'b'),
+                         set(self.audit('b').nodes))
+
+    def test_disabled_host_is_drained_and_takes_nothing(self):
+        self.settle('a', 'b')
+        self.cloud.set('b', disabled=True)
+        self.cloud.ironic['new'] = None
+        self.settle('b')
+        self.assertEqual(self.preferred('b', 'a', 'b'),
+                         set(self.audit('b').nodes))
+        self.settle('a')
+        self.assertEqual(set(), set(self.audit('b').nodes))
+        self.assertIn('new', self.audit('a').nodes)
+
+    def test_first_audit_keeps_and_creates_and_no_more(self):
+        kept, foreign, dead, free = NODES[:4]
+        self.cloud = Cloud('a', 'b')
+        self.cloud.set('c', up=False)
+        self.cloud.owners = {kept: 'a', **dict.fromkeys(NODES[4:], 'b'),
+                             foreign: 'b', dead: 'c'}
+        mine = set(self.audit(settled=False).nodes)
+        self.assertEqual({kept} | (
+            {free} & self.preferred('a', 'a', 'b')), mine)
+
+    def test_first_audit_does_without_a_heartbeat(self):
+        self.cloud = Cloud()
+        self.cloud.set('a', up=False)
+        self.assertEqual(set(NODES), set(self.audit(settled=False).nodes))
+
+    def test_nodes_with_allocations_are_not_pulled(self):
+        self.cloud.owners = dict.fromkeys(NODES, 'b')
+        self.audit('a')
+        self.cloud.allocations = set(NODES)
+        found = self.audit('a')
+        self.assertEqual({}, dict(found.nodes))
+        self.assertIn(Reason.ALLOCATED, found.reasons.values())
+        self.cloud.allocations = set()
+        self.assertEqual(self.preferred('a', 'a', 'b'),
+                         set(self.audit('a').nodes))
+
+    def test_pulls_are_limited_for_each_audit(self):
+        self.cloud.owners = dict.fromkeys(NODES, 'b')
+        self.audit('a')
+        self.assertEqual(2, len(self.audit('a', pulls_per_audit=2).nodes))
+        self.assertEqual(2, len(self.asked('allocated')))
+        self.assertEqual(4, len(self.audit('a', pulls_per_audit=2).nodes))
+
+    def test_pulls_wait_for_some_audits_as_a_member(self):
+        self.cloud.owners = dict.fromkeys(NODES, 'b')
+        for _ in range(3):
+            self.assertEqual({}, dict(self.audit(
+                'a', pull_delay_audits=3).nodes))
+        self.assertNotEqual({}, dict(self.audit(
+            'a', pull_delay_audits=3).nodes))
+
+    def test_audit_that_fails_changes_nothing(self):
+        before = self.audit('a')
+        self.cloud.broken = True
+        self.assertRaises(OSError, self.audit, 'a')
+        self.assertIs(before, self.auditors['a'].last)
+
+    def test_host_that_is_not_mapped_takes_nothing_from_others(self):
+        self.cloud.owners = dict.fromkeys(NODES, 'b')
+        self.cloud.is_mapped = False
+        self.settle('a')
+        self.assertEqual({}, dict(self.audit('a').nodes))
+        self.cloud.is_mapped = True
+        self.assertNotEqual({}, dict(self.audit('a').nodes))
+
+    def test_mapping_that_cannot_be_known_hinders_nothing(self):
+        self.cloud.owners = dict.fromkeys(NODES, 'b')
+        self.cloud.is_mapped = None
+        self.settle('a')
+        self.assertNotEqual({}, dict(self.audit('a').nodes))
+
+    def test_nodes_under_a_former_spelling_are_mine(self):
+        self.cloud = Cloud('A')
+        self.cloud.set('A', up=False)
+        self.cloud.ironic[NODES[0]] = 'i1'
+        self.cloud.placed = {'i1': ownership.Tenant('A')}
+        self.cloud.owners = dict.fromkeys(NODES, 'A')
+        found = self.audit('a', settled=False)
+        self.assertEqual(set(NODES), set(found.nodes))
+        self.assertIs(Reason.INSTANCE_HERE, found.reasons[NODES[0]])
+
+    def test_zone_keeps_its_nodes(self):
+        self.cloud.host_aggregates = tuple(
+            aggregates.Aggregate(uuid, frozenset([host]), uuid)
+            for host, uuid in (('a', 'z1'), ('b', 'z2')))
+        self.cloud.owners = dict.fromkeys(NODES, 'b')
+        self.settle('a')
+        self.assertEqual({}, dict(self.audit('a').nodes))
+        self.settle('a')
+        self.assertNotEqual({}, dict(self.audit(
+            'a', move_across_zones=True).nodes))
+
+
+class ForeignInstancesTestCase(AuditTestCase):
+
+    def test_leaked_machine_of_a_dead_host_is_owned(self):
+        self.cloud.set('b', up=False)
+        self.cloud.ironic[NODES[0]] = 'i1'
+        self.cloud.owners = dict.fromkeys(NODES, 'b')
+        self.cloud.placed = {'i1': ownership.Tenant('b')}
+        found = self.audit('a')
+        self.assertIs(Reason.INSTANCE_OF_DEAD, found.reasons[NODES[0]])
+        self.cloud.placed = {'i1': ownership.Tenant('b', deleted=True)}
+        found = self.audit('a')
+        self.assertIs(Reason.LEAKED, found.reasons[NODES[0]])
+        self.assertIn(NODES[0], found.nodes)
+
+    def test_instance_of_a_live_host_is_asked_for_once(self):
+        self.cloud.ironic = dict.fromkeys(NODES)
+        for node in NODES:
+            self.cloud.ironic[node] = f'i-{node}'
+            self.cloud.placed[f'i-{node}'] = ownership.Tenant('b')
+        self.audit('a')
+        self.assertNotEqual([], self.asked('tenant'))
+        self.audit('a')
+        self.assertEqual([], self.asked('tenant'))
+
+
+class CostTestCase(AuditTestCase):
+
+    def test_steady_state_reads_nothing_of_others(self):
+        for node in NODES[:5]:
+            self.cloud.ironic[node] = f'i-{node}'
+            self.cloud.placed[f'i-{node}'] = ownership.Tenant('b')
+            self.cloud.owners[node] = 'b'
+        self.settle('a', 'b')
+        self.audit('a')
+        self.assertEqual([], self.cloud.asked)
+
+
+class PartitionTestCase(AuditTestCase):
+
+    def test_member_that_serves_a_shard_only_gets_nothing_else(self):
+        # b sees the nodes of its shard alone; nobody told a.
+        shard = NODES[:4]
+        self.cloud.owners = dict.fromkeys(shard, 'b')
+        self.cloud.labels = {'b': 'shard=s1'}
+        self.settle('a')
+        found = self.audit('a')
+        self.assertEqual(set(NODES) - set(shard), set(found.nodes))
+        self.assertIn(Reason.OTHER_PARTITION, found.reasons.values())
+
+    def test_two_share_a_shard(self):
+        self.cloud.labels = {'a': 'shard=s1', 'b': 'shard=s1'}
+        self.options['partition'] = membership.Partition(
+            shard='s1', peer_list=('A', 'b'))
+        self.settle('a', 'b')
+        for host in 'ab':
+            self.assertEqual(self.preferred(host, 'a', 'b'),
+                             set(self.audit(host).nodes))
+
+    def test_shard_without_peers_takes_nothing_from_another_host(self):
+        self.cloud.labels = {'a': 'shard=s1', 'b': 'shard=s1'}
+        self.cloud.owners = dict.fromkeys(NODES[:4], 'b')
+        self.options['partition'] = membership.Partition(shard='s1')
+        self.settle('a')
+        self.assertEqual(set(NODES[4:]), set(self.audit('a').nodes))
+
+
+class AbsenceTestCase(AuditTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.cloud = Cloud('a')
+        self.settle('a')
+
+    def test_node_that_was_removed_is_deleted_after_two_audits(self):
+        del self.cloud.ironic[NODES[0]]
+        found = self.audit()
+        self.assertEqual(frozenset(), found.deleted)
+        self.assertIn(NODES[0], found.nodes)
+        self.assertIs(Reason.UNLISTED, found.reasons[NODES[0]])
+        found = self.audit()
+        self.assertEqual({NODES[0]}, found.deleted)
+        self.assertNotIn(NODES[0], found.nodes)
+        self.assertIn(NODES[0], {record.node for record in found.records})
+
+    def test_node_that_is_left_out_of_the_listing_is_kept(self):
+        self.cloud.hidden = {NODES[0]}
+        for _ in range(3 * absence.AUDITS_OF_MANY):
+            found = self.audit()
+            self.assertEqual(frozenset(), found.deleted)
+            self.assertIn(NODES[0], found.nodes)
+
+    def test_empty_listing_deletes_nothing_and_asks_nothing(self):
+        self.cloud.ironic.clear()
+        for _ in range(3 * absence.AUDITS_OF_MANY):
+            found = self.audit()
+            self.assertEqual(frozenset(), found.deleted)
+            self.assertEqual(set(NODES), set(found.nodes))
+            self.assertEqual([], self.asked('node'))
+
+    def test_broken_answer_is_no_deletion(self):
+        self.cloud.hidden = {NODES[0]}
+        self.cloud.node = lambda uuid: 1 / 0
+        for _ in range(absence.AUDITS + 1):
+            self.assertEqual(frozenset(), self.audit().deleted)
+
+    def test_node_without_a_known_state_is_not_reported(self):
+        # A compute service that starts while it may list nothing.
+        self.auditors.clear()
+        self.cloud.hidden = set(NODES)
+        found = self.audit(settled=False)
+        self.assertEqual({}, dict(found.nodes))
+        self.assertEqual((), found.records)
+        self.assertEqual(frozenset(), found.deleted)
+
+
+class StandsTestCase(AuditTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.cloud.owners = dict.fromkeys(NODES, 'b')
+        self.auditors['a'] = auditor = audit.Auditor(self.cloud)
+        for _ in range(2):
+            auditor.audit(audit.Settings(
+                'a', ring_partitions=32, pull_delay_audits=1))
+        self.auditor = auditor
+        self.node = next(iter(auditor.last.nodes))
+
+    def test_as_decided(self):
+        self.assertTrue(self.auditor.stands(self.node))
+
+    def test_not_when_a_third_host_was_faster(self):
+        self.cloud.owners[self.node] = 'c'
+        self.cloud.set('c')
+        self.assertFalse(self.auditor.stands(self.node))
+
+    def test_not_for_a_node_that_is_not_mine(self):
+        other = next(iter(set(NODES) - set(self.auditor.last.nodes)))
+        self.assertFalse(self.auditor.stands(other))
+        self.assertFalse(self.auditor.stands('never-heard-of'))
+
+    def test_owner_that_came_back_keeps_its_node(self):
+        self.cloud.set('b', up=False)
+        self.auditor.audit(audit.Settings('a', ring_partitions=32))
+        self.assertTrue(self.auditor.stands(NODES[0]))
+        self.cloud.set('b')
+        self.assertFalse(self.auditor.stands(NODES[0]))
+
+    def test_my_instance_that_moved_on_takes_no_node_along(self):
+        self.cloud.ironic[self.node] = 'i1'
+        self.cloud.placed = {'i1': ownership.Tenant('a')}
+        self.auditor.audit(audit.Settings('a', ring_partitions=32))
+        self.assertTrue(self.auditor.stands(self.node))
+        self.cloud.placed = {'i1': ownership.Tenant('b')}
+        self.assertFalse(self.auditor.stands(self.node))

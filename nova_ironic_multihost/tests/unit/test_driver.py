@@ -13,20 +13,33 @@
 
 from unittest import mock
 
+from nova.compute import provider_tree
+from nova import exception as nova_exception
+from openstack import exceptions as sdk_exception
 from oslo_config import fixture as config_fixture
 from oslotest import base
 
-from nova import exception as nova_exception
-from nova import objects
+from nova_ironic_multihost import aggregates
 from nova_ironic_multihost import driver as multihost
 from nova_ironic_multihost import exception
+from nova_ironic_multihost import membership
+from nova_ironic_multihost import nova_contract
+from nova_ironic_multihost import ownership
 from nova_ironic_multihost import ring as hash_ring
 
 NODES = [f'1be26c0b-03f2-4d2e-ae87-c02d7f33c1{i:02}' for i in range(20)]
+ME = 'compute-1'
 
 
 class FakeNode:
     """The part of an openstacksdk node that an audit reads."""
+
+    is_maintenance = False
+    power_state = 'power on'
+    provision_state = 'available'
+    resource_class = 'baremetal'
+    traits = ()
+    properties = {'cpu_arch': 'x86_64'}
 
     def __init__(self, node_id, instance_id=None):
         self.id = node_id
@@ -36,32 +49,65 @@ class FakeNode:
 class DriverTestCase(base.BaseTestCase):
     """The driver of host compute-1, with nova and Ironic answering by value.
 
-    ``services`` is host -> up, ``ironic`` node -> instance, ``instances`` the
-    uuids of the instances that nova has on compute-1.
+    ``services`` is host -> up, ``ironic`` node -> instance, ``placed``
+    instance -> Tenant, ``owners`` node -> host of its record.
     """
 
     def setUp(self):
         super().setUp()
         self.services = {}
         self.ironic = dict.fromkeys(NODES)
-        self.instances = []
+        self.placed = {}
+        self.owners = {}
+        self.allocations = set()
+        self.host_aggregates = ()
         self.config = self.useFixture(
             config_fixture.Config(multihost.CONF))
         multihost.CONF([], project='nova', default_config_files=[])
-        self.config.config(host='compute-1')
-        self.patch(objects.ServiceList, 'get_all_computes_by_hv_type',
-                   lambda context, hv_type: [
-                       mock.Mock(host=host, up=up)
-                       for host, up in self.services.items()])
-        self.patch(objects.InstanceList, 'get_uuids_by_host',
-                   lambda context, host: list(self.instances))
-        self.driver = multihost.IronicMultiHostDriver(None)
-        self.driver.servicegroup_api = mock.Mock(
-            service_is_up=lambda service: service.up)
+        self.config.config(host=ME)
+        for name, answer in (
+                ('ironic_services', self.all_services),
+                ('compute_service', self.one_service),
+                ('instance_uuids', self.instance_uuids),
+                ('tenants', lambda context, wanted: {
+                    instance: self.placed[instance] for instance in wanted
+                    if instance in self.placed}),
+                ('records_of', lambda context, host: [
+                    self.record(node) for node, owner in self.owners.items()
+                    if owner == host]),
+                ('records', lambda context, nodes: [
+                    self.record(node) for node in nodes
+                    if node in self.owners]),
+                ('allocated', lambda context, client, node:
+                    node in self.allocations),
+                ('host_mapped', lambda context, host: True),
+                ('host_aggregates', lambda context: self.host_aggregates)):
+            self.patch(nova_contract, name, answer)
+        self.manager = mock.Mock()
+        self.manager.rt.compute_nodes = {}
+        self.driver = multihost.IronicMultiHostDriver(
+            mock.Mock(_compute=self.manager))
         self.connection = mock.Mock()
         self.connection.nodes.side_effect = lambda **kwargs: (
             FakeNode(*item) for item in self.ironic.items())
         self.driver._ironic_connection = self.connection
+
+    def all_services(self, context, servicegroup_api, hypervisor_type):
+        return [membership.ComputeService(host, up)
+                for host, up in self.services.items()]
+
+    def one_service(self, context, servicegroup_api, host):
+        if host in self.services:
+            return membership.ComputeService(host, self.services[host])
+        return None
+
+    def instance_uuids(self, context, host):
+        return frozenset(instance for instance, tenant in self.placed.items()
+                         if tenant.host == host)
+
+    def record(self, node):
+        return ownership.Record(node, self.owners[node], row=mock.Mock(
+            hypervisor_hostname=node))
 
     def patch(self, target, name, replacement):
         patcher = mock.patch.object(target, name, replacement)
@@ -72,59 +118,57 @@ class DriverTestCase(base.BaseTestCase):
         ring = hash_ring.Ring(members, 1024)
         return {node for node in NODES if ring.prefers(host, node)}
 
+    def place(self, node, instance, host, deleted=False):
+        self.ironic[node] = instance
+        self.placed[instance] = ownership.Tenant(host, deleted)
+
+    def start_and_audit(self, times=1):
+        """Do the first audit and some more; return the last answer."""
+        for _ in range(times + 1):
+            found = self.driver.get_available_nodes()
+        return found
+
 
 class GetAvailableNodesTestCase(DriverTestCase):
 
     def test_alone_it_manages_every_node(self):
         self.assertEqual(set(NODES), set(self.driver.get_available_nodes()))
 
-    def test_two_computes_split_the_nodes(self):
+    def test_two_computes_split_the_nodes_that_nobody_has(self):
         self.services = {'compute-1': True, 'compute-2': True}
         mine = set(self.driver.get_available_nodes())
-        self.config.config(host='compute-2')
-        theirs = set(self.driver.get_available_nodes())
-        self.assertEqual(self.preferred('compute-1', 'compute-1',
-                                        'compute-2'), mine)
-        self.assertEqual(set(NODES) - mine, theirs)
-
-    def test_a_compute_that_dies_or_returns_is_seen_at_the_next_audit(self):
-        self.services = {'compute-1': True, 'compute-2': True}
-        with_peer = set(self.driver.get_available_nodes())
-        self.services['compute-2'] = False
-        self.assertEqual(set(NODES), set(self.driver.get_available_nodes()))
-        self.services['compute-2'] = True
-        self.assertEqual(with_peer, set(self.driver.get_available_nodes()))
+        self.assertEqual(self.preferred(ME, ME, 'compute-2'), mine)
 
     def test_rules_for_nodes_with_instances(self):
         self.services = {'compute-1': True, 'compute-2': True}
-        preferred = self.preferred('compute-1', 'compute-1', 'compute-2')
+        preferred = self.preferred(ME, ME, 'compute-2')
         theirs, = sorted(preferred)[:1]
         mine, = sorted(set(NODES) - preferred)[:1]
-        self.ironic[theirs] = 'instance-of-compute-2'
-        self.ironic[mine] = 'instance-of-compute-1'
-        self.instances = ['instance-of-compute-1']
+        self.place(theirs, 'i2', 'compute-2')
+        self.place(mine, 'i1', ME)
         self.assertEqual((preferred - {theirs}) | {mine},
                          set(self.driver.get_available_nodes()))
 
-    def test_host_name_in_upper_case_is_the_same_host(self):
-        self.config.config(host='Compute-1')
-        self.services = {'COMPUTE-1': True, 'compute-2': True}
-        self.assertEqual(
-            self.preferred('compute-1', 'compute-1', 'compute-2'),
-            set(self.driver.get_available_nodes()))
+    def test_first_answer_takes_nothing_from_others(self):
+        self.owners = dict.fromkeys(NODES, 'compute-2')
+        self.assertEqual([], self.driver.get_available_nodes())
+        self.assertEqual(set(NODES), set(self.driver.get_available_nodes()))
+
+    def test_start_is_over_even_if_ironic_was_away(self):
+        self.owners = dict.fromkeys(NODES, 'compute-2')
+        self.connection.nodes.side_effect = OSError('refused')
+        self.assertRaises(nova_exception.VirtDriverNotReady,
+                          self.driver.get_available_nodes)
+        self.connection.nodes.side_effect = lambda **kwargs: (
+            FakeNode(*item) for item in self.ironic.items())
+        self.assertEqual(set(NODES), set(self.driver.get_available_nodes()))
 
     def test_partitions_option_shapes_the_ring(self):
         self.config.config(group='ironic_multihost', ring_partitions=7)
         self.driver.get_available_nodes()
-        self.assertEqual(7, self.driver._ring.partitions)
-
-    def test_the_cache_of_novas_driver_holds_what_is_managed(self):
-        self.services = {'compute-2': True}
-        self.ironic[NODES[0]] = 'an-instance'
-        self.instances = ['an-instance']
-        available = self.driver.get_available_nodes()
-        self.assertEqual(set(available), set(self.driver.node_cache))
-        self.assertEqual(['an-instance'], self.driver.list_instance_uuids())
+        self.assertEqual(7, self.driver._auditor.preferences.partitions)
+        self.assertIs(self.driver.hash_ring,
+                      self.driver._auditor.preferences.ring.hashring)
 
     def test_error_in_a_later_page_leaves_what_was_known(self):
         known = set(self.driver.get_available_nodes())
@@ -138,24 +182,26 @@ class GetAvailableNodesTestCase(DriverTestCase):
                           self.driver.get_available_nodes)
         self.assertEqual(known, set(self.driver.node_cache))
 
-    def test_instances_are_read_after_the_nodes(self):
+    def test_instances_and_services_are_read_after_the_nodes(self):
         # A build that is claimed while Ironic lists is otherwise taken for
         # an instance of somebody else.
         order = []
         self.connection.nodes.side_effect = (
             lambda **kwargs: order.append('nodes') or iter([]))
-        self.patch(objects.InstanceList, 'get_uuids_by_host',
+        self.patch(nova_contract, 'instance_uuids',
                    lambda context, host: order.append('instances') or [])
+        self.patch(nova_contract, 'ironic_services',
+                   lambda *arguments: order.append('services') or [])
         self.driver.get_available_nodes()
-        self.assertEqual(['nodes', 'instances'], order)
+        self.assertEqual(['nodes', 'services', 'instances'], order)
 
     def test_what_it_manages_is_logged_on_change_only_and_as_counts(self):
         with self.assertLogs(multihost.__name__, 'INFO') as logs:
             self.driver.get_available_nodes()
             self.driver.get_available_nodes()
         line, = logs.output
-        self.assertIn('Managing 20 of 20 nodes: 20 free and mapped to this '
-                      'compute service.', line)
+        self.assertIn('Managing 20 of 20 nodes: 20 free and recorded nowhere '
+                      'so far.', line)
 
     def test_only_the_partition_is_listed(self):
         self.config.config(group='ironic', shard='rack1')
@@ -169,13 +215,235 @@ class InitHostTestCase(DriverTestCase):
 
     def test_starts_without_ironic(self):
         self.connection.nodes.side_effect = OSError('connection refused')
-        self.driver.init_host('compute-1')
-        self.assertEqual({'compute-1'}, self.driver._ring.members)
+        self.driver.init_host(ME)
+        self.assertEqual({ME}, set(self.driver._auditor.preferences.members))
+        self.assertEqual([], self.driver.list_instance_uuids())
+
+    def test_start_names_the_nodes_that_are_recorded_here_only(self):
+        self.services = {ME: True, 'COMPUTE-1': False, 'compute-2': True}
+        self.owners = {NODES[0]: ME, NODES[1]: 'compute-2',
+                       NODES[2]: 'COMPUTE-1'}
+        self.assertEqual({node: node for node in (NODES[0], NODES[2])},
+                         self.driver.get_nodenames_by_uuid())
+        self.connection.nodes.assert_not_called()
 
     def test_contradicting_settings_stop_the_service_with_the_remedy(self):
         self.config.config(update_resources_interval=-1)
         with self.assertLogs(multihost.__name__, 'ERROR') as logs:
             error = self.assertRaises(exception.ConfigurationContradiction,
-                                      self.driver.init_host, 'compute-1')
+                                      self.driver.init_host, ME)
         self.assertIn('update_resources_interval', str(error))
         self.assertIn('update_resources_interval', logs.output[0])
+
+    def test_nova_compares_with_the_records_of_the_audit(self):
+        self.driver.init_host(ME)
+        self.owners = {NODES[0]: ME, NODES[1]: 'compute-2'}
+        self.driver.get_available_nodes()
+        rows = self.manager._get_compute_nodes_in_db(
+            mock.sentinel.context, set(), use_slave=True, startup=False)
+        self.assertEqual([NODES[0]],
+                         [row.hypervisor_hostname for row in rows])
+
+
+class ListInstanceUuidsTestCase(DriverTestCase):
+
+    def test_empty_before_the_first_audit(self):
+        self.place(NODES[0], 'i1', ME)
+        self.assertEqual([], self.driver.list_instance_uuids())
+        self.connection.nodes.assert_not_called()
+
+    def test_mine_and_leaked_but_not_unknown(self):
+        self.place(NODES[0], 'mine', ME)
+        self.place(NODES[1], 'leaked', 'compute-2', deleted=True)
+        self.ironic[NODES[2]] = 'unknown'
+        self.place(NODES[3], 'theirs', 'compute-2')
+        self.start_and_audit()
+        self.assertEqual({'mine', 'leaked'},
+                         set(self.driver.list_instance_uuids()))
+
+
+class GetAvailableResourceTestCase(DriverTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.owners = dict.fromkeys(NODES, 'compute-2')
+        self.start_and_audit()
+
+    def test_node_that_is_adopted(self):
+        found = self.driver.get_available_resource(NODES[0])
+        self.assertEqual(NODES[0], found['uuid'])
+
+    def test_node_that_another_took_since_is_refused(self):
+        self.owners[NODES[0]] = 'compute-3'
+        self.services['compute-3'] = True
+        self.assertRaises(nova_exception.ComputeHostNotFound,
+                          self.driver.get_available_resource, NODES[0])
+
+    def test_node_that_the_tracker_has_is_not_looked_up_again(self):
+        self.manager.rt.compute_nodes = {NODES[0]: mock.Mock()}
+        self.patch(nova_contract, 'records', mock.Mock(
+            side_effect=AssertionError))
+        self.driver.get_available_resource(NODES[0])
+
+    def test_partition_is_told_to_other_computes(self):
+        self.patch(self.driver, '_can_send_version', mock.Mock())
+        self.assertNotIn(
+            nova_contract.PARTITION,
+            self.driver.get_available_resource(NODES[0])['stats'])
+        self.config.config(group='ironic', shard='rack1')
+        self.assertEqual(
+            'shard=rack1',
+            self.driver.get_available_resource(NODES[0])['stats'][
+                nova_contract.PARTITION])
+
+
+class UpdateProviderTreeTestCase(DriverTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.config.config(group='ironic_multihost', pull_delay_audits=1)
+        self.tree = provider_tree.ProviderTree()
+        for node in NODES:
+            self.tree.new_root(node, node)
+
+    def reserved(self, node):
+        self.driver.update_provider_tree(self.tree, node)
+        return self.tree.data(node).inventory['CUSTOM_BAREMETAL']['reserved']
+
+    def test_free_node_is_offered(self):
+        self.start_and_audit()
+        self.assertEqual(0, self.reserved(NODES[0]))
+
+    def pull(self):
+        """Return a node that is about to move from compute-2."""
+        self.services = {'compute-2': True, ME: True}
+        self.owners = dict.fromkeys(NODES, 'compute-2')
+        return self.start_and_audit()[0]
+
+    def test_node_is_offered_after_it_has_moved_not_before(self):
+        node = self.pull()
+        self.assertEqual(1, self.reserved(node))
+        self.manager.rt.compute_nodes = {node: mock.Mock()}
+        self.assertEqual(0, self.reserved(node))
+
+    def test_node_to_which_a_build_was_sent_does_not_move(self):
+        node = self.pull()
+        self.allocations = {node}
+        self.assertRaises(nova_exception.ComputeHostNotFound,
+                          self.driver.update_provider_tree, self.tree, node)
+
+    def test_stray_instances_and_lost_nodes_are_not_offered(self):
+        # Even where nova is told not to reserve nodes with instances.
+        self.config.config(group='workarounds',
+                           skip_reserve_in_use_ironic_nodes=True)
+        self.place(NODES[0], 'leaked', 'compute-2', deleted=True)
+        self.ironic[NODES[1]] = 'unknown'
+        self.place(NODES[2], 'mine', ME)
+        self.owners = dict.fromkeys(NODES, ME)
+        self.start_and_audit()
+        del self.ironic[NODES[3]]
+        self.connection.get_node.side_effect = OSError('refused')
+        self.start_and_audit()
+        self.assertEqual([1, 1, 0, 1, 0],
+                         [self.reserved(node) for node in NODES[:5]])
+
+    def test_node_has_the_aggregates_of_this_host(self):
+        self.host_aggregates = (
+            aggregates.Aggregate('ours', frozenset([ME]), None),
+            aggregates.Aggregate('theirs', frozenset(['compute-2']), None))
+        self.services = {ME: True, 'compute-2': True}
+        node = self.start_and_audit()[0]
+        self.tree.update_aggregates(node, ['theirs', 'of-neutron'])
+        self.driver.update_provider_tree(self.tree, node)
+        self.assertEqual({'ours', 'of-neutron'},
+                         self.tree.data(node).aggregates)
+
+
+class IsNodeDeletedTestCase(DriverTestCase):
+
+    def test_only_what_ironic_has_confirmed(self):
+        self.owners = dict.fromkeys(NODES, ME)
+        self.start_and_audit()
+        del self.ironic[NODES[0]]
+        self.connection.get_node.side_effect = (
+            sdk_exception.ResourceNotFound)
+        for deleted in (False, True):
+            self.driver.get_available_nodes()
+            self.assertEqual(deleted,
+                             self.driver.is_node_deleted(NODES[0]))
+        self.assertFalse(self.driver.is_node_deleted(NODES[1]))
+        self.assertFalse(self.driver.is_node_deleted('never-heard-of'))
+
+    def test_nothing_is_deleted_before_the_first_audit(self):
+        self.assertFalse(self.driver.is_node_deleted(NODES[0]))
+
+
+class PrepareForSpawnTestCase(DriverTestCase):
+
+    def prepare(self):
+        instance = mock.MagicMock(uuid='i1')
+        instance.get.return_value = NODES[0]
+        self.driver.prepare_for_spawn(instance)
+
+    def test_node_is_reserved(self):
+        node = FakeNode(NODES[0])
+        self.connection.get_node.return_value = node
+        self.prepare()
+        self.connection.update_node.assert_called_once_with(
+            node, retry_on_conflict=False, instance_id='i1')
+
+    def test_build_goes_elsewhere_when_another_has_the_node(self):
+        self.connection.get_node.return_value = FakeNode(NODES[0])
+        self.connection.update_node.side_effect = (
+            sdk_exception.ConflictException)
+        self.assertRaises(nova_exception.ComputeResourcesUnavailable,
+                          self.prepare)
+
+    def test_build_goes_elsewhere_when_the_node_is_gone(self):
+        self.connection.get_node.side_effect = sdk_exception.ResourceNotFound
+        self.assertRaises(nova_exception.ComputeResourcesUnavailable,
+                          self.prepare)
+
+    def test_other_errors_end_the_build(self):
+        self.connection.get_node.return_value = FakeNode(NODES[0])
+        self.connection.update_node.side_effect = (
+            sdk_exception.ForbiddenException)
+        self.assertRaises(nova_exception.InstanceDeployFailure, self.prepare)
+
+
+class RebuildTestCase(DriverTestCase):
+
+    def rebuild(self, bdms, reimage):
+        with mock.patch.object(nova_contract.IronicDriver, 'rebuild') as done:
+            self.driver.rebuild(
+                'context', 'instance', 'image', 'files', 'password',
+                'allocations', bdms, 'detach', 'attach', network_info='net',
+                reimage_boot_volume=reimage)
+        self.assertEqual('net', done.call_args.kwargs['network_info'])
+        return done.call_args.kwargs['reimage_boot_volume']
+
+    def test_image_goes_to_a_boot_volume_only_if_there_is_one(self):
+        for volume in (True, False):
+            bdms = mock.Mock()
+            bdms.root_bdm.return_value = mock.Mock(is_volume=volume)
+            for reimage in (True, False):
+                self.assertEqual(volume and reimage,
+                                 self.rebuild(bdms, reimage))
+
+
+class NodeCacheTestCase(DriverTestCase):
+
+    def test_node_of_another_is_not_added(self):
+        self.connection.get_node.side_effect = lambda node, **kwargs: (
+            FakeNode(node))
+        self.start_and_audit()
+        self.driver.node_cache.pop(NODES[0])
+        self.driver._node_from_cache(NODES[0])
+        self.driver._node_from_cache('of-another')
+        self.assertEqual(set(NODES), set(self.driver.node_cache))
+
+    def test_cache_may_change_while_nova_iterates_over_it(self):
+        self.start_and_audit()
+        for node in self.driver.node_cache.values():
+            self.driver.node_cache.pop(node.id)
+        self.assertEqual({}, self.driver.node_cache)

@@ -47,19 +47,18 @@ class FindTestCase(base.BaseTestCase):
             host='COMPUTE-1', ironic__conductor_group='g',
             ironic__peer_list=['compute-1']))
 
-    def test_conductor_group_without_peers(self):
-        sentence, = self.find(ironic__conductor_group='g')
-        self.assertIn('set peer_list', sentence)
-        self.assertIn('"compute-1"', sentence)
+    def test_group_or_shard_without_peers_is_of_this_host_alone(self):
+        self.assertEqual([], self.find(ironic__conductor_group='g'))
+        self.assertEqual([], self.find(ironic__shard='s'))
 
-    def test_conductor_group_with_peers_that_lack_this_host(self):
-        sentence, = self.find(ironic__conductor_group='',
-                              ironic__peer_list=['compute-2'])
-        self.assertIn('add "compute-1"', sentence)
+    def test_peers_that_lack_this_host(self):
+        for limit in ({'ironic__conductor_group': ''},
+                      {'ironic__shard': 's'}):
+            sentence, = self.find(ironic__peer_list=['compute-2'], **limit)
+            self.assertIn('add "compute-1"', sentence)
 
-    def test_shard_needs_no_peers(self):
-        self.assertEqual([], self.find(
-            ironic__shard='s', ironic__conductor_group='g'))
+    def test_peers_mean_nothing_without_group_and_shard(self):
+        self.assertEqual([], self.find(ironic__peer_list=['compute-2']))
 
     def test_audits_turned_off(self):
         sentence, = self.find(update_resources_interval=-1)
@@ -67,7 +66,8 @@ class FindTestCase(base.BaseTestCase):
 
     def test_all_contradictions_are_told_at_once(self):
         self.assertEqual(2, len(self.find(
-            update_resources_interval=-1, ironic__conductor_group='g')))
+            update_resources_interval=-1, ironic__shard='s',
+            ironic__peer_list=['compute-2'])))
 
     def test_value_out_of_range(self):
         conf_file = self.create_tempfiles(

@@ -61,6 +61,7 @@ class DriverTestCase(base.BaseTestCase):
         self.owners = {}
         self.allocations = set()
         self.host_aggregates = ()
+        self.carried = set()
         self.config = self.useFixture(
             config_fixture.Config(multihost.CONF))
         multihost.CONF([], project='nova', default_config_files=[])
@@ -81,7 +82,9 @@ class DriverTestCase(base.BaseTestCase):
                 ('allocated', lambda context, client, node:
                     node in self.allocations),
                 ('host_mapped', lambda context, host: True),
-                ('host_aggregates', lambda context: self.host_aggregates)):
+                ('host_aggregates', lambda context: self.host_aggregates),
+                ('provider_aggregates', lambda context, client, node:
+                    frozenset(self.carried))):
             self.patch(nova_contract, name, answer)
         self.manager = mock.Mock()
         self.manager.rt.compute_nodes = {}
@@ -353,7 +356,9 @@ class UpdateProviderTreeTestCase(DriverTestCase):
             aggregates.Aggregate('theirs', frozenset(['compute-2']), None))
         self.services = {ME: True, 'compute-2': True}
         node = self.start_and_audit()[0]
-        self.tree.update_aggregates(node, ['theirs', 'of-neutron'])
+        # nova's copy is older than what neutron has done.
+        self.tree.update_aggregates(node, ['theirs'])
+        self.carried = {'theirs', 'of-neutron'}
         self.driver.update_provider_tree(self.tree, node)
         self.assertEqual({'ours', 'of-neutron'},
                          self.tree.data(node).aggregates)

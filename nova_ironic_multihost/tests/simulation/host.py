@@ -1,0 +1,348 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""One nova-compute of the simulation.
+
+The audits are those of the product; nova's manager and resource tracker, and
+the driver between them, are modelled. Each question that an audit asks and
+each step by which it is carried out is a moment at which it stands still and
+everything else may go on, for any time.
+"""
+
+import greenlet
+
+from nova_ironic_multihost import audit
+from nova_ironic_multihost import ownership
+from nova_ironic_multihost.tests.simulation import world as worlds
+
+#: Times that nova's tracker tries to write to a provider that changes.
+ATTEMPTS = 4
+
+#: Reasons for which the driver offers nothing of a node to the scheduler.
+BARRED = frozenset({
+    ownership.Reason.BUILDING, ownership.Reason.LEAKED,
+    ownership.Reason.UNKNOWN, ownership.Reason.UNLISTED})
+
+
+class NotReadyError(Exception):
+    """Ironic does not answer, as VirtDriverNotReady."""
+
+
+def pause():
+    """Let the others go on."""
+    greenlet.getcurrent().parent.switch()
+
+
+class Sources:
+    """:class:`.audit.Sources` from the world.
+
+    :ivar lag: by how many changes the next reading of the services is old.
+    :ivar version: number of the states that were read last, see
+        :attr:`.world.World.version`.
+    :ivar hidden: nodes that a listing leaves out.
+    :ivar blind: Ironic shows no node, listed or asked for, from the next
+        listing on.
+    :ivar failing: Ironic does not answer.
+    :ivar seen: node -> what :meth:`situation` was when its record was read.
+    """
+
+    def __init__(self, world, host):
+        self._world = world
+        self._host = host
+        self.lag = 0
+        self.version = 0
+        self.hidden = frozenset()
+        self.blind = False
+        self.failing = False
+        self._blinded = False
+        self.seen = {}
+
+    def situation(self, node):
+        """Return (owner, whether it is up, consumer) of this moment."""
+        world = self._world
+        owner = world.owner(node)
+        provider = world.providers.get(node)
+        return owner, world.up(owner), provider and provider.consumer
+
+    def services(self):
+        pause()
+        self._world.note()
+        self.version = max(self.version, self._world.version - self.lag)
+        self.lag = 0
+        return self._world.listed_services(self.version)
+
+    def service(self, host):
+        pause()
+        state = self._world.states().get(host)
+        return state and self._world.compute_service(host, state)
+
+    def nodes(self, partition):
+        pause()
+        if self.failing:
+            raise NotReadyError
+        # An account that sees nothing does so for a whole audit at least.
+        self._blinded = self.blind
+        if self._blinded:
+            return {}
+        return {node: worlds.Machine(node, instance)
+                for node, instance in self._world.machines.items()
+                if node not in self.hidden}
+
+    def node(self, uuid):
+        pause()
+        if self.failing:
+            raise NotReadyError
+        if self._blinded or uuid not in self._world.machines:
+            return None
+        return worlds.Machine(uuid, self._world.machines[uuid])
+
+    def instances(self, hosts):
+        pause()
+        return {instance.uuid for instance in self._world.instances.values()
+                if instance.host in hosts and not instance.deleted}
+
+    def tenants(self, instances):
+        pause()
+        found = (self._world.instances.get(uuid) for uuid in instances)
+        return {instance.uuid: ownership.Tenant(
+                    instance.host, instance.deleted)
+                for instance in found if instance}
+
+    def records_of(self, hosts):
+        pause()
+        return [ownership.Record(row.node, row.host, row.partition)
+                for row in self._world.live_rows() if row.host in hosts]
+
+    def records(self, nodes):
+        pause()
+        self.seen = {node: self.situation(node) for node in nodes}
+        return [ownership.Record(row.node, row.host, row.partition)
+                for row in self._world.live_rows() if row.node in nodes]
+
+    def allocated(self, node):
+        pause()
+        provider = self._world.providers.get(node)
+        return provider is not None and provider.consumer is not None
+
+    def mapped(self, host):
+        service = self._world.services.get(host)
+        return service is not None and service.mapped
+
+    def aggregates(self):
+        return ()
+
+
+class Process:
+    """A nova-compute from its start to its end.
+
+    :ivar auditor: the product's.
+    :ivar sources: what it asks.
+    :ivar tracked: nodes whose record nova's tracker has at hand.
+    :ivar providers: node -> (generation, reserved), nova's cache of
+        placement.
+    :ivar serving: its start is over, it takes builds and sends heartbeats.
+    :ivar frozen: it does nothing at all, as after SIGSTOP.
+    :ivar muted: its heartbeats do not arrive.
+    :ivar locked: nova's lock around claims and updates is held.
+    """
+
+    def __init__(self, world, settings):
+        self._world = world
+        self._settings = settings
+        self._settled = False
+        self._running = None
+        self.host = settings.host
+        self.sources = Sources(world, self.host)
+        self.auditor = audit.Auditor(self.sources)
+        self.tracked = set()
+        self.providers = {}
+        self.serving = False
+        self.frozen = False
+        self.muted = False
+        self.locked = False
+        self._body = self._start
+
+    @property
+    def auditing(self):
+        """Whether an audit is under way."""
+        return self._running is not None
+
+    @property
+    def outdated(self):
+        """Whether an audit is under way that looked at older states."""
+        return self.auditing and self.sources.version < self._world.version
+
+    @property
+    def beating(self):
+        """Whether its heartbeats arrive."""
+        return self.serving and not self.frozen and not self.muted
+
+    def step(self):
+        """Go on until the next pause; begin an audit if there is none.
+
+        :returns: whether the audit goes on after it.
+        """
+        if self._running is None:
+            self._running = greenlet.greenlet(self._body)
+        self._world.note()
+        self._running.switch()
+        if self._running.dead:
+            self._running = None
+            self._body = self._audit
+        self._world.note()
+        return self.auditing
+
+    def finish(self):
+        """Go on to the end of the audit; begin one if there is none."""
+        while self.step():
+            pass
+
+    def kill(self):
+        """End it at once, wherever it is."""
+        if self._running is not None:
+            self._running.throw()
+            self._running = None
+        self.locked = False
+
+    def _start(self):
+        """nova.service.Service.start."""
+        world = self._world
+        world.interrupt(self.host, [
+            record.node for record in self.auditor.records(self._settings)])
+        if self.host not in world.services:
+            world.services[self.host] = worlds.Service(
+                self.host, world.clock, mapped=False)
+        self._audit()
+        self.serving = True
+        world.services[self.host].beat = world.clock
+
+    def _audit(self):
+        """ComputeManager.update_available_resource."""
+        try:
+            found = self.auditor.audit(self._settings, self._settled)
+        except NotReadyError:
+            return
+        finally:
+            self._settled = True
+        recorded = {record.node for record in found.records}
+        for node in self.tracked - recorded:
+            self._forget(node)
+        for record in found.records:
+            if record.node in found.nodes:
+                continue
+            pause()
+            if record.node in found.deleted:
+                self._delete(record)
+        for node in sorted(found.nodes):
+            self._update(node)
+
+    def _forget(self, node):
+        self.tracked.discard(node)
+        self.providers.pop(node, None)
+
+    def _delete(self, record):
+        destroyed = self._world.destroy(record.node, record.host)
+        self._forget(record.node)
+        if destroyed:
+            pause()
+            self._world.delete_provider(record.node)
+
+    def _update(self, node):
+        """ResourceTracker.update_available_resource, of one node."""
+        self.sources.seen = {}
+        if node not in self.tracked and not self.auditor.stands(node):
+            return
+        seen = self.sources.seen.get(node) or self.sources.situation(node)
+        pause()
+        self.locked = True
+        try:
+            self._carry_out(node, seen)
+        finally:
+            self.locked = False
+
+    def _carry_out(self, node, seen):
+        if node not in self.tracked and not self._take(node, seen):
+            return
+        if self._report(node):
+            pause()
+
+    def _take(self, node, seen):
+        """ResourceTracker._init_compute_node; False when it fails."""
+        world = self._world
+        row = world.rows.get(node)
+        if row is None:
+            pause()
+            taken = world.create(node, self.host)
+        else:
+            if row.deleted:
+                world.undelete(node)
+            taken = row.host == self.host or self._move(node, seen)
+        if taken:
+            self.tracked.add(node)
+        return taken
+
+    def _move(self, node, seen):
+        world = self._world
+        reason = self.auditor.last.reasons[node]
+        if not self._report(node):
+            return False
+        if reason is ownership.Reason.PULLED:
+            # The generation guards the allocations up to now.
+            seen = (*seen[:2], self.sources.situation(node)[2])
+        pause()
+        return world.move(node, self.host, reason,
+                          sure=seen == self.sources.situation(node))
+
+    def _report(self, node):
+        """ResourceTracker._update_to_placement; False when it fails."""
+        reason = self.auditor.last.reasons.get(node)
+        pulling = (reason is ownership.Reason.PULLED
+                   and node not in self.tracked)
+        for _ in range(ATTEMPTS):
+            if node not in self.providers:
+                provider = self._world.provide(node)
+                self.providers[node] = provider.generation, provider.reserved
+                pause()
+            generation, reserved = self.providers[node]
+            if pulling and self.sources.allocated(node):
+                return False
+            wanted = pulling or reason in BARRED
+            if wanted == reserved:
+                return True
+            pause()
+            if self._world.set_reserved(node, wanted, generation):
+                self.providers[node] = generation + 1, wanted
+                return True
+            del self.providers[node]
+        return False
+
+    # What nova does besides audits, at a stroke.
+
+    def claim(self, instance):
+        """ResourceTracker.instance_claim; whether it succeeds."""
+        if instance.node not in self.tracked:
+            return False
+        instance.host = self.host
+        return True
+
+    def reap(self):
+        """Tear down what nova has deleted and the driver still lists."""
+        found = self.auditor.last
+        if found is None:
+            return
+        for node, machine in found.nodes.items():
+            if (machine.instance_id is None or found.reasons[node]
+                    is ownership.Reason.UNKNOWN):
+                continue
+            instance = self._world.instances.get(machine.instance_id)
+            if instance and instance.deleted:
+                self._world.detach(machine.instance_id)

@@ -1,0 +1,508 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Does the protocol keep its promises whatever happens, in any order?
+
+Hypothesis makes up what happens to up to six computes and eight nodes, and in
+which order; :mod:`.world` checks the promises G1 to G3 at each move, each
+deletion and each start. At the end everybody recovers, and what must then
+come about is checked: G5, and who owns what.
+
+HYPOTHESIS_PROFILE=nightly runs many more examples, other ones each time;
+HYPOTHESIS_SEED repeats a run.
+"""
+
+import logging
+import os
+import secrets
+import sys
+import unittest
+
+import hypothesis
+from hypothesis import stateful
+from hypothesis import strategies
+
+from nova_ironic_multihost import audit
+from nova_ironic_multihost import ring
+from nova_ironic_multihost.tests.simulation import host as hosts
+from nova_ironic_multihost.tests.simulation import world as worlds
+
+#: Profile -> number of examples.
+EXAMPLES = {'default': 300, 'nightly': 20000}
+PROFILE = os.environ.get('HYPOTHESIS_PROFILE', 'default')
+SEED = int(os.environ.get(
+    'HYPOTHESIS_SEED',
+    secrets.randbelow(2 ** 32) if PROFILE == 'nightly' else 0))
+
+HOSTS = 6
+NODES = 8
+RING_PARTITIONS = 6
+
+#: Audits of each host after which nothing moves any more: the first after a
+#: start only creates, ``pull_delay_audits`` have to go by, the next pulls.
+QUIET = 2
+
+which = strategies.integers(0, 7)
+
+
+class Simulation(stateful.RuleBasedStateMachine):
+    """What may happen, one rule each."""
+
+    def __init__(self):
+        super().__init__()
+        self.world = worlds.World()
+        self.settings = {}
+        self.foreign = set()
+
+    # the beginning
+
+    @stateful.initialize(
+        number=strategies.integers(1, HOSTS),
+        nodes=strategies.integers(1, NODES),
+        delay=strategies.integers(0, 2),
+        limit=strategies.sampled_from([1, 200]),
+        started=strategies.booleans())
+    def begin(self, number, nodes, delay, limit, started):
+        """Rack the machines; some computes may run already."""
+        for _ in range(nodes):
+            self.world.machines[self.world.new('node')] = None
+        for _ in range(number):
+            name = self.world.new('host')
+            self.settings[name] = audit.Settings(
+                name, ring_partitions=RING_PARTITIONS,
+                pulls_per_audit=limit, pull_delay_audits=delay)
+            if started:
+                self._start(name)
+                self._processes[name].finish()
+                self._map_hosts()
+        if started:
+            for _ in range(self._audits_to_settle()):
+                for process in self._processes.values():
+                    process.finish()
+
+    @property
+    def _processes(self):
+        return self.world.processes
+
+    def _start(self, name):
+        self._processes[name] = hosts.Process(self.world, self.settings[name])
+
+    def _map_hosts(self):
+        for service in self.world.services.values():
+            service.mapped = True
+
+    def _audits_to_settle(self):
+        """Audits of each host until every node is where it belongs."""
+        some = next(iter(self.settings.values()))
+        pulling = -(-len(self.world.machines) // some.pulls_per_audit)
+        return 1 + some.pull_delay_audits + pulling - 1
+
+    def _pick(self, choices, index):
+        """Return one of several, or None if there is none."""
+        choices = list(choices)
+        return choices[index % len(choices)] if choices else None
+
+    def _process(self, index, idle=False):
+        return self._pick(
+            (process for process in self._processes.values()
+             if not process.frozen and not (idle and process.auditing)),
+            index)
+
+    def _event(self):
+        self.world.note()
+
+    # computes
+
+    @stateful.rule(index=which)
+    def start(self, index):
+        """Start a nova-compute."""
+        name = self._pick((name for name in self.settings
+                           if name not in self._processes), index)
+        if name:
+            self._start(name)
+
+    @stateful.rule(index=which, steps=strategies.integers(1, 25))
+    def go_on(self, index, steps):
+        """A compute does the next steps of its audit."""
+        process = self._process(index)
+        if process:
+            for _ in range(steps):
+                if not process.step():
+                    break
+
+    @stateful.rule(index=which)
+    def audit(self, index):
+        """A compute audits, or ends the audit that it is at."""
+        process = self._process(index)
+        if process:
+            process.finish()
+
+    @stateful.rule(rounds=strategies.integers(1, 3))
+    def audit_all(self, rounds):
+        """All computes audit, each in one go."""
+        for _ in range(rounds):
+            for process in self._processes.values():
+                if not process.frozen:
+                    process.finish()
+
+    @stateful.rule(index=which, graceful=strategies.booleans())
+    def stop(self, index, graceful):
+        """A compute ends, at once or when its audit is over."""
+        process = self._pick(self._processes.values(), index)
+        if process:
+            if graceful and process.auditing and not process.frozen:
+                process.finish()
+            process.kill()
+            del self._processes[process.host]
+            self._event()
+
+    @stateful.rule(index=which)
+    def freeze(self, index):
+        """A compute stands still, in the middle of an audit or not."""
+        process = self._process(index)
+        if process:
+            process.frozen = True
+
+    @stateful.rule(index=which)
+    def thaw(self, index):
+        """A compute that stood still goes on."""
+        process = self._pick((process for process in self._processes.values()
+                              if process.frozen), index)
+        if process:
+            process.frozen = False
+
+    @stateful.rule(index=which, muted=strategies.booleans())
+    def mute(self, index, muted):
+        """The heartbeats of a compute do not arrive, or do again."""
+        process = self._process(index)
+        if process:
+            process.muted = muted
+
+    @stateful.rule(ticks=strategies.integers(1, worlds.DOWN_TIME))
+    def wait(self, ticks):
+        """Time goes by, and heartbeats are sent."""
+        self._wait(ticks)
+
+    def _wait(self, ticks):
+        for _ in range(ticks):
+            self.world.clock += 1
+            for process in self._processes.values():
+                if process.beating:
+                    service = self.world.services[process.host]
+                    service.beat = self.world.clock
+            self._event()
+
+    @stateful.rule(index=which, disabled=strategies.booleans())
+    def disable(self, index, disabled):
+        """An operator disables a compute service, or enables it."""
+        service = self._pick(self.world.services.values(), index)
+        if service:
+            service.disabled = disabled
+            self._event()
+
+    @stateful.rule(index=which, forced_down=strategies.booleans())
+    def fence(self, index, forced_down):
+        """An operator forces a compute service down, or lets it up."""
+        service = self._pick(self.world.services.values(), index)
+        if service:
+            service.forced_down = forced_down
+            self._event()
+
+    @stateful.rule()
+    def discover(self):
+        """An operator maps the new hosts to the cell."""
+        self._map_hosts()
+
+    @stateful.rule(index=which, mapped=strategies.just(False))
+    def unmap(self, index, mapped):
+        """An operator deletes the mapping of a host."""
+        service = self._pick(self.world.services.values(), index)
+        if service:
+            service.mapped = mapped
+
+    @stateful.rule(index=which, lag=strategies.integers(1, 4))
+    def lag(self, index, lag):
+        """The next look of a compute at the services is an old one."""
+        process = self._process(index)
+        if process:
+            process.sources.lag = lag
+
+    @stateful.rule(index=which)
+    def refresh(self, index):
+        """A compute forgets what it has cached of placement."""
+        process = self._process(index)
+        if process:
+            process.providers.clear()
+
+    # servers
+
+    @stateful.rule(index=which)
+    def schedule(self, index):
+        """The scheduler chooses a node and knows its host."""
+        node = self._pick(self.world.machines, index)
+        if node:
+            self.world.schedule(node)
+
+    @stateful.rule(index=which, steps=strategies.integers(1, 3))
+    def build(self, index, steps):
+        """A build comes one step or more further."""
+        instance = self._pick(
+            (instance for instance in self.world.instances.values()
+             if instance.building), index)
+        if instance:
+            for _ in range(steps):
+                self._build(instance)
+
+    def _build(self, instance):
+        world = self.world
+        provider = world.providers.get(instance.node)
+        if not instance.building:
+            return
+        if instance.host is None:
+            if provider is None or provider.consumer != instance.uuid:
+                # Once allocated, only the end of the build frees it.
+                if not world.allocate(instance.node, instance.uuid):
+                    world.fail(instance)
+                return
+            process = self._processes.get(instance.cast_to)
+            if (process is None or not process.serving or process.frozen
+                    or process.locked):
+                return
+            if not process.claim(instance):
+                world.fail(instance)
+            return
+        process = self._processes.get(instance.host)
+        if process is None or process.frozen:
+            return
+        if world.attach(instance.node, instance.uuid):
+            instance.building = False
+        else:
+            world.fail(instance)
+
+    @stateful.rule(index=which)
+    def delete(self, index):
+        """A user deletes a server; without its compute, nova's API does."""
+        world = self.world
+        instance = self._pick((
+            instance for instance in world.instances.values()
+            if not instance.deleted and not instance.building), index)
+        if not instance:
+            return
+        if instance.host and world.up(instance.host):
+            process = self._processes.get(instance.host)
+            if process is None or not process.serving or process.frozen:
+                return
+            world.detach(instance.uuid)
+        world.destroy_instance(instance)
+
+    @stateful.rule(index=which)
+    def reap(self, index):
+        """The reaper of a compute looks for servers that are deleted."""
+        process = self._process(index)
+        if process and process.serving:
+            process.reap()
+
+    @stateful.rule(index=which)
+    def occupy(self, index):
+        """Somebody else than nova takes a node in Ironic."""
+        node = self._pick(self.world.machines, index)
+        if node and self.world.machines[node] is None:
+            instance = self.world.new('foreign')
+            self.foreign.add(instance)
+            self.world.attach(node, instance)
+
+    @stateful.rule(index=which)
+    def vacate(self, index):
+        """Somebody else than nova gives a node back."""
+        instance = self._pick(sorted(self.foreign), index)
+        if instance:
+            self.foreign.discard(instance)
+            self.world.detach(instance)
+
+    # Ironic
+
+    @stateful.rule()
+    def enroll(self):
+        """A machine is added."""
+        if len(self.world.machines) < NODES:
+            self.world.machines[self.world.new('node')] = None
+
+    @stateful.rule(index=which)
+    def remove(self, index):
+        """A machine without an instance is removed."""
+        node = self._pick((node for node, instance
+                           in self.world.machines.items()
+                           if instance is None), index)
+        if node:
+            del self.world.machines[node]
+
+    @stateful.rule(index=which)
+    def enroll_again(self, index):
+        """A machine that was removed is added under its uuid."""
+        node = self._pick((
+            row.node for row in self.world.rows.values()
+            if row.node not in self.world.machines), index)
+        if node and not any(process.auditing for process
+                            in self._processes.values()):
+            self.world.machines[node] = None
+
+    @stateful.rule(index=which, hidden=strategies.sets(which, min_size=1))
+    def shorten(self, index, hidden):
+        """Ironic's listings for one compute lack some nodes."""
+        process = self._process(index)
+        if process:
+            process.sources.hidden = frozenset(
+                self._pick(self.world.machines, node) for node in hidden)
+
+    @stateful.rule(index=which)
+    def blind(self, index):
+        """Ironic shows nothing at all to one compute."""
+        process = self._process(index)
+        if process:
+            process.sources.blind = True
+
+    @stateful.rule(index=which)
+    def fail(self, index):
+        """Ironic does not answer to one compute."""
+        process = self._process(index)
+        if process:
+            process.sources.failing = True
+
+    @stateful.rule()
+    def mend(self):
+        """Ironic answers to all again."""
+        for process in self._processes.values():
+            process.sources.failing = False
+            process.sources.blind = False
+            process.sources.hidden = frozenset()
+
+    # at all times
+
+    @stateful.invariant()
+    def strangers_stay(self):
+        """What is not nova's is torn down by nobody."""
+        lost = self.foreign - set(self.world.machines.values())
+        assert not lost, f'G5: {lost} were torn down'
+
+    # the end
+
+    def teardown(self):
+        """Everybody recovers; then all must be as it should."""
+        if not self.settings:
+            return
+        self._recover()
+        for _ in range(self._audits_to_settle()):
+            self._round()
+        expected = {node: self._expected(node)
+                    for node in self.world.machines}
+        found = {node: self.world.owner(node)
+                 for node in self.world.machines}
+        wrong = {node: f'{found[node]}, not {sorted(map(str, fit))}'
+                 for node, fit in expected.items() if found[node] not in fit}
+        assert not wrong, (
+            f'owned by the wrong host in the end: {wrong}; reasons: '
+            f'{self._reasons()}')
+        moves = len(self.world.moves)
+        for _ in range(QUIET):
+            self._round()
+        assert moves == len(self.world.moves), (
+            f'nodes go on moving: {self.world.moves[moves:]}')
+        self._check_leaks()
+        self._check_offers()
+
+    def _recover(self):
+        self.mend()
+        self._map_hosts()
+        for process in self._processes.values():
+            process.frozen = False
+            process.muted = False
+            process.sources.lag = 0
+        for process in self._processes.values():
+            if process.auditing:
+                process.finish()
+        for process in self._processes.values():
+            if not process.serving:
+                process.finish()
+        self._map_hosts()
+        self._wait(worlds.DOWN_TIME)
+        for instance in list(self.world.instances.values()):
+            for _ in range(3):
+                self._build(instance)
+
+    def _round(self):
+        for process in self._processes.values():
+            process.finish()
+            process.reap()
+            process.providers.clear()
+
+    def _members(self):
+        return {name for name, process in self._processes.items()
+                if self.world.up(name)
+                and not self.world.services[name].disabled}
+
+    def _expected(self, node):
+        """Return who may own a node in the end."""
+        world = self.world
+        owner = world.owner(node)
+        members = self._members()
+        instance = world.instances.get(world.machines[node])
+        if instance and not instance.deleted and instance.host:
+            return {instance.host} if world.up(instance.host) else {owner}
+        preferred = ({ring.Ring(members, RING_PARTITIONS).host_for(node)}
+                     if members else {owner})
+        if owner is None or not world.up(owner):
+            return preferred
+        provider = world.providers.get(node)
+        if world.machines[node] or provider and provider.consumer:
+            return {owner}
+        return preferred
+
+    def _reasons(self):
+        return {name: {node: reason.name for node, reason
+                       in process.auditor.last.reasons.items()}
+                for name, process in self._processes.items()
+                if process.auditor.last}
+
+    def _check_leaks(self):
+        stuck = [node for node in self.world.leaked()
+                 if self.world.owner(node) in self._processes
+                 or self._members()]
+        assert not stuck, f'G5: {stuck} are leaked for ever'
+
+    def _check_offers(self):
+        for node, instance in self.world.machines.items():
+            provider = self.world.providers.get(node)
+            if (self.world.owner(node) in self._members()
+                    and instance is None
+                    and (provider is None or provider.reserved)):
+                raise AssertionError(f'nobody offers {node}, which is free')
+
+
+class SimulationTest(unittest.TestCase):
+    """All that Hypothesis makes up."""
+
+    def setUp(self):
+        super().setUp()
+        # What an operator would be told, thousands of times.
+        logging.disable(logging.CRITICAL)
+        self.addCleanup(logging.disable, logging.NOTSET)
+
+    def test_promises(self):
+        print(f'Simulation: {EXAMPLES[PROFILE]} examples; '
+              f'HYPOTHESIS_PROFILE={PROFILE} HYPOTHESIS_SEED={SEED} repeats '
+              'them.', file=sys.stderr, flush=True)
+        stateful.run_state_machine_as_test(
+            hypothesis.seed(SEED)(Simulation),
+            settings=hypothesis.settings(
+                max_examples=EXAMPLES[PROFILE], stateful_step_count=50,
+                deadline=None, database=None, print_blob=False,
+                suppress_health_check=list(hypothesis.HealthCheck)))

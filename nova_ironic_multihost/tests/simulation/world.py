@@ -1,0 +1,387 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The world that the computes of the simulation share.
+
+A model of nova's database, of placement and of Ironic, as far as ownership
+depends on them. It checks the promises at the moment at which they could be
+broken: when a record moves, when something is deleted, when a build fails.
+
+Time is a number of ticks. A service is up while its last heartbeat is less
+than :data:`DOWN_TIME` ticks old.
+"""
+
+import collections
+import dataclasses
+
+from nova_ironic_multihost import membership
+
+#: Ticks after which a service that sends no heartbeat is down.
+DOWN_TIME = 2
+
+
+class Broken(AssertionError):
+    """A promise of the design is broken."""
+
+
+@dataclasses.dataclass
+class Service:
+    """A row of nova's services and the host's mapping to the cell."""
+
+    host: str
+    beat: int
+    disabled: bool = False
+    forced_down: bool = False
+    mapped: bool = True
+
+
+@dataclasses.dataclass
+class Row:
+    """A row of nova's compute_nodes; never removed, as nova undeletes it."""
+
+    node: str
+    host: str
+    partition: str = ''
+    deleted: bool = False
+
+
+@dataclasses.dataclass
+class Provider:
+    """A resource provider of placement with one unit of inventory.
+
+    :ivar consumer: uuid of the instance that has its allocation, or None.
+    """
+
+    reserved: bool = False
+    consumer: str | None = None
+    generation: int = 0
+
+
+@dataclasses.dataclass
+class Instance:
+    """A row of nova's instances.
+
+    :ivar cast_to: host to which its build was sent.
+    :ivar building: its build has neither ended nor failed.
+    """
+
+    uuid: str
+    node: str
+    cast_to: str
+    host: str | None = None
+    building: bool = True
+    deleted: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Machine:
+    """A node as Ironic shows it."""
+
+    id: str
+    instance_id: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class State:
+    """What members are made from, of one host."""
+
+    up: bool
+    disabled: bool
+    forced_down: bool
+    recorded: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Move:
+    """A record that changed its owner."""
+
+    when: int
+    node: str
+    before: str
+    after: str
+    reason: object
+
+
+class World:
+    """All that is shared.
+
+    :ivar services: host -> :class:`Service`.
+    :ivar rows: node uuid -> :class:`Row`.
+    :ivar providers: node uuid -> :class:`Provider`.
+    :ivar machines: node uuid -> uuid of the instance that Ironic has, or
+        None: the nodes that Ironic has.
+    :ivar instances: uuid -> :class:`Instance`; no row for those of others.
+    :ivar processes: host -> :class:`.host.Process` of those that run.
+    :ivar history: what :meth:`states` was, oldest first.
+    :ivar moves: list of :class:`Move`.
+    :ivar disturbed: when the views of the members last differed.
+    :ivar narrow: number of moves that were right when they were looked at
+        last, and not any more when they were made.
+    """
+
+    def __init__(self):
+        self.clock = 0
+        self.moment = 0
+        self.services = {}
+        self.rows = {}
+        self.providers = {}
+        self.machines = {}
+        self.instances = {}
+        self.processes = {}
+        self.history = [{}]
+        self.moves = []
+        self.narrow = 0
+        self.disturbed = 0
+        self.serials = collections.Counter()
+
+    def new(self, kind):
+        """Return a name that nothing else has."""
+        self.serials[kind] += 1
+        return f'{kind}{self.serials[kind]}'
+
+    # nova's services
+
+    def up(self, host):
+        """Whether nova takes the host for up at this moment."""
+        service = self.services.get(host)
+        return (service is not None and not service.forced_down
+                and self.clock - service.beat < DOWN_TIME)
+
+    def states(self):
+        """Return {host: :class:`State`} of this moment."""
+        recorded = {row.host for row in self.live_rows()}
+        return {host: State(self.up(host), service.disabled,
+                            service.forced_down, host in recorded)
+                for host, service in self.services.items()}
+
+    def note(self):
+        """Remember the states if they changed; before and after each event.
+
+        While an audit is under way that looked at older states, and when they
+        change, nodes may move once more.
+        """
+        self.moment += 1
+        states = self.states()
+        if states != self.history[-1]:
+            self.history.append(states)
+            self.disturbed = self.moment
+        if any(process.outdated for process in self.processes.values()):
+            self.disturbed = self.moment
+
+    @property
+    def version(self):
+        """Number of the latest states in the history."""
+        return len(self.history) - 1
+
+    def listed_services(self, version):
+        """Return the services that have a record and are enabled.
+
+        :param version: of which moment, see :attr:`version`.
+        """
+        return [self.compute_service(host, state) for host, state
+                in self.history[version].items()
+                if state.recorded and not state.disabled]
+
+    def compute_service(self, host, state):
+        """Return the :class:`.membership.ComputeService` of a state."""
+        return membership.ComputeService(
+            host, state.up, state.disabled, state.forced_down)
+
+    # records
+
+    def live_rows(self):
+        """Return the rows that are not deleted."""
+        return [row for row in self.rows.values() if not row.deleted]
+
+    def owner(self, node):
+        """Return the host that has the record of the node, or None."""
+        row = self.rows.get(node)
+        return None if row is None or row.deleted else row.host
+
+    def create(self, node, host):
+        """Create a record; False when there is one already."""
+        if node in self.rows:
+            return False
+        self.rows[node] = Row(node, host)
+        return True
+
+    def move(self, node, host, reason, sure):
+        """Move a record, whoever owns it; False when there is none.
+
+        :param reason: why, a :class:`.ownership.Reason`.
+        :param sure: nothing that the decision depends on has changed since
+            it was looked at last.
+        """
+        row = self.rows[node]
+        if row.deleted:
+            return False
+        before, row.host = row.host, host
+        if before == host:
+            return True
+        move = Move(self.moment, node, before, host, reason)
+        if sure:
+            self._judge(move)
+        else:
+            self.narrow += 1
+            self.disturbed = self.moment
+        self.moves.append(move)
+        return True
+
+    def _judge(self, move):
+        node = move.node
+        provider = self.providers.get(node)
+        consumer = provider and provider.consumer
+        instance = self.instances.get(consumer)
+        if (self.up(move.before) and consumer
+                and not (instance and instance.host == move.after)):
+            raise Broken(f'G3: a node with an allocation moved between live '
+                         f'hosts: {move}')
+        for earlier in reversed(self.moves):
+            if earlier.when <= self.disturbed:
+                return
+            if earlier.node == node:
+                raise Broken(f'G1: {earlier}, then {move}, and no member '
+                             'came or went')
+
+    def destroy(self, node, host):
+        """Delete a record unless its host has changed; whether it did."""
+        row = self.rows[node]
+        if row.deleted or row.host != host:
+            return False
+        self._deleting(node, 'record')
+        row.deleted = True
+        return True
+
+    def undelete(self, node):
+        """Bring a deleted record back, with the owner that it had."""
+        self.rows[node].deleted = False
+
+    # placement
+
+    def provide(self, node):
+        """Return the provider of a node; make one if there is none."""
+        return self.providers.setdefault(node, Provider())
+
+    def set_reserved(self, node, reserved, generation):
+        """Change an inventory; False when the generation is another."""
+        provider = self.providers.get(node)
+        if provider is None or provider.generation != generation:
+            return False
+        provider.reserved = reserved
+        provider.generation += 1
+        return True
+
+    def allocate(self, node, consumer):
+        """Allocate a node; False when it is not to be had."""
+        provider = self.providers.get(node)
+        if provider is None or provider.reserved or provider.consumer:
+            return False
+        provider.consumer = consumer
+        provider.generation += 1
+        return True
+
+    def deallocate(self, consumer):
+        """Free what an instance has allocated."""
+        for provider in self.providers.values():
+            if provider.consumer == consumer:
+                provider.consumer = None
+                provider.generation += 1
+
+    def delete_provider(self, node):
+        """Delete a provider with all its allocations."""
+        self._deleting(node, 'resource provider')
+        self.providers.pop(node, None)
+
+    def _deleting(self, node, what):
+        if node in self.machines:
+            raise Broken(f'G2: the {what} of {node} is deleted, and Ironic '
+                         'has the node')
+
+    # builds
+
+    def schedule(self, node):
+        """Choose a node for a new instance, as nova's scheduler does.
+
+        :returns: the :class:`Instance`, without an allocation yet, or None
+            when the node is not to be had.
+        """
+        host = self.owner(node)
+        provider = self.providers.get(node)
+        if (host is None or provider is None or provider.reserved
+                or provider.consumer or not self.up(host)
+                or self.services[host].disabled
+                or not self.services[host].mapped):
+            return None
+        instance = Instance(self.new('instance'), node, cast_to=host)
+        self.instances[instance.uuid] = instance
+        return instance
+
+    def fail(self, instance):
+        """Send a build elsewhere: it leaves no trace here."""
+        instance.host = None
+        instance.building = False
+        instance.deleted = True
+        self.deallocate(instance.uuid)
+
+    def interrupt(self, host, nodes):
+        """Set to ERROR what a starting service takes for its own builds.
+
+        :param host: the host that starts.
+        :param nodes: nodes that it takes for its own.
+        """
+        for instance in self.instances.values():
+            if not instance.building or instance.deleted:
+                continue
+            allocated = any(
+                node in self.providers
+                and self.providers[node].consumer == instance.uuid
+                for node in nodes)
+            if instance.host == host or allocated:
+                if instance.host != host and self._cared_for(instance, host):
+                    raise Broken(f'G3: the start of {host} sets {instance} '
+                                 'of a live host to ERROR')
+                instance.building = False
+
+    def _cared_for(self, instance, host):
+        whose = instance.host or instance.cast_to
+        return whose != host and self.up(whose)
+
+    def destroy_instance(self, instance):
+        """Delete an instance for good."""
+        instance.deleted = True
+        instance.building = False
+        self.deallocate(instance.uuid)
+
+    # Ironic
+
+    def attach(self, node, instance):
+        """Reserve a node in Ironic; False when it has another instance."""
+        if self.machines.get(node, instance) not in (None, instance):
+            return False
+        if node not in self.machines:
+            return False
+        self.machines[node] = instance
+        return True
+
+    def detach(self, instance):
+        """Tear a machine down."""
+        for node, its in self.machines.items():
+            if its == instance:
+                self.machines[node] = None
+
+    # what an operator sees
+
+    def leaked(self):
+        """Return the nodes whose instance nova has deleted."""
+        return [node for node, instance in self.machines.items()
+                if instance in self.instances
+                and self.instances[instance].deleted]

@@ -139,6 +139,12 @@ class Board:
         return rows(seen, states, started,
                     ring_shares(seen, self._driver, self._partitions))
 
+    def explain(self, seen):
+        """The nodes that are not simply kept, as reasons.explain()."""
+        if self._driver != 'ours':
+            return []
+        return reasons.explain(seen, self._partitions, self._cross_zones)
+
     def _started(self, name):
         # A process signs its pid file when it starts.
         try:
@@ -169,12 +175,16 @@ def table(found_rows, now):
     return grid
 
 
-def screen(found_rows, findings, now):
-    """The table with what is inconsistent below it, for rich."""
+def screen(found_rows, findings, now, notes=()):
+    """The table with what moves and what is inconsistent below it, for rich.
+
+    :param notes: lines about nodes that are not simply kept
+    """
     from rich import console
     from rich import text
 
-    lines = [text.Text(f'  {line}', style='red')
+    lines = [text.Text(f'  {note}', style='yellow') for note in notes]
+    lines += [text.Text(f'  {line}', style='red')
              for line in summary(findings)] or [
         text.Text('  consistent', style='green')]
     return console.Group(table(found_rows, now), *lines)
@@ -196,13 +206,18 @@ def register(subparsers):
         'disabled, fenced), what its process does, how many nodes it owns '
         'without and with a server, how many percent of all nodes the hash '
         'ring prefers it for, and since when it runs or is silent. Below '
-        'it everything that is inconsistent (see: tools/lab check --help).',
+        'it: nodes that are not simply kept where they are, and why; and '
+        'everything that is inconsistent (see: tools/lab check --help).',
         epilog='Exit status: 0 when the lab is up. Example: tools/lab '
         'status --watch in one terminal, tools/lab compute kill compute-1 '
         'in another.')
     how = parser.add_mutually_exclusive_group()
     how.add_argument('--json', action='store_true',
-                     help='print {"computes": [...], "findings": [...]}')
+                     help='print {"computes": [...], "explained": [...], '
+                     '"findings": [...]}')
+    how.add_argument('--nodes', action='store_true',
+                     help='print one line for each node that is not simply '
+                     'kept where it is: uuid and why')
     how.add_argument('--watch', action='store_true',
                      help='show it anew every second until Ctrl-C')
     parser.set_defaults(func=run)
@@ -224,15 +239,21 @@ def run(args, settings):
     seen = view.read(settings)
     findings = check.inconsistencies(seen, time.time())
     found = board.rows(seen)
-    if args.json:
+    explained = board.explain(seen)
+    if args.nodes:
+        for one in explained:
+            print(f'{one.node} {one.sentence}')
+    elif args.json:
         print(json.dumps({
             'driver': shape['driver'], 'nodes': len(seen.nodes),
             'computes': [dataclasses.asdict(row) for row in found],
+            'explained': [dataclasses.asdict(one) for one in explained],
             'findings': [dataclasses.asdict(f) for f in findings]}))
     else:
         from rich import console
 
-        console.Console().print(screen(found, findings, seen.at))
+        console.Console().print(screen(
+            found, findings, seen.at, reasons.summary(explained)))
     return 0
 
 
@@ -245,8 +266,8 @@ def _watch(settings, board):
                 seen = view.read(settings)
                 terminal.update(screen(
                     board.rows(seen),
-                    check.inconsistencies(seen, time.time()), seen.at),
-                    refresh=True)
+                    check.inconsistencies(seen, time.time()), seen.at,
+                    reasons.summary(board.explain(seen))), refresh=True)
                 time.sleep(1)
         except KeyboardInterrupt:
             return 0

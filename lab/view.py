@@ -141,7 +141,8 @@ class View:
     """Everything at one moment; each field is a tuple of the above.
 
     ``instances`` holds all living ones, and of the deleted ones those that
-    an Ironic node still names.
+    an Ironic node still names. ``zones`` holds (host in lower case, explicit
+    availability zone) pairs.
     """
 
     at: float = 0.0
@@ -151,6 +152,7 @@ class View:
     providers: tuple = ()
     allocations: tuple = ()
     instances: tuple = ()
+    zones: tuple = ()
 
     @functools.cached_property
     def service_of(self):
@@ -301,8 +303,11 @@ def read(settings):
     providers, allocations = _read_placement(settings)
     services, records, instances = _read_cell(
         settings, [n.instance_uuid for n in nodes if n.instance_uuid])
-    [mapped] = _fetch(settings, 'nova_api',
-                      ('SELECT host FROM host_mappings',))
+    mapped, zones = _fetch(
+        settings, 'nova_api', ('SELECT host FROM host_mappings',),
+        ('SELECT LOWER(h.host), m.value FROM aggregate_hosts h'
+         ' JOIN aggregate_metadata m ON m.aggregate_id = h.aggregate_id'
+         " WHERE m.`key` = 'availability_zone' ORDER BY h.host",))
     mapped = {host.lower() for [host] in mapped}
     patience = configuration.number(
         state.State(settings).read().get('options', ()), 'DEFAULT',
@@ -329,4 +334,5 @@ def read(settings):
             Instance(uuid, name or '', host, node, vm_state or '',
                      task_state, bool(deleted), _epoch(updated))
             for (uuid, name, host, node, vm_state, task_state, deleted,
-                 updated) in instances))
+                 updated) in instances),
+        zones=tuple(zones))

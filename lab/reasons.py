@@ -1,0 +1,162 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Why a node is not simply kept where it is.
+
+The decision of the driver, made once more from what the databases say. What
+only a compute knows of itself, such as how many audits it has been up for,
+is not seen from here: a node that waits for that shows as one that is about
+to move.
+"""
+
+import dataclasses
+import warnings
+
+SHOWN = 5
+
+
+@dataclasses.dataclass(frozen=True)
+class Explained:
+    """One node.
+
+    :ivar owner: compute that it is recorded on, '' if none, in lower case
+    :ivar host: the compute that decides, in lower case
+    :ivar reason: what it decides, in words
+    """
+
+    node: str
+    owner: str
+    host: str
+    reason: str
+
+    @property
+    def sentence(self):
+        """The same for people."""
+        where = f'on {self.owner}' if self.owner else 'on no compute'
+        who = ('' if self.host == self.owner else
+               f', preferred by {self.host}' if self.host else
+               ', preferred by nobody')
+        return f'{where}{who}: {self.reason}'
+
+
+def explain(seen, partitions, cross_zones=False):
+    """Explain every node that is not simply kept.
+
+    :param seen: a :class:`lab.view.View`
+    :param partitions: points per member on the ring
+    :param cross_zones: whether nodes may change their availability zone
+    :returns: list of :class:`Explained`, by node
+    """
+    with warnings.catch_warnings(record=True):
+        # The logging library imports eventlet, which warns about itself
+        # and resets the filters to be heard.
+        from nova_ironic_multihost import ownership
+
+    judge = _Judge(seen, partitions, cross_zones)
+    usual = {ownership.Reason.KEPT, ownership.Reason.INSTANCE_HERE}
+    found = []
+    for node in sorted(node.uuid for node in seen.nodes):
+        owner = seen.owner_of.get(node, '')
+        host = judge.preferred(node, owner)
+        if owner in seen.up_hosts:
+            reason = judge.reason(owner, node)
+            if reason is ownership.Reason.KEPT and host not in (None, owner):
+                reason = judge.reason(host, node)
+            else:
+                host = owner
+        elif host:
+            reason = judge.reason(host, node)
+        else:
+            found.append(Explained(node, owner, '', 'no compute may take it'))
+            continue
+        if reason not in usual:
+            found.append(Explained(node, owner, host, reason.value))
+    listed = {node.uuid for node in seen.nodes}
+    found += [
+        Explained(record.node, record.key, record.key,
+                  ownership.Reason.UNLISTED.value)
+        for record in seen.records if record.node not in listed]
+    return found
+
+
+class _Judge:
+    """What each compute of a view would decide."""
+
+    def __init__(self, seen, partitions, cross_zones):
+        from nova_ironic_multihost import membership
+        from nova_ironic_multihost import ring
+
+        self._seen = seen
+        self._zones = dict(seen.zones)
+        self._services = [
+            membership.ComputeService(
+                service.host, service.up, service.disabled,
+                service.forced_down) for service in seen.services]
+        members = {service.key: self._zones.get(service.key)
+                   for service in seen.services
+                   if service.up and not service.disabled}
+        self._preferences = ring.Preferences(
+            members, partitions, cross_zones)
+        self._reasons = {}
+
+    def preferred(self, node, owner):
+        return self._preferences.host_for(node, self._zones.get(owner))
+
+    def reason(self, host, node):
+        from nova_ironic_multihost import ownership
+
+        if host not in self._reasons:
+            self._reasons[host] = self._decide(host)
+        reasons = self._reasons[host]
+        if (reasons[node] is ownership.Reason.PULLED and any(
+                allocation.provider == node
+                for allocation in self._seen.allocations)):
+            return ownership.Reason.ALLOCATED
+        return reasons[node]
+
+    def _decide(self, host):
+        from nova_ironic_multihost import membership
+        from nova_ironic_multihost import ownership
+
+        seen = self._seen
+        return ownership.decide(ownership.Facts(
+            nodes={node.uuid: node.instance_uuid for node in seen.nodes},
+            my_instances=frozenset(
+                instance.uuid for instance in seen.instances
+                if instance.key == host and not instance.deleted),
+            my_nodes=frozenset(seen.owned_by(host)),
+            view=membership.view(
+                self._services, membership.Partition(), host),
+            preferences=self._preferences,
+            standing=ownership.Standing(mapped=seen.service_of[host].mapped),
+            zones=self._zones,
+            tenants={instance.uuid: ownership.Tenant(
+                instance.host, instance.deleted)
+                for instance in seen.instances},
+            records={record.node: ownership.Record(record.node, record.host)
+                     for record in seen.records if record.key != host}))
+
+
+def summary(explained):
+    """The same in few lines: what is said of several nodes is said once.
+
+    :param explained: what :func:`explain` returned
+    """
+    counts = {}
+    for one in explained:
+        counts[one.sentence] = counts.get(one.sentence, 0) + 1
+    lines = [f'{count} node{"s" if count > 1 else ""} {sentence}'
+             for sentence, count in sorted(counts.items())]
+    if len(lines) > SHOWN:
+        lines[SHOWN:] = [f'and {len(lines) - SHOWN} more: tools/lab status '
+                         '--nodes']
+    return lines

@@ -249,6 +249,14 @@ class Ironic(fixtures.Fixture):
         self.wait_for(nodes, provision_state='available')
         return nodes
 
+    def reserve(self, node, instance):
+        """Let somebody beside nova use a node.
+
+        :param instance: uuid that nova does not know.
+        """
+        self.client.node.update(node, [
+            {'op': 'add', 'path': '/instance_uuid', 'value': instance}])
+
     def wait_for(self, nodes, **fields):
         """Return when these nodes have these values in these fields.
 

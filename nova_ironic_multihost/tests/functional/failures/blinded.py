@@ -1,0 +1,48 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Ironic's credentials lose sight of the nodes."""
+
+from nova_ironic_multihost.tests.functional.failures import base
+
+
+class Blinded(base.FailureTestCase):
+    """A slip in Ironic's access rules deletes every node from nova.
+
+    Credentials that may see no node get an empty list and a 404 for each
+    node. Records and resource providers are deleted at once.
+    """
+
+    def test(self):
+        nodes = self.ironic.enroll(8)
+        self.fleet.start('host1', 'host2')
+        before = self.settle()
+        self.boot('host1')
+        self.mark_providers()
+
+        self.gate.answer('GET', '/v1/nodes/[^/]+', 404, {
+            'error_message': '{"faultstring": "Node could not be found."}'})
+        self.gate.answer('GET', base.LISTING, 200, {'nodes': []})
+        self.watch(5)
+        records = len(set(nodes) - set(self.owners()))
+        providers = len(set(nodes) - set(self.providers()))
+        self.gate.open()
+        self.watch(1)
+
+        if records or providers:
+            self.failure_shown(
+                f'{records} of 8 compute nodes and {providers} of 8 resource '
+                f'providers were deleted.')
+        self.assertEqual(before, self.settle())
+        self.assertProvidersKept(nodes)
+        self.failure_absent(
+            'Nothing was deleted, and all was as before when it was over.')

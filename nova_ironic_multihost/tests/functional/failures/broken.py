@@ -1,0 +1,45 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Ironic cannot tell about one node."""
+
+import uuid
+
+from nova_ironic_multihost.tests.functional.failures import base
+
+
+class Broken(base.FailureTestCase):
+    """One node that Ironic cannot show stops the audit of all nodes.
+
+    For a record that is not in its list the driver asks Ironic for the node;
+    any error but 404 ends the audit there.
+    """
+
+    def test(self):
+        foreign, = self.ironic.enroll(1)
+        self.fleet.start('host1')
+        self.settle()
+        self.ironic.reserve(foreign, str(uuid.uuid4()))
+        new, = self.ironic.enroll(1)
+
+        self.gate.answer('GET', f'/v1/nodes/{foreign}', 500, {
+            'error_message': '{"faultstring": "It broke."}'})
+        try:
+            self.watch(2)
+        except Exception as exc:
+            if new in self.fleet.records():
+                raise
+            self.failure_shown(
+                f'The audit ended with {type(exc).__name__}, and a new node '
+                f'was not found.')
+        self.assertIn(new, self.owners())
+        self.failure_absent('The audit went on and found a new node.')

@@ -1,0 +1,40 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A compute is disabled."""
+
+from nova_ironic_multihost.tests.functional.failures import base
+
+
+class Disabled(base.FailureTestCase):
+    """A disabled compute and its peers take free nodes from each other.
+
+    Peers leave it out of their ring, it does not leave itself out. Each
+    audit moves the nodes that it prefers, for as long as it is disabled.
+    """
+
+    def test(self):
+        self.ironic.enroll(8)
+        self.fleet.start('host1', 'host2', 'host3')
+        self.settle()
+
+        self.fleet.disable('host3')
+        self.watch(5)
+        moves = base.moves(self.watch(3))
+        left = len(self.nodes_of('host3'))
+
+        if moves or left:
+            self.failure_shown(
+                f'Five audits after host3 was disabled, three more moved '
+                f'nodes {moves} times; {left} of 8 are on host3.')
+        self.failure_absent(
+            'Its nodes went to the others, then nothing moved any more.')

@@ -1,0 +1,39 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A compute is forced down, yet alive."""
+
+from nova_ironic_multihost.tests.functional.failures import base
+
+
+class Fenced(base.FailureTestCase):
+    """A compute that is forced down but alive takes free nodes back for ever.
+
+    Peers leave it out of their ring, it does not leave itself out.
+    """
+
+    def test(self):
+        self.ironic.enroll(8)
+        self.fleet.start('host1', 'host2', 'host3')
+        self.settle()
+
+        self.fleet.force_down('host3')
+        self.watch(5)
+        moves = base.moves(self.watch(3))
+        left = len(self.nodes_of('host3'))
+
+        if moves or left:
+            self.failure_shown(
+                f'Five audits after host3 was forced down, three more moved '
+                f'nodes {moves} times; {left} of 8 are on host3.')
+        self.failure_absent(
+            'Its nodes went to the others, then nothing moved any more.')

@@ -1,0 +1,51 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Nodes are in nobody's list for a while."""
+
+import uuid
+
+from nova_ironic_multihost.tests.functional.failures import base
+
+
+class Noisy(base.FailureTestCase):
+    """Each audit asks Ironic for each orphan and logs all node uuids for it.
+
+    An orphan is a record of a node that the driver does not report: one that
+    somebody else uses in Ironic, for instance. With 1000 nodes each such
+    warning has 40 kB.
+    """
+
+    def test(self):
+        nodes = self.ironic.enroll(6)
+        self.fleet.start('host1')
+        self.settle()
+        for node in nodes[:3]:
+            self.ironic.reserve(node, str(uuid.uuid4()))
+        self.watch(1)
+
+        self.gate.requests.clear()
+        before = len(self.stdlog.logger.output)
+        self.watch(2)
+        gets = sum(
+            path.rpartition('/')[2] in nodes
+            for _, path in self.gate.requests)
+        walls = sum(
+            'WARNING' in line and sum(node in line for node in nodes) > 2
+            for line in self.stdlog.logger.output[before:].splitlines())
+
+        if gets or walls:
+            self.failure_shown(
+                f'Two audits with 3 orphans made {gets} requests for single '
+                f'nodes and {walls} warnings with the uuids of all nodes.')
+        self.failure_absent(
+            'Two audits made no request for a single node and no warning.')

@@ -1,0 +1,43 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Somebody else reserves the node that a build is for."""
+
+import uuid
+
+from nova_ironic_multihost.tests.functional.failures import base
+
+
+class Reserved(base.FailureTestCase):
+    """A build fails for good when its node was taken at the last moment.
+
+    Ironic answers 409 when the node has another instance already. Other
+    nodes are free, but the build is not rescheduled.
+    """
+
+    def test(self):
+        self.ironic.enroll(3)
+        self.fleet.start('host1')
+        self.settle()
+
+        def take():
+            server, = self.api.get_servers()
+            node, = self.wait_for_allocation(server)
+            self.ironic.reserve(node, str(uuid.uuid4()))
+
+        self.gate.before(act=take, **base.RESERVATION)
+        end = self.wait_for_end(self.request_server())
+
+        if end == 'ERROR':
+            self.failure_shown(
+                'The server went to ERROR while 2 nodes were free.')
+        self.failure_absent('The server became ACTIVE on another node.')

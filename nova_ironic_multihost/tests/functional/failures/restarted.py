@@ -1,0 +1,55 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A dead compute is started again."""
+
+from nova_ironic_multihost.tests.functional.failures import base
+
+
+class Restarted(base.FailureTestCase):
+    """A compute that starts takes nodes before it is up, and loses them.
+
+    The others do not see it as up before its first heartbeat and take the
+    nodes back; after the heartbeat they change hands once more.
+    """
+
+    def test(self):
+        self.ironic.enroll(8)
+        self.fleet.start('host1', 'host2', 'host3')
+        self.settle()
+        self.fleet.kill('host3')
+        before = self.settle()
+
+        self.fleet.start('host3', heartbeat=False)
+        early = len(self.nodes_of('host3'))
+        history = self.watch(1, 'host1', 'host2')
+        for node, hosts in history.items():
+            hosts.insert(0, before[node])
+        self.fleet.beat('host3')
+        for node, hosts in self.watch(5).items():
+            history[node] += hosts
+        most = max(map(changes, history.values()))
+
+        if early or most > 1:
+            self.failure_shown(
+                f'{early} nodes were on host3 before it was up; a node '
+                f'changed its owner {most} times because of one restart.')
+        back = len(self.nodes_of('host3'))
+        self.assertTrue(back)
+        self.failure_absent(
+            f'Nothing moved before host3 was up; then {back} nodes came back, '
+            f'each in one move.')
+
+
+def changes(hosts):
+    """Count how often the owner changes in a list of owners."""
+    return sum(one != other for one, other in zip(hosts, hosts[1:]))

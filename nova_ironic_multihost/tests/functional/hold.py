@@ -1,0 +1,60 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A place where other threads wait until the test lets them go on."""
+
+import threading
+
+#: Seconds that anybody waits here; only ever waited for in full when
+#: something is broken.
+DEADLINE = 300
+
+
+class Hold:
+    """Threads that do something wait here until they are released."""
+
+    def __init__(self):
+        self._arrivals = threading.Semaphore(0)
+        self._departures = threading.Semaphore(0)
+        self._open = threading.Event()
+
+    def wait_here(self):
+        """Wait for :meth:`release`, as one of those that are held."""
+        self._arrivals.release()
+        self._open.wait(DEADLINE)
+
+    def leave(self):
+        """Say, as one of those that were held, that it is done."""
+        self._departures.release()
+
+    def release(self):
+        """Let all that wait, and all that come, go on."""
+        self._open.set()
+
+    def arrived(self):
+        """Return when one more has come to wait here.
+
+        :raises TimeoutError: none did.
+        """
+        self._await(self._arrivals, 'came')
+
+    def done(self):
+        """Return when one more has left.
+
+        :raises TimeoutError: none did.
+        """
+        self._await(self._departures, 'left')
+
+    @staticmethod
+    def _await(semaphore, what):
+        if not semaphore.acquire(timeout=DEADLINE):
+            raise TimeoutError(f'Nobody {what} in {DEADLINE} s')

@@ -20,6 +20,7 @@ import time
 
 from lab import check
 from lab import preference
+from lab import reasons
 from lab import view
 
 SHOWN = 4    # findings below the table

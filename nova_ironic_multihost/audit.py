@@ -161,6 +161,26 @@ class Memory:
     host_aggregates: aggregates.Known = aggregates.Known()
 
 
+@dataclasses.dataclass(frozen=True)
+class _Gathered:
+    """What an audit has gathered.
+
+    :param facts: :class:`.ownership.Facts`.
+    :param listed: uuid -> node object, of the nodes that Ironic lists.
+    :param records: the records of this host.
+    :param mapped: whether this host is mapped, None if unknown.
+    :param audits: see :class:`Memory`, before this audit.
+    :param host_aggregates: nova's host aggregates.
+    """
+
+    facts: ownership.Facts
+    listed: Mapping[str, typing.Any]
+    records: tuple[ownership.Record, ...]
+    mapped: bool | None
+    audits: int
+    host_aggregates: aggregates.Known
+
+
 class Auditor:
     """Audits one compute service, again and again.
 
@@ -223,8 +243,36 @@ class Auditor:
             return self.last
 
     def _audit(self, settings, settled):
+        gathered = self._gather(settings, settled)
+        facts = gathered.facts
+        reasons, busy = self._decide(facts, settings)
+        absences, unlisted = self._absences(
+            settings, facts.my_nodes, facts.nodes.keys())
+        nodes = {node: gathered.listed[node]
+                 for node, reason in reasons.items() if reason.mine}
+        nodes.update(unlisted)
+        reasons.update(
+            dict.fromkeys(absences.counts, ownership.Reason.UNLISTED))
+        self._notices.tell(notices.due(
+            settings.host, gathered.mapped, reasons, absences))
+        self._remember(gathered, busy, absences)
+        return Audit(
+            view=facts.view, preferences=facts.preferences,
+            reasons=types.MappingProxyType(reasons),
+            nodes=types.MappingProxyType(nodes),
+            owners=types.MappingProxyType({
+                node: facts.host if node in facts.my_nodes
+                else facts.records[node].owner if node in facts.records
+                else None for node in nodes}),
+            records=tuple(
+                record for record in gathered.records
+                if record.node in nodes
+                or record.node in absences.confirmed),
+            deleted=absences.confirmed,
+            host_aggregates=gathered.host_aggregates)
+
+    def _gather(self, settings, settled):
         sources = self.sources
-        memory = self._memory
         # The listing takes long when nodes are many, so it goes first: a
         # build that was claimed meanwhile is then known as an instance of
         # ours, and a compute service that died meanwhile as dead.
@@ -232,69 +280,57 @@ class Auditor:
         services, known, view, preferences = self.see(
             settings, starting=not settled)
         hosts = membership.spellings(services, settings.host)
-        records = {record.node: record for record in sources.records_of(hosts)}
-        mine = frozenset(records)
+        records = tuple(sources.records_of(hosts))
         facts = ownership.Facts(
             nodes={node: found.instance_id for node, found in listed.items()},
             my_instances=frozenset(sources.instances(hosts)),
-            my_nodes=mine, view=view, preferences=preferences,
-            partition=settings.partition, zones=aggregates.zones(known.aggregates))
+            my_nodes=frozenset(record.node for record in records),
+            view=view, preferences=preferences,
+            partition=settings.partition,
+            zones=aggregates.zones(known.aggregates))
         facts = dataclasses.replace(facts, tenants=self._tenants(facts))
-        theirs = self._records(facts)
+        facts = dataclasses.replace(facts, records=self._records(facts))
         services = services + self._others(services, [
-            *(record.host for record in theirs.values()),
+            *(record.host for record in facts.records.values()),
             *(tenant.host for tenant in facts.tenants.values()
               if tenant.host)])
-        view = dataclasses.replace(
-            view, services=membership.by_name(services))
-        mapped = memory.mapped or sources.mapped(settings.host)
-        audits = memory.audits
-        facts = dataclasses.replace(facts, view=view, records=theirs)
-        if not view.member(view.host) or ownership.was_robbed(
-                facts, memory.owned):
-            audits = 0
+        facts = dataclasses.replace(facts, view=dataclasses.replace(
+            view, services=membership.by_name(services)))
+        mapped = self._memory.mapped or sources.mapped(settings.host)
+        undisturbed = view.member(view.host) and not ownership.was_robbed(
+            facts, self._memory.owned)
+        audits = self._memory.audits if undisturbed else 0
         facts = dataclasses.replace(facts, standing=ownership.Standing(
             settled=settled, mapped=mapped is not False,
             tested=audits >= settings.pull_delay_audits))
+        return _Gathered(facts, listed, records, mapped, audits, known)
+
+    def _decide(self, facts, settings):
+        """Return ({node: reason}, nodes that are not idle)."""
         reasons = ownership.decide(facts)
         asked = ownership.pulls(
-            reasons, settings.pulls_per_audit, memory.busy)
-        busy = frozenset(node for node in asked if sources.allocated(node))
-        reasons = ownership.with_pulls(reasons, asked, busy)
-        absences, unlisted = self._absences(
-            settings, mine, frozenset(listed))
-        nodes = {node: listed[node] for node, reason in reasons.items()
-                 if reason.mine}
-        nodes.update(unlisted)
-        reasons.update(
-            dict.fromkeys(absences.counts, ownership.Reason.UNLISTED))
-        owners = {
-            node: view.host if node in mine else
-            theirs[node].owner if node in theirs else None for node in nodes}
-        partitions = self._partitions(view, theirs.values())
+            reasons, settings.pulls_per_audit, self._memory.busy)
+        busy = frozenset(
+            node for node in asked if self.sources.allocated(node))
+        return ownership.with_pulls(reasons, asked, busy), busy
+
+    def _remember(self, gathered, busy, absences):
+        facts = gathered.facts
+        partitions = self._partitions(facts.view, facts.records.values())
+        unknown = (set(facts.preferences.members) - {facts.host}
+                   - partitions.keys())
         self._memory = Memory(
-            audits=audits + 1 if view.member(view.host) else 0,
-            owned=mine,
-            rounds=0 if all(member in partitions for member
-                            in set(preferences.members) - {view.host})
-            else memory.rounds + 1,
+            audits=(gathered.audits + 1
+                    if facts.view.member(facts.host) else 0),
+            rounds=self._memory.rounds + 1 if unknown else 0,
+            owned=facts.my_nodes,
             tenants=types.MappingProxyType({
                 instance: tenant for instance, tenant in facts.tenants.items()
                 if not tenant.deleted and tenant.home
-                and view.live(tenant.home)}),
-            partitions=partitions, busy=busy, absences=absences, mapped=bool(mapped),
-            host_aggregates=known)
-        self._notices.tell(notices.due(
-            settings.host, mapped, reasons, absences))
-        return Audit(
-            view=view, preferences=preferences,
-            reasons=types.MappingProxyType(reasons),
-            nodes=types.MappingProxyType(nodes),
-            owners=types.MappingProxyType(owners),
-            records=tuple(
-                record for node, record in records.items()
-                if node in nodes or node in absences.confirmed),
-            deleted=absences.confirmed, host_aggregates=known)
+                and facts.view.live(tenant.home)}),
+            partitions=partitions, busy=busy, absences=absences,
+            mapped=bool(gathered.mapped),
+            host_aggregates=gathered.host_aggregates)
 
     def _others(self, services, hosts):
         """Return the services of those of the hosts that are not known yet.
@@ -378,7 +414,8 @@ class Auditor:
         for node in absence.questions(absences):
             try:
                 answer = self.sources.node(node)
-            except Exception as exc:
+            except Exception as exc:  # noqa: BLE001
+                # Whatever it is, it is not the answer that there is none.
                 LOG.debug('Ironic does not say whether it has node %(node)s: '
                           '%(exc)s', {'node': node, 'exc': exc})
                 found.add(node)

@@ -98,10 +98,13 @@ class Cache(dict):
         return iter(list(super().keys()))
 
     def keys(self):
+        """Return a list of the uuids of this moment."""
         return list(super().keys())
 
     def values(self):
+        """Return a list of the nodes of this moment."""
         return list(super().values())
 
     def items(self):
+        """Return a list of (uuid, node) pairs of this moment."""
         return list(super().items())

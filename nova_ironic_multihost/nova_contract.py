@@ -72,6 +72,9 @@ NodeNotFound = sdk_exception.ResourceNotFound
 #: Ironic has the node for another instance, or is busy with it.
 NodeConflict = sdk_exception.ConflictException
 
+#: How a conductor answers that has no access to the API database.
+NO_API_DATABASE = (messaging.RemoteError, db_exception.CantStartEngineError)
+
 #: Base class of the errors that nova prints by their message.
 NovaException = exception.NovaException
 
@@ -211,8 +214,7 @@ def host_mapped(context, host):
         objects.HostMapping.get_by_host(context, host)
     except exception.HostMappingNotFound:
         return False
-    except Exception as exc:
-        # Whatever a conductor without that database answers with.
+    except NO_API_DATABASE as exc:
         LOG.debug('It cannot be known whether host %(host)s is mapped to a '
                   'cell: %(exc)s', {'host': host, 'exc': exc})
         return None
@@ -228,7 +230,7 @@ def host_aggregates(context):
     """
     try:
         listed = objects.AggregateList.get_all(context)
-    except (messaging.RemoteError, db_exception.CantStartEngineError):
+    except NO_API_DATABASE:
         return None
     return tuple(
         aggregates.Aggregate(

@@ -29,49 +29,60 @@ class Sources:
         self._tracker = tracker
 
     def services(self):
+        """Read the enabled services that have an Ironic compute node."""
         return nova_contract.ironic_services(
             nova_contract.admin_context(), self._driver.servicegroup_api,
             self._driver._get_hypervisor_type())
 
     def service(self, host):
+        """Read any compute service."""
         return nova_contract.compute_service(
             nova_contract.admin_context(), self._driver.servicegroup_api,
             host)
 
     def nodes(self, partition):
+        """List the nodes of the partition, all or none."""
         return {node.id: node for node in nodes.read(
             partition, self._driver._get_node_list,
             self._driver._can_send_version)}
 
     def node(self, uuid):
+        """Ask Ironic for one node."""
         try:
             return self._driver._get_node(uuid)
         except nova_contract.NodeNotFound:
             return None
 
     def instances(self, hosts):
+        """Read the instances on these hosts."""
         context = nova_contract.admin_context()
         return frozenset().union(*(
             nova_contract.instance_uuids(context, host) for host in hosts))
 
     def tenants(self, instances):
+        """Read whose these instances are."""
         return nova_contract.tenants(
             nova_contract.admin_context(), instances)
 
     def records_of(self, hosts):
+        """Read the records of these hosts."""
         context = nova_contract.admin_context()
         return [record for host in hosts
                 for record in nova_contract.records_of(context, host)]
 
     def records(self, nodes):
+        """Read the records of these nodes."""
         return nova_contract.records(nova_contract.admin_context(), nodes)
 
     def allocated(self, node):
+        """Ask placement for allocations of a node."""
         return nova_contract.allocated(
             nova_contract.admin_context(), self._tracker.report_client, node)
 
     def mapped(self, host):
+        """Ask whether the host is mapped to a cell."""
         return nova_contract.host_mapped(nova_contract.admin_context(), host)
 
     def aggregates(self):
+        """Read nova's host aggregates."""
         return nova_contract.host_aggregates(nova_contract.admin_context())

@@ -98,6 +98,10 @@ class Preferences:
             zone: _ring((host for host, its in self.members.items()
                          if its in (zone, None)), partitions)
             for zone in zones}
+        self._rings = tuple({
+            id(ring): ring for ring in (
+                self.ring, self._open, *self._zones.values())
+            if ring}.values())
 
     def ring_for(self, zone):
         """Return the ring of those that may take nodes of a zone, or None.
@@ -124,10 +128,8 @@ class Preferences:
 
         :param host: host in lower case.
         """
-        rings = {id(ring): ring for ring in (
-            self.ring, self._open, *self._zones.values())
-            if ring and host in ring.members}
-        return any(ring.prefers(host, node_uuid) for ring in rings.values())
+        return any(host in ring.members and ring.prefers(host, node_uuid)
+                   for ring in self._rings)
 
 
 def _ring(hosts, partitions):

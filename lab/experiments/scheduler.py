@@ -59,10 +59,10 @@ TRAIT_ONE = 'CUSTOM_LAB_GPU'
 TRAIT_NONE = 'CUSTOM_LAB_NEVER'
 NO_VALID_HOST = 'No valid host was found'
 
-# Two audits and what they take.
-MIRRORED = 30.0
-MARKED = 60.0
-DRAINED = 60.0
+# Patience; an audit or two is all it takes where nothing else runs.
+MIRRORED = 60.0
+MARKED = 90.0
+DRAINED = 90.0
 BUILD_TIMEOUT = 120.0
 
 

@@ -44,10 +44,10 @@ _AT_ONCE = 6
 # From 2.93 on a rebuild with nova's own driver fails for every baremetal
 # server (nova's bug 2127017).
 REBUILD = {'stock': '2.92', 'ours': '2.96'}
-OPERATION_TIMEOUT = 60.0
+OPERATION_TIMEOUT = 120.0
 BUILD_TIMEOUT = 120.0
 DRAIN = 120.0
-SETTLE = 60.0
+SETTLE = 90.0
 
 
 class Losses:

@@ -169,6 +169,8 @@ class Process:
         self.frozen = False
         self.muted = False
         self.locked = False
+        self._audits = 0
+        self._robbed = {}
         self._body = self._start
 
     @property
@@ -186,6 +188,21 @@ class Process:
         """Whether its heartbeats arrive."""
         return self.serving and not self.frozen and not self.muted
 
+    def decided_on(self, node):
+        """Return the owner of a node when its audit decided."""
+        return self.auditor.last.owners.get(node)
+
+    def robbed(self, node):
+        """Another host took a node as if this one were dead."""
+        self._robbed[node] = self._audits + self.auditing
+
+    def may_pull(self, node):
+        """Whether it was a member for long enough to pull a node."""
+        since = self._robbed.get(node, 0)
+        # In the middle of an audit it cannot know yet.
+        return (since > self._audits or self._audits - since
+                >= self._settings.pull_delay_audits)
+
     def step(self):
         """Go on until the next pause; begin an audit if there is none.
 
@@ -198,6 +215,7 @@ class Process:
         if self._running.dead:
             self._running = None
             self._body = self._audit
+            self._audits += 1
         self._world.note()
         return self.auditing
 

@@ -70,7 +70,7 @@ class Simulation(stateful.RuleBasedStateMachine):
         nodes=strategies.integers(1, NODES),
         delay=strategies.integers(0, 2),
         limit=strategies.sampled_from([1, 200]),
-        started=strategies.booleans())
+        started=strategies.sampled_from([True, True, False]))
     def begin(self, number, nodes, delay, limit, started):
         """Rack the machines; some computes may run already."""
         for _ in range(nodes):
@@ -133,11 +133,22 @@ class Simulation(stateful.RuleBasedStateMachine):
     @stateful.rule(index=which, steps=strategies.integers(1, 25))
     def go_on(self, index, steps):
         """A compute does the next steps of its audit."""
+        self._go_on(index, steps)
+
+    def _go_on(self, index, steps):
         process = self._process(index)
         if process:
             for _ in range(steps):
                 if not process.step():
                     break
+
+    @stateful.rule(order=strategies.lists(
+        strategies.tuples(which, strategies.integers(1, 6)),
+        min_size=2, max_size=30))
+    def interleave(self, order):
+        """Several computes audit at the same time."""
+        for index, steps in order:
+            self._go_on(index, steps)
 
     @stateful.rule(index=which)
     def audit(self, index):
@@ -222,13 +233,6 @@ class Simulation(stateful.RuleBasedStateMachine):
         """An operator maps the new hosts to the cell."""
         self._map_hosts()
 
-    @stateful.rule(index=which, mapped=strategies.just(False))
-    def unmap(self, index, mapped):
-        """An operator deletes the mapping of a host."""
-        service = self._pick(self.world.services.values(), index)
-        if service:
-            service.mapped = mapped
-
     @stateful.rule(index=which, lag=strategies.integers(1, 4))
     def lag(self, index, lag):
         """The next look of a compute at the services is an old one."""
@@ -245,12 +249,14 @@ class Simulation(stateful.RuleBasedStateMachine):
 
     # servers
 
-    @stateful.rule(index=which)
-    def schedule(self, index):
+    @stateful.rule(index=which, steps=strategies.integers(0, 3))
+    def boot(self, index, steps):
         """The scheduler chooses a node and knows its host."""
-        node = self._pick(self.world.machines, index)
+        node = self._pick(self.world.offered(), index)
         if node:
-            self.world.schedule(node)
+            instance = self.world.schedule(node)
+            for _ in range(steps):
+                self._build(instance)
 
     @stateful.rule(index=which, steps=strategies.integers(1, 3))
     def build(self, index, steps):

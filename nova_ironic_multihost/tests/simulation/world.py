@@ -24,6 +24,7 @@ import collections
 import dataclasses
 
 from nova_ironic_multihost import membership
+from nova_ironic_multihost import ownership
 
 #: Ticks after which a service that sends no heartbeat is down.
 DOWN_TIME = 2
@@ -72,6 +73,7 @@ class Instance:
 
     :ivar cast_to: host to which its build was sent.
     :ivar building: its build has neither ended nor failed.
+    :ivar deleted: its row is deleted, or its build is tried elsewhere.
     """
 
     uuid: str
@@ -99,6 +101,11 @@ class State:
     forced_down: bool
     recorded: bool
 
+    @property
+    def member(self):
+        """Whether the host may take nodes."""
+        return self.up and not self.disabled
+
 
 @dataclasses.dataclass(frozen=True)
 class Move:
@@ -108,7 +115,7 @@ class Move:
     node: str
     before: str
     after: str
-    reason: object
+    reason: ownership.Reason
 
 
 class World:
@@ -219,7 +226,8 @@ class World:
 
         :param reason: why, a :class:`.ownership.Reason`.
         :param sure: nothing that the decision depends on has changed since
-            it was looked at last.
+            it was looked at last. Nova's database cannot compare and swap,
+            so that a host that stands still just then is forgiven a move.
         """
         row = self.rows[node]
         if row.deleted:
@@ -234,23 +242,50 @@ class World:
             self.narrow += 1
             self.disturbed = self.moment
         self.moves.append(move)
+        if reason is not ownership.Reason.PULLED and before in self.processes:
+            self.processes[before].robbed(node)
         return True
 
     def _judge(self, move):
-        node = move.node
-        provider = self.providers.get(node)
+        """Raise Broken for a move that must not be."""
+        self._judge_taker(move)
+        provider = self.providers.get(move.node)
         consumer = provider and provider.consumer
-        instance = self.instances.get(consumer)
-        if (self.up(move.before) and consumer
-                and not (instance and instance.host == move.after)):
-            raise Broken(f'G3: a node with an allocation moved between live '
-                         f'hosts: {move}')
+        here = self.machines.get(move.node) in [
+            instance.uuid for instance in self.instances.values()
+            if instance.host == move.after]
+        if self.up(move.before) and not here:
+            if consumer:
+                raise Broken('G3: a node with an allocation moved between '
+                             f'live hosts: {move}')
+            if move.reason is not ownership.Reason.PULLED:
+                raise Broken(f'G1: a live host was robbed of a node: {move}')
+            if move.before != self.processes[move.after].decided_on(
+                    move.node):
+                raise Broken('G1: a node moved on, and then once more for '
+                             f'what had been decided before: {move}')
         for earlier in reversed(self.moves):
             if earlier.when <= self.disturbed:
                 return
-            if earlier.node == node:
+            if earlier.node == move.node:
                 raise Broken(f'G1: {earlier}, then {move}, and no member '
                              'came or went')
+
+    def _judge_taker(self, move):
+        taker = self.processes[move.after]
+        if not taker.serving:
+            raise Broken(f'a host took a node before it had started: {move}')
+        if not self.services[move.after].mapped:
+            raise Broken('a host that the scheduler cannot use took a node: '
+                         f'{move}')
+        states = [states.get(move.after) for states
+                  in self.history[taker.sources.version:]]
+        if (move.reason is not ownership.Reason.INSTANCE_HERE
+                and not any(state and state.member for state in states)):
+            raise Broken(f'a host that is no member took a node: {move}')
+        if (move.reason is ownership.Reason.PULLED
+                and not taker.may_pull(move.node)):
+            raise Broken(f'a host that came back pulled too early: {move}')
 
     def destroy(self, node, host):
         """Delete a record unless its host has changed; whether it did."""
@@ -283,7 +318,7 @@ class World:
     def allocate(self, node, consumer):
         """Allocate a node; False when it is not to be had."""
         provider = self.providers.get(node)
-        if provider is None or provider.reserved or provider.consumer:
+        if not self._offers(provider):
             return False
         provider.consumer = consumer
         provider.generation += 1
@@ -308,20 +343,24 @@ class World:
 
     # builds
 
-    def schedule(self, node):
-        """Choose a node for a new instance, as nova's scheduler does.
+    def offered(self):
+        """Return the nodes that nova's scheduler may choose."""
+        return [row.node for row in self.live_rows()
+                if self._offers(self.providers.get(row.node))
+                and self.up(row.host) and self.services[row.host].mapped
+                and not self.services[row.host].disabled]
 
-        :returns: the :class:`Instance`, without an allocation yet, or None
-            when the node is not to be had.
+    @staticmethod
+    def _offers(provider):
+        return provider and not (provider.reserved or provider.consumer)
+
+    def schedule(self, node):
+        """Choose a node for a new instance; nothing is allocated yet.
+
+        :param node: one that is :meth:`offered`.
+        :returns: the :class:`Instance`.
         """
-        host = self.owner(node)
-        provider = self.providers.get(node)
-        if (host is None or provider is None or provider.reserved
-                or provider.consumer or not self.up(host)
-                or self.services[host].disabled
-                or not self.services[host].mapped):
-            return None
-        instance = Instance(self.new('instance'), node, cast_to=host)
+        instance = Instance(self.new('instance'), node, self.owner(node))
         self.instances[instance.uuid] = instance
         return instance
 

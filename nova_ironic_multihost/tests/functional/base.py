@@ -63,7 +63,7 @@ class MultiHostTestCase(integrated_helpers.ProviderUsageBaseTestCase):
         # Computes beat when they are told; see computes.Computes.
         self.flags(service_down_time=3600)
         super().setUp()
-        self.ironic = self.useFixture(ironic.Ironic())
+        self.ironic = self.provide_ironic()
         self.flags(
             auth_type='none', endpoint_override=self.ironic.endpoint,
             api_max_retries=2, api_retry_interval=1, group='ironic')
@@ -77,6 +77,10 @@ class MultiHostTestCase(integrated_helpers.ProviderUsageBaseTestCase):
                 'resources:VCPU': '0',
                 'resources:MEMORY_MB': '0',
                 'resources:DISK_GB': '0'})
+
+    def provide_ironic(self):
+        """Return the Ironic to test with, an empty one: one of its own."""
+        return self.useFixture(ironic.Ironic())
 
     # What an operator sees
 

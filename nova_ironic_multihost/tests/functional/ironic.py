@@ -249,6 +249,17 @@ class Ironic(fixtures.Fixture):
         self.wait_for(nodes, provision_state='available')
         return nodes
 
+    def clear(self):
+        """Forget all nodes, whatever they are used for.
+
+        Those that are enrolled next have the same uuids again.
+        """
+        for node in self.client.node.list(fields=['uuid'], limit=0):
+            # Ironic deletes a node with an instance in maintenance only.
+            self.client.node.set_maintenance(node.uuid, True)
+            self.client.node.delete(node.uuid)
+        self._enrolled = 0
+
     def reserve(self, node, instance):
         """Let somebody beside nova use a node.
 

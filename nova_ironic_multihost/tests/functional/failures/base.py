@@ -38,28 +38,50 @@ class FailureTestCase(base.MultiHostTestCase):
     :meth:`failure_absent`; any other end is an error of the scenario.
 
     :ivar gate: the :class:`.gate.Gate` between nova and Ironic.
-    :ivar seen: one sentence, what was seen; None before the end.
+    :ivar running_ironic: an :class:`.ironic.Ironic` that runs already and has
+        no nodes, and is to be left so; None to start one.
     """
 
     compute_driver = DRIVERS[os.environ.get(DRIVER_VARIABLE, 'ours')]
+    running_ironic = None
+
+    # After a test nova takes from it all that has no underscore.
+    _end = None
+    _seen = None
 
     def setUp(self):
         super().setUp()
-        self.seen = None
         self.gate = self.useFixture(gate.Gate(self.ironic.endpoint))
         self.flags(endpoint_override=self.gate.endpoint, group='ironic')
+
+    def provide_ironic(self):
+        """Return the Ironic that runs already, or one of its own."""
+        if self.running_ironic is None:
+            return super().provide_ironic()
+        self.addCleanup(self.running_ironic.clear)
+        return self.running_ironic
+
+    @property
+    def end(self):
+        """'shown' or 'absent'; None before the end."""
+        return self._end
+
+    @property
+    def seen(self):
+        """What was seen, in a sentence; None before the end."""
+        return self._seen
 
     def failure_shown(self, seen):
         """End the scenario: the failure is there.
 
         :raises FailureShown: always.
         """
-        self.seen = seen
+        self._end, self._seen = 'shown', seen
         raise FailureShown(seen)
 
     def failure_absent(self, seen):
         """Say at the end of the scenario that the failure is not there."""
-        self.seen = seen
+        self._end, self._seen = 'absent', seen
 
     def watch(self, rounds, *hosts):
         """Audit these hosts, or all, this many times in turn.

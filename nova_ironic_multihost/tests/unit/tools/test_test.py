@@ -51,6 +51,10 @@ class CountTestCase(base.BaseTestCase):
     def test_hooks(self):
         self.assertEqual((1, 1), self.test.count(HOOKS, 1))
 
+    def test_comparison(self):
+        self.assertEqual((17, 3), self.test.count(
+            ["17 of 20 failures are stock's and not ours."], 1))
+
     def test_a_crash_without_a_failed_test_counts_as_one(self):
         self.assertEqual((0, 1), self.test.count(['Segmentation fault'], 139))
 
@@ -68,6 +72,10 @@ class PlanTestCase(base.BaseTestCase):
         places = [job.place for job in self.test.plan(
             ('unit', 'loading'), ('34', '31'))]
         self.assertEqual(['nova34', 'nova34', 'nova31', 'nova31'], places)
+
+    def test_the_comparison_runs_where_the_functional_tests_run(self):
+        functional, compare = self.test.plan(('functional', 'compare'), ())
+        self.assertEqual(functional.place, compare.place)
 
     def test_the_lab_is_last(self):
         jobs = self.test.plan(self.test.PARTS, self.test.NOVAS)

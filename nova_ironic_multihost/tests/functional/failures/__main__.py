@@ -1,0 +1,72 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Play scenarios and print what came of each, as one line of JSON.
+
+``name``; ``end``: 'shown', 'absent' or 'error'; ``seen``: what was seen, in a
+sentence, or the error; ``seconds``. What went wrong in detail is on stderr.
+"""
+
+import importlib
+import json
+import sys
+import time
+import unittest
+
+from nova_ironic_multihost.tests.functional.failures import base
+from nova_ironic_multihost.tests.functional import ironic
+
+
+def scenario(name):
+    """Return the scenario of a module, ready to run."""
+    module = importlib.import_module(f'{__package__}.{name}')
+    case, = (
+        member for member in vars(module).values()
+        if isinstance(member, type)
+        and issubclass(member, base.FailureTestCase))
+    return case('test')
+
+
+def play(name, running_ironic):
+    """Play a scenario; return what is printed of it.
+
+    :param running_ironic: an Ironic without nodes.
+    """
+    case = scenario(name)
+    case.running_ironic = running_ironic
+    result = unittest.TestResult()
+    start = time.monotonic()
+    case.run(result)
+    seconds = time.monotonic() - start
+
+    if case.end == 'absent' and result.wasSuccessful():
+        end, seen = case.end, case.seen
+    elif case.end == 'shown' and not result.errors:
+        end, seen = case.end, case.seen
+    else:
+        report = '\n'.join(
+            text for _, text in (*result.errors, *result.failures))
+        print(f'{name}:\n{report}', file=sys.stderr, flush=True)
+        end, seen = 'error', report.strip().rpartition('\n')[2]
+    return {'name': name, 'end': end, 'seen': seen,
+            'seconds': round(seconds, 1)}
+
+
+def main():
+    """Play the scenarios that the command line names."""
+    # All with one Ironic: starting it takes longer than most scenarios.
+    with ironic.Ironic() as running_ironic:
+        for name in sys.argv[1:]:
+            print(json.dumps(play(name, running_ironic)), flush=True)
+
+
+main()

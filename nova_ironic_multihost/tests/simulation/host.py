@@ -33,6 +33,11 @@ BARRED = frozenset({
     ownership.Reason.UNKNOWN, ownership.Reason.UNLISTED})
 
 
+#: Why a host leaves a node alone that is recorded on it.
+LEFT = frozenset({
+    ownership.Reason.INSTANCE_ELSEWHERE, ownership.Reason.INSTANCE_OF_DEAD})
+
+
 class NotReadyError(Exception):
     """Ironic does not answer, as VirtDriverNotReady."""
 
@@ -51,7 +56,12 @@ class Sources:
     :ivar hidden: nodes that a listing leaves out.
     :ivar blind: Ironic shows no node, listed or asked for, from the next
         listing on.
+    :ivar unseen: nodes that Ironic does not show, listed or asked for, for a
+        while.
+    :ivar glitch: number of the next audits during which it lasts; that of
+        a single node is over after one.
     :ivar failing: Ironic does not answer.
+    :ivar recorded: nodes that were recorded on the host when it asked last.
     :ivar seen: node -> what :meth:`situation` was when its record was read.
     """
 
@@ -63,7 +73,10 @@ class Sources:
         self.hidden = frozenset()
         self.blind = False
         self.failing = False
-        self._blinded = False
+        self.unseen = frozenset()
+        self.glitch = 0
+        self._gone = frozenset()
+        self.recorded = set()
         self.seen = {}
 
     def situation(self, node):
@@ -89,19 +102,29 @@ class Sources:
         pause()
         if self.failing:
             raise NotReadyError
-        # An account that sees nothing does so for a whole audit at least.
-        self._blinded = self.blind
-        if self._blinded:
-            return {}
+        # Whatever it is, it lasts for a whole audit.
+        self._gone = self._missing()
         return {node: worlds.Machine(node, instance)
                 for node, instance in self._world.machines.items()
-                if node not in self.hidden}
+                if node not in self._gone | self.hidden}
+
+    def _missing(self):
+        if self.blind:
+            return frozenset(self._world.machines)
+        mine = {row.node for row in self._world.live_rows()
+                if row.host == self._host}
+        if self._gone and len(mine & self.unseen) < 2:
+            self.glitch = 0
+        if not self.glitch:
+            return frozenset()
+        self.glitch -= 1
+        return self.unseen
 
     def node(self, uuid):
         pause()
         if self.failing:
             raise NotReadyError
-        if self._blinded or uuid not in self._world.machines:
+        if uuid in self._gone or uuid not in self._world.machines:
             return None
         return worlds.Machine(uuid, self._world.machines[uuid])
 
@@ -119,8 +142,10 @@ class Sources:
 
     def records_of(self, hosts):
         pause()
-        return [ownership.Record(row.node, row.host, row.partition)
-                for row in self._world.live_rows() if row.host in hosts]
+        found = [ownership.Record(row.node, row.host, row.partition)
+                 for row in self._world.live_rows() if row.host in hosts]
+        self.recorded = {record.node for record in found}
+        return found
 
     def records(self, nodes):
         pause()
@@ -134,11 +159,12 @@ class Sources:
         return provider is not None and provider.consumer is not None
 
     def mapped(self, host):
+        pause()
         service = self._world.services.get(host)
         return service is not None and service.mapped
 
     def aggregates(self):
-        return ()
+        return self._world.aggregates
 
 
 class Process:
@@ -170,6 +196,7 @@ class Process:
         self.muted = False
         self.locked = False
         self._audits = 0
+        self._known = set()
         self._robbed = {}
         self._body = self._start
 
@@ -194,14 +221,15 @@ class Process:
 
     def robbed(self, node):
         """Another host took a node as if this one were dead."""
-        self._robbed[node] = self._audits + self.auditing
+        if node in self._known:
+            # In the middle of an audit it notices at the next.
+            self._robbed[node] = self._audits + self.auditing
 
     def may_pull(self, node):
         """Whether it was a member for long enough to pull a node."""
-        since = self._robbed.get(node, 0)
-        # In the middle of an audit it cannot know yet.
-        return (since > self._audits or self._audits - since
-                >= self._settings.pull_delay_audits)
+        delay = self._settings.pull_delay_audits
+        return self._audits >= delay and (
+            not delay or self._robbed.get(node) != self._audits)
 
     def step(self):
         """Go on until the next pause; begin an audit if there is none.
@@ -251,6 +279,8 @@ class Process:
             return
         finally:
             self._settled = True
+        self._known = self.sources.recorded
+        self._check_kept(found)
         recorded = {record.node for record in found.records}
         for node in self.tracked - recorded:
             self._forget(node)
@@ -262,6 +292,14 @@ class Process:
                 self._delete(record)
         for node in sorted(found.nodes):
             self._update(node)
+
+    def _check_kept(self, found):
+        """Raise Broken when it leaves what is free and its own to nobody."""
+        for node, reason in found.reasons.items():
+            if (node in self.sources.recorded and not reason.mine
+                    and reason not in LEFT):
+                raise worlds.Broken(
+                    f'{self.host} leaves {node}, its own, to nobody: {reason}')
 
     def _forget(self, node):
         self.tracked.discard(node)
@@ -329,8 +367,8 @@ class Process:
             if node not in self.providers:
                 provider = self._world.provide(node)
                 self.providers[node] = provider.generation, provider.reserved
-                pause()
             generation, reserved = self.providers[node]
+            pause()
             if pulling and self.sources.allocated(node):
                 return False
             wanted = pulling or reason in BARRED
@@ -340,7 +378,7 @@ class Process:
             if self._world.set_reserved(node, wanted, generation):
                 self.providers[node] = generation + 1, wanted
                 return True
-            del self.providers[node]
+            self.providers.pop(node, None)
         return False
 
     # What nova does besides audits, at a stroke.

@@ -70,9 +70,16 @@ class Simulation(stateful.RuleBasedStateMachine):
         nodes=strategies.integers(1, NODES),
         delay=strategies.integers(0, 2),
         limit=strategies.sampled_from([1, 200]),
-        started=strategies.sampled_from([True, True, False]))
-    def begin(self, number, nodes, delay, limit, started):
-        """Rack the machines; some computes may run already."""
+        started=strategies.sampled_from([True, True, False]),
+        zones=strategies.one_of(
+            strategies.just([]), strategies.lists(
+                strategies.sampled_from([None, 'east', 'west']),
+                max_size=HOSTS)))
+    def begin(self, number, nodes, delay, limit, started, zones):
+        """Rack the machines; all computes may run already."""
+        self.world = worlds.World({
+            f'host{index + 1}': zone for index, zone in enumerate(zones)
+            if zone})
         for _ in range(nodes):
             self.world.machines[self.world.new('node')] = None
         for _ in range(number):
@@ -198,6 +205,17 @@ class Simulation(stateful.RuleBasedStateMachine):
         if process:
             process.muted = muted
 
+    @stateful.rule(index=which, other=which)
+    def outage(self, index, other):
+        """The heartbeats of a compute do not arrive, and another notices."""
+        process = self._process(index)
+        if process:
+            process.muted = True
+            self._wait(worlds.DOWN_TIME)
+            self._process(other).finish()
+            process.muted = False
+            self._wait(1)
+
     @stateful.rule(ticks=strategies.integers(1, worlds.DOWN_TIME))
     def wait(self, ticks):
         """Time goes by, and heartbeats are sent."""
@@ -311,6 +329,18 @@ class Simulation(stateful.RuleBasedStateMachine):
         world.destroy_instance(instance)
 
     @stateful.rule(index=which)
+    def delete_locally(self, index):
+        """A compute dies, and a server of its is deleted without it."""
+        instance = self._pick((
+            instance for instance in self.world.instances.values()
+            if instance.host in self._processes and not instance.deleted
+            and not instance.building), index)
+        if instance:
+            self._processes.pop(instance.host).kill()
+            self._wait(worlds.DOWN_TIME)
+            self.world.destroy_instance(instance)
+
+    @stateful.rule(index=which)
     def reap(self, index):
         """The reaper of a compute looks for servers that are deleted."""
         process = self._process(index)
@@ -369,6 +399,16 @@ class Simulation(stateful.RuleBasedStateMachine):
             process.sources.hidden = frozenset(
                 self._pick(self.world.machines, node) for node in hidden)
 
+    @stateful.rule(index=which, audits=strategies.integers(1, 9),
+                   unseen=strategies.sets(which, min_size=1))
+    def glitch(self, index, audits, unseen):
+        """For a while Ironic knows nothing of some nodes."""
+        process = self._process(index)
+        if process and not process.sources.glitch:
+            process.sources.unseen = frozenset(
+                self._pick(self.world.machines, node) for node in unseen)
+            process.sources.glitch = audits
+
     @stateful.rule(index=which)
     def blind(self, index):
         """Ironic shows nothing at all to one compute."""
@@ -390,6 +430,7 @@ class Simulation(stateful.RuleBasedStateMachine):
             process.sources.failing = False
             process.sources.blind = False
             process.sources.hidden = frozenset()
+            process.sources.glitch = 0
 
     # at all times
 
@@ -463,8 +504,10 @@ class Simulation(stateful.RuleBasedStateMachine):
         instance = world.instances.get(world.machines[node])
         if instance and not instance.deleted and instance.host:
             return {instance.host} if world.up(instance.host) else {owner}
-        preferred = ({ring.Ring(members, RING_PARTITIONS).host_for(node)}
-                     if members else {owner})
+        zones = world.zones
+        preferences = ring.Preferences(
+            {name: zones.get(name) for name in members}, RING_PARTITIONS)
+        preferred = {preferences.host_for(node, zones.get(owner)) or owner}
         if owner is None or not world.up(owner):
             return preferred
         provider = world.providers.get(node)
@@ -481,7 +524,7 @@ class Simulation(stateful.RuleBasedStateMachine):
     def _check_leaks(self):
         stuck = [node for node in self.world.leaked()
                  if self.world.owner(node) in self._processes
-                 or self._members()]
+                 or self._expected(node) & self._members()]
         assert not stuck, f'G5: {stuck} are leaked for ever'
 
     def _check_offers(self):

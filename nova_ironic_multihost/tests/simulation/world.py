@@ -23,6 +23,7 @@ than :data:`DOWN_TIME` ticks old.
 import collections
 import dataclasses
 
+from nova_ironic_multihost import aggregates
 from nova_ironic_multihost import membership
 from nova_ironic_multihost import ownership
 
@@ -121,6 +122,8 @@ class Move:
 class World:
     """All that is shared.
 
+    :param zones: host -> its explicit availability zone.
+    :ivar aggregates: nova's host aggregates, one for each zone.
     :ivar services: host -> :class:`Service`.
     :ivar rows: node uuid -> :class:`Row`.
     :ivar providers: node uuid -> :class:`Provider`.
@@ -135,7 +138,12 @@ class World:
         last, and not any more when they were made.
     """
 
-    def __init__(self):
+    def __init__(self, zones=None):
+        self.zones = zones or {}
+        self.aggregates = tuple(
+            aggregates.Aggregate(zone, frozenset(
+                host for host, its in self.zones.items() if its == zone), zone)
+            for zone in sorted(set(self.zones.values())))
         self.clock = 0
         self.moment = 0
         self.services = {}
@@ -264,6 +272,9 @@ class World:
                     move.node):
                 raise Broken('G1: a node moved on, and then once more for '
                              f'what had been decided before: {move}')
+        if not self.history[-1][move.after].recorded:
+            # Others see it from this node on.
+            return
         for earlier in reversed(self.moves):
             if earlier.when <= self.disturbed:
                 return
@@ -283,6 +294,9 @@ class World:
         if (move.reason is not ownership.Reason.INSTANCE_HERE
                 and not any(state and state.member for state in states)):
             raise Broken(f'a host that is no member took a node: {move}')
+        zones = {self.zones.get(move.before), self.zones.get(move.after)}
+        if None not in zones and len(zones) > 1:
+            raise Broken(f'a node changed its zone: {move}')
         if (move.reason is ownership.Reason.PULLED
                 and not taker.may_pull(move.node)):
             raise Broken(f'a host that came back pulled too early: {move}')

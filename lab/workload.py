@@ -87,8 +87,9 @@ def tally(lives, outages):
     """Figures of a workload.
 
     An ERROR is "own compute killed" when a compute that nova had chosen
-    for the server was without a process at some time of its build; the
-    messages of the others are told with their number.
+    for the server was without a process at some time of its build, and so
+    is a server that got stuck; the messages of the other errors are told
+    with their number.
 
     :returns: a dict that JSON can hold
     """
@@ -96,6 +97,7 @@ def tally(lives, outages):
     errors = [life for life in lives if life.outcome == 'ERROR']
     own = [life for life in errors if hit(life, outages)]
     others = [life for life in errors if not hit(life, outages)]
+    stuck = [life for life in lives if life.outcome == 'STUCK']
     return {
         'servers': len(lives),
         'active': outcomes['ACTIVE'],
@@ -104,7 +106,9 @@ def tally(lives, outages):
         'error_others': len(others),
         'error_others_faults': dict(collections.Counter(
             life.fault or 'ERROR without a message' for life in others)),
-        'stuck': outcomes['STUCK'],
+        'stuck': len(stuck),
+        'stuck_own_compute_killed': sum(
+            1 for life in stuck if hit(life, outages)),
         'not_deleted': sum(1 for life in lives if not life.deleted),
     }
 

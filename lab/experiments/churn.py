@@ -16,11 +16,11 @@ Four workers boot and delete servers without pause, while a compute picked
 by chance is killed and started again, --cycles times. Figures: servers,
 active, error (split: a compute of the server was killed while it was being
 built, or not, with nova's messages for those), stuck (neither in two
-minutes), not_deleted, moves, most_moves of one node, needless (moves from a
-live compute to one that the ring does not prefer), unschedulable (nodes
-that moved to a compute while nova sent no builds to it), leaked (machines
-that Ironic holds for servers that are gone) and whether all is consistent
-at the end.
+minutes; stuck_own_compute_killed of them as above), not_deleted, moves,
+most_moves of one node, needless (moves from a live compute to one that the
+ring does not prefer), unschedulable (nodes that moved to a compute while
+nova sent no builds to it), leaked (machines that Ironic holds for servers
+that are gone) and whether all is consistent at the end.
 
 Must be: error_others, stuck, not_deleted and leaked 0, quiet, consistent.
 """

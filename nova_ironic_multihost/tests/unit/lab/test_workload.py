@@ -63,6 +63,13 @@ class TallyTestCase(base.BaseTestCase):
                                   figures['error_others']))
         self.assertEqual({}, figures['error_others_faults'])
 
+    def test_stuck_on_a_compute_killed_meanwhile(self):
+        figures = workload.tally(
+            [life('STUCK'), life('STUCK', hosts=('b',))],
+            [workload.Outage('A', 12.0, 30.0)])
+        self.assertEqual((2, 1), (figures['stuck'],
+                                  figures['stuck_own_compute_killed']))
+
     def test_error_of_another_compute_or_time(self):
         for outage in (workload.Outage('b', 12.0, 30.0),
                        workload.Outage('a', 1.0, 9.0),

@@ -23,17 +23,18 @@ class Fenced(base.FailureTestCase):
 
     def test(self):
         self.ironic.enroll(8)
-        self.fleet.start('host1', 'host2', 'host3')
+        self.fleet.start('host2', 'host6', 'host7')
         self.settle()
+        self.assertTrue(self.nodes_of('host7'))
 
-        self.fleet.force_down('host3')
+        self.fleet.force_down('host7')
         self.watch(5)
         moves = base.moves(self.watch(3))
-        left = len(self.nodes_of('host3'))
+        left = len(self.nodes_of('host7'))
 
         if moves or left:
             self.failure_shown(
-                f'Five audits after host3 was forced down, three more moved '
-                f'nodes {moves} times; {left} of 8 are on host3.')
+                f'Five audits after host7 was forced down, three more moved '
+                f'nodes {moves} times; {left} of 8 are on host7.')
         self.failure_absent(
             'Its nodes went to the others, then nothing moved any more.')

@@ -32,14 +32,14 @@ class Queued(base.FailureTestCase):
             servers.append(self.request_server())
             held.arrived()
 
-        self.fleet.start('host3')
+        self.fleet.start('host4')
         statuses = [self.show(server)['status'] for server in servers]
         held.release()
 
         failed = statuses.count('ERROR')
         if failed:
             self.failure_shown(
-                f'{failed} of 4 builds on host2 were in ERROR when host3 had '
+                f'{failed} of 4 builds on host2 were in ERROR when host4 had '
                 f'started.')
         for server in servers:
             self.wait_for_status(server, 'ACTIVE')

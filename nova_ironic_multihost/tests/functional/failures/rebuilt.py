@@ -27,6 +27,10 @@ class Rebuilt(base.FailureTestCase):
         self.fleet.start('host1')
         self.settle()
         server = self.boot()
+        # What Ironic would have learned from glance.
+        self.ironic.client.node.update(self.node_of(server), [
+            {'op': 'add', 'path': '/instance_info/image_type',
+             'value': 'whole-disk'}])
 
         self.api.post_server_action(
             server['id'], {'rebuild': {'imageRef': server['image']['id']}})

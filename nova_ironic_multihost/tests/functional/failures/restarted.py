@@ -24,29 +24,29 @@ class Restarted(base.FailureTestCase):
 
     def test(self):
         self.ironic.enroll(8)
-        self.fleet.start('host1', 'host2', 'host3')
+        self.fleet.start('host2', 'host6', 'host7')
         self.settle()
-        self.fleet.kill('host3')
+        self.fleet.kill('host7')
         before = self.settle()
 
-        self.fleet.start('host3', heartbeat=False)
-        early = len(self.nodes_of('host3'))
-        history = self.watch(1, 'host1', 'host2')
+        self.fleet.start('host7', heartbeat=False)
+        early = len(self.nodes_of('host7'))
+        history = self.watch(1, 'host2', 'host6')
         for node, hosts in history.items():
             hosts.insert(0, before[node])
-        self.fleet.beat('host3')
+        self.fleet.beat('host7')
         for node, hosts in self.watch(5).items():
             history[node] += hosts
         most = max(map(changes, history.values()))
 
         if early or most > 1:
             self.failure_shown(
-                f'{early} nodes were on host3 before it was up; a node '
+                f'{early} nodes were on host7 before it was up; a node '
                 f'changed its owner {most} times because of one restart.')
-        back = len(self.nodes_of('host3'))
+        back = len(self.nodes_of('host7'))
         self.assertTrue(back)
         self.failure_absent(
-            f'Nothing moved before host3 was up; then {back} nodes came back, '
+            f'Nothing moved before host7 was up; then {back} nodes came back, '
             f'each in one move.')
 
 

@@ -24,9 +24,9 @@ class Unclaimed(base.FailureTestCase):
 
     def test(self):
         self.ironic.enroll(4)
-        self.fleet.start('host2', 'host3')
+        self.fleet.start('host2', 'host4')
         self.settle()
-        self.fleet.lose('host3')
+        self.fleet.lose('host4')
         for _ in range(2):
             self.fleet.audit('host2')
         self.assertEqual({'host2'}, set(self.owners().values()))
@@ -36,14 +36,14 @@ class Unclaimed(base.FailureTestCase):
         for _ in range(4):
             servers.append(self.request_server())
             claims.arrived()
-        self.fleet.beat('host3')
-        self.watch(5, 'host3', 'host2')
+        self.fleet.beat('host4')
+        self.watch(5, 'host4', 'host2')
         claims.release()
 
         ends = [self.wait_for_end(server) for server in servers]
         failed = ends.count('ERROR')
         if failed:
             self.failure_shown(
-                f'{failed} of 4 builds ended in ERROR when host3 came back '
+                f'{failed} of 4 builds ended in ERROR when host4 came back '
                 f'while they waited.')
         self.failure_absent('All 4 builds became ACTIVE.')

@@ -16,14 +16,16 @@
 Workers boot and delete servers without pause while each compute in turn is
 stopped the polite way, gets our driver and is started again. Figures: as
 those of churn, where "own compute killed" is here a compute of the server
-that was being restarted while the server was built; switch_seconds, how
-long each one was without a heartbeat of its own; phases, for each compute
-the moves from its restart to the next one's and how many servers were begun
-in that time.
+that was being restarted while the server was built; stuck_others, those of
+the stuck ones of which that is not so; switch_seconds, how long each one was
+without a heartbeat of its own; phases, for each compute the moves from its
+restart to the next one's and how many servers were begun in that time.
 
-Must be: error_others, stuck, not_deleted and leaked 0, quiet, consistent.
-While stock and ours run side by side stock still behaves as stock, so that
-its moves between live computes are told and not judged.
+Must be: error_others, stuck_others, not_deleted and leaked 0, quiet,
+consistent. While stock and ours run side by side stock still behaves as
+stock, so that its moves between live computes are told and not judged. Both
+have the ring of stock, and nova is as patient as it is by default, as the
+page on upgrades says.
 """
 
 import dataclasses
@@ -33,7 +35,8 @@ from lab.experiments import criteria
 from lab import timeline as timelines
 from lab import workload
 
-NEEDS = experiments.Wanted(computes=3, driver='stock')
+NEEDS = experiments.Wanted(computes=3, driver='stock', options=(
+    'ironic_multihost.ring_partitions=32', 'DEFAULT.service_down_time=60'))
 WORKERS = 4
 # Audits with a mixture, after each switch.
 MIXED = 2.5
@@ -60,6 +63,9 @@ def run(bench):
         life, hosts=life.hosts | choices.of(life.server))
         for life in load.lives]
     return {**workload.tally(lives, outages),
+            'stuck_others': sum(
+                1 for life in lives if life.outcome == 'STUCK'
+                and not workload.hit(life, outages)),
             'switch_seconds': [round(o.until - o.since, 1) for o in outages],
             'phases': _phases(bench.recorder.timeline, outages, lives),
             'moves': len(bench.recorder.timeline.moves(begin)),
@@ -73,8 +79,9 @@ def failures(figures):
         criteria.none('error_others', '{} servers are in ERROR although '
                       'their compute was not restarted: see '
                       'error_others_faults'),
-        criteria.none('stuck', '{} servers were neither ACTIVE nor ERROR in '
-                      'time'),
+        criteria.none('stuck_others', '{} servers were neither ACTIVE nor '
+                      'ERROR in time although their compute was not '
+                      'restarted'),
         criteria.none('not_deleted', '{} servers could not be deleted'),
         criteria.LEAKED, criteria.QUIET)
 

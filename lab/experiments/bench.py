@@ -243,7 +243,8 @@ class Bench:
             self.say(f'{name} was never without nodes')
         self.note(f'stop {name}')
         self.computes.stop(name)
-        self.await_down(name)
-        self.await_arrival(name, self.recorder.view.owned_by(name))
+        if left := self.recorder.view.owned_by(name):
+            self.await_down(name)
+            self.await_arrival(name, left)
         self.computes.forget(name)
         self.note(f'{name} is gone')

@@ -24,7 +24,7 @@ COMPUTES = 3
 NODES = 24
 
 #: Shorter than the lab's own, which are for people who watch.
-INTERVALS = ('DEFAULT.update_resources_interval=5',
+INTERVALS = ('DEFAULT.update_resources_interval=4',
              'DEFAULT.service_down_time=6', 'DEFAULT.report_interval=1')
 
 CYCLES = 20

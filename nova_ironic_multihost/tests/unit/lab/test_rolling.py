@@ -17,9 +17,9 @@ from lab.experiments import rolling
 
 
 def figures(**changes):
-    return {'error_others': 0, 'stuck_others': 0, 'not_deleted': 0,
-            'leaked': 0, 'quiet': True, 'stuck': 1,
-            'error_own_compute_killed': 3, **changes}
+    return {'error_others': 0, 'error_own_compute_killed': 3, 'stuck': 1,
+            'stuck_own_compute_killed': 1, 'not_deleted': 0, 'leaked': 0,
+            'quiet': True, **changes}
 
 
 class FailuresTestCase(base.BaseTestCase):
@@ -28,7 +28,8 @@ class FailuresTestCase(base.BaseTestCase):
         self.assertEqual([], rolling.failures(figures()))
 
     def test_whatever_else_may_not(self):
-        for figure in ('error_others', 'stuck_others', 'not_deleted',
-                       'leaked'):
+        for figure in ('error_others', 'not_deleted', 'leaked'):
             [sentence] = rolling.failures(figures(**{figure: 2}))
             self.assertTrue(sentence.startswith('2 '), sentence)
+        [sentence] = rolling.failures(figures(stuck=3))
+        self.assertTrue(sentence.startswith('2 '), sentence)

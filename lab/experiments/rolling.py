@@ -22,10 +22,10 @@ moves from its restart to the next one's and how many servers were begun in
 that time.
 
 Must be: error_others, not_deleted and leaked 0, none stuck but those whose
-own compute was restarted, quiet, consistent. While stock and ours run side by side stock still behaves as
-stock, so that its moves between live computes are told and not judged. Both
-have the ring of stock, and nova is as patient as it is by default, as the
-page on upgrades says.
+own compute was restarted, quiet, consistent. While stock and ours run side by
+side stock still behaves as stock, so that its moves between live computes are
+told and not judged. Both have the ring of stock, and nova is as patient as it
+is by default, as the page on upgrades says.
 """
 
 import dataclasses

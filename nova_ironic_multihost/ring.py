@@ -76,7 +76,9 @@ class Preferences:
 
     A machine does not change its rack, so a node whose owner is in an
     explicit availability zone is wanted only by members of that zone and by
-    members without one, unless nodes may cross zones.
+    members without one, unless nodes may cross zones. By a member without
+    one it is wanted only if that would want it from anybody: else it would
+    be on its way to yet another member, in a third zone perhaps.
 
     :param members: host in lower case -> its explicit availability zone, or
         None; may be empty, then nobody is preferred for anything.
@@ -98,10 +100,12 @@ class Preferences:
             zone: _ring((host for host, its in self.members.items()
                          if its in (zone, None)), partitions)
             for zone in zones}
-        self._rings = tuple({
-            id(ring): ring for ring in (
-                self.ring, self._open, *self._zones.values())
-            if ring}.values())
+        self._own = {
+            zone: _ring((host for host, its in self.members.items()
+                         if its == zone), partitions)
+            for zone in zones}
+        # One for each way in which the owner's zone matters.
+        self._cases = (None, *zones, object()) if zones else (None,)
 
     def ring_for(self, zone):
         """Return the ring of those that may take nodes of a zone, or None.
@@ -116,20 +120,24 @@ class Preferences:
     def host_for(self, node_uuid, zone=None):
         """Return the member that prefers the node, None if nobody may."""
         ring = self.ring_for(zone)
-        return ring.host_for(node_uuid) if ring else None
+        host = ring and ring.host_for(node_uuid)
+        if (ring is not self.ring and zone in self._own
+                and self.members[host] is None
+                and not self.ring.prefers(host, node_uuid)):
+            return self._own[zone].host_for(node_uuid)
+        return host
 
     def prefers(self, host, node_uuid, zone=None):
         """Whether ``host``, in lower case, is the node's preferred member."""
-        ring = self.ring_for(zone)
-        return ring is not None and ring.prefers(host, node_uuid)
+        return self.host_for(node_uuid, zone) == host
 
     def may_prefer(self, host, node_uuid):
         """Whether ``host`` is preferred for the node with any owner at all.
 
         :param host: host in lower case.
         """
-        return any(host in ring.members and ring.prefers(host, node_uuid)
-                   for ring in self._rings)
+        return any(self.prefers(host, node_uuid, zone)
+                   for zone in self._cases)
 
 
 def _ring(hosts, partitions):

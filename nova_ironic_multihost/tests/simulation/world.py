@@ -278,9 +278,19 @@ class World:
         for earlier in reversed(self.moves):
             if earlier.when <= self.disturbed:
                 return
-            if earlier.node == move.node:
+            if earlier.node == move.node and not self._homeless(earlier):
                 raise Broken(f'G1: {earlier}, then {move}, and no member '
                              'came or went')
+
+    def _homeless(self, move):
+        """Whether a node came from a zone without a member.
+
+        It goes to members without a zone, and from there to anybody.
+        """
+        zone = self.zones.get(move.before)
+        return zone and not any(
+            self.zones.get(host) == zone and state.member
+            for host, state in self.history[-1].items())
 
     def _judge_taker(self, move):
         taker = self.processes[move.after]

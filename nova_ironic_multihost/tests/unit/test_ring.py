@@ -121,6 +121,15 @@ class PreferencesTestCase(base.BaseTestCase):
             hosts = {preferences.host_for(node, zone) for node in nodes(100)}
             self.assertEqual(allowed, hosts, zone)
 
+    def test_node_stays_where_it_was_preferred(self):
+        zones = {'a1': 'a', 'a2': 'a', 'b1': 'b', 'c1': None, 'c2': None}
+        preferences = ring.Preferences(zones, 32)
+        for node in nodes(100):
+            for zone in ('a', 'b', None):
+                host = preferences.host_for(node, zone)
+                self.assertEqual(
+                    host, preferences.host_for(node, zones[host]))
+
     def test_zone_without_a_host_that_may_take_its_nodes(self):
         preferences = ring.Preferences({'a': 'z1'}, 32)
         node, = nodes(1)

@@ -67,11 +67,13 @@ class Known:
     :param aggregates: tuple of :class:`Aggregate`, all of nova's.
     :param members: uuid -> frozenset of the hosts in lower case that are or
         were in it; of aggregates that nova has or had.
+    :param read: whether they could ever be read.
     """
 
     aggregates: tuple[Aggregate, ...] = ()
     members: Mapping[str, frozenset[str]] = dataclasses.field(
         default_factory=lambda: types.MappingProxyType({}))
+    read: bool = False
 
     def after(self, read):
         """Return what is known after one more reading.
@@ -85,7 +87,7 @@ class Known:
         for aggregate in read:
             members[aggregate.uuid] = aggregate.hosts.union(
                 members.get(aggregate.uuid, ()))
-        return Known(tuple(read), types.MappingProxyType(members))
+        return Known(tuple(read), types.MappingProxyType(members), True)
 
 
 def wanted(host, known, current, hosts):

@@ -254,7 +254,8 @@ class Auditor:
         reasons.update(
             dict.fromkeys(absences.counts, ownership.Reason.UNLISTED))
         self._notices.tell(notices.due(
-            settings.host, gathered.mapped, reasons, absences))
+            settings.host, gathered.mapped, reasons, absences,
+            gathered.host_aggregates.read))
         self._remember(gathered, busy, absences)
         return Audit(
             view=facts.view, preferences=facts.preferences,

@@ -23,13 +23,14 @@ from nova_ironic_multihost import ownership
 LOG = log.getLogger(__name__)
 
 
-def due(host, mapped, reasons, absences):
+def due(host, mapped, reasons, absences, zones_known=True):
     """Return what an operator has to know after an audit.
 
     :param host: this host.
     :param mapped: whether it is mapped to a cell, None if unknown.
     :param reasons: node uuid -> :class:`.ownership.Reason`.
     :param absences: :class:`.absence.Absences`.
+    :param zones_known: whether nova's host aggregates could be read.
     :returns: dict of what it is about -> (level of :mod:`logging`, sentence).
     """
     counts = collections.Counter(reasons.values())
@@ -44,6 +45,14 @@ def due(host, mapped, reasons, absences):
             'cannot use its nodes and it takes none from others. Run '
             '"nova-manage cell_v2 discover_hosts --by-service"; no restart '
             'is needed.')
+    if not zones_known:
+        found['aggregates'] = (
+            logging.WARNING,
+            "nova's host aggregates cannot be read, so availability zones "
+            'hinder no node from changing its compute service, and nodes '
+            'that move do not get the aggregates of their host in placement. '
+            'Set [api_database]connection in nova.conf of the '
+            'nova-conductor of this cell.')
     if count := counts[ownership.Reason.OTHER_PARTITION]:
         found['partition'] = (
             logging.WARNING,

@@ -35,6 +35,11 @@ class DueTestCase(base.BaseTestCase):
         self.assertIn('compute-1', sentence)
         self.assertEqual({}, due(mapped=None))
 
+    def test_aggregates_that_cannot_be_read(self):
+        (_, sentence), = notices.due(
+            'compute-1', True, {}, absence.Absences(), False).values()
+        self.assertIn('[api_database]connection', sentence)
+
     def test_counts_and_one_example_in_the_place_of_a_list(self):
         for reason, words in (
                 (Reason.OTHER_PARTITION, 'peer_list'),

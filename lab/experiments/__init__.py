@@ -254,8 +254,9 @@ def _measure(args, module, settings, progress, shape, cold):
         f'{time.strftime("%Y%m%d-%H%M%S")}.json')
     with timeline.recorder(settings) as recorder:
         bench = _bench(args, settings, progress, shape, recorder, services)
-        # A stack that has just come up may still be sorting itself out.
-        if not cold and bench.await_places() is None:
+        # Nodes may have moved just now: for an audit more their old owners
+        # take them for theirs.
+        if not cold and not bench.settle().quiet:
             progress.note('Nodes have moved all the time so far; the '
                           'experiment begins nevertheless.')
         started = time.monotonic()

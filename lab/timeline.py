@@ -167,11 +167,17 @@ class Timeline:
                 if early.members != late.members]
 
     def most_moves_per_change(self, since=0.0, until=float('inf')):
-        """The most moves of one node between two changes of members."""
+        """The most moves of one node between two changes of members.
+
+        A move right after a change may be one for the change before it.
+        """
         changes = self.changes()
-        counts = collections.Counter(
-            (move.node, bisect.bisect(changes, move.t))
-            for move in self.moves(since, until))
+        counts = collections.Counter()
+        for move in self.moves(since, until):
+            stages = range(bisect.bisect(changes, move.t - LAG),
+                           bisect.bisect(changes, move.t) + 1)
+            counts[min(((move.node, stage) for stage in stages),
+                       key=lambda key: (counts[key], key[1]))] += 1
         return max(counts.values(), default=0)
 
     def needless(self, prefer, since=0.0, until=float('inf')):

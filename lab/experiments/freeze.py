@@ -13,9 +13,8 @@
 """A compute stands still (SIGSTOP) until it has lost its nodes, and goes on.
 
 It never knew that it was away, and wakes with an old view of the others.
-It is frozen for the time after which nova calls it down and two audits of
-the others: 30 s unless the lab has other intervals. Figures, from the
-moment it froze: moves, moved_nodes, most_moves of one node,
+Figures: frozen_for (seconds, until its free nodes were on other computes);
+from the moment it froze: moves, moved_nodes, most_moves of one node,
 most_moves_per_change (the same between two changes of members), needless
 (moves from a live compute to one that the ring does not prefer),
 unschedulable (nodes that moved to a compute while nova sent no builds to
@@ -32,11 +31,12 @@ from lab.experiments import criteria
 def run(bench):
     """Freeze, continue, watch; returns the figures."""
     name, nodes = bench.busiest
-    seconds = bench.down_time + 2 * bench.audit + 2
+    free = bench.recorder.view.free_of(name)
     frozen = bench.note(f'freeze {name}')
     bench.computes.pause(name)
     try:
-        bench.recorder.watch(seconds)
+        bench.await_down(name)
+        bench.await_arrival(name, free)
     finally:
         bench.computes.resume(name)
     resumed = bench.note(f'continue {name}')
@@ -45,7 +45,7 @@ def run(bench):
     timeline = bench.recorder.timeline
     return {'frozen': name,
             'its_nodes': len(nodes),
-            'for': seconds,
+            'frozen_for': round(resumed - frozen, 1),
             'up_after': round(up - resumed, 1),
             **bench.moved(frozen),
             'moves_back': len(timeline.moves(resumed)),

@@ -100,12 +100,19 @@ class JudgedMovesTestCase(base.BaseTestCase):
             disabled=['', '', 'a', 'a', 'a']).changes())
 
     def test_moves_are_counted_from_change_to_change(self):
-        seen = recorded('a', 'b', 'c', 'a',
-                        up=['abc', 'bc', 'bc', 'abc'])
+        seen = recorded(*'aaaaabcccca',
+                        up=['abc', *['bc'] * 9, 'abc'])
         self.assertEqual(3, timeline.most_moves(seen.moves()))
         self.assertEqual(2, seen.most_moves_per_change())
-        self.assertEqual(1, seen.most_moves_per_change(since=2))
+        self.assertEqual(1, seen.most_moves_per_change(since=6))
         self.assertEqual(0, recorded('a').most_moves_per_change())
+
+    def test_a_late_move_counts_for_the_change_before(self):
+        seen = recorded(
+            'a', 'a', 'b', 'a', up=['abc', 'bc', 'abc', 'abc'])
+        self.assertEqual(1, seen.most_moves_per_change())
+        late = recorded(*'aaaaaaabc', up=['abc', 'bc', *['abc'] * 7])
+        self.assertEqual(2, late.most_moves_per_change())
 
     def test_a_move_to_whom_the_ring_prefers_is_needed(self):
         self.assertEqual([], recorded('b', 'a').needless(first))

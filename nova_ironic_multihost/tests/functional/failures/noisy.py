@@ -48,4 +48,5 @@ class Noisy(base.FailureTestCase):
                 f'Two audits with 3 orphans made {gets} requests for single '
                 f'nodes and {walls} warnings with the uuids of all nodes.')
         self.failure_absent(
-            'Two audits made no request for a single node and no warning.')
+            'Two audits with 3 such nodes made no request for a single node '
+            'and no such warning.')

@@ -62,6 +62,7 @@ class Sources:
         a single node is over after one.
     :ivar failing: Ironic does not answer.
     :ivar recorded: nodes that were recorded on the host when it asked last.
+    :ivar listed: node -> its instance or None, when it listed them last.
     :ivar seen: node -> what :meth:`situation` was when its record was read.
     """
 
@@ -77,14 +78,16 @@ class Sources:
         self.glitch = 0
         self._gone = frozenset()
         self.recorded = set()
+        self.listed = {}
         self.seen = {}
 
     def situation(self, node):
-        """Return (owner, whether it is up, consumer) of this moment."""
+        """Return (owner, whether it is up, instance, consumer) as of now."""
         world = self._world
         owner = world.owner(node)
         provider = world.providers.get(node)
-        return owner, world.up(owner), provider and provider.consumer
+        return (owner, world.up(owner), world.machines.get(node),
+                provider and provider.consumer)
 
     def services(self):
         pause()
@@ -104,6 +107,7 @@ class Sources:
             raise NotReadyError
         # Whatever it is, it lasts for a whole audit.
         self._gone = self._missing()
+        self.listed = dict(self._world.machines)
         return {node: worlds.Machine(node, instance)
                 for node, instance in self._world.machines.items()
                 if node not in self._gone | self.hidden}
@@ -353,7 +357,7 @@ class Process:
             return False
         if reason is ownership.Reason.PULLED:
             # The generation guards the allocations up to now.
-            seen = (*seen[:2], self.sources.situation(node)[2])
+            seen = (*seen[:-1], self.sources.situation(node)[-1])
         pause()
         return world.move(node, self.host, reason,
                           sure=seen == self.sources.situation(node))

@@ -132,6 +132,9 @@ class Simulation(stateful.RuleBasedStateMachine):
     @stateful.rule(index=which)
     def start(self, index):
         """Start a nova-compute."""
+        self._start_one(index)
+
+    def _start_one(self, index):
         name = self._pick((name for name in self.settings
                            if name not in self._processes), index)
         if name:
@@ -154,6 +157,31 @@ class Simulation(stateful.RuleBasedStateMachine):
         min_size=2, max_size=30))
     def interleave(self, order):
         """Several computes audit at the same time."""
+        for index, steps in order:
+            self._go_on(index, steps)
+
+    @stateful.rule(index=which, steps=strategies.integers(6, 20),
+                   ticks=strategies.integers(0, worlds.DOWN_TIME))
+    def overtake(self, index, steps, ticks):
+        """All others audit while a compute is in the middle of an audit."""
+        process = self._process(index)
+        if process:
+            for _ in range(steps):
+                process.step()
+            self._wait(ticks)
+            for other in list(self._processes.values()):
+                if other is not process and not other.frozen:
+                    other.finish()
+            process.finish()
+
+    @stateful.rule(indices=strategies.lists(which, min_size=2, max_size=HOSTS),
+                   order=strategies.lists(
+                       strategies.tuples(which, strategies.integers(1, 12)),
+                       min_size=5, max_size=30))
+    def start_together(self, indices, order):
+        """Several computes start at the same time."""
+        for index in indices:
+            self._start_one(index)
         for index, steps in order:
             self._go_on(index, steps)
 

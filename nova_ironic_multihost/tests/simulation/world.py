@@ -262,6 +262,9 @@ class World:
         here = self.machines.get(move.node) in [
             instance.uuid for instance in self.instances.values()
             if instance.host == move.after]
+        if move.reason is ownership.Reason.INSTANCE_HERE and not here:
+            raise Broken("G3: a host took a node with another's instance: "
+                         f'{move}')
         if self.up(move.before) and not here:
             if consumer:
                 raise Broken('G3: a node with an allocation moved between '
@@ -307,6 +310,9 @@ class World:
         zones = {self.zones.get(move.before), self.zones.get(move.after)}
         if None not in zones and len(zones) > 1:
             raise Broken(f'a node changed its zone: {move}')
+        if (move.reason is ownership.Reason.PULLED
+                and taker.sources.listed[move.node] is not None):
+            raise Broken(f'G3: a host pulled a node that is in use: {move}')
         if (move.reason is ownership.Reason.PULLED
                 and not taker.may_pull(move.node)):
             raise Broken(f'a host that came back pulled too early: {move}')

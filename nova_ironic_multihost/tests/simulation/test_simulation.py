@@ -37,7 +37,7 @@ from nova_ironic_multihost.tests.simulation import host as hosts
 from nova_ironic_multihost.tests.simulation import world as worlds
 
 #: Profile -> number of examples.
-EXAMPLES = {'default': 300, 'nightly': 20000}
+EXAMPLES = {'default': 600, 'nightly': 20000}
 PROFILE = os.environ.get('HYPOTHESIS_PROFILE', 'default')
 SEED = int(os.environ.get(
     'HYPOTHESIS_SEED',

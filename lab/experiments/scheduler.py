@@ -176,10 +176,13 @@ class Trial:
         return landed
 
     def clear(self):
-        """Delete the servers and wait until their nodes are free again."""
+        """Delete the servers and wait until all nodes can be had again."""
         self._bench.cloud.delete(self._servers)
         self._servers = []
-        self._stage.await_free()
+        try:
+            self._stage.await_free()
+        except errors.LabError as error:
+            self.miss(str(error))
 
     def miss(self, sentence):
         """Note that something else than a boot went wrong."""
@@ -433,7 +436,8 @@ class _Stage:
     def _offered(self):
         """Whether placement would give away all of the nodes."""
         found = self._cloud.placement(
-            'GET', f'/resource_providers?resources={RESOURCE}:1')
+            'GET', f'/resource_providers?resources={RESOURCE}:1'
+            f'&required=!{view.DISABLED_TRAIT}')
         return {p['uuid'] for p in found['resource_providers']}.issuperset(
             self.nodes)
 
@@ -599,6 +603,8 @@ def _disabled(trial, stage):
     with stage.disabled(stage.left):
         if not stage.await_leave(stage.left):
             trial.miss(f'nodes stay on {stage.left}, which is disabled')
+        # A node that was pulled is offered again by the next audit.
+        trial.clear()
         nodes = stage.of(stage.right)
         trial.lands(f'{len(stage.nodes)} servers with one compute disabled',
                     nodes, len(stage.nodes))
@@ -609,6 +615,7 @@ def _disabled(trial, stage):
                 trial.miss('nodes of disabled computes without the trait')
             trial.nowhere('a server with all computes disabled')
             trial.settle()
+    trial.clear()
     trial.lands('a server with all computes enabled', stage.nodes)
     trial.settle()
 

@@ -41,6 +41,9 @@ from nova_ironic_multihost import nova_contract
 
 NODE = '1be26c0b-03f2-4d2e-ae87-c02d7f33c123'
 
+# As nova-compute does when it starts.
+objects.register_all()
+
 
 def parameters(function):
     return list(inspect.signature(function).parameters)
@@ -202,7 +205,6 @@ class TrackerTestCase(base.BaseTestCase):
 
     def setUp(self):
         super().setUp()
-        objects.register_all()
         self.useFixture(config_fixture.Config(nova_contract.CONF))
         nova_contract.CONF([], project='nova', default_config_files=[])
         self.client = report.SchedulerReportClient(adapter=mock.Mock())
@@ -347,7 +349,6 @@ class ConductorTestCase(base.BaseTestCase):
 
     def setUp(self):
         super().setUp()
-        objects.register_all()
         self.asked = []
         conductor = mock.Mock()
         conductor.object_class_action_versions.side_effect = self.answer

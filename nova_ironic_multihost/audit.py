@@ -40,6 +40,9 @@ LOG = logging.getLogger(__name__)
 #: Nodes whose records are read to learn which partition a member serves.
 SAMPLE = 8
 
+#: Audits for which a node that came from another owner counts as recent.
+RECENT = 2
+
 
 class Sources(typing.Protocol):
     """Where the facts come from; each method asks anew.
@@ -80,8 +83,8 @@ class Sources(typing.Protocol):
     def records(self, nodes):
         """Return the records of these nodes."""
 
-    def allocated(self, node):
-        """Whether placement has an allocation of the node, or may have."""
+    def consumers(self, node):
+        """Return the set of consumers of a node, None if it is not known."""
 
     def mapped(self, host):
         """Whether the host is mapped to a cell, None if it cannot be known."""
@@ -118,6 +121,8 @@ class Audit:
         that are mine and of nodes that are deleted.
     :param deleted: uuids of the nodes that Ironic has no more.
     :param host_aggregates: nova's host aggregates, as far as they are known.
+    :param recent: uuids of the nodes that came from another owner in one of
+        the last :data:`RECENT` audits before.
     """
 
     view: membership.View
@@ -128,6 +133,7 @@ class Audit:
     records: tuple[ownership.Record, ...] = ()
     deleted: frozenset[str] = frozenset()
     host_aggregates: aggregates.Known = aggregates.Known()
+    recent: frozenset[str] = frozenset()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,6 +152,8 @@ class Memory:
     :param absences: nodes that are not listed.
     :param mapped: this host was found to be mapped.
     :param host_aggregates: nova's host aggregates, as far as they are known.
+    :param recent: for each of the last :data:`RECENT` audits the uuids of the
+        nodes that came from another owner.
     """
 
     audits: int = 0
@@ -159,6 +167,7 @@ class Memory:
     absences: absence.Absences = absence.Absences()
     mapped: bool = False
     host_aggregates: aggregates.Known = aggregates.Known()
+    recent: tuple[frozenset[str], ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -256,21 +265,24 @@ class Auditor:
         self._notices.tell(notices.due(
             settings.host, gathered.mapped, reasons, absences,
             gathered.host_aggregates.read))
-        self._remember(gathered, busy, absences)
+        owners = {
+            node: facts.host if node in facts.my_nodes
+            else facts.records[node].owner if node in facts.records
+            else None for node in nodes}
+        recent = frozenset().union(*self._memory.recent)
+        self._remember(gathered, busy, absences, frozenset(
+            node for node, owner in owners.items() if owner != facts.host))
         return Audit(
             view=facts.view, preferences=facts.preferences,
             reasons=types.MappingProxyType(reasons),
             nodes=types.MappingProxyType(nodes),
-            owners=types.MappingProxyType({
-                node: facts.host if node in facts.my_nodes
-                else facts.records[node].owner if node in facts.records
-                else None for node in nodes}),
+            owners=types.MappingProxyType(owners),
             records=tuple(
                 record for record in gathered.records
                 if record.node in nodes
                 or record.node in absences.confirmed),
             deleted=absences.confirmed,
-            host_aggregates=gathered.host_aggregates)
+            host_aggregates=gathered.host_aggregates, recent=recent)
 
     def _gather(self, settings, settled):
         sources = self.sources
@@ -307,15 +319,37 @@ class Auditor:
         return _Gathered(facts, listed, records, mapped, audits, known)
 
     def _decide(self, facts, settings):
-        """Return ({node: reason}, nodes that are not idle)."""
+        """Return ({node: reason}, nodes that could not be pulled)."""
         reasons = ownership.decide(facts)
         asked = ownership.pulls(
             reasons, settings.pulls_per_audit, self._memory.busy)
-        busy = frozenset(
-            node for node in asked if self.sources.allocated(node))
-        return ownership.with_pulls(reasons, asked, busy), busy
+        busy = frozenset(node for node in asked if self.in_use(node))
+        return ownership.with_pulls(
+            reasons, asked, busy | self._awaited(reasons)), busy
 
-    def _remember(self, gathered, busy, absences):
+    def in_use(self, node):
+        """Whether placement has an allocation of a node, or may have."""
+        consumers = self.sources.consumers(node)
+        return consumers is None or bool(consumers)
+
+    def _awaited(self, reasons):
+        """Return the nodes of dead hosts to which builds were sent.
+
+        A consumer that nova has deleted is no build: whoever owns the node
+        clears that up (ResourceTracker._remove_deleted_instances_allocations).
+        """
+        consumers = {
+            node: self.sources.consumers(node) or frozenset()
+            for node, reason in reasons.items()
+            if reason is ownership.Reason.ADOPTED}
+        every = frozenset().union(*consumers.values())
+        tenants = self.sources.tenants(sorted(every)) if every else {}
+        return frozenset(
+            node for node, some in consumers.items()
+            if any(consumer in tenants and not tenants[consumer].deleted
+                   for consumer in some))
+
+    def _remember(self, gathered, busy, absences, acquired):
         facts = gathered.facts
         partitions = self._partitions(facts.view, facts.records.values())
         unknown = (set(facts.preferences.members) - {facts.host}
@@ -331,7 +365,8 @@ class Auditor:
                 and facts.view.live(tenant.home)}),
             partitions=partitions, busy=busy, absences=absences,
             mapped=bool(gathered.mapped),
-            host_aggregates=gathered.host_aggregates)
+            host_aggregates=gathered.host_aggregates,
+            recent=(acquired, *self._memory.recent)[:RECENT])
 
     def _others(self, services, hosts):
         """Return the services of those of the hosts that are not known yet.
@@ -430,16 +465,18 @@ class Auditor:
         return absences, {node: known for node, known in nodes.items()
                           if node not in absences.confirmed}
 
-    def stands(self, node):
+    def stands(self, node, record=None):
         """Whether a node that is about to become mine still may.
 
         :param node: uuid of a node.
+        :param record: its :class:`.ownership.Record` of this moment, if it
+            has been read.
         """
         audit = self.last
         reason = audit.reasons.get(node)
         if reason is None or not reason.mine:
             return False
-        record = next(iter(self.sources.records([node])), None)
+        record = record or next(iter(self.sources.records([node])), None)
         if record is None or record.owner == audit.view.host:
             return True
         service = self.sources.service(record.host)

@@ -75,7 +75,8 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
         if found:
             raise exception.ConfigurationContradiction(found)
         self._tracker.heed(lambda: self._auditor.last.records)
-        self._tracker.share()
+        self._tracker.guard(
+            lambda record: self._auditor.stands(record.node, record))
         super().init_host(host)
 
     def get_available_nodes(self, refresh=False):
@@ -126,6 +127,10 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
         """
         if not self._may_take(nodename):
             raise nova_contract.ComputeHostNotFound(host=nodename)
+        audit = self._auditor.last
+        if (audit and nodename in audit.recent
+                and self._tracker.has(nodename)):
+            self._tracker.refresh(nodename)
         resources = super().get_available_resource(nodename)
         if label := nova_contract.node_partition().label:
             resources['stats'][nova_contract.PARTITION] = label
@@ -141,7 +146,7 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
         reason = self._reason(nodename)
         pulling = (reason is ownership.Reason.PULLED
                    and not self._tracker.has(nodename))
-        if pulling and self._auditor.sources.allocated(nodename):
+        if pulling and self._auditor.in_use(nodename):
             raise nova_contract.ComputeHostNotFound(host=nodename)
         if pulling or reason in _BARRED:
             # A node that moves is offered again when its record has moved.

@@ -185,12 +185,13 @@ def _batches(uuids):
         yield uuids[first:first + BATCH]
 
 
-def allocated(context, report_client, node):
-    """Ask placement whether a server has a node, or a build is on its way.
+def consumers(context, report_client, node):
+    """Ask placement who has a node, or is on its way to it.
 
     :param report_client: nova's SchedulerReportClient.
     :param node: uuid of a node, which is that of its resource provider.
-    :returns: True also when placement does not answer.
+    :returns: frozenset of uuids, usually of one instance or none; or None
+        when placement does not answer or has no such provider.
     """
     try:
         found = report_client.get_allocations_for_resource_provider(
@@ -199,8 +200,8 @@ def allocated(context, report_client, node):
             ks_exception.ClientException) as exc:
         LOG.debug('Placement does not say what is allocated of node '
                   '%(node)s: %(exc)s', {'node': node, 'exc': exc})
-        return True
-    return bool(found.allocations)
+        return None
+    return frozenset(found.allocations)
 
 
 def host_mapped(context, host):
@@ -292,16 +293,30 @@ class Tracker:
         if self._manager is not None:
             self._manager._get_compute_nodes_in_db = read
 
-    def share(self):
-        """Survive that another host creates the same record first.
+    def guard(self, may_take):
+        """Move no record without asking, at the moment when it is read.
 
-        nova ends a starting compute service then, and logs an error later
-        (ResourceTracker._init_compute_node, DuplicateRecord).
+        The tracker reads a record, makes this host its owner and saves it,
+        whoever owns it by then (ResourceTracker._init_compute_node). That
+        another host creates the same record first ends a starting compute
+        service, and is an error in the log of a running one: it is made the
+        refusal of that one node, too.
+
+        :param may_take: function of a :class:`~nova_ironic_multihost.
+            ownership.Record` that says whether it may become this host's.
         """
         if self._manager is None:
             return
         tracker = self._manager.rt
+        read = tracker._get_compute_node
         create = tracker._init_compute_node
+
+        def read_if_it_may_be_taken(context, node_uuid):
+            row = read(context, node_uuid)
+            if row is not None and not row.deleted and not may_take(
+                    _record(row)):
+                raise ComputeHostNotFound(host=node_uuid)
+            return row
 
         def create_unless_taken(context, resources):
             try:
@@ -312,7 +327,17 @@ class Tracker:
                 raise ComputeHostNotFound(
                     host=resources['hypervisor_hostname']) from exc
 
+        tracker._get_compute_node = read_if_it_may_be_taken
         tracker._init_compute_node = create_unless_taken
+
+    def refresh(self, node):
+        """Forget what placement said of a node, so that it is asked again.
+
+        For a while the former owner still sets traits of a node that moved
+        (ComputeManager._update_compute_provider_status), which a cache of
+        five minutes would hide.
+        """
+        self.report_client.invalidate_resource_provider(node)
 
 
 def node_partition():

@@ -30,7 +30,9 @@ for every node that Ironic lists, "me" being the host that decides:
 5. the same holds for a node with an instance that nova does not know;
 6. a free node of mine stays mine, whoever is preferred;
 7. a free node without a record is mine if I am preferred (create);
-8. a free node of a dead host is mine if I am preferred (adopt);
+8. a free node of a dead host is mine if I am preferred (adopt), unless a
+   build was sent there: when the host returns it goes on with it, or nova
+   there ends it, which nobody else can;
 9. a free node of a live peer is mine if I am preferred and it is idle (pull);
 10. a free node of a live host of another partition is not mine;
 11. anything else is not mine.
@@ -64,6 +66,7 @@ class Reason(enum.Enum):
     INSTANCE_ELSEWHERE = 'with an instance of another compute service'
     INSTANCE_OF_DEAD = 'with an instance of a compute service that is down'
     OTHER_PREFERRED = 'free and preferred by another compute service'
+    AWAITED = 'waits for the compute service that its build was sent to'
     STARTING = 'to be taken when the start of this service is over'
     UNMAPPED = 'to be taken when this host is mapped to a cell'
     UNTESTED = 'to be pulled when this service has been up for some audits'
@@ -313,15 +316,18 @@ def pulls(reasons, limit, busy=frozenset()):
 
 
 def with_pulls(reasons, asked, allocated):
-    """Return the reasons with only those nodes pulled that are idle.
+    """Return the reasons with only those nodes taken that are idle.
 
     :param reasons: what :func:`decide` returned.
     :param asked: what :func:`pulls` returned.
-    :param allocated: those of them that have an allocation.
+    :param allocated: of those and of the ADOPTED nodes, the ones that have an
+        allocation of an instance that nova has.
     """
     asked = set(asked)
     result = dict(reasons)
     for node, reason in reasons.items():
+        if reason is Reason.ADOPTED and node in allocated:
+            result[node] = Reason.AWAITED
         if reason is Reason.PULLED:
             if node in allocated:
                 result[node] = Reason.ALLOCATED

@@ -74,9 +74,9 @@ class Sources:
         """Read the records of these nodes."""
         return nova_contract.records(nova_contract.admin_context(), nodes)
 
-    def allocated(self, node):
-        """Ask placement for allocations of a node."""
-        return nova_contract.allocated(
+    def consumers(self, node):
+        """Ask placement who has allocated a node."""
+        return nova_contract.consumers(
             nova_contract.admin_context(), self._tracker.report_client, node)
 
     def mapped(self, host):

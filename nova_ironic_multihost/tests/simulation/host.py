@@ -62,8 +62,8 @@ class Sources:
         a single node is over after one.
     :ivar failing: Ironic does not answer.
     :ivar recorded: nodes that were recorded on the host when it asked last.
+    :ivar looked: this audit has asked for them.
     :ivar listed: node -> its instance or None, when it listed them last.
-    :ivar seen: node -> what :meth:`situation` was when its record was read.
     """
 
     def __init__(self, world, host):
@@ -78,8 +78,8 @@ class Sources:
         self.glitch = 0
         self._gone = frozenset()
         self.recorded = set()
+        self.looked = False
         self.listed = {}
-        self.seen = {}
 
     def situation(self, node):
         """Return (owner, whether it is up, instance, consumer) as of now."""
@@ -149,18 +149,19 @@ class Sources:
         found = [ownership.Record(row.node, row.host, row.partition)
                  for row in self._world.live_rows() if row.host in hosts]
         self.recorded = {record.node for record in found}
+        self.looked = True
         return found
 
     def records(self, nodes):
         pause()
-        self.seen = {node: self.situation(node) for node in nodes}
         return [ownership.Record(row.node, row.host, row.partition)
                 for row in self._world.live_rows() if row.node in nodes]
 
-    def allocated(self, node):
+    def consumers(self, node):
         pause()
         provider = self._world.providers.get(node)
-        return provider is not None and provider.consumer is not None
+        return provider and frozenset(
+            {provider.consumer} if provider.consumer else ())
 
     def mapped(self, host):
         pause()
@@ -226,8 +227,9 @@ class Process:
     def robbed(self, node):
         """Another host took a node as if this one were dead."""
         if node in self._known:
-            # In the middle of an audit it notices at the next.
-            self._robbed[node] = self._audits + self.auditing
+            # After its audit has read the records it notices at the next.
+            self._robbed[node] = self._audits + (
+                self.auditing and self.sources.looked)
 
     def may_pull(self, node):
         """Whether it was a member for long enough to pull a node."""
@@ -277,6 +279,7 @@ class Process:
 
     def _audit(self):
         """ComputeManager.update_available_resource."""
+        self.sources.looked = False
         try:
             found = self.auditor.audit(self._settings, self._settled)
         except NotReadyError:
@@ -318,24 +321,19 @@ class Process:
 
     def _update(self, node):
         """ResourceTracker.update_available_resource, of one node."""
-        self.sources.seen = {}
         if node not in self.tracked and not self.auditor.stands(node):
             return
-        seen = self.sources.seen.get(node) or self.sources.situation(node)
+        if node in self.auditor.last.recent and node in self.tracked:
+            self.providers.pop(node, None)
         pause()
         self.locked = True
         try:
-            self._carry_out(node, seen)
+            if node in self.tracked or self._take(node):
+                self._report(node)
         finally:
             self.locked = False
 
-    def _carry_out(self, node, seen):
-        if node not in self.tracked and not self._take(node, seen):
-            return
-        if self._report(node):
-            pause()
-
-    def _take(self, node, seen):
+    def _take(self, node):
         """ResourceTracker._init_compute_node; False when it fails."""
         world = self._world
         row = world.rows.get(node)
@@ -343,8 +341,12 @@ class Process:
             pause()
             taken = world.create(node, self.host)
         else:
+            seen = self.sources.situation(node)
             if row.deleted:
                 world.undelete(node)
+            elif not self.auditor.stands(
+                    node, ownership.Record(node, row.host)):
+                return False
             taken = row.host == self.host or self._move(node, seen)
         if taken:
             self.tracked.add(node)
@@ -373,7 +375,7 @@ class Process:
                 self.providers[node] = provider.generation, provider.reserved
             generation, reserved = self.providers[node]
             pause()
-            if pulling and self.sources.allocated(node):
+            if pulling and self.auditor.in_use(node):
                 return False
             wanted = pulling or reason in BARRED
             if wanted == reserved:

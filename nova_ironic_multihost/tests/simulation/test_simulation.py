@@ -47,8 +47,7 @@ HOSTS = 6
 NODES = 8
 RING_PARTITIONS = 6
 
-#: Audits of each host after which nothing moves any more: the first after a
-#: start only creates, ``pull_delay_audits`` have to go by, the next pulls.
+#: Audits of each host in which nothing moves any more, in the end.
 QUIET = 2
 
 which = strategies.integers(0, 7)
@@ -108,10 +107,17 @@ class Simulation(stateful.RuleBasedStateMachine):
             service.mapped = True
 
     def _audits_to_settle(self):
-        """Audits of each host until every node is where it belongs."""
+        """Audits of each host until every node is where it belongs.
+
+        The first after a start only creates, ``pull_delay_audits`` are waited
+        for, and then nodes are pulled, ``pulls_per_audit`` at once. A host
+        without a record is not seen by the others before it has pulled a
+        node; one that is in a zone may have to wait for a host without a
+        zone, which did not see it, to have pulled the node first.
+        """
         some = next(iter(self.settings.values()))
         pulling = -(-len(self.world.machines) // some.pulls_per_audit)
-        return 1 + some.pull_delay_audits + pulling - 1
+        return some.pull_delay_audits + pulling + bool(self.world.zones)
 
     def _pick(self, choices, index):
         """Return one of several, or None if there is none."""
@@ -536,9 +542,14 @@ class Simulation(stateful.RuleBasedStateMachine):
         preferences = ring.Preferences(
             {name: zones.get(name) for name in members}, RING_PARTITIONS)
         preferred = {preferences.host_for(node, zones.get(owner)) or owner}
-        if owner is None or not world.up(owner):
-            return preferred
         provider = world.providers.get(node)
+        if owner is None:
+            return preferred
+        if not world.up(owner):
+            build = world.instances.get(provider and provider.consumer)
+            awaited = (build and not build.deleted
+                       and not world.machines[node])
+            return {owner} if awaited else preferred
         if world.machines[node] or provider and provider.consumer:
             return {owner}
         return preferred

@@ -37,7 +37,7 @@ class Cloud:
         self.owners = {}
         self.labels = {}
         self.placed = {}
-        self.allocations = set()
+        self.allocations = {}
         self.is_mapped = True
         self.host_aggregates = ()
         self.broken = False
@@ -90,9 +90,9 @@ class Cloud:
         self.asked += [('record', node) for node in nodes]
         return [self.record(node) for node in nodes if node in self.owners]
 
-    def allocated(self, node):
-        self.asked.append(('allocated', node))
-        return node in self.allocations
+    def consumers(self, node):
+        self.asked.append(('consumers', node))
+        return self.allocations.get(node, frozenset())
 
     def mapped(self, host):
         self.asked.append(('mapped', host))
@@ -187,19 +187,46 @@ class OwnershipTestCase(AuditTestCase):
     def test_nodes_with_allocations_are_not_pulled(self):
         self.cloud.owners = dict.fromkeys(NODES, 'b')
         self.audit('a')
-        self.cloud.allocations = set(NODES)
+        self.cloud.allocations = dict.fromkeys(NODES, frozenset(['i1']))
         found = self.audit('a')
         self.assertEqual({}, dict(found.nodes))
         self.assertIn(Reason.ALLOCATED, found.reasons.values())
-        self.cloud.allocations = set()
+        self.cloud.allocations = {}
         self.assertEqual(self.preferred('a', 'a', 'b'),
                          set(self.audit('a').nodes))
+
+    def test_nodes_are_not_pulled_when_placement_does_not_answer(self):
+        self.cloud.owners = dict.fromkeys(NODES, 'b')
+        self.cloud.allocations = dict.fromkeys(NODES)
+        self.settle('a')
+        self.assertEqual({}, dict(self.audit('a').nodes))
+
+    def test_dead_hosts_node_waits_for_a_build_that_was_sent_there(self):
+        # The host goes on with it, or ends it, when it returns.
+        building, deleted, gone, unknown = NODES[:4]
+        self.cloud.owners = dict.fromkeys(NODES, 'b')
+        self.cloud.set('b', up=False)
+        self.cloud.placed = {
+            'i1': ownership.Tenant(None),
+            'i2': ownership.Tenant(None, deleted=True)}
+        self.cloud.allocations = {
+            building: frozenset(['i1']), deleted: frozenset(['i2']),
+            gone: frozenset(['of-nobody']), unknown: None}
+        found = self.audit('a')
+        self.assertEqual(set(NODES) - {building}, set(found.nodes))
+        self.assertIs(Reason.AWAITED, found.reasons[building])
+
+    def test_nodes_that_came_from_others_are_recent_for_two_audits(self):
+        self.cloud.owners = dict.fromkeys(NODES, 'b')
+        self.cloud.set('b', up=False)
+        self.assertEqual([set(), set(NODES), set(NODES), set()],
+                         [self.audit('a').recent for _ in range(4)])
 
     def test_pulls_are_limited_for_each_audit(self):
         self.cloud.owners = dict.fromkeys(NODES, 'b')
         self.audit('a')
         self.assertEqual(2, len(self.audit('a', pulls_per_audit=2).nodes))
-        self.assertEqual(2, len(self.asked('allocated')))
+        self.assertEqual(2, len(self.asked('consumers')))
         self.assertEqual(4, len(self.audit('a', pulls_per_audit=2).nodes))
 
     def test_pulls_wait_for_some_audits_as_a_member(self):
@@ -386,6 +413,15 @@ class StandsTestCase(AuditTestCase):
         self.cloud.owners[self.node] = 'c'
         self.cloud.set('c')
         self.assertFalse(self.auditor.stands(self.node))
+
+    def test_record_that_was_read_by_nova_is_not_read_again(self):
+        self.cloud.asked.clear()
+        self.cloud.set('c')
+        self.assertFalse(self.auditor.stands(
+            self.node, ownership.Record(self.node, 'c')))
+        self.assertTrue(self.auditor.stands(
+            self.node, ownership.Record(self.node, 'A')))
+        self.assertEqual([], self.asked('record'))
 
     def test_not_for_a_node_that_is_not_mine(self):
         other = next(iter(set(NODES) - set(self.auditor.last.nodes)))

@@ -79,8 +79,8 @@ class DriverTestCase(base.BaseTestCase):
                 ('records', lambda context, nodes: [
                     self.record(node) for node in nodes
                     if node in self.owners]),
-                ('allocated', lambda context, client, node:
-                    node in self.allocations),
+                ('consumers', lambda context, client, node: frozenset(
+                    ['i1'] if node in self.allocations else [])),
                 ('host_mapped', lambda context, host: True),
                 ('host_aggregates', lambda context: self.host_aggregates),
                 ('provider_aggregates', lambda context, client, node:
@@ -238,6 +238,21 @@ class InitHostTestCase(DriverTestCase):
         self.assertIn('update_resources_interval', str(error))
         self.assertIn('update_resources_interval', logs.output[0])
 
+    def test_record_is_moved_only_if_it_still_may(self):
+        self.services = {'compute-2': True}
+        taken = mock.Mock(deleted=False, host='compute-2', stats=None,
+                          hypervisor_hostname=NODES[0])
+        gone = mock.Mock(deleted=True, host='compute-2')
+        answers = iter([taken, gone, None])
+        self.manager.rt._get_compute_node = lambda *args: next(answers)
+        self.driver.init_host(ME)
+        self.driver.get_available_nodes()
+        read = self.manager.rt._get_compute_node
+        self.assertRaises(nova_exception.ComputeHostNotFound,
+                          read, mock.sentinel.context, NODES[0])
+        self.assertIs(gone, read(mock.sentinel.context, NODES[0]))
+        self.assertIsNone(read(mock.sentinel.context, NODES[0]))
+
     def test_nova_compares_with_the_records_of_the_audit(self):
         self.driver.init_host(ME)
         self.owners = {NODES[0]: ME, NODES[1]: 'compute-2'}
@@ -287,6 +302,16 @@ class GetAvailableResourceTestCase(DriverTestCase):
         self.patch(nova_contract, 'records', mock.Mock(
             side_effect=AssertionError))
         self.driver.get_available_resource(NODES[0])
+
+    def test_placement_is_asked_again_for_nodes_that_came_lately(self):
+        # Their former owner may have set traits since.
+        self.manager.rt.compute_nodes = {NODES[0]: mock.Mock()}
+        forget = self.manager.reportclient.invalidate_resource_provider
+        self.driver.get_available_resource(NODES[0])
+        forget.assert_not_called()
+        self.driver.get_available_nodes()
+        self.driver.get_available_resource(NODES[0])
+        forget.assert_called_once_with(NODES[0])
 
     def test_partition_is_told_to_other_computes(self):
         self.patch(self.driver, '_can_send_version', mock.Mock())

@@ -38,6 +38,7 @@ from oslotest import base
 from nova_ironic_multihost import driver as multihost
 from nova_ironic_multihost import membership
 from nova_ironic_multihost import nova_contract
+from nova_ironic_multihost import ownership
 
 NODE = '1be26c0b-03f2-4d2e-ae87-c02d7f33c123'
 
@@ -229,7 +230,7 @@ class TrackerTestCase(base.BaseTestCase):
         tracker = nova_contract.Tracker(None)
         self.assertFalse(tracker.has(NODE))
         tracker.heed(list)
-        tracker.share()
+        tracker.guard(bool)
 
     def test_records_at_hand(self):
         self.assertFalse(self.tracker.has(NODE))
@@ -254,14 +255,44 @@ class TrackerTestCase(base.BaseTestCase):
         context = nova_contract.admin_context()
         self.assertRaises(exception.InvalidConfiguration,
                           self.rt._init_compute_node, context, resources)
-        self.tracker.share()
+        self.tracker.guard(bool)
         self.assertRaises(nova_contract.ComputeHostNotFound,
                           self.rt._init_compute_node, context, resources)
+
+    def test_record_is_not_moved_without_asking(self):
+        self.rt.service_ref = objects.Service(id=1)
+        record = objects.ComputeNode(
+            uuid=NODE, hypervisor_hostname=NODE, host='compute-2',
+            service_id=2, deleted=False, stats={})
+        self.patch(objects.ComputeNode, 'get_by_uuid', return_value=record)
+        saved = self.patch(self.rt, '_update')
+        self.patch(self.rt, '_copy_resources')
+        self.patch(self.rt, '_setup_pci_tracker')
+        asked = []
+        self.tracker.guard(lambda found: asked.append(found) or may_take)
+        resources = {'hypervisor_hostname': NODE, 'uuid': NODE}
+        context = nova_contract.admin_context()
+        may_take = False
+        self.assertRaises(nova_contract.ComputeHostNotFound,
+                          self.rt._init_compute_node, context, resources)
+        saved.assert_not_called()
+        self.assertEqual(('compute-2', 2), (record.host, record.service_id))
+        self.assertEqual([ownership.Record(NODE, 'compute-2')], asked)
+        self.assertFalse(self.tracker.has(NODE))
+        may_take = True
+        self.rt._init_compute_node(context, resources)
+        saved.assert_called_once()
+        self.assertNotEqual('compute-2', record.host)
+
+    def test_placement_is_asked_again_for_what_was_forgotten(self):
+        self.client._association_refresh_time[NODE] = 1.0
+        self.tracker.refresh(NODE)
+        self.assertNotIn(NODE, self.client._association_refresh_time)
 
     def test_other_errors_in_the_configuration_still_end_the_start(self):
         self.patch(self.rt, '_init_compute_node',
                    side_effect=exception.InvalidConfiguration('wrong'))
-        self.tracker.share()
+        self.tracker.guard(bool)
         self.assertRaises(
             exception.InvalidConfiguration, self.rt._init_compute_node,
             nova_contract.admin_context(), {'hypervisor_hostname': NODE})
@@ -327,16 +358,16 @@ class TrackerTestCase(base.BaseTestCase):
         get = self.patch(self.client, 'get',
                          return_value=response(200, answer))
         context = nova_contract.admin_context()
-        self.assertIs(False, nova_contract.allocated(
+        self.assertEqual(frozenset(), nova_contract.consumers(
             context, self.client, NODE))
         answer['allocations'] = {'server': {'resources': {'CUSTOM_X': 1}}}
-        self.assertIs(True, nova_contract.allocated(
+        self.assertEqual({'server'}, nova_contract.consumers(
             context, self.client, NODE))
         get.return_value = response(503)
-        self.assertIs(True, nova_contract.allocated(
+        self.assertIsNone(nova_contract.consumers(
             context, self.client, NODE))
         get.side_effect = ks_exception.ConnectFailure()
-        self.assertIs(True, nova_contract.allocated(
+        self.assertIsNone(nova_contract.consumers(
             context, self.client, NODE))
 
     def patch(self, target, name, **behaviour):

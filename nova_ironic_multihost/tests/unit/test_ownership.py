@@ -362,6 +362,17 @@ class PullsTestCase(base.BaseTestCase):
             ownership.with_pulls(self.reasons, ['n1', 'n3'], {'n1'}))
 
 
+class AwaitedTestCase(base.BaseTestCase):
+
+    def test_node_of_a_dead_host_with_a_build_is_not_adopted(self):
+        reasons = {'n1': Reason.ADOPTED, 'n2': Reason.ADOPTED,
+                   'n3': Reason.CREATED}
+        self.assertEqual(
+            {'n1': Reason.AWAITED, 'n2': Reason.ADOPTED,
+             'n3': Reason.CREATED},
+            ownership.with_pulls(reasons, [], {'n1', 'n3'}))
+
+
 class WasRobbedTestCase(base.BaseTestCase):
 
     def test_nodes_that_others_took_from_me_are_noticed(self):

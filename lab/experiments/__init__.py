@@ -283,6 +283,7 @@ def _measure(args, module, settings, progress, shape, cold):
     timeline.save(recorded.since(begin), kept, **conditions)
     result['timeline'] = str(kept)
     result['picture'] = _draw(recorded.since(begin), kept, args, shape)
+    kept.with_suffix('.figures.json').write_text(json.dumps(result) + '\n')
     for finding in found:
         progress.note(f'{finding.kind}: {finding.sentence}')
     return result

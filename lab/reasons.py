@@ -112,23 +112,16 @@ class _Judge:
         return self._preferences.host_for(node, self._zones.get(owner))
 
     def reason(self, host, node):
-        from nova_ironic_multihost import ownership
-
         if host not in self._reasons:
             self._reasons[host] = self._decide(host)
-        reasons = self._reasons[host]
-        if (reasons[node] is ownership.Reason.PULLED and any(
-                allocation.provider == node
-                for allocation in self._seen.allocations)):
-            return ownership.Reason.ALLOCATED
-        return reasons[node]
+        return self._reasons[host][node]
 
     def _decide(self, host):
         from nova_ironic_multihost import membership
         from nova_ironic_multihost import ownership
 
         seen = self._seen
-        return ownership.decide(ownership.Facts(
+        reasons = ownership.decide(ownership.Facts(
             nodes={node.uuid: node.instance_uuid for node in seen.nodes},
             my_instances=frozenset(
                 instance.uuid for instance in seen.instances
@@ -144,6 +137,8 @@ class _Judge:
                 for instance in seen.instances},
             records={record.node: ownership.Record(record.node, record.host)
                      for record in seen.records if record.key != host}))
+        return ownership.with_pulls(reasons, reasons, {
+            allocation.provider for allocation in seen.allocations})
 
 
 def summary(explained):

@@ -81,6 +81,15 @@ class ExplainTestCase(base.BaseTestCase):
             {node for node, host in self.owner.items()
              if host == 'compute-2'}, set(found))
 
+    def test_node_of_a_dead_compute_to_which_a_build_was_sent(self):
+        node = next(node for node, host in self.owner.items()
+                    if host == 'compute-2')
+        found = self.explain(
+            services=(view.Service('compute-1'),
+                      view.Service('compute-2', up=False)),
+            allocations=(view.Allocation('server', node),))
+        self.assertIn('its build was sent to', found[node])
+
     def test_leaked_machine(self):
         nodes = (view.Node(self.node, instance_uuid='gone'),
                  *self.seen.nodes[1:])

@@ -473,7 +473,7 @@ class Auditor:
             has been read.
         """
         audit = self.last
-        reason = audit.reasons.get(node)
+        reason = audit and audit.reasons.get(node)
         if reason is None or not reason.mine:
             return False
         record = record or next(iter(self.sources.records([node])), None)

@@ -414,6 +414,9 @@ class StandsTestCase(AuditTestCase):
         self.cloud.set('c')
         self.assertFalse(self.auditor.stands(self.node))
 
+    def test_nothing_before_the_first_audit(self):
+        self.assertFalse(audit.Auditor(self.cloud).stands(self.node))
+
     def test_record_that_was_read_by_nova_is_not_read_again(self):
         self.cloud.asked.clear()
         self.cloud.set('c')

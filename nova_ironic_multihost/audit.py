@@ -465,6 +465,19 @@ class Auditor:
         return absences, {node: known for node, known in nodes.items()
                           if node not in absences.confirmed}
 
+    def may_be_gone(self, node):
+        """Whether another may have taken a node since the audit began.
+
+        :param node: uuid of a node that was mine then.
+        """
+        audit = self.last
+        if audit is None or audit.reasons.get(node) is not (
+                ownership.Reason.KEPT):
+            return False
+        host = audit.view.host
+        return not audit.preferences.prefers(
+            host, node, audit.preferences.members.get(host))
+
     def stands(self, node, record=None):
         """Whether a node that is about to become mine still may.
 

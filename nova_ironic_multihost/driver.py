@@ -139,9 +139,13 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
     def update_provider_tree(self, provider_tree, nodename, allocations=None):
         """Say what placement is to know of a node.
 
-        :raises ComputeHostNotFound: when a build has been sent to the node,
-            which is about to move from another host, after it was found idle.
+        :raises ComputeHostNotFound: when the node is not ours to speak for:
+            another has pulled it since the audit began, or it is to be pulled
+            from another and a build has been sent there after all.
         """
+        if (self._auditor.may_be_gone(nodename)
+                and not self._auditor.stands(nodename)):
+            raise nova_contract.ComputeHostNotFound(host=nodename)
         super().update_provider_tree(provider_tree, nodename, allocations)
         reason = self._reason(nodename)
         pulling = (reason is ownership.Reason.PULLED

@@ -414,6 +414,19 @@ class StandsTestCase(AuditTestCase):
         self.cloud.set('c')
         self.assertFalse(self.auditor.stands(self.node))
 
+    def test_only_nodes_that_another_would_pull_may_be_gone(self):
+        self.settle('b')
+        auditor = self.auditors['b']
+        self.assertEqual(
+            set(auditor.last.nodes) - self.preferred('b', 'a', 'b'),
+            {node for node in NODES if auditor.may_be_gone(node)})
+        self.cloud.set('b', disabled=True)
+        self.audit('b')
+        self.assertEqual(
+            set(auditor.last.nodes),
+            {node for node in NODES if auditor.may_be_gone(node)})
+        self.assertFalse(audit.Auditor(self.cloud).may_be_gone(NODES[0]))
+
     def test_nothing_before_the_first_audit(self):
         self.assertFalse(audit.Auditor(self.cloud).stands(self.node))
 

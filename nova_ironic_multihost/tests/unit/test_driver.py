@@ -360,6 +360,18 @@ class UpdateProviderTreeTestCase(DriverTestCase):
         self.assertRaises(nova_exception.ComputeHostNotFound,
                           self.driver.update_provider_tree, self.tree, node)
 
+    def test_old_owner_does_not_overwrite_what_the_new_one_says(self):
+        # nova asks again when placement says that another was faster.
+        self.services = {'compute-2': True, ME: True}
+        self.owners = dict.fromkeys(NODES, ME)
+        self.manager.rt.compute_nodes = dict.fromkeys(NODES, mock.Mock())
+        self.start_and_audit()
+        lost = next(iter(self.preferred('compute-2', ME, 'compute-2')))
+        self.assertEqual(0, self.reserved(lost))
+        self.owners[lost] = 'compute-2'
+        self.assertRaises(nova_exception.ComputeHostNotFound,
+                          self.driver.update_provider_tree, self.tree, lost)
+
     def test_stray_instances_and_lost_nodes_are_not_offered(self):
         # Even where nova is told not to reserve nodes with instances.
         self.config.config(group='workarounds',

@@ -191,6 +191,31 @@ class Simulation(stateful.RuleBasedStateMachine):
         for index, steps in order:
             self._go_on(index, steps)
 
+    @stateful.rule(index=which, node=which,
+                   early=strategies.booleans(),
+                   audits=strategies.integers(0, 3),
+                   steps=strategies.integers(5, 30))
+    def join(self, index, node, early, audits, steps):
+        """A server is booted while a compute that was drained comes back."""
+        process = self._process(index)
+        if not process or not process.serving:
+            return
+        service = self.world.services[process.host]
+        service.disabled = True
+        self._event()
+        self._audit_all(3)
+        service.disabled = False
+        self._event()
+        if early:
+            self._boot(node, 1)
+        for _ in range(audits):
+            process.finish()
+        for _ in range(steps):
+            process.step()
+        if not early:
+            self._boot(node, 1)
+        process.finish()
+
     @stateful.rule(index=which)
     def audit(self, index):
         """A compute audits, or ends the audit that it is at."""
@@ -201,6 +226,9 @@ class Simulation(stateful.RuleBasedStateMachine):
     @stateful.rule(rounds=strategies.integers(1, 3))
     def audit_all(self, rounds):
         """All computes audit, each in one go."""
+        self._audit_all(rounds)
+
+    def _audit_all(self, rounds):
         for _ in range(rounds):
             for process in self._processes.values():
                 if not process.frozen:
@@ -304,6 +332,9 @@ class Simulation(stateful.RuleBasedStateMachine):
     @stateful.rule(index=which, steps=strategies.integers(0, 3))
     def boot(self, index, steps):
         """The scheduler chooses a node and knows its host."""
+        self._boot(index, steps)
+
+    def _boot(self, index, steps):
         node = self._pick(self.world.offered(), index)
         if node:
             instance = self.world.schedule(node)

@@ -106,7 +106,6 @@ def answered(absences, mine, gone, found):
         node: count + 1 if node in gone else 0 if node in found else count
         for node, count in absences.counts.items()}
     confirmed = frozenset(
-        node for node, count in counts.items()
-        if count >= needed and node in gone)
+        node for node, count in counts.items() if count >= needed)
     return Absences(types.MappingProxyType(counts), confirmed,
                     absences.braked)

@@ -145,8 +145,7 @@ class Memory:
     :param rounds: number of audits in a row in which the partition of some
         member was not known; others are then sampled.
     :param owned: uuids of the nodes that were recorded here.
-    :param tenants: instance uuid -> :class:`.ownership.Tenant` on a host that
-        was live.
+    :param tenants: instance uuid -> :class:`.ownership.Tenant`, as it was.
     :param partitions: host in lower case -> label of its partition.
     :param busy: nodes that could not be pulled for their allocations.
     :param absences: nodes that are not listed.
@@ -310,9 +309,8 @@ class Auditor:
         facts = dataclasses.replace(facts, view=dataclasses.replace(
             view, services=membership.by_name(services)))
         mapped = self._memory.mapped or sources.mapped(settings.host)
-        undisturbed = view.member(view.host) and not ownership.was_robbed(
-            facts, self._memory.owned)
-        audits = self._memory.audits if undisturbed else 0
+        robbed = ownership.was_robbed(facts, self._memory.owned)
+        audits = 0 if robbed else self._memory.audits
         facts = dataclasses.replace(facts, standing=ownership.Standing(
             settled=settled, mapped=mapped is not False,
             tested=audits >= settings.pull_delay_audits))
@@ -359,10 +357,7 @@ class Auditor:
                     if facts.view.member(facts.host) else 0),
             rounds=self._memory.rounds + 1 if unknown else 0,
             owned=facts.my_nodes,
-            tenants=types.MappingProxyType({
-                instance: tenant for instance, tenant in facts.tenants.items()
-                if not tenant.deleted and tenant.home
-                and facts.view.live(tenant.home)}),
+            tenants=facts.tenants,
             partitions=partitions, busy=busy, absences=absences,
             mapped=bool(gathered.mapped),
             host_aggregates=gathered.host_aggregates,
@@ -390,13 +385,13 @@ class Auditor:
         wanted = ownership.strangers(facts)
         known = {instance: tenant for instance, tenant
                  in self._memory.tenants.items()
-                 if facts.view.live(tenant.home)}
+                 if not tenant.deleted and facts.view.live(tenant.home)}
         tenants = {instance: known[instance]
                    for instance in wanted if instance in known}
         unknown = [instance for instance in wanted if instance not in known]
         if unknown:
             tenants.update(self.sources.tenants(unknown))
-        return tenants
+        return types.MappingProxyType(tenants)
 
     def _records(self, facts):
         """Return {node: record} of other hosts: candidates and samples."""

@@ -128,8 +128,8 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
         if not self._may_take(nodename):
             raise nova_contract.ComputeHostNotFound(host=nodename)
         audit = self._auditor.last
-        if (audit and nodename in audit.recent
-                and self._tracker.has(nodename)):
+        if audit and (nodename in audit.recent
+                      or not self._tracker.has(nodename)):
             self._tracker.refresh(nodename)
         resources = super().get_available_resource(nodename)
         if label := nova_contract.node_partition().label:

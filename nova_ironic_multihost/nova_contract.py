@@ -337,7 +337,8 @@ class Tracker:
         (ComputeManager._update_compute_provider_status), which a cache of
         five minutes would hide.
         """
-        self.report_client.invalidate_resource_provider(node)
+        if self._manager is not None:
+            self.report_client.invalidate_resource_provider(node)
 
 
 def node_partition():

@@ -111,7 +111,10 @@ class AbsenceTestCase(base.BaseTestCase):
         mine = frozenset(f'n{i:04}' for i in range(10000))
         missing = sorted(mine)[:300]
         gone = set()
-        for _ in range(3 * absence.AUDITS):
+        for number in range(3 * absence.AUDITS):
+            # What was missing longest is asked for first.
+            self.assertEqual(number // absence.AUDITS * absence.QUESTIONS,
+                             len(gone))
             asked = self.audit(set(missing) - gone, mine=mine - gone)
             self.assertLessEqual(len(asked), absence.QUESTIONS)
             gone |= self.absences.confirmed

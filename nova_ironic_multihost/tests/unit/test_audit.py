@@ -165,6 +165,7 @@ class OwnershipTestCase(AuditTestCase):
         self.settle('b')
         self.assertEqual(self.preferred('b', 'a', 'b'),
                          set(self.audit('b').nodes))
+        self.assertIn(Reason.PULLED, self.audit('a').reasons.values())
         self.settle('a')
         self.assertEqual(set(), set(self.audit('b').nodes))
         self.assertIn('new', self.audit('a').nodes)
@@ -304,6 +305,28 @@ class ForeignInstancesTestCase(AuditTestCase):
         self.assertEqual([], self.asked('tenant'))
 
 
+    def test_instance_is_asked_for_again_when_its_host_has_died(self):
+        self.cloud.ironic[NODES[0]] = 'i1'
+        self.cloud.owners = dict.fromkeys(NODES, 'b')
+        self.cloud.placed = {'i1': ownership.Tenant('b')}
+        self.cloud.set('c')
+        self.settle('a')
+        self.cloud.set('b', up=False)
+        self.cloud.set('c', up=False)
+        self.cloud.placed = {'i1': ownership.Tenant('b', deleted=True)}
+        self.assertIs(Reason.LEAKED, self.audit('a').reasons[NODES[0]])
+
+    def test_instance_that_was_not_deleted_after_all(self):
+        self.cloud.set('b', up=False)
+        self.cloud.ironic[NODES[0]] = 'i1'
+        self.cloud.placed = {'i1': ownership.Tenant('b', deleted=True)}
+        self.audit('a')
+        self.cloud.set('b')
+        self.cloud.placed = {'i1': ownership.Tenant('b')}
+        self.assertIs(Reason.INSTANCE_ELSEWHERE,
+                      self.audit('a').reasons[NODES[0]])
+
+
 class CostTestCase(AuditTestCase):
 
     def test_steady_state_reads_nothing_of_others(self):
@@ -327,6 +350,18 @@ class PartitionTestCase(AuditTestCase):
         found = self.audit('a')
         self.assertEqual(set(NODES) - set(shard), set(found.nodes))
         self.assertIn(Reason.OTHER_PARTITION, found.reasons.values())
+
+    def test_partition_of_a_member_is_learned_from_any_of_its_nodes(self):
+        # None of its nodes is one that a would take.
+        preferred = [node for node in NODES
+                     if node in self.preferred('b', 'a', 'b')]
+        for shard in (preferred[:1], preferred[-1:]):
+            self.cloud.owners = dict.fromkeys(shard, 'b')
+            self.cloud.labels = {'b': 'shard=s1'}
+            self.auditors.clear()
+            self.settle('a')
+            self.assertEqual(set(NODES) - set(shard),
+                             set(self.audit('a').nodes))
 
     def test_two_share_a_shard(self):
         self.cloud.labels = {'a': 'shard=s1', 'b': 'shard=s1'}

@@ -303,6 +303,12 @@ class GetAvailableResourceTestCase(DriverTestCase):
             side_effect=AssertionError))
         self.driver.get_available_resource(NODES[0])
 
+    def test_placement_is_asked_for_a_node_that_is_about_to_move(self):
+        # What is left of an attempt that failed must not be believed.
+        self.driver.get_available_resource(NODES[0])
+        forget = self.manager.reportclient.invalidate_resource_provider
+        forget.assert_called_once_with(NODES[0])
+
     def test_placement_is_asked_again_for_nodes_that_came_lately(self):
         # Their former owner may have set traits since.
         self.manager.rt.compute_nodes = {NODES[0]: mock.Mock()}

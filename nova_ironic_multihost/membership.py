@@ -78,15 +78,12 @@ class Partition:
                 ('conductor_group', self.conductor_group),
                 ('shard', self.shard or None)) if value is not None})
 
-    def peers(self, host):
-        """Return the hosts that may be members, lower case, None for any.
-
-        :param host: this compute service.
-        """
+    @property
+    def peers(self):
+        """The other hosts that may be members, lower case; None for any."""
         if not self.label:
             return None
-        return frozenset(
-            name.lower() for name in (*self.peer_list, host))
+        return frozenset(name.lower() for name in self.peer_list)
 
     def excludes(self, other):
         """Whether no node can be in both partitions.
@@ -159,7 +156,7 @@ def view(services, partition, host, strangers=frozenset(), starting=False):
     :param strangers: hosts in lower case known to serve another partition.
     :param starting: see :class:`View`.
     """
-    return View(host.lower(), by_name(services), partition.peers(host),
+    return View(host.lower(), by_name(services), partition.peers,
                 frozenset(strangers), starting)
 
 

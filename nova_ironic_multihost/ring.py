@@ -113,7 +113,7 @@ class Preferences:
         :param zone: explicit availability zone of the node's owner; None if
             it has none or nobody owns the node.
         """
-        if zone is None or self.cross_zones:
+        if zone is None:
             return self.ring
         return self._zones.get(zone, self._open)
 

@@ -129,6 +129,8 @@ class Board:
         self._settings = settings
         self._driver = driver
         self._partitions = preference.partitions(driver, options)
+        self._cross_zones = 'ironic_multihost.move_across_zones=true' in {
+            option.lower() for option in options}
         self._computes = computes.Computes(settings)
 
     def rows(self, seen):

@@ -10,9 +10,12 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
+import pathlib
+
 from oslotest import base
 
 from lab import check
+from lab import settings
 from lab import status
 from lab import view
 from nova_ironic_multihost.tests.unit.lab import views
@@ -30,6 +33,32 @@ class StateTestCase(base.BaseTestCase):
                 (view.Service('a', up=False, forced_down=True), 'fenced'),
                 (view.Service('a', mapped=False), 'up, not mapped')]:
             self.assertEqual(words, status.state_of(service))
+
+
+class BoardTestCase(base.BaseTestCase):
+    """What is told of the nodes that are not simply kept."""
+
+    node = '1be26c0b-03f2-4d2e-ae87-c02d7f33c123'
+    seen = view.View(
+        services=(view.Service('east'), view.Service('west', up=False)),
+        nodes=(view.Node(node),), records=(view.Record(node, 'west'),),
+        zones=(('east', 'zone-e'), ('west', 'zone-w')))
+
+    def explain(self, driver, *options):
+        nowhere = pathlib.Path('/nowhere')
+        place = settings.Settings(
+            nowhere, nowhere, settings.DEFAULT_BASE_PORT)
+        board = status.Board(place, driver, options)
+        return [one.reason for one in board.explain(self.seen)]
+
+    def test_nodes_keep_their_zone_unless_the_lab_is_told_otherwise(self):
+        self.assertEqual(['no compute may take it'], self.explain('ours'))
+        [reason] = self.explain(
+            'ours', 'ironic_multihost.move_across_zones=True')
+        self.assertIn('is down', reason)
+
+    def test_nothing_is_known_of_the_rules_of_stock(self):
+        self.assertEqual([], self.explain('stock'))
 
 
 class RowsTestCase(base.BaseTestCase):

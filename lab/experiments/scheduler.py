@@ -289,6 +289,8 @@ class _Stage:
         self._bench.note(f'mark {len(self.nodes)} nodes of {self._victim}')
         for trait in (TRAIT_ALL, TRAIT_MOST, TRAIT_ONE, TRAIT_NONE):
             self._cloud.placement('PUT', f'/traits/{trait}')
+        # nova would make it with the first audit; it is asked for before.
+        self._cloud.placement('PUT', f'/resource_classes/{RESOURCE}')
         for node in self.nodes:
             self._mark(node)
         self._undo.callback(self.disband)

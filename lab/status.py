@@ -106,6 +106,21 @@ def ring_shares(seen, driver, partitions):
             for host in members}
 
 
+def explain(seen, driver, options=()):
+    """The nodes that are not simply kept where they are, and why.
+
+    :param driver: 'ours' or 'stock'; there is nothing to tell for stock
+    :param options: 'SECTION.OPTION=VALUE' strings that nova was given
+    :returns: a list of :class:`lab.reasons.Explained`
+    """
+    if driver != 'ours':
+        return []
+    cross_zones = 'ironic_multihost.move_across_zones=true' in {
+        option.lower() for option in options}
+    return reasons.explain(
+        seen, preference.partitions(driver, options), cross_zones)
+
+
 def duration(seconds):
     """Seconds in words that fit into a table: 42 s, 3 min, 2.5 h."""
     if seconds < 120:
@@ -129,8 +144,7 @@ class Board:
         self._settings = settings
         self._driver = driver
         self._partitions = preference.partitions(driver, options)
-        self._cross_zones = 'ironic_multihost.move_across_zones=true' in {
-            option.lower() for option in options}
+        self._options = options
         self._computes = computes.Computes(settings)
 
     def rows(self, seen):
@@ -143,10 +157,8 @@ class Board:
                     ring_shares(seen, self._driver, self._partitions))
 
     def explain(self, seen):
-        """The nodes that are not simply kept, as reasons.explain()."""
-        if self._driver != 'ours':
-            return []
-        return reasons.explain(seen, self._partitions, self._cross_zones)
+        """The nodes that are not simply kept; see :func:`explain`."""
+        return explain(seen, self._driver, self._options)
 
     def _started(self, name):
         # A process signs its pid file when it starts.

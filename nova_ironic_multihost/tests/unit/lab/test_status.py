@@ -10,12 +10,9 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-import pathlib
-
 from oslotest import base
 
 from lab import check
-from lab import settings
 from lab import status
 from lab import view
 from nova_ironic_multihost.tests.unit.lab import views
@@ -35,7 +32,7 @@ class StateTestCase(base.BaseTestCase):
             self.assertEqual(words, status.state_of(service))
 
 
-class BoardTestCase(base.BaseTestCase):
+class ExplainTestCase(base.BaseTestCase):
     """What is told of the nodes that are not simply kept."""
 
     node = '1be26c0b-03f2-4d2e-ae87-c02d7f33c123'
@@ -45,11 +42,8 @@ class BoardTestCase(base.BaseTestCase):
         zones=(('east', 'zone-e'), ('west', 'zone-w')))
 
     def explain(self, driver, *options):
-        nowhere = pathlib.Path('/nowhere')
-        place = settings.Settings(
-            nowhere, nowhere, settings.DEFAULT_BASE_PORT)
-        board = status.Board(place, driver, options)
-        return [one.reason for one in board.explain(self.seen)]
+        return [one.reason
+                for one in status.explain(self.seen, driver, options)]
 
     def test_nodes_keep_their_zone_unless_the_lab_is_told_otherwise(self):
         self.assertEqual(['no compute may take it'], self.explain('ours'))

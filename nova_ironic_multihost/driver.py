@@ -206,7 +206,8 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
         node = self.node_cache.get(node_id)
         if node is None:
             node = self._get_node(node_id)
-            if self._reason(node_id) is not None:
+            reason = self._reason(node_id)
+            if reason and reason.mine:
                 self.node_cache[node_id] = node
         return node
 

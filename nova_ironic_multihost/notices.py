@@ -91,8 +91,8 @@ def due(host, mapped, reasons, absences, zones_known=True):
             'have vanished from Ironic at once. Nothing is deleted. If the '
             'account in [ironic] of nova.conf may not list them, mend that. '
             'If they were really removed, set [ironic_multihost]'
-            'max_vanished_percent to 100 and send SIGHUP to nova-compute '
-            'until they are gone.')
+            'max_vanished_percent to 100, send SIGHUP to nova-compute, and '
+            'set it back when their records are gone.')
     return found
 
 

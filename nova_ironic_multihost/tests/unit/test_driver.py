@@ -484,11 +484,15 @@ class NodeCacheTestCase(DriverTestCase):
     def test_node_of_another_is_not_added(self):
         self.connection.get_node.side_effect = lambda node, **kwargs: (
             FakeNode(node))
-        self.start_and_audit()
-        self.driver.node_cache.pop(NODES[0])
-        self.driver._node_from_cache(NODES[0])
-        self.driver._node_from_cache('of-another')
-        self.assertEqual(set(NODES), set(self.driver.node_cache))
+        self.place(NODES[1], 'theirs', 'compute-2')
+        self.services = {ME: True, 'compute-2': True}
+        mine = set(self.start_and_audit())
+        self.assertNotIn(NODES[1], mine)
+        known = next(iter(mine))
+        self.driver.node_cache.pop(known)
+        for node in (known, NODES[1], 'not-listed'):
+            self.assertEqual(node, self.driver._node_from_cache(node).id)
+        self.assertEqual(mine, set(self.driver.node_cache))
 
     def test_cache_may_change_while_nova_iterates_over_it(self):
         self.start_and_audit()

@@ -69,6 +69,12 @@ _COMPUTE_ACTIONS = {
     'add': 'configure, start and map a new one to the cell',
     'forget': 'delete the service of one that is stopped and owns nothing',
 }
+_SERVICE_ACTIONS = {
+    'start': 'start one that was stopped',
+    'stop': 'end it with SIGTERM',
+    'pause': 'freeze it (SIGSTOP): it takes connections and never answers',
+    'resume': 'let a frozen one go on',
+}
 
 
 def main(argv=None):
@@ -119,6 +125,7 @@ def parser():
     _add_down(commands)
     status.register(commands)
     _add_compute(commands)
+    _add_service(commands)
     _add_boot(commands)
     _add_delete(commands)
     check.register(commands)
@@ -184,6 +191,9 @@ def _add_up(commands):
                     help='number of Ironic nodes (default: 30)')
     up.add_argument('--driver', choices=('ours', 'stock'), default='ours',
                     help="this project's driver or nova's own (default: ours)")
+    up.add_argument('--cold', action='store_true',
+                    help='do not start the nova-computes; return when the '
+                    'rest is up')
     up.add_argument('--set', action='append', default=[], dest='options',
                     metavar='SECTION.OPTION=VALUE',
                     help='an option for all nova services; may be repeated')
@@ -194,7 +204,8 @@ def _add_up(commands):
 def _up(args, settings):
     report = progress.Progress()
     lab = stack.Stack(settings, report)
-    fresh = lab.up(args.computes, args.nodes, args.driver, args.options)
+    fresh = lab.up(
+        args.computes, args.nodes, args.driver, args.options, args.cold)
     shape = lab.shape()
     if args.json:
         print(json.dumps(shape | {
@@ -203,7 +214,8 @@ def _up(args, settings):
                         for label, seconds in report.steps}}))
         return 0
     total = f' after {report.elapsed():.0f} s' if fresh else ' already'
-    print(f'The lab is up{total}: {len(shape["computes"])} computes, '
+    computes = f'{"no" if args.cold else len(shape["computes"])} computes'
+    print(f'The lab is up{total}: {computes}, '
           f'{shape["nodes"]} nodes, driver {shape["driver"]}.\n'
           f'For the openstack client: . {settings.openrc}')
     return 0
@@ -243,6 +255,30 @@ def _compute(args, settings):
     with lock.hold(settings.run / 'lock', f'compute {args.action}'):
         with progress.Progress().step(f'{args.action} {args.name}'):
             getattr(computes.Computes(settings), args.action)(args.name)
+    return 0
+
+
+def _add_service(commands):
+    service = commands.add_parser(
+        'service', help='take away what the nova-computes work with',
+        description='Do something to one of the services that are there '
+        'once: mariadb, rabbitmq, keystone, placement, ironic, nova-api, '
+        'nova-conductor and so on. Returns when it is done: a started '
+        'service answers.',
+        epilog='Example: tools/lab service pause nova-conductor')
+    actions = service.add_subparsers(dest='action', metavar='ACTION',
+                                     required=True)
+    for name, text in _SERVICE_ACTIONS.items():
+        action = actions.add_parser(name, help=text, description=text + '.')
+        action.add_argument('name', metavar='NAME', help='e.g. ironic')
+    service.set_defaults(func=_service)
+
+
+def _service(args, settings):
+    report = progress.Progress()
+    lab = stack.Stack(settings, report)
+    with report.step(f'{args.action} {args.name}'):
+        getattr(lab, args.action)(args.name)
     return 0
 
 

@@ -12,6 +12,7 @@
 
 """The whole stack: bring it up, take it down."""
 
+import signal
 import socket
 import time
 
@@ -23,6 +24,9 @@ from lab import services
 from lab import settings as places
 from lab import snapshot
 from lab import state
+
+# Of a service that is told to end.
+_STOP_PATIENCE = 60
 
 
 class Stack:
@@ -86,6 +90,39 @@ class Stack:
             return None
         del shape['base_port']
         return shape
+
+    def start(self, name):
+        """Start a service that was stopped; it answers afterwards.
+
+        Like the other three it raises LabError for a name that is not one
+        of a service that is there once.
+        """
+        service = self._service(name)
+        services.start(self._settings, self._processes, service)
+        services.wait(self._processes, [service])
+
+    def stop(self, name):
+        """End a service the polite way."""
+        self._processes.stop([self._service(name).name], _STOP_PATIENCE)
+
+    def pause(self, name):
+        """Freeze a service: what it is asked stays without an answer."""
+        self._processes.signal(self._service(name).name, signal.SIGSTOP)
+
+    def resume(self, name):
+        """Let a frozen service go on."""
+        self._processes.signal(self._service(name).name, signal.SIGCONT)
+
+    def _service(self, name):
+        if self.shape() is None:
+            raise errors.LabError('The lab is not up; run "tools/lab up".')
+        known = {service.name: service for service in self._services()}
+        if name not in known:
+            raise errors.LabError(
+                f'There is no service {name}; there are '
+                f'{", ".join(sorted(known))}. For a nova-compute there is '
+                '"tools/lab compute".')
+        return known[name]
 
     def _is_up(self, wanted):
         """Whether this very shape is up; leftovers do not count.

@@ -44,7 +44,8 @@ class CommandLineTestCase(base.BaseTestCase):
 
     def test_each_command_explains_itself(self):
         for command in ('up', 'down', 'status', 'compute', 'boot', 'delete',
-                        'check', 'logs', 'run', 'demo', 'compute kill'):
+                        'check', 'logs', 'run', 'demo', 'compute kill',
+                        'service', 'service pause'):
             status, out, _ = self.run_lab(*command.split(), '--help')
             self.assertEqual(0, status, command)
             self.assertIn(f'tools/lab {command}', out)

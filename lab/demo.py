@@ -24,9 +24,9 @@ import shutil
 import sys
 import time
 
-from lab import check
 from lab import errors
 from lab import lock
+from nova_ironic_multihost import consistency
 
 SERVERS = 6
 STILL = 11.0    # seconds: longer than one audit
@@ -134,7 +134,7 @@ class LiveStage:
         from lab import status
 
         self._live.update(status.screen(
-            board.rows(seen), check.inconsistencies(seen, time.time()),
+            board.rows(seen), consistency.inconsistencies(seen, time.time()),
             seen.at), refresh=True)
 
     def say_counts(self, board, seen):
@@ -230,7 +230,7 @@ def _play(settings, story):
         _boot_again(bench, story)
         _return(bench, story)
         stage.say_counts(board, recorder.view)
-        found = check.wait(lambda: recorder.view, CHECK)
+        _, found = consistency.wait(lambda: recorder.view, CHECK)
         recorded = recorder.timeline.since(begin)
     kept = settings.directory / 'timelines' / (
         f'demo-{time.strftime("%Y%m%d-%H%M%S")}.json')

@@ -51,7 +51,7 @@ class Explained:
 def explain(seen, partitions, cross_zones=False):
     """Explain every node that is not simply kept.
 
-    :param seen: a :class:`lab.view.View`
+    :param seen: an Observation
     :param partitions: points per member on the ring
     :param cross_zones: whether nodes may change their availability zone
     :returns: list of :class:`Explained`, by node

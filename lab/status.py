@@ -18,10 +18,10 @@ import json
 import sys
 import time
 
-from lab import check
 from lab import preference
 from lab import reasons
 from lab import view
+from nova_ironic_multihost import consistency
 
 SHOWN = 4    # findings below the table
 
@@ -62,7 +62,7 @@ def state_of(service):
 def rows(seen, processes, started, shares):
     """The rows of the table.
 
-    :param seen: a :class:`lab.view.View`
+    :param seen: an Observation
     :param processes: {name: running, paused or stopped} of every compute
     :param started: {name: epoch seconds} of those that run
     :param shares: {host in lower case: percent}; hosts without one get None
@@ -148,7 +148,7 @@ class Board:
         self._computes = computes.Computes(settings)
 
     def rows(self, seen):
-        """The rows for a View."""
+        """The rows for an Observation."""
         states = {name: self._computes.process_state(name)
                   for name in self._computes.names()}
         started = {name: at for name in states
@@ -252,7 +252,7 @@ def run(args, settings):
     if args.watch:
         return _watch(settings, board)
     seen = view.read(settings)
-    findings = check.inconsistencies(seen, time.time())
+    findings = consistency.inconsistencies(seen, time.time())
     found = board.rows(seen)
     explained = board.explain(seen)
     if args.nodes:
@@ -281,7 +281,7 @@ def _watch(settings, board):
                 seen = view.read(settings)
                 terminal.update(screen(
                     board.rows(seen),
-                    check.inconsistencies(seen, time.time()), seen.at,
+                    consistency.inconsistencies(seen, time.time()), seen.at,
                     reasons.summary(board.explain(seen))), refresh=True)
                 time.sleep(1)
         except KeyboardInterrupt:

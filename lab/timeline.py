@@ -60,7 +60,7 @@ class Sample:
 
     @classmethod
     def of(cls, seen, t):
-        """The part of a :class:`lab.view.View` that a timeline keeps."""
+        """The part of an Observation that a timeline keeps."""
         return cls(t, dict(seen.owner_of), seen.used_nodes, seen.up_hosts,
                    frozenset(s.key for s in seen.services if s.disabled),
                    frozenset(s.key for s in seen.services if s.mapped))
@@ -291,7 +291,7 @@ class Recorder:
     Use as a context manager. A look that fails ends the recording; the
     next wait, or the end, raises its error.
 
-    :param read: a function without arguments that returns a View
+    :param read: a function without arguments that returns an Observation
     """
 
     def __init__(self, read, period=1.0, clock=time.monotonic):
@@ -342,7 +342,7 @@ class Recorder:
             self._over.wait(due - self._clock())
 
     def listen(self, listener):
-        """Call a function with each View, in the recorder's thread."""
+        """Call a function with each Observation, in the recorder's thread."""
         self._listeners += (listener,)
 
     def now(self):
@@ -358,7 +358,7 @@ class Recorder:
 
     @property
     def view(self):
-        """The latest View."""
+        """The latest Observation."""
         with self._news:
             return self._view
 
@@ -371,7 +371,7 @@ class Recorder:
     def wait_for(self, condition, timeout, what):
         """Wait until a condition holds for the latest view.
 
-        :param condition: a function of a View
+        :param condition: a function of an Observation
         :param timeout: seconds
         :param what: what is waited for, for the error message
         :returns: seconds since the recording began, when it held

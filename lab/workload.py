@@ -64,7 +64,7 @@ class Choices:
         self._hosts = {}
 
     def see(self, seen):
-        """Learn from a :class:`lab.view.View`."""
+        """Learn from an Observation."""
         for allocation in seen.allocations:
             self._hosts.setdefault(
                 (allocation.consumer, allocation.provider),

@@ -31,12 +31,12 @@ import pathlib
 import sys
 import time
 
-from lab import check
 from lab import configuration
 from lab import errors
 from lab.experiments import criteria
 from lab import lock
 from lab import settings as places
+from nova_ironic_multihost import consistency
 
 NAMES = (
     'steady',
@@ -273,7 +273,7 @@ def _measure(args, module, settings, progress, shape, cold):
             raise errors.LabError(
                 f'{error}. What was seen until then: {kept}') from error
         seconds = time.monotonic() - started
-        found = check.wait(lambda: view.read(settings), SETTLE)
+        _, found = consistency.wait(lambda: view.read(settings), SETTLE)
         leaked = len(recorder.view.leaked())
         recorded = recorder.timeline
     result = {**conditions, 'seconds': round(seconds, 1), **figures,
@@ -338,7 +338,7 @@ def _be_ready(settings, services):
                 f'{name} is {state}; an experiment begins with all computes '
                 f'running: tools/lab compute start {name} (or resume), or '
                 'take the lab down and let the experiment bring up its own')
-    found = check.wait(lambda: view.read(settings), SETTLE)
+    _, found = consistency.wait(lambda: view.read(settings), SETTLE)
     if found:
         raise errors.LabError(
             f'The lab is not consistent to begin with '

@@ -160,7 +160,7 @@ class Bench:
         return self.note('free nodes have live owners')
 
     def in_place(self, seen):
-        """Whether each free node of a View is where the ring wants it."""
+        """Whether each free node is where the ring wants it."""
         return (len(seen.owner_of) == len(seen.nodes)
                 and not timeline.Sample.of(seen, 0).misplaced(self.prefer))
 

@@ -45,7 +45,7 @@ def _operations(image):
 
 
 def outcome(seen, server):
-    """What has become of a server, in a few words, from a View."""
+    """What has become of a server, in a few words, from an Observation."""
     instance = seen.instance_of.get(server)
     if instance is None or instance.deleted:
         held = any(n.instance_uuid == server for n in seen.nodes)

@@ -72,7 +72,7 @@ def failures(figures):
 class Witness:
     """Remembers what was gone at some moment.
 
-    :param before: the View in which all was there
+    :param before: the Observation in which all was there
     """
 
     def __init__(self, before):
@@ -83,7 +83,7 @@ class Witness:
         self.deleted = set()
 
     def see(self, seen):
-        """Look at a View."""
+        """Look at an Observation."""
         self.fewest_records = min(self.fewest_records, len(seen.records))
         self.fewest_providers = min(self.fewest_providers,
                                     len(seen.providers))

@@ -33,7 +33,7 @@ import time
 from lab import errors
 from lab import experiments
 from lab import timeline
-from lab import view
+from nova_ironic_multihost import consistency
 
 FILTERS = (
     'ComputeFilter', 'ComputeCapabilitiesFilter', 'ImagePropertiesFilter',
@@ -322,7 +322,7 @@ class _Stage:
     def await_barred(self):
         """Wait until placement calls all nodes disabled; whether it came."""
         return self._seen(lambda seen: all(
-            view.DISABLED_TRAIT in seen.provider_of[node].traits
+            consistency.DISABLED_TRAIT in seen.provider_of[node].traits
             for node in self.nodes), MIRRORED)
 
     def _seen(self, condition, timeout):
@@ -439,7 +439,7 @@ class _Stage:
         """Whether placement would give away all of the nodes."""
         found = self._cloud.placement(
             'GET', f'/resource_providers?resources={RESOURCE}:1'
-            f'&required=!{view.DISABLED_TRAIT}')
+            f'&required=!{consistency.DISABLED_TRAIT}')
         return {p['uuid'] for p in found['resource_providers']}.issuperset(
             self.nodes)
 

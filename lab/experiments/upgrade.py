@@ -33,10 +33,10 @@ import time
 
 from keystoneauth1 import exceptions
 
-from lab import check
 from lab import experiments
 from lab import timeline as timelines
 from lab import view
+from nova_ironic_multihost import consistency
 
 NEEDS = experiments.Wanted(computes=1, driver='stock')
 SERVERS = 3
@@ -53,8 +53,8 @@ SETTLE = 90.0
 class Losses:
     """Records and providers that were once there and are not, or not those.
 
-    Give :meth:`see` one View after the other; the first one tells what must
-    stay.
+    Give :meth:`see` one Observation after the other; the first one tells
+    what must stay.
     """
 
     def __init__(self):
@@ -62,7 +62,7 @@ class Losses:
         self._found = {}
 
     def see(self, seen):
-        """Compare a :class:`lab.view.View` with the first one."""
+        """Compare an Observation with the first one."""
         present = {
             'records': {record.node: record.id for record in seen.records},
             'providers': {p.uuid: p.id for p in seen.providers}}
@@ -187,7 +187,7 @@ class _Journey:
             broken = [problem for problem in pool.map(
                 lambda server: _try(bench.cloud, server, REBUILD[driver]),
                 self.servers) if problem]
-        found = check.wait(lambda: view.read(bench.settings), SETTLE)
+        _, found = consistency.wait(lambda: view.read(bench.settings), SETTLE)
         for finding in found:
             bench.say(f'{finding.kind}: {finding.sentence}')
         moves = bench.recorder.timeline.moves(self._since)

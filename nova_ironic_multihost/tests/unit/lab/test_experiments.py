@@ -23,8 +23,8 @@ from lab import experiments
 from lab.experiments import criteria
 from lab.experiments import deadops
 from lab.experiments import rbac_slip
-from lab import view
-from nova_ironic_multihost.tests.unit.lab import views
+from nova_ironic_multihost import consistency
+from nova_ironic_multihost.tests.unit import views
 
 SHAPE = {'computes': ['compute-1', 'compute-2', 'compute-3'], 'nodes': 30,
          'driver': 'ours', 'options': []}
@@ -126,7 +126,8 @@ class DeadopsTestCase(base.BaseTestCase):
         self.assertEqual('gone, machine leaked', self.outcome(deleted=True))
 
     def test_gone(self):
-        self.assertEqual('gone', deadops.outcome(view.View(), 'server-0'))
+        self.assertEqual('gone', deadops.outcome(consistency.Observation(),
+                                                 'server-0'))
 
 
 class VerdictTestCase(base.BaseTestCase):

@@ -15,9 +15,9 @@ import dataclasses
 from oslotest import base
 
 from lab import reasons
-from lab import view
+from nova_ironic_multihost import consistency
 from nova_ironic_multihost import ring
-from nova_ironic_multihost.tests.unit.lab import views
+from nova_ironic_multihost.tests.unit import views
 
 PARTITIONS = 32
 
@@ -33,10 +33,10 @@ class ExplainTestCase(base.BaseTestCase):
                       for i in range(10)]
         self.owner = {node: preferences.host_for(node)
                       for node in self.nodes}
-        self.seen = view.View(
-            services=tuple(view.Service(host) for host in self.hosts),
-            nodes=tuple(view.Node(node) for node in self.nodes),
-            records=tuple(view.Record(node, owner)
+        self.seen = consistency.Observation(
+            services=tuple(consistency.Service(host) for host in self.hosts),
+            nodes=tuple(consistency.Node(node) for node in self.nodes),
+            records=tuple(consistency.Record(node, owner)
                           for node, owner in self.owner.items()))
         self.node = self.nodes[0]
         self.other, = set(self.hosts) - {self.owner[self.node]}
@@ -49,7 +49,7 @@ class ExplainTestCase(base.BaseTestCase):
     def elsewhere(self):
         """The records with the first node on the other compute."""
         return tuple(
-            view.Record(record.node, self.other)
+            consistency.Record(record.node, self.other)
             if record.node == self.node else record
             for record in self.seen.records)
 
@@ -65,18 +65,20 @@ class ExplainTestCase(base.BaseTestCase):
     def test_node_that_waits_for_a_build(self):
         found = self.explain(
             records=self.elsewhere(),
-            allocations=(view.Allocation('server', self.node),))
+            allocations=(consistency.Allocation('server', self.node),))
         self.assertIn('build is on its way', found[self.node])
 
     def test_node_that_waits_for_the_mapping(self):
         found = self.explain(
             records=self.elsewhere(), services=tuple(
-                view.Service(host, mapped=False) for host in self.hosts))
+                consistency.Service(host, mapped=False)
+                for host in self.hosts))
         self.assertIn('mapped to a cell', found[self.node])
 
     def test_nodes_of_a_dead_compute(self):
         found = self.explain(services=(
-            view.Service('compute-1'), view.Service('compute-2', up=False)))
+            consistency.Service('compute-1'),
+            consistency.Service('compute-2', up=False)))
         self.assertEqual(
             {node for node, host in self.owner.items()
              if host == 'compute-2'}, set(found))
@@ -85,16 +87,16 @@ class ExplainTestCase(base.BaseTestCase):
         node = next(node for node, host in self.owner.items()
                     if host == 'compute-2')
         found = self.explain(
-            services=(view.Service('compute-1'),
-                      view.Service('compute-2', up=False)),
-            allocations=(view.Allocation('server', node),))
+            services=(consistency.Service('compute-1'),
+                      consistency.Service('compute-2', up=False)),
+            allocations=(consistency.Allocation('server', node),))
         self.assertIn('its build was sent to', found[node])
 
     def test_leaked_machine(self):
-        nodes = (view.Node(self.node, instance_uuid='gone'),
+        nodes = (consistency.Node(self.node, instance_uuid='gone'),
                  *self.seen.nodes[1:])
         found = self.explain(nodes=nodes, instances=(
-            view.Instance('gone', deleted=True),))
+            consistency.Instance('gone', deleted=True),))
         self.assertIn('nova has deleted', found[self.node])
 
     def test_node_that_ironic_has_no_more(self):

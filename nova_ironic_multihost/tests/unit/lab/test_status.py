@@ -12,10 +12,9 @@
 
 from oslotest import base
 
-from lab import check
 from lab import status
-from lab import view
-from nova_ironic_multihost.tests.unit.lab import views
+from nova_ironic_multihost import consistency
+from nova_ironic_multihost.tests.unit import views
 
 RUNNING = dict.fromkeys(views.HOSTS, 'running')
 
@@ -24,11 +23,12 @@ class StateTestCase(base.BaseTestCase):
 
     def test_words(self):
         for service, words in [
-                (view.Service('a'), 'up'),
-                (view.Service('a', up=False), 'down'),
-                (view.Service('a', disabled=True), 'up, disabled'),
-                (view.Service('a', up=False, forced_down=True), 'fenced'),
-                (view.Service('a', mapped=False), 'up, not mapped')]:
+                (consistency.Service('a'), 'up'),
+                (consistency.Service('a', up=False), 'down'),
+                (consistency.Service('a', disabled=True), 'up, disabled'),
+                (consistency.Service('a', up=False, forced_down=True),
+                 'fenced'),
+                (consistency.Service('a', mapped=False), 'up, not mapped')]:
             self.assertEqual(words, status.state_of(service))
 
 
@@ -36,9 +36,11 @@ class ExplainTestCase(base.BaseTestCase):
     """What is told of the nodes that are not simply kept."""
 
     node = '1be26c0b-03f2-4d2e-ae87-c02d7f33c123'
-    seen = view.View(
-        services=(view.Service('east'), view.Service('west', up=False)),
-        nodes=(view.Node(node),), records=(view.Record(node, 'west'),),
+    seen = consistency.Observation(
+        services=(consistency.Service('east'),
+                  consistency.Service('west', up=False)),
+        nodes=(consistency.Node(node),),
+        records=(consistency.Record(node, 'west'),),
         zones=(('east', 'zone-e'), ('west', 'zone-w')))
 
     def explain(self, driver, *options):
@@ -99,7 +101,7 @@ class RowsTestCase(base.BaseTestCase):
 class SummaryTestCase(base.BaseTestCase):
 
     def findings(self, count):
-        return [check.Finding('stuck', str(n), f'server {n} is stuck')
+        return [consistency.Finding('stuck', str(n), f'server {n} is stuck')
                 for n in range(count)]
 
     def test_few_findings_are_all_told(self):

@@ -14,7 +14,7 @@
 from oslotest import base
 
 from lab.experiments import upgrade
-from nova_ironic_multihost.tests.unit.lab import views
+from nova_ironic_multihost.tests.unit import views
 
 
 def figures(**changes):

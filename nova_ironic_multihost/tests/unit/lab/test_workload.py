@@ -12,9 +12,9 @@
 
 from oslotest import base
 
-from lab import view
 from lab import workload
-from nova_ironic_multihost.tests.unit.lab import views
+from nova_ironic_multihost import consistency
+from nova_ironic_multihost.tests.unit import views
 
 
 def life(outcome='ACTIVE', asked=10.0, settled=15.0, hosts=('a',), **more):
@@ -42,7 +42,7 @@ class ChoicesTestCase(base.BaseTestCase):
 
     def test_server_without_allocation(self):
         choices = workload.Choices()
-        choices.see(view.View())
+        choices.see(consistency.Observation())
         self.assertEqual(frozenset(), choices.of('server-0'))
 
 

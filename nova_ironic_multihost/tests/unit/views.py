@@ -10,11 +10,11 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Hand-made views for the tests of what observes the lab."""
+"""Hand-made observations for the tests of what looks at them."""
 
 import dataclasses
 
-from lab import view
+from nova_ironic_multihost import consistency
 
 NOW = 1000.0
 HOSTS = ('compute-1', 'compute-2', 'compute-3')
@@ -22,37 +22,39 @@ HOSTS = ('compute-1', 'compute-2', 'compute-3')
 
 def consistent():
     """Three live hosts, six nodes of two each, one server on compute-1."""
-    nodes = [view.Node(f'node-{i}') for i in range(6)]
+    nodes = [consistency.Node(f'node-{i}') for i in range(6)]
     nodes[0] = dataclasses.replace(
         nodes[0], instance_uuid='server-0', provision_state='active')
-    return view.View(
+    return consistency.Observation(
         at=NOW,
-        services=tuple(view.Service(host, seen=NOW - 1) for host in HOSTS),
-        records=tuple(view.Record(f'node-{i}', HOSTS[i % 3])
+        services=tuple(consistency.Service(host, seen=NOW - 1)
+                       for host in HOSTS),
+        records=tuple(consistency.Record(f'node-{i}', HOSTS[i % 3], id=i)
                       for i in range(6)),
         nodes=tuple(nodes),
-        providers=tuple(view.Provider(f'node-{i}', used=int(i == 0))
-                        for i in range(6)),
-        allocations=(view.Allocation('server-0', 'node-0'),),
-        instances=(view.Instance('server-0', 'one', 'compute-1', 'node-0',
-                                 updated=NOW - 500),))
+        providers=tuple(
+            consistency.Provider(f'node-{i}', used=int(i == 0), id=i)
+            for i in range(6)),
+        allocations=(consistency.Allocation('server-0', 'node-0'),),
+        instances=(consistency.Instance(
+            'server-0', 'one', 'compute-1', 'node-0', updated=NOW - 500),))
 
 
 def changed(seen, field, index, /, **changes):
-    """The view with one entry of a field changed."""
+    """The observation with one entry of a field changed."""
     entries = list(getattr(seen, field))
     entries[index] = dataclasses.replace(entries[index], **changes)
     return dataclasses.replace(seen, **{field: tuple(entries)})
 
 
 def without(seen, field, index):
-    """The view with one entry of a field gone."""
+    """The observation with one entry of a field gone."""
     entries = list(getattr(seen, field))
     del entries[index]
     return dataclasses.replace(seen, **{field: tuple(entries)})
 
 
 def with_more(seen, field, entry):
-    """The view with one entry more in a field."""
+    """The observation with one entry more in a field."""
     return dataclasses.replace(
         seen, **{field: getattr(seen, field) + (entry,)})

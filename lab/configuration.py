@@ -170,6 +170,29 @@ def openrc(settings):
         [f"export PATH='{settings.venv / 'bin'}':$PATH", *lines, ''])
 
 
+def clouds(settings):
+    """A clouds.yaml with the admin in its project and in system scope.
+
+    nova and placement answer the first; only the second sees all nodes.
+    """
+    scopes = {
+        'lab-admin': ('project_name: admin', 'project_domain_id: default'),
+        'lab-system-admin': ('system_scope: all',)}
+    lines = ['clouds:']
+    for name, scope in scopes.items():
+        lines += [
+            f'  {name}:',
+            f'    region_name: {places.REGION}',
+            '    identity_api_version: 3',
+            '    auth:',
+            f'      auth_url: {settings.url("keystone")}/v3',
+            '      username: admin',
+            f'      password: {places.PASSWORD}',
+            '      user_domain_id: default',
+            *(f'      {line}' for line in scope)]
+    return '\n'.join([*lines, ''])
+
+
 def _mariadb(settings):
     return {'mariadbd': {
         'datadir': settings.data / 'mariadb',

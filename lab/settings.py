@@ -94,6 +94,11 @@ class Settings:
         """Shell file with the credentials for the openstack client."""
         return self.directory / 'openrc'
 
+    @property
+    def clouds(self):
+        """The same for all clients, as a clouds.yaml."""
+        return self.directory / 'clouds.yaml'
+
     def port(self, name):
         """TCP port of a listener.
 

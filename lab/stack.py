@@ -218,6 +218,7 @@ class Stack:
         configuration.write(
             settings.conf, configuration.shared(settings, shape['options']))
         settings.openrc.write_text(configuration.openrc(settings))
+        settings.clouds.write_text(configuration.clouds(settings))
         for log in settings.logs.glob('*.log'):
             log.unlink()
 

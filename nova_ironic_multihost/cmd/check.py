@@ -1,0 +1,149 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""nova-ironic-multihost-check: is every node owned by exactly one compute?"""
+
+import argparse
+import dataclasses
+import json
+import sys
+
+from nova_ironic_multihost import consistency
+from nova_ironic_multihost import survey
+
+PROGRAM = 'nova-ironic-multihost-check'
+
+CONSISTENT, FOUND, UNKNOWN = range(3)
+
+_DESCRIPTION = """\
+Ask nova, placement and Ironic, through their APIs, whether everything is in
+its place:
+
+  - every Ironic node has exactly one record in nova, on a compute service
+    that is up, and one resource provider;
+  - no record and no provider stands for a node that Ironic does not have;
+  - a free node of an enabled compute service is not barred from scheduling;
+  - Ironic holds nodes for servers that exist, and every server has its node;
+  - no server is in the middle of something for more than an hour;
+  - with --allocations, servers and allocations belong to each other.
+
+Nothing is changed. Prints one line for each finding, "kind: sentence", and a
+summary; the documentation has what to do about each kind.
+"""
+
+_EPILOG = """\
+examples:
+  nova-ironic-multihost-check
+        with OS_CLOUD or the other OS_* variables, as any OpenStack client
+  nova-ironic-multihost-check --os-cloud admin --os-baremetal-cloud system
+        Ironic shows all nodes to system scope only ("system_scope: all" in
+        clouds.yaml), nova wants an admin of a project
+  nova-ironic-multihost-check --host compute-1 --host compute-2 --wait 300
+        after a restart: both must be up and everything at rest in 5 minutes
+  nova-ironic-multihost-check --json | jq .owners
+        how many nodes each compute service owns
+
+The three are asked one after the other, so a single look may catch something
+that changes just then; --wait looks again.
+
+exit status: 0 consistent, 1 something was found, 2 it cannot be asked (no
+credentials, not allowed, an API is down; standard error says what to do).
+"""
+
+
+def main(argv=None):
+    """Run the command.
+
+    :param argv: arguments; default: those of this process
+    :returns: exit status
+    """
+    args = parser().parse_args(argv)
+    try:
+        cloud = survey.connect(args.os_cloud, args.os_baremetal_cloud)
+        seen, found = consistency.wait(
+            lambda: cloud.read(args.allocations), args.wait, args.host)
+    except survey.SurveyError as error:
+        print(f'{PROGRAM}: {error}', file=sys.stderr)
+        return UNKNOWN
+    except KeyboardInterrupt:
+        print(f'{PROGRAM}: interrupted', file=sys.stderr)
+        return UNKNOWN
+    if args.json:
+        print(json.dumps(answer(seen, found)))
+    else:
+        for line in lines(seen, found):
+            print(line)
+    return FOUND if found else CONSISTENT
+
+
+def parser():
+    """The parser of the command line."""
+    top = argparse.ArgumentParser(
+        prog=PROGRAM, description=_DESCRIPTION, epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_clouds(top)
+    top.add_argument(
+        '--host', action='append', default=[], metavar='HOST',
+        help='this compute service must exist and be up; may be given '
+        'several times')
+    top.add_argument(
+        '--allocations', action='store_true',
+        help='also compare allocations with servers: one request for each '
+        'node, eight at a time')
+    top.add_argument(
+        '--wait', type=float, default=0, metavar='SECONDS',
+        help='look again until nothing is found and no server is in the '
+        'middle of something, at most this long (default: look once)')
+    top.add_argument(
+        '--json', action='store_true',
+        help='print {"consistent": ..., "findings": [{"kind", "subject", '
+        '"sentence"}], "nodes": N, "owners": {host: number}} instead')
+    return top
+
+
+def add_clouds(options):
+    """Add the options that say whose credentials are used."""
+    options.add_argument(
+        '--os-cloud', metavar='NAME',
+        help='entry of clouds.yaml for nova and placement (default: '
+        'OS_CLOUD, or the other OS_* variables)')
+    options.add_argument(
+        '--os-baremetal-cloud', metavar='NAME',
+        help='entry of clouds.yaml for Ironic (default: the same)')
+
+
+def answer(seen, found):
+    """What --json prints, as a dict."""
+    return {'consistent': not found,
+            'findings': [dataclasses.asdict(one) for one in found],
+            'nodes': len(seen.nodes), 'owners': seen.owners()}
+
+
+def lines(seen, found):
+    """The same for people."""
+    for finding in found:
+        yield f'{finding.kind}: {finding.sentence}'
+    counts = (f'{_counted(len(seen.nodes), "node")}, '
+              f'{_counted(len(seen.up_hosts), "compute service")} up')
+    if found:
+        yield f'{counts}: {_counted(len(found), "finding")}'
+    else:
+        yield f'{counts}: each node has exactly one owner'
+
+
+def _counted(number, word):
+    return f'{number} {word}' + ('' if number == 1 else 's')
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,203 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The plugin of devstack at work: real nova-computes on the lab's cloud.
+
+With devstack's own functions where DEVSTACK_DIR names a checkout, and says so;
+elsewhere with functions that do what devstack documents.
+"""
+
+import json
+import os
+import pathlib
+import platform
+import shutil
+import sys
+import time
+
+from lab import settings
+from nova_ironic_multihost.tests.devstack import sandbox
+from nova_ironic_multihost.tests.lab import command
+
+NODES = 9
+COMPUTES = command.ROOT / 'devstack' / 'tools' / 'computes'
+FAILOVER = command.ROOT / 'tools' / 'failover'
+HOST = platform.node()
+
+#: Below the directory of the lab, for paths that stay the same.
+TOP = pathlib.Path(command.PLACE['LAB_DIR']) / 'devstack'
+
+ONLY_IRONIC = 'enable_plugin ironic https://opendev.org/openstack/ironic'
+
+#: Seconds that everything has to come to rest; far above what it needs.
+REST = 240
+
+
+class DevstackTestCase(command.LabTestCase):
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        os.environ.update(command.PLACE)
+        # What an interrupted run may have left.
+        command.Command('down')
+        cls.addClassCleanup(command.Command, 'down')
+        checkout = sandbox.checkout()
+        print('the plugin runs with', f'devstack in {checkout}' if checkout
+              else 'what devstack documents: DEVSTACK_DIR names no checkout',
+              file=sys.stderr)
+        up = command.Command('up', '--cold', '--nodes', str(NODES))
+        if up.status:
+            raise RuntimeError(up.errors)
+        shutil.rmtree(TOP, ignore_errors=True)
+        cls.machine = sandbox.Stackable(
+            TOP, settings.load(), checkout or sandbox.CONTRACT)
+        cls.addClassCleanup(cls.machine.devstack, 'clean')
+
+    def setUp(self):
+        super().setUp()
+        # It starts in its turn, after nova-compute.
+        self.lab('service', 'stop', 'ironic')
+
+    def stack(self, *lines, **plugins):
+        self.machine.configure(f'SANDBOX_NODES={NODES}', *lines, **plugins)
+        return self.done(self.machine.devstack('stack'))
+
+    def done(self, process):
+        """Fail unless a program of the machine has ended well."""
+        self.assertEqual(0, process.returncode, process.stdout[-10000:])
+        return process.stdout
+
+    def computes(self, *arguments):
+        """Restart nova-compute, other than by stacking."""
+        self.done(self.machine.run(
+            COMPUTES, *arguments,
+            DEVSTACK_DIR=str(self.machine.top / 'devstack')))
+
+    def check(self, *hosts):
+        """Return {host: number of nodes}, each node owned by one."""
+        arguments = [word for host in hosts for word in ('--host', host)]
+        done = self.machine.run(
+            'nova-ironic-multihost-check', '--os-cloud', 'devstack-admin',
+            '--os-baremetal-cloud', 'devstack-system-admin',
+            '--allocations', '--wait', REST, '--json', *arguments)
+        owners = json.loads(self.done(done).splitlines()[-1])['owners']
+        self.assertEqual(NODES, sum(owners.values()))
+        return owners
+
+    def processes(self, *names):
+        self.assertEqual(sorted(names), self.machine.units())
+
+    def driver_of(self, file):
+        return self.machine.option(file, 'DEFAULT', 'compute_driver')
+
+    def nothing_is_left(self):
+        self.assertEqual([], self.machine.units())
+        self.assertEqual(
+            [], list(self.machine.etc.glob('nova-cpu-[0-9]*')))
+        units = self.machine.top.glob('home/.local/share/systemd/user/*')
+        self.assertEqual([], [unit.name for unit in units
+                              if 'n-cpu-' in unit.name])
+        self.assertFalse((self.machine.top / 'data' / 'nova').exists())
+
+    def test_stack_fail_over_unstack_and_clean(self):
+        said = self.stack('IRONIC_MULTIHOST_OPTIONS="pulls_per_audit=50"')
+        self.assertIn('Waiting until each node has exactly one owner', said)
+        self.processes('n-cpu', 'n-cpu-2', 'n-cpu-3')
+        hosts = [HOST, f'{HOST}-n-cpu-2', f'{HOST}-n-cpu-3']
+        self.check(*hosts)
+        places = set()
+        for number in ('2', '3'):
+            file = f'nova-cpu-{number}.conf'
+            self.assertEqual(
+                f'{HOST}-n-cpu-{number}',
+                self.machine.option(file, 'DEFAULT', 'host'))
+            places.add(self.machine.option(file, 'DEFAULT', 'state_path'))
+            places.add(self.machine.option(
+                file, 'oslo_concurrency', 'lock_path'))
+        self.assertEqual(2, len(places))
+        self.assertEqual('50', self.machine.option(
+            'nova-cpu.conf', 'ironic_multihost', 'pulls_per_audit'))
+
+        done = self.done(self.machine.run(
+            FAILOVER, '--host', hosts[1], '--within', '60',
+            '--os-cloud', 'devstack-admin',
+            '--os-baremetal-cloud', 'devstack-system-admin', '--json',
+            '--stop', 'systemctl --user stop devstack@n-cpu-2.service',
+            '--start', 'systemctl --user start devstack@n-cpu-2.service'))
+        json.loads(done.splitlines()[-1])
+
+        # Also when local.conf names fewer of them by then.
+        self.machine.configure('IRONIC_MULTIHOST_COMPUTES=1')
+        self.done(self.machine.devstack('unstack'))
+        self.nothing_is_left()
+        self.done(self.machine.devstack('clean'))
+        self.nothing_is_left()
+        self.assertFalse(self.machine.etc.exists())
+
+    def test_a_compute_that_does_not_start(self):
+        # Its own file comes last.
+        self.machine.configure(
+            f'SANDBOX_NODES={NODES}', 'NOVA_READY_TIMEOUT=20',
+            'IRONIC_MULTIHOST_OPTIONS="pulls_per_audit=-1"')
+        done = self.machine.devstack('stack')
+        self.assertNotEqual(0, done.returncode)
+        self.done(self.machine.devstack('unstack'))
+
+    def test_upgrade_and_back(self):
+        # One compute of nova's own, in which nothing of ours is installed.
+        self.stack(plugins=ONLY_IRONIC)
+        self.processes('n-cpu')
+        self.assertEqual(
+            'ironic.IronicDriver', self.driver_of('nova-cpu.conf'))
+        [server] = self.lab('boot', '--json').answer
+        self.assertEqual('ACTIVE', server['status'])
+
+        self.computes('1')
+        self.assertEqual('ironic_multihost.IronicMultiHostDriver',
+                         self.driver_of('nova-cpu.conf'))
+        self.assertEqual({HOST: NODES}, self.check(HOST))
+        self.computes('3')
+        self.processes('n-cpu', 'n-cpu-2', 'n-cpu-3')
+        self.check(HOST, f'{HOST}-n-cpu-2', f'{HOST}-n-cpu-3')
+        self.lab('boot', '--count', '3')
+        self.lab('delete', '--all')
+
+        self.computes('1')
+        self.processes('n-cpu')
+        self.wait_for_all_on_one()
+        self.computes('--stock', '1')
+        self.assertEqual({HOST: NODES}, self.check(HOST))
+        [server] = self.lab('boot', '--json').answer
+        self.assertEqual('ACTIVE', server['status'])
+        self.lab('delete', '--all')
+        self.done(self.machine.devstack('unstack'))
+        self.nothing_is_left()
+
+    def wait_for_all_on_one(self):
+        deadline = time.monotonic() + REST
+        while self.check(HOST) != {HOST: NODES}:
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(1)
+
+    def test_computes_explains_itself(self):
+        for arguments, status, words in (
+                (('--help',), 0, 'Usage: computes'),
+                ((), 2, 'Usage: computes'),
+                (('--stock', '2'), 2, '--stock 1'),
+                (('0',), 2, 'Usage: computes')):
+            done = self.machine.run(COMPUTES, *arguments)
+            self.assertEqual(status, done.returncode, arguments)
+            self.assertIn(words, done.stdout)
+        done = self.machine.run(COMPUTES, '2', DEVSTACK_DIR='/nowhere')
+        self.assertEqual(1, done.returncode)
+        self.assertIn('DEVSTACK_DIR', done.stdout)

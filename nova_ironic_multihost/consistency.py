@@ -271,6 +271,11 @@ def _expected(seen, hosts):
 
 
 def _records(seen):
+    # A server names its node before Ironic holds the node for it.
+    in_use = {i.node: i.uuid for i in seen.instances
+              if i.node and not i.deleted}
+    in_use.update((n.uuid, n.instance_uuid) for n in seen.nodes
+                  if n.instance_uuid)
     owners = {}
     for record in seen.records:
         owners.setdefault(record.node, []).append(record.host)
@@ -286,7 +291,7 @@ def _records(seen):
                           f'{", ".join(sorted(hosts))}')
         for host in hosts:
             if host.lower() not in seen.up_hosts:
-                yield _on_dead_host(node, host)
+                yield _on_dead_host(node, host, in_use.get(node.uuid))
     for uuid, hosts in owners.items():
         yield Finding('record-without-node', uuid,
                       f'{", ".join(sorted(hosts))} has a record of node '
@@ -309,12 +314,12 @@ def _some(names, shown=3):
                                        else '')
 
 
-def _on_dead_host(node, host):
+def _on_dead_host(node, host, server):
     where = f'is recorded on {host}, which is not up'
-    if node.instance_uuid:
+    if server:
         return Finding(STRANDED, node.uuid,
-                       f'node {node.uuid} of server {node.instance_uuid} '
-                       f'{where}: nobody manages it until {host} is back')
+                       f'node {node.uuid} of server {server} {where}: '
+                       f'nobody manages it until {host} is back')
     return Finding('record-on-dead-host', node.uuid,
                    f'node {node.uuid} {where}')
 

@@ -133,15 +133,16 @@ def lines(seen, found):
     """The same for people."""
     for finding in found:
         yield f'{finding.kind}: {finding.sentence}'
-    counts = (f'{_counted(len(seen.nodes), "node")}, '
-              f'{_counted(len(seen.up_hosts), "compute service")} up')
+    counts = (f'{counted(len(seen.nodes), "node")}, '
+              f'{counted(len(seen.up_hosts), "compute service")} up')
     if found:
-        yield f'{counts}: {_counted(len(found), "finding")}'
+        yield f'{counts}: {counted(len(found), "finding")}'
     else:
         yield f'{counts}: each node has exactly one owner'
 
 
-def _counted(number, word):
+def counted(number, word):
+    """A number of things: 1 node, 2 nodes."""
     return f'{number} {word}' + ('' if number == 1 else 's')
 
 

@@ -94,6 +94,18 @@ class InconsistenciesTestCase(base.BaseTestCase):
         self.assertIn('server-0', found['node-0'].sentence)
         self.assertEqual('record-on-dead-host', found['node-3'].kind)
 
+    def test_node_of_a_build_stays_with_a_host_that_is_down(self):
+        seen = views.changed(views.consistent(), 'services', 1, up=False)
+        seen = views.with_more(seen, 'instances', consistency.Instance(
+            'new', host='compute-2', node='node-4', vm_state='building',
+            task_state='spawning', updated=views.NOW))
+        seen = views.with_more(seen, 'allocations',
+                               consistency.Allocation('new', 'node-4'))
+        self.assertEqual(
+            {'node-1': 'record-on-dead-host', 'node-4': consistency.STRANDED},
+            {f.subject: f.kind for f
+             in consistency.inconsistencies(seen, views.NOW)})
+
     def test_record_on_a_host_without_service(self):
         seen = views.changed(views.consistent(), 'records', 1, host='gone')
         self.assertEqual(['record-on-dead-host'], self.kinds(seen))

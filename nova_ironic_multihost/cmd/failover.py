@@ -103,14 +103,13 @@ class Report:
                    f'without and {check.counted(self.used, "node")} with a '
                    'server when it was stopped.')
         if self.taken_over is not None:
-            yield (f'{self.taken_over:.1f} s later other compute services '
-                   'owned all that had none; '
-                   f'{check.counted(self.moves, "node")} moved.')
+            yield (f'{self.taken_over:.1f} s later others owned those '
+                   f'without, in {check.counted(self.moves, "move")}.')
         if self.up_again is not None:
             yield f'Started again, it was up after {self.up_again:.1f} s.'
         if self.at_rest is not None:
-            yield (f'All was at rest after {self.at_rest:.1f} s; '
-                   f'{check.counted(self.moves_back, "node")} moved.')
+            yield (f'All was at rest after {self.at_rest:.1f} s, in '
+                   f'{check.counted(self.moves_back, "move")}.')
         for finding in self.findings:
             yield f'{finding.kind}: {finding.sentence}'
         yield 'passed' if self.passed else {

@@ -1,0 +1,520 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+import collections
+import re
+import types
+from unittest import mock
+
+import fixtures
+from keystoneauth1 import adapter
+from keystoneauth1 import session as sessions
+from keystoneauth1 import token_endpoint
+from oslotest import base
+import requests
+from requests_mock.contrib import fixture as requests_mock_fixture
+
+from nova_ironic_multihost import consistency
+from nova_ironic_multihost import survey
+
+NOVA = 'http://nova.test'
+PLACEMENT = 'http://placement.test'
+IRONIC = 'http://ironic.test'
+
+
+def service(host, **more):
+    return {'binary': 'nova-compute', 'host': host, 'status': 'enabled',
+            'state': 'up', 'updated_at': '2026-01-01T00:00:10.000000',
+            'forced_down': False} | more
+
+
+def hypervisor(uuid, host, kind='ironic'):
+    return {'id': uuid, 'hypervisor_hostname': uuid,
+            'hypervisor_type': kind, 'service': {'host': host}}
+
+
+def node(uuid, **more):
+    return {'uuid': uuid, 'name': None, 'instance_uuid': None,
+            'provision_state': 'available', 'power_state': 'power on',
+            'maintenance': False} | more
+
+
+def server(uuid, host=None, machine=None, vm_state='active', task=None):
+    return {'id': uuid, 'name': uuid, 'updated': '2026-01-01T00:00:20Z',
+            'OS-EXT-SRV-ATTR:host': host,
+            'OS-EXT-SRV-ATTR:hypervisor_hostname': machine,
+            'OS-EXT-STS:vm_state': vm_state, 'OS-EXT-STS:task_state': task}
+
+
+class FakeCloud(fixtures.Fixture):
+    """The APIs, as far as they are asked.
+
+    :ivar hidden: ids of hypervisors that nova counts and does not show
+    :ivar unlisted: servers that are only shown when asked for
+    :ivar asked: {path: number of requests}
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.services = [service('east'), service('west')]
+        self.hypervisors = [hypervisor('n-0', 'east'),
+                            hypervisor('n-1', 'east'),
+                            hypervisor('n-2', 'west')]
+        self.nodes = [
+            node('n-0', instance_uuid='s-0', provision_state='active'),
+            node('n-1'), node('n-2')]
+        self.servers = [server('s-0', 'east', 'n-0')]
+        self.providers = [{'uuid': n, 'name': n}
+                          for n in ('n-0', 'n-1', 'n-2')]
+        self.barred = []
+        self.allocations = {'n-0': ['s-0']}
+        self.hidden = set()
+        self.unlisted = []
+        self.asked = collections.Counter()
+        self.versions = {}
+
+    def _setUp(self):
+        self.http = self.useFixture(requests_mock_fixture.Fixture())
+        for url, answer in (
+                (f'{NOVA}/os-services', self._services),
+                (f'{NOVA}/os-hypervisors/detail', self._hypervisors),
+                (f'{NOVA}/servers/detail', self._servers),
+                (f'{NOVA}/servers/s-', self._server),
+                (f'{PLACEMENT}/resource_providers', self._providers),
+                (f'{PLACEMENT}/resource_providers/n-', self._allocations),
+                (f'{IRONIC}/nodes', self._nodes),
+                (f'{IRONIC}/nodes/n-', self._node)):
+            end = '[^/]*' if url.endswith('-') else r'(\?|$)'
+            if 'resource_providers/' in url:
+                end += '/allocations'
+            self.http.get(re.compile(re.escape(url) + end), json=answer)
+
+    def connection(self):
+        session = sessions.Session(
+            token_endpoint.Token('http://unused.test', 'token'))
+        return types.SimpleNamespace(**{
+            name: adapter.Adapter(session, service_type=name,
+                                  endpoint_override=url)
+            for name, url in (('compute', NOVA), ('placement', PLACEMENT),
+                              ('baremetal', IRONIC))})
+
+    def survey(self):
+        return survey.Survey(self.connection(), self.connection())
+
+    def _note(self, request):
+        self.asked[request.path] += 1
+        self.versions[request.path] = (
+            request.headers.get('OpenStack-API-Version')
+            or request.headers['X-OpenStack-Ironic-API-Version'])
+
+    def _page(self, request, context, entries, identity):
+        self._note(request)
+        ids = [entry[identity] for entry in entries]
+        [marker] = request.qs.get('marker', [None])
+        if marker and marker not in ids:
+            context.status_code = 400
+            return []
+        first = ids.index(marker) + 1 if marker else 0
+        # What the services have as their max_limit.
+        return entries[first:][:min(int(request.qs['limit'][0]), 1000)]
+
+    def _services(self, request, context):
+        self._note(request)
+        assert request.qs['binary'] == ['nova-compute']
+        # Those of a cell that does not answer are shown since 2.69.
+        told = request.headers['OpenStack-API-Version'] >= 'compute 2.69'
+        return {'services': [s for s in self.services
+                             if told or s['status'] != 'UNKNOWN']}
+
+    def _hypervisors(self, request, context):
+        page = self._page(request, context, self.hypervisors, 'id')
+        return {'hypervisors': [
+            one for one in page if one['id'] not in self.hidden]}
+
+    def _servers(self, request, context):
+        every = self.servers if 'all_tenants' in request.qs else []
+        return {'servers': self._page(request, context, every, 'id')}
+
+    def _server(self, request, context):
+        self._note(request)
+        return self._one(
+            context, 'server', self.servers + self.unlisted, 'id',
+            request.path.rpartition('/')[2])
+
+    def _nodes(self, request, context):
+        return {'nodes': self._page(request, context, self.nodes, 'uuid')}
+
+    def _node(self, request, context):
+        self._note(request)
+        return self._one(context, None, self.nodes, 'uuid',
+                         request.path.rpartition('/')[2])
+
+    @staticmethod
+    def _one(context, key, entries, identity, wanted):
+        for entry in entries:
+            if entry[identity] == wanted:
+                return {key: entry} if key else entry
+        context.status_code = 404
+        return {}
+
+    def _providers(self, request, context):
+        self._note(request)
+        found = self.providers
+        if 'required' in request.qs:
+            assert request.qs['required'] == ['compute_status_disabled']
+            found = [p for p in found if p['uuid'] in self.barred]
+        return {'resource_providers': found}
+
+    def _allocations(self, request, context):
+        self._note(request)
+        consumers = self.allocations.get(request.path.split('/')[2])
+        if consumers is None:
+            context.status_code = 404
+            return {}
+        return {'allocations': {
+            consumer: {'resources': {'CUSTOM_BAREMETAL': 1}}
+            for consumer in consumers}}
+
+
+class SurveyTestCase(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.cloud = self.useFixture(FakeCloud())
+
+    def kinds(self, seen, now=1767225640):
+        return [(f.kind, f.subject)
+                for f in consistency.inconsistencies(seen, now)]
+
+
+class ReadTestCase(SurveyTestCase):
+
+    def test_a_cloud_in_order(self):
+        seen = self.cloud.survey().read()
+        self.assertEqual((
+            consistency.Service('east', seen=1767225610.0),
+            consistency.Service('west', seen=1767225610.0)), seen.services)
+        self.assertEqual({'n-0': 'east', 'n-1': 'east', 'n-2': 'west'},
+                         seen.owner_of)
+        self.assertEqual({'n-0'}, seen.used_nodes)
+        self.assertEqual((consistency.Instance(
+            's-0', 's-0', 'east', 'n-0', updated=1767225620.0),),
+            seen.instances)
+        self.assertEqual([], self.kinds(seen))
+
+    def test_states_of_computes(self):
+        self.cloud.services = [
+            service('east', status='disabled'),
+            service('west', state='down', forced_down=True, updated_at=None)]
+        [east, west] = self.cloud.survey().read().services
+        self.assertEqual((True, True, False),
+                         (east.up, east.disabled, east.forced_down))
+        self.assertEqual((False, False, True),
+                         (west.up, west.disabled, west.forced_down))
+
+    def test_what_a_cloud_of_several_pages_has(self):
+        names = [f'n-{i}' for i in range(5)]
+        self.cloud.nodes = [node(n, instance_uuid=n.replace('n', 's'))
+                            for n in names]
+        self.cloud.hypervisors = [hypervisor(n, 'east') for n in names]
+        self.cloud.providers = [{'uuid': n, 'name': n} for n in names]
+        self.cloud.servers = [server(f's-{i}', 'east', f'n-{i}')
+                              for i in range(5)]
+        with mock.patch.object(survey, 'PAGE', 2):
+            seen = self.cloud.survey().read()
+        self.assertEqual(names, [n.uuid for n in seen.nodes])
+        self.assertEqual(names, [r.node for r in seen.records])
+        self.assertEqual(5, len(seen.instances))
+        self.assertEqual([], self.kinds(seen))
+
+    def test_nothing_is_asked_node_by_node(self):
+        self.cloud.survey().read()
+        self.assertEqual(
+            {'/os-services': 1, '/os-hypervisors/detail': 2,
+             '/servers/detail': 2, '/resource_providers': 2, '/nodes': 2},
+            dict(self.cloud.asked))
+
+    def test_computes_are_not_asked_for_their_uptime(self):
+        # nova's API does that, one after the other, from 2.88 on.
+        self.cloud.survey().read()
+        self.assertEqual('compute 2.53',
+                         self.cloud.versions['/os-hypervisors/detail'])
+
+    def test_records_that_nova_hides(self):
+        # A page of what is left may be short before the last one.
+        self.cloud.hidden = {'n-0', 'n-1'}
+        self.cloud.hypervisors += [hypervisor('n-3', 'west')]
+        self.cloud.nodes += [node('n-3')]
+        self.cloud.providers += [{'uuid': 'n-3', 'name': 'n-3'}]
+        with mock.patch.object(survey, 'PAGE', 3):
+            seen = self.cloud.survey().read()
+        self.assertEqual({'n-2': 'west', 'n-3': 'west'}, seen.owner_of)
+        self.assertEqual({'east': None, 'west': True},
+                         {s.host: s.mapped for s in seen.services})
+        self.assertEqual([('node-without-record', 'n-0'),
+                          ('node-without-record', 'n-1')], self.kinds(seen))
+
+    def test_hypervisors_of_other_kinds_are_left_out(self):
+        self.cloud.services += [service('KVM-1', state='down'),
+                                service('new')]
+        self.cloud.hypervisors += [hypervisor('kvm-id', 'Kvm-1', 'QEMU')]
+        self.cloud.servers += [server('s-1', 'kvm-1', 'kvm-1'),
+                               server('s-2', vm_state='building',
+                                      task='scheduling')]
+        self.cloud.providers += [{'uuid': 'kvm-id', 'name': 'kvm-1'},
+                                 {'uuid': 'port-id', 'name': 'kvm-1:nic'}]
+        seen = self.cloud.survey().read()
+        self.assertEqual(['east', 'west', 'new'],
+                         [s.host for s in seen.services])
+        self.assertEqual(['s-0', 's-2'], [i.uuid for i in seen.instances])
+        self.assertEqual([], self.kinds(seen))
+
+    def test_providers_that_are_barred(self):
+        self.cloud.barred = ['n-1']
+        self.assertEqual([('free-node-barred', 'n-1')],
+                         self.kinds(self.cloud.survey().read()))
+
+    def test_servers_without_a_machine_of_theirs(self):
+        self.cloud.servers += [
+            server('s-1', vm_state='shelved_offloaded'),
+            server('s-2', 'west', 'n-2', 'building', 'spawning')]
+        self.assertEqual([], self.kinds(self.cloud.survey().read()))
+
+    def test_servers_in_progress(self):
+        self.cloud.servers = [server('s-0', 'east', 'n-0', task='deleting')]
+        self.assertEqual(1, consistency.busy(self.cloud.survey().read()))
+
+    def test_allocations_are_read_on_demand(self):
+        self.cloud.allocations['n-1'] = ['gone']
+        self.cloud.allocations['n-2'] = []
+        seen = self.cloud.survey().read()
+        self.assertIsNone(seen.allocations)
+        self.assertEqual([], self.kinds(seen))
+        seen = self.cloud.survey().read(allocations=True)
+        self.assertEqual([('allocation-without-instance', 'n-1')],
+                         self.kinds(seen))
+
+    def test_allocations_of_a_provider_that_just_went(self):
+        seen = self.cloud.survey().read(allocations=True)
+        self.assertEqual((consistency.Allocation('s-0', 'n-0'),),
+                         seen.allocations)
+
+
+class DoubtTestCase(SurveyTestCase):
+    """A node is held for a server that is not in the list."""
+
+    def setUp(self):
+        super().setUp()
+        self.cloud.nodes[1] = node('n-1', instance_uuid='s-1')
+
+    def test_nova_does_not_have_it(self):
+        seen = self.cloud.survey().read()
+        self.assertEqual([('leaked-machine', 'n-1')], self.kinds(seen))
+        self.assertEqual(
+            (1, 0), (self.cloud.asked['/servers/s-1'],
+                     self.cloud.asked['/servers/s-0']))
+
+    def test_it_is_new_or_hidden(self):
+        self.cloud.unlisted = [server('s-1', 'east', 'n-1')]
+        self.assertEqual([], self.kinds(self.cloud.survey().read()))
+
+    def then(self, nodes):
+        """Let Ironic have other nodes once the servers are listed."""
+        listed = self.cloud._servers
+
+        def answer(request, context):
+            self.cloud.nodes = nodes
+            return listed(request, context)
+
+        self.cloud.http.get(f'{NOVA}/servers/detail', json=answer)
+
+    def test_it_went_between_two_looks(self):
+        self.then([self.cloud.nodes[0], node('n-1'), self.cloud.nodes[2]])
+        seen = self.cloud.survey().read()
+        self.assertEqual({'n-0'}, seen.used_nodes)
+        self.assertEqual([], self.kinds(seen))
+
+    def test_the_node_went_too(self):
+        self.then([self.cloud.nodes[0], self.cloud.nodes[2]])
+        seen = self.cloud.survey().read()
+        self.assertEqual(['n-0', 'n-2'], [n.uuid for n in seen.nodes])
+
+
+class ErrorTestCase(SurveyTestCase):
+
+    def refused(self):
+        return str(self.assertRaises(survey.SurveyError,
+                                     self.cloud.survey().read))
+
+    def test_account_that_sees_no_node(self):
+        self.cloud.nodes = []
+        told = self.refused()
+        self.assertIn('records of 3', told)
+        self.assertIn('--os-baremetal-cloud', told)
+
+    def test_cloud_without_nodes(self):
+        self.cloud.nodes = self.cloud.hypervisors = self.cloud.servers = []
+        self.cloud.providers = []
+        self.assertEqual([], self.kinds(self.cloud.survey().read()))
+
+    def test_forbidden(self):
+        for path, words in (
+                (f'{NOVA}/os-services', 'role admin in a project'),
+                (f'{NOVA}/servers/detail', 'role admin in a project'),
+                (f'{PLACEMENT}/resource_providers', 'role admin'),
+                (f'{IRONIC}/nodes', 'system scope')):
+            with FakeCloud() as self.cloud:
+                self.cloud.http.get(path, status_code=403)
+                told = self.refused()
+            self.assertIn(words, told)
+            self.assertIn(path.rpartition('/')[2], told)
+
+    def test_answers_of_other_kinds(self):
+        for answer, words in (
+                ({'status_code': 401}, 'does not accept the token'),
+                ({'status_code': 500, 'text': 'secret'}, 'HTTP 500'),
+                ({'status_code': 404}, 'HTTP 404'),
+                ({'text': '<html>secret</html>'}, 'not JSON'),
+                ({'exc': requests.exceptions.ConnectionError('refused')},
+                 'no way to Ironic'),
+                ({'exc': requests.exceptions.Timeout('late')},
+                 'no way to Ironic'),
+                ({'exc': requests.exceptions.SSLError('certificate')},
+                 'certificate')):
+            self.cloud.http.get(f'{IRONIC}/nodes', **answer)
+            told = self.refused()
+            self.assertIn(words, told)
+            self.assertNotIn('secret', told)
+
+    def test_cell_that_does_not_answer(self):
+        self.cloud.services += [{'binary': 'nova-compute', 'host': 'far',
+                                 'status': 'UNKNOWN'}]
+        self.assertIn('cell of far', self.refused())
+
+    def test_list_that_changes_while_it_is_read(self):
+        first = self.cloud.hypervisors
+        shown = self.cloud._hypervisors
+        passes = []
+
+        def answer(request, context):
+            if 'marker' not in request.qs:
+                passes.append(request)
+            elif len(passes) <= self.failures:
+                self.cloud.hypervisors = first[1:]
+            try:
+                return shown(request, context)
+            finally:
+                self.cloud.hypervisors = first
+
+        self.cloud.http.get(f'{NOVA}/os-hypervisors/detail', json=answer)
+        with mock.patch.object(survey, 'PAGE', 1):
+            self.failures = 1
+            self.assertEqual(3, len(self.cloud.survey().read().records))
+            self.assertEqual(2, len(passes))
+            self.failures = 99
+            self.assertIn('--wait', self.refused())
+
+
+CLOUDS = """
+clouds:
+  one:
+    auth: &auth
+      auth_url: http://keystone.test/v3
+      username: admin
+      password: a-secret
+      user_domain_id: default
+      project_name: admin
+      project_domain_id: default
+  impatient:
+    api_timeout: 7
+    auth: *auth
+  empty:
+    region_name: Nowhere
+"""
+
+
+class ConnectTestCase(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        path = self.useFixture(fixtures.TempDir()).join('clouds.yaml')
+        with open(path, 'w') as clouds:
+            clouds.write(CLOUDS)
+        self.useFixture(fixtures.EnvironmentVariable(
+            'OS_CLIENT_CONFIG_FILE', path))
+        self.useFixture(fixtures.EnvironmentVariable('OS_CLOUD'))
+        self.http = self.useFixture(requests_mock_fixture.Fixture())
+
+    def refused(self, *clouds):
+        def read():
+            return survey.connect(*clouds).read()
+
+        told = str(self.assertRaises(survey.SurveyError, read))
+        self.assertNotIn('a-secret', told)
+        return told
+
+    def keystone(self, **answer):
+        self.http.get('http://keystone.test/v3', json={'version': {
+            'id': 'v3.14', 'status': 'stable', 'links': [
+                {'rel': 'self', 'href': 'http://keystone.test/v3'}]}})
+        self.http.post('http://keystone.test/v3/auth/tokens', **answer)
+
+    def test_no_such_entry(self):
+        told = self.refused('nix')
+        self.assertIn('nix', told)
+        self.assertIn('--os-cloud', told)
+
+    def test_no_such_entry_for_ironic(self):
+        self.assertIn('--os-baremetal-cloud', self.refused('one', 'nix'))
+
+    def test_entry_without_credentials(self):
+        self.assertIn('credentials', self.refused('empty'))
+
+    def test_entry_of_the_environment(self):
+        self.useFixture(fixtures.EnvironmentVariable('OS_CLOUD', 'nix'))
+        self.assertIn('nix', self.refused())
+
+    def test_wrong_password(self):
+        self.keystone(status_code=401, json={'error': {
+            'message': 'It requires authentication.', 'code': 401,
+            'title': 'Unauthorized'}})
+        told = self.refused('one')
+        self.assertIn('keystone refuses the credentials', told)
+
+    def test_keystone_is_down(self):
+        self.http.get('http://keystone.test/v3',
+                      exc=requests.exceptions.ConnectionError('refused'))
+        self.http.post('http://keystone.test/v3/auth/tokens',
+                       exc=requests.exceptions.ConnectionError('refused'))
+        self.assertIn('http://keystone.test', self.refused('one'))
+
+    def test_no_answer_is_waited_for_without_end(self):
+        self.keystone(status_code=401)
+        self.refused('one')
+        self.assertEqual(survey.PATIENCE, self.http.last_request.timeout)
+        self.refused('impatient')
+        self.assertEqual(7, self.http.last_request.timeout)
+
+    def test_region_without_ironic(self):
+        self.keystone(
+            status_code=201, headers={'X-Subject-Token': 'token'},
+            json={'token': {
+                'methods': ['password'], 'user': {
+                    'id': 'u', 'name': 'admin',
+                    'domain': {'id': 'default', 'name': 'Default'}},
+                'issued_at': '2026-01-01T00:00:00.000000Z',
+                'expires_at': '2226-01-01T00:00:00.000000Z',
+                'catalog': [{'type': 'compute', 'id': 'c', 'name': 'nova',
+                             'endpoints': []}]}})
+        self.assertIn('catalog has no baremetal service',
+                      self.refused('one'))

@@ -74,8 +74,13 @@ class InconsistenciesTestCase(base.BaseTestCase):
         self.assertEqual('node-without-record', found.kind)
         self.assertIn('nova-manage cell_v2 discover_hosts --by-service',
                       found.sentence)
-        self.assertIn('compute-2', found.sentence)
-        self.assertNotIn('compute-1', found.sentence)
+        self.assertIn('of compute-2 it', found.sentence)
+        for number in 4, 5, 6:
+            seen = views.with_more(seen, 'services', consistency.Service(
+                f'compute-{number}', mapped=None))
+        [found] = consistency.inconsistencies(seen, views.NOW)
+        self.assertIn('of compute-2, compute-4, compute-5 and 1 more it',
+                      found.sentence)
 
     def test_node_with_two_records(self):
         seen = views.with_more(views.consistent(), 'records',
@@ -218,6 +223,12 @@ class InconsistenciesTestCase(base.BaseTestCase):
         seen = views.changed(views.consistent(), 'records', 0,
                              host='compute-2')
         self.assertEqual(['record-elsewhere'], self.kinds(seen))
+
+    def test_record_of_a_server_that_has_no_host_yet_is_nowhere_else(self):
+        seen = views.changed(views.consistent(), 'instances', 0, host=None,
+                             vm_state='building', task_state='scheduling',
+                             updated=views.NOW)
+        self.assertEqual([], self.kinds(seen))
 
     def test_stuck_only_after_a_while(self):
         seen = views.changed(views.consistent(), 'instances', 0,

@@ -14,6 +14,7 @@ import configparser
 import pathlib
 
 import fixtures
+from openstack import config
 from oslotest import base
 
 from lab import configuration
@@ -128,6 +129,19 @@ class ConfigurationTestCase(base.BaseTestCase):
                 ('neutron/neutron.conf', 'DEFAULT', 'state_path')):
             path = self.parse(files[file])[section][option]
             self.assertTrue(path.startswith(str(self.directory)), path)
+
+    def test_clients_find_an_admin_of_either_scope(self):
+        self.settings.clouds.write_text(configuration.clouds(self.settings))
+        found = config.OpenStackConfig(
+            config_files=[str(self.settings.clouds)], load_envvars=False)
+        project = found.get_one('lab-admin').get_auth_args()
+        self.assertEqual('admin', project['project_name'])
+        self.assertNotIn('system_scope', project)
+        system = found.get_one('lab-system-admin').get_auth_args()
+        self.assertEqual('all', system['system_scope'])
+        self.assertNotIn('project_name', system)
+        for one in project, system:
+            self.assertEqual('http://127.0.0.1:20005/v3', one['auth_url'])
 
     def test_written_below_the_directory(self):
         configuration.write(self.directory, {'a/b.conf': 'text'})

@@ -29,6 +29,7 @@ case "$1 $2" in
     "stack extra")
         ironic_multihost_wait
         ironic_multihost_map
+        ironic_multihost_enrol
         ;;
     "stack test-config")
         ironic_multihost_post_check

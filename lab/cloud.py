@@ -23,6 +23,7 @@ from keystoneauth1 import session as keystone_session
 import openstack
 import requests
 
+from lab import enrolment
 from lab import errors
 from lab import settings as places
 
@@ -141,29 +142,8 @@ class Cloud:
         :param count: of nodes, named node-1, node-2, ...
         :raises LabError: when a stage takes too long
         """
-        node = self.ironic.node
-        with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
-            # On its own: keystone reads its policy at the first request,
-            # and refuses others that it gets in the meantime.
-            node.list(limit=1)
-            nodes = list(pool.map(self._create_node,
-                                  range(1, count + 1)))
-            # A fake node has no power state until it is told one, and nova
-            # takes a node without one for a node that is in use.
-            for change, is_done in (
-                    (lambda n: node.set_provision_state(n, 'manage'),
-                     lambda n: n.provision_state == 'manageable'),
-                    (lambda n: node.set_power_state(n, 'on'),
-                     lambda n: n.power_state == 'power on'),
-                    (lambda n: node.set_provision_state(n, 'provide'),
-                     lambda n: n.provision_state == 'available')):
-                list(pool.map(change, nodes))
-                self._until(
-                    120,
-                    lambda: all(is_done(n) for n in node.list(
-                        limit=0, fields=['uuid', 'provision_state',
-                                         'power_state'])),
-                    'Ironic does not get its nodes ready')
+        enrolment.enrol(
+            self.ironic, [f'node-{n}' for n in range(1, count + 1)])
 
     def compute_services(self):
         """nova's services of binary nova-compute, by host name."""
@@ -257,13 +237,6 @@ class Cloud:
         status = {server['id']: server['status'] for server in self.servers()}
         return [server for server in ids
                 if status.get(server) not in ('ACTIVE', 'ERROR')]
-
-    def _create_node(self, number):
-        return self.ironic.node.create(
-            driver='fake-hardware', name=f'node-{number}',
-            resource_class='baremetal',
-            properties={'cpu_arch': 'x86_64', 'cpus': 1, 'memory_mb': 1024,
-                        'local_gb': 10}).uuid
 
     @staticmethod
     def _until(timeout, condition, complaint):

@@ -28,7 +28,11 @@ from lab import settings
 from nova_ironic_multihost.tests.devstack import sandbox
 from nova_ironic_multihost.tests.lab import command
 
-NODES = 9
+NODES = 6
+
+#: Those that the plugin enrols.
+FAKE_NODES = 3
+
 COMPUTES = command.ROOT / 'devstack' / 'tools' / 'computes'
 FAILOVER = command.ROOT / 'tools' / 'failover'
 HOST = platform.node()
@@ -90,9 +94,7 @@ class DevstackTestCase(command.LabTestCase):
             'nova-ironic-multihost-check', '--os-cloud', 'devstack-admin',
             '--os-baremetal-cloud', 'devstack-system-admin',
             '--allocations', '--wait', REST, '--json', *arguments)
-        owners = json.loads(self.done(done).splitlines()[-1])['owners']
-        self.assertEqual(NODES, sum(owners.values()))
-        return owners
+        return json.loads(self.done(done).splitlines()[-1])['owners']
 
     def processes(self, *names):
         self.assertEqual(sorted(names), self.machine.units())
@@ -110,11 +112,13 @@ class DevstackTestCase(command.LabTestCase):
         self.assertFalse((self.machine.top / 'data' / 'nova').exists())
 
     def test_stack_fail_over_unstack_and_clean(self):
-        said = self.stack('IRONIC_MULTIHOST_OPTIONS="pulls_per_audit=50"')
+        said = self.stack('IRONIC_MULTIHOST_OPTIONS="pulls_per_audit=50"',
+                          f'IRONIC_MULTIHOST_FAKE_NODES={FAKE_NODES}')
         self.assertIn('Waiting until each node has exactly one owner', said)
         self.processes('n-cpu', 'n-cpu-2', 'n-cpu-3')
         hosts = [HOST, f'{HOST}-n-cpu-2', f'{HOST}-n-cpu-3']
-        self.check(*hosts)
+        self.assertEqual(
+            NODES + FAKE_NODES, sum(self.check(*hosts).values()))
         places = set()
         for number in ('2', '3'):
             file = f'nova-cpu-{number}.conf'
@@ -129,12 +133,12 @@ class DevstackTestCase(command.LabTestCase):
             'nova-cpu.conf', 'ironic_multihost', 'pulls_per_audit'))
 
         done = self.done(self.machine.run(
-            FAILOVER, '--host', hosts[1], '--within', '60',
+            FAILOVER, '--host', hosts[1], '--within', '60', '--still', '25',
             '--os-cloud', 'devstack-admin',
             '--os-baremetal-cloud', 'devstack-system-admin', '--json',
             '--stop', 'systemctl --user stop devstack@n-cpu-2.service',
             '--start', 'systemctl --user start devstack@n-cpu-2.service'))
-        json.loads(done.splitlines()[-1])
+        self.assertTrue(json.loads(done.splitlines()[-1])['passed'])
 
         # Also when local.conf names fewer of them by then.
         self.machine.configure('IRONIC_MULTIHOST_COMPUTES=1')
@@ -143,15 +147,6 @@ class DevstackTestCase(command.LabTestCase):
         self.done(self.machine.devstack('clean'))
         self.nothing_is_left()
         self.assertFalse(self.machine.etc.exists())
-
-    def test_a_compute_that_does_not_start(self):
-        # Its own file comes last.
-        self.machine.configure(
-            f'SANDBOX_NODES={NODES}', 'NOVA_READY_TIMEOUT=20',
-            'IRONIC_MULTIHOST_OPTIONS="pulls_per_audit=-1"')
-        done = self.machine.devstack('stack')
-        self.assertNotEqual(0, done.returncode)
-        self.done(self.machine.devstack('unstack'))
 
     def test_upgrade_and_back(self):
         # One compute of nova's own, in which nothing of ours is installed.
@@ -165,7 +160,7 @@ class DevstackTestCase(command.LabTestCase):
         self.computes('1')
         self.assertEqual('ironic_multihost.IronicMultiHostDriver',
                          self.driver_of('nova-cpu.conf'))
-        self.assertEqual({HOST: NODES}, self.check(HOST))
+        self.assertEqual([HOST], list(self.check(HOST)))
         self.computes('3')
         self.processes('n-cpu', 'n-cpu-2', 'n-cpu-3')
         self.check(HOST, f'{HOST}-n-cpu-2', f'{HOST}-n-cpu-3')
@@ -176,7 +171,7 @@ class DevstackTestCase(command.LabTestCase):
         self.processes('n-cpu')
         self.wait_for_all_on_one()
         self.computes('--stock', '1')
-        self.assertEqual({HOST: NODES}, self.check(HOST))
+        self.assertEqual([HOST], list(self.check(HOST)))
         [server] = self.lab('boot', '--json').answer
         self.assertEqual('ACTIVE', server['status'])
         self.lab('delete', '--all')
@@ -185,7 +180,7 @@ class DevstackTestCase(command.LabTestCase):
 
     def wait_for_all_on_one(self):
         deadline = time.monotonic() + REST
-        while self.check(HOST) != {HOST: NODES}:
+        while list(self.check(HOST)) != [HOST]:
             self.assertLess(time.monotonic(), deadline)
             time.sleep(1)
 

@@ -83,6 +83,16 @@ class RefusalTestCase(PluginTestCase):
         said = self.refused('IRONIC_MULTIHOST_OPTIONS="pulls_per_audit 5"')
         self.assertIn('"pulls_per_audit" of IRONIC_MULTIHOST_OPTIONS', said)
 
+    def test_the_samples(self):
+        samples = sorted(
+            (sandbox.ROOT / 'devstack').glob('local.conf*.sample'))
+        self.assertEqual(3, len(samples))
+        for sample in samples:
+            lines = sample.read_text().partition('[[local|localrc]]\n')[2]
+            done = self.stack(lines, plugins='')
+            self.assertEqual(0, done.returncode, done.stdout)
+            self.assertIn('stopped after pre-install', done.stdout)
+
     SHARDS = ('IRONIC_SHARDS=1', 'IRONIC_SHARD_1_NAME=a')
 
     def test_nodes_in_a_shard_that_nobody_looks_at(self):
@@ -189,3 +199,55 @@ class InstallationTestCase(StackedTestCase):
         said = ' '.join(done.stdout.split())
         self.assertIn('does not support nova 34.1.0.dev5', said)
         self.assertIn('nova 34.0.0 in its place', said)
+
+
+class PostCheckTestCase(StackedTestCase):
+
+    SCRIPT = """
+set -o errexit
+TOP_DIR={top}/devstack
+source $TOP_DIR/functions
+source $TOP_DIR/stackrc
+exec 6>&1
+function echo_summary {{ echo "$@"; }}
+for file in database rpc_backend apache tls nova; do
+    source $TOP_DIR/lib/$file
+done
+load_plugin_settings
+ironic_multihost_post_check
+"""
+
+    def check(self, status, *lines):
+        """Run it while the program says so; return its CompletedProcess."""
+        self.machine.configure(*lines)
+        self.machine.devstack('stack', 'pre-install')
+        self.machine.etc.mkdir(parents=True, exist_ok=True)
+        (self.machine.etc / 'nova-cpu.conf').write_text(
+            '[DEFAULT]\nhost = me\n')
+        program = (self.machine.top / 'data' / 'venv' / 'bin'
+                   / 'nova-ironic-multihost-check')
+        program.write_text(f'#!/bin/sh\necho asked "$@"\nexit {status}\n')
+        program.chmod(0o755)
+        return self.machine.run(
+            'bash', '-c', self.SCRIPT.format(top=self.machine.top))
+
+    def test_each_node_has_one_owner(self):
+        done = self.check(0, 'IRONIC_MULTIHOST_COMPUTES=2',
+                          'IRONIC_MULTIHOST_CHECK_TIMEOUT=77')
+        self.assertEqual(0, done.returncode, done.stdout)
+        self.assertIn('--wait 77 --host me --host me-n-cpu-2', done.stdout)
+
+    def test_one_does_not(self):
+        done = self.check(1)
+        self.assertNotEqual(0, done.returncode)
+        self.assertIn('Not every node has exactly one owner', done.stdout)
+
+    def test_not_wanted(self):
+        done = self.check(1, 'IRONIC_MULTIHOST_POST_CHECK=False')
+        self.assertEqual(0, done.returncode, done.stdout)
+        self.assertNotIn('asked', done.stdout)
+
+    def test_without_the_api(self):
+        done = self.check(1, 'ENABLED_SERVICES=n-cpu')
+        self.assertEqual(0, done.returncode, done.stdout)
+        self.assertIn('on the controller', done.stdout)

@@ -33,6 +33,7 @@ and compared in lower case. What nobody could ask is None, and nothing is
 concluded from it.
 """
 
+import collections
 import dataclasses
 import functools
 import time
@@ -227,7 +228,8 @@ class Observation:
         names = {record.key: record.host for record in self.records}
         names.update((s.key, s.host) for s in self.services
                      if s.up or s.key in names)
-        return {names[key]: len(self.owned_by(key)) for key in sorted(names)}
+        counts = collections.Counter(self.owner_of.values())
+        return {names[key]: counts[key] for key in sorted(names)}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -332,6 +332,8 @@ def _bench(args, settings, progress, shape, recorder, services):
         down_time=configuration.number(
             options, 'DEFAULT', 'service_down_time',
             places.SERVICE_DOWN_TIME),
+        takeover_after=configuration.number(
+            options, 'ironic_multihost', 'takeover_after', 0),
         **_choices(args))
 
 

@@ -68,6 +68,7 @@ class Bench:
     :ivar seed: where its choices come from
     :ivar fence: whether computes that are killed there are fenced
     :ivar policy: which computes lose their servers in ``dead-fenced``
+    :ivar takeover_after: seconds for which one must have been down for that
     """
 
     settings: typing.Any
@@ -82,6 +83,7 @@ class Bench:
     seed: int = 0
     fence: bool = False
     policy: str = 'forced_down'
+    takeover_after: float = 0.0
 
     def for_driver(self, driver):
         """This with the ring of another driver than the lab began with.

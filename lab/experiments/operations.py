@@ -190,7 +190,7 @@ def boot_on(bench, host, labels, prefix):
     :raises LabError: when the host has too few free nodes, or a server does
         not become active there
     """
-    nodes = _bootable(bench.recorder.view, host)
+    nodes = bootable(bench.recorder.view, host)
     if len(nodes) < len(labels):
         raise errors.LabError(
             f'{host} has {len(nodes)} free nodes and {len(labels)} are '
@@ -220,7 +220,7 @@ def boot_on(bench, host, labels, prefix):
     return made
 
 
-def _bootable(seen, host):
+def bootable(seen, host):
     """Free nodes of a host that placement would give away."""
     providers = seen.provider_of
     return [node for node in seen.free_of(host)

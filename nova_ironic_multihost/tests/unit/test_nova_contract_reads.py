@@ -31,6 +31,7 @@ from nova import servicegroup
 from oslo_config import fixture as config_fixture
 from oslo_db.sqlalchemy import enginefacade
 from oslo_db.sqlalchemy import test_fixtures
+import oslo_messaging as messaging
 from oslo_messaging import conffixture as messaging_fixture
 from oslo_utils.fixture import uuidsentinel
 from oslotest import base
@@ -39,6 +40,7 @@ from nova_ironic_multihost import aggregates
 from nova_ironic_multihost import membership
 from nova_ironic_multihost import nova_contract
 from nova_ironic_multihost import ownership
+from nova_ironic_multihost import takeover
 
 
 class Databases(fixtures.Fixture):
@@ -146,6 +148,99 @@ class InstancesTestCase(DatabaseTestCase):
             uuidsentinel.here: ownership.Tenant('host-1', False),
             uuidsentinel.deleted: ownership.Tenant('host-2', True),
             uuidsentinel.nowhere: ownership.Tenant(None, False)}, found)
+
+
+
+class TakeoverTestCase(DatabaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.uuid = uuidsentinel.instance
+        self.row = self.instance(self.uuid, 'dead')
+        self.row.vm_state = 'active'
+        self.row.save()
+
+    def seen(self, **how):
+        return ownership.Tenant(**{
+            'host': 'dead', 'node': self.row.node, 'vm_state': 'active',
+            'task_state': None, **how})
+
+    def now(self):
+        row = objects.Instance.get_by_uuid(self.context, self.uuid)
+        return row.host, row.vm_state, row.task_state
+
+    def take_over(self, tenant=None, host='mine'):
+        return nova_contract.take_over(
+            self.context, self.uuid, tenant or self.seen(), host)
+
+    def test_as_it_is_read(self):
+        self.assertEqual(
+            {self.uuid: self.seen()},
+            nova_contract.tenants(self.context, [self.uuid]))
+
+    def test_it_is_moved_and_marked(self):
+        self.assertTrue(self.take_over())
+        host, vm_state, task_state = self.now()
+        self.assertEqual(('mine', 'active'), (host, vm_state))
+        self.assertTrue(takeover.is_mark(task_state))
+
+    def test_what_it_was_doing_is_kept(self):
+        self.row.task_state = 'deleting'
+        self.row.save()
+        self.assertTrue(self.take_over(self.seen(task_state='deleting')))
+        self.assertEqual('deleting', takeover.marked(self.now()[2]))
+
+    def test_not_when_anything_has_changed(self):
+        for tenant in (self.seen(host='other'), self.seen(node='other'),
+                       self.seen(vm_state='stopped'),
+                       self.seen(task_state='rebooting')):
+            self.assertFalse(self.take_over(tenant))
+        self.assertEqual(('dead', 'active', None), self.now())
+
+    def test_one_of_two_that_read_the_same(self):
+        get = objects.Instance.get_by_uuid
+        second = []
+
+        def read_before_the_other_wrote(context, uuid, **how):
+            row = get(context, uuid, **how)
+            if not second:
+                second.append(True)
+                second.append(self.take_over(host='other'))
+            return row
+
+        with mock.patch.object(objects.Instance, 'get_by_uuid',
+                               side_effect=read_before_the_other_wrote):
+            self.assertFalse(self.take_over())
+        self.assertEqual([True, True], second)
+        self.assertEqual('other', self.now()[0])
+
+    def test_not_while_a_migration_is_in_progress(self):
+        objects.Migration(
+            self.context, instance_uuid=self.uuid, status='accepted',
+            migration_type='evacuation', source_compute='dead',
+            source_node='n', dest_compute='x', dest_node='n',
+            dest_compute_id=1).create()
+        self.assertFalse(self.take_over())
+
+    def test_not_when_it_is_gone(self):
+        self.row.destroy()
+        self.assertFalse(self.take_over())
+
+    def test_an_answer_that_is_lost_is_asked_for(self):
+        save = objects.Instance.save
+
+        def lost(row, **how):
+            save(row, **how)
+            raise messaging.MessagingTimeout
+
+        with mock.patch.object(objects.Instance, 'save', lost):
+            self.assertTrue(self.take_over())
+
+    def test_a_write_that_is_lost_is_noticed(self):
+        with mock.patch.object(objects.Instance, 'save',
+                               side_effect=messaging.MessagingTimeout):
+            self.assertFalse(self.take_over())
+        self.assertEqual('dead', self.now()[0])
 
 
 class RecordsTestCase(DatabaseTestCase):

@@ -80,6 +80,12 @@ NodeNotFound = sdk_exception.ResourceNotFound
 #: Ironic has the node for another instance, or is busy with it.
 NodeConflict = sdk_exception.ConflictException
 
+#: Statuses of a migration that is over (nova.db.main.api:
+#: migration_get_in_progress_by_host_and_node).
+MIGRATED = frozenset({
+    'confirmed', 'reverted', 'error', 'failed', 'completed', 'cancelled',
+    'done'})
+
 #: How a conductor answers that has no access to the API database.
 NO_API_DATABASE = (messaging.RemoteError, db_exception.CantStartEngineError)
 
@@ -270,7 +276,9 @@ def take_over(context, uuid, tenant, host):
         if seen != (instance.host, instance.node, instance.vm_state,
                     instance.task_state):
             return False
-        if objects.MigrationList.get_in_progress_by_instance(context, uuid):
+        if any(migration.status not in MIGRATED
+               for migration in objects.MigrationList.get_by_filters(
+                   context, {'instance_uuid': uuid})):
             return False
         instance.host = host
         instance.task_state = mark = takeover.mark(

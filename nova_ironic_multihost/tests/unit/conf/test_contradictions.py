@@ -25,7 +25,6 @@ class FindTestCase(base.BaseTestCase):
         conf = cfg.ConfigOpts()
         conf.register_opt(cfg.IntOpt('update_resources_interval', default=0))
         conf.register_opt(cfg.IntOpt('service_down_time', default=60))
-        conf.register_opt(cfg.IntOpt('service_down_time', default=60))
         conf.register_opts([cfg.StrOpt('conductor_group'),
                             cfg.StrOpt('shard'),
                             cfg.ListOpt('peer_list', default=[])],
@@ -35,6 +34,8 @@ class FindTestCase(base.BaseTestCase):
         for name, value in values.items():
             group, _, option = name.rpartition('__')
             conf.set_override(option, value, group=group or None)
+            # The group is one object for all.
+            self.addCleanup(conf.clear_override, option, group=group or None)
         return contradictions.find(conf, host)
 
     def test_nothing_set_makes_sense(self):

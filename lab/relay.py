@@ -40,6 +40,8 @@ async def serve(begin, end, ready=None):
             return
         await asyncio.gather(_pass_on(reader, far_writer),
                              _pass_on(far_reader, writer))
+        for side in (writer, far_writer):
+            side.close()
 
     server = await asyncio.start_server(relay, HOST, begin)
     if ready:
@@ -50,11 +52,12 @@ async def serve(begin, end, ready=None):
 
 async def _pass_on(reader, writer):
     """One direction of a connection, until its sender has ended."""
-    with contextlib.suppress(ConnectionError):
+    with contextlib.suppress(OSError):
         while data := await reader.read(_CHUNK):
             writer.write(data)
             await writer.drain()
-    writer.close()
+        # The other direction may have something left to say.
+        writer.write_eof()
 
 
 if __name__ == '__main__':

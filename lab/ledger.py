@@ -83,7 +83,7 @@ def read(settings, servers, machines):
         ('SELECT uuid, COALESCE(hostname, uuid), host, vm_state, task_state,'
          ' power_state, deleted FROM instances'
          f' WHERE uuid IN ({marks})', tuple(servers)),
-        ('SELECT a.instance_uuid, e.event, COALESCE(e.host, \'\'),'
+        ("SELECT a.instance_uuid, e.event, COALESCE(e.host, ''),"
          ' e.start_time, e.result FROM instance_actions a'
          ' JOIN instance_actions_events e ON e.action_id = a.id'
          f' WHERE a.instance_uuid IN ({marks})'

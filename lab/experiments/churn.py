@@ -32,7 +32,6 @@ Must be: error_others, stuck, not_deleted and leaked 0, quiet, consistent.
 import dataclasses
 
 from lab.experiments import criteria
-from lab import fencing
 from lab import workload
 
 WORKERS = 4

@@ -14,6 +14,7 @@
 
 import time
 
+from lab import errors
 from lab.experiments import criteria
 from lab.experiments import operations
 from lab import ledger
@@ -92,12 +93,15 @@ class Servers:
                 'deeds': ledger.deeds_of(before, after, self.host)}
 
     def delete(self):
-        """Delete those that are left."""
+        """Delete those that are left; one that does not go is a finding."""
         seen = self._bench.recorder.view
-        self._bench.cloud.delete(
-            server for server, _ in self.made.values()
-            if (instance := seen.instance_of.get(server))
-            and not instance.deleted)
+        try:
+            self._bench.cloud.delete(
+                server for server, _ in self.made.values()
+                if (instance := seen.instance_of.get(server))
+                and not instance.deleted)
+        except errors.LabError as error:
+            self._bench.say(str(error))
 
 
 class Rests:

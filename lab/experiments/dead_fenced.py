@@ -27,8 +27,9 @@ given up and the server at rest), operations (seconds of each, None when not
 done; they are started when all servers are taken over), not_done (why),
 error, stuck (in the middle of something) and leaked_while_dead (machines
 held for servers that are gone) before the compute returns; after_return:
-changed (what is not as it was before), touched (machines that Ironic has
-written to since), deeds (what the compute did or tried, by nova's word).
+changed (what is not as it was before), touched (servers to whose machines
+Ironic has written since), deeds (what the compute did or tried, by nova's
+word).
 
 Must be: all seconds known, error and stuck 0; after the return nothing
 changed and no machine touched; leaked 0, consistent.
@@ -82,6 +83,7 @@ def run(bench):
     before = rests.seconds(killed if fenced is None else fenced,
                            takeover.BOUND)
 
+    chains |= servers.start_again('stopped before')
     bench.note('operations')
     done = operator.chains(
         [(servers[label], chain) for label, chain in chains.items()])

@@ -29,8 +29,9 @@ or given up), build (what became of the one in progress), operations (seconds
 of each, None when not done), not_done (why), error (besides the build),
 stuck; while_cut_off (what the compute did to machines after the others had
 done theirs) and after_return: changed (what is not as it was), touched
-(machines that Ironic has written to), deeds (what the compute did or tried,
-by nova's word); lost (servers whose machine is not held for them any more).
+(servers to whose machines Ironic has written), deeds (what the compute did or
+tried, by nova's word); lost (servers whose machine is not held for them any
+more).
 
 Must be: all seconds known, error, stuck and lost 0, the build ACTIVE or
 ERROR; nothing changed and no machine touched by the compute that was cut
@@ -105,6 +106,7 @@ def _split(bench, name, line):
     bench.computes.fence(name)
     taken = servers.await_taken_over(takeover.AUDITS * bench.audit)
     before = rests.seconds(fenced, OPERATION)
+    chains |= servers.start_again('stopped before')
     bench.note('operations')
     done = operator.chains(
         [(servers[label], chain) for label, chain in chains.items()])

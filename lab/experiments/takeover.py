@@ -12,6 +12,7 @@
 
 """What experiments with servers of a dead or lost compute have in common."""
 
+import dataclasses
 import time
 
 from lab import errors
@@ -27,6 +28,8 @@ AUDITS = 3.0
 # The reaper of nova-compute runs every 20 s here.
 RETURNED = 45.0
 
+START_AGAIN = dataclasses.replace(operations.START, name='start again')
+
 #: What must be of its servers before that.
 MEANWHILE = (
     criteria.none('error', '{} servers are in ERROR'),
@@ -36,6 +39,8 @@ MEANWHILE = (
 
 class Servers:
     """Servers that were booted on one compute, and what becomes of them.
+
+    Each has a label, which says what it is for.
 
     :param bench: :class:`lab.experiments.bench.Bench`
     :param host: the compute
@@ -63,6 +68,18 @@ class Servers:
         self._bench.note('servers are taken over')
         return at
 
+    def start_again(self, label):
+        """A chain of operations for a server, if it was stopped meanwhile.
+
+        It must not be stopped once more by what waits in the queue.
+
+        :returns: {label: list of Operation}, or nothing
+        """
+        instance = self._bench.recorder.view.instance_of.get(self[label])
+        if instance is None or instance.vm_state != 'stopped':
+            return {}
+        return {label: [START_AGAIN]}
+
     def operator(self, bound=BOUND):
         """An Operator that knows which machines are held."""
         recorder = self._bench.recorder
@@ -88,8 +105,10 @@ class Servers:
         :param before: the Ledger right before
         :param after: the one when all was at rest again
         """
+        touched = ledger.touched(before, after)
         return {'changed': ledger.differences(before, after),
-                'touched': len(ledger.touched(before, after)),
+                'touched': [label for label, (_, node) in self.made.items()
+                            if node in touched],
                 'deeds': ledger.deeds_of(before, after, self.host)}
 
     def delete(self):
@@ -191,7 +210,8 @@ def undisturbed(figures, when):
     """
     return [*(f'{when}{sentence}' for sentence in figures['changed']),
             *criteria.unmet(figures, criteria.none(
-                'touched', 'something was done to {} machines'), when=when)]
+                'touched', 'something was done to the machines of: {}'),
+                when=when)]
 
 
 def undone(figures):

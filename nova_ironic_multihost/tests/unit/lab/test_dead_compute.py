@@ -19,7 +19,7 @@ from lab.experiments import dead_fenced
 from lab.experiments import split_brain
 from nova_ironic_multihost.tests.unit import views
 
-REST = {'changed': [], 'touched': 0, 'deeds': {}}
+REST = {'changed': [], 'touched': [], 'deeds': {}}
 
 
 def fenced(**changes):
@@ -51,7 +51,7 @@ class DeadFencedTestCase(base.BaseTestCase):
                 {'not_done': {'reboot': 'ACTIVE, in rebooting'}},
                 {'error': 1}, {'stuck': 1}, {'leaked': 1},
                 {'after_return': REST | {'changed': ['x']}},
-                {'after_return': REST | {'touched': 1}}):
+                {'after_return': REST | {'touched': ['x']}}):
             with self.subTest(changes):
                 self.assertEqual(1, len(dead_fenced.failures(
                     fenced(**changes))))
@@ -67,7 +67,7 @@ class SplitBrainTestCase(base.BaseTestCase):
         for changes in (
                 {'fenced_to_last_taken_over': None}, {'build': 'stuck'},
                 {'lost': ['one']},
-                {'while_cut_off': REST | {'touched': 1}},
+                {'while_cut_off': REST | {'touched': ['x']}},
                 {'after_return': REST | {'changed': ['x']}}):
             with self.subTest(changes):
                 self.assertEqual(1, len(split_brain.failures(

@@ -13,6 +13,7 @@
 import dataclasses
 from unittest import mock
 
+from lab import errors
 from lab.experiments import operations
 from lab.experiments import takeover
 from lab import ledger
@@ -90,6 +91,28 @@ class ServersTestCase(test_bench.FilmTestCase):
         self.assertEqual({'error': 1, 'stuck': 1},
                          self.servers(self.good).meanwhile(kept))
 
+    def test_only_what_was_stopped_is_started_again(self):
+        self.assertEqual({}, self.servers(self.good).start_again('one'))
+        stopped = views.changed(self.good, 'instances', 0,
+                                vm_state='stopped')
+        self.assertEqual({'one': [takeover.START_AGAIN]},
+                         self.servers(stopped).start_again('one'))
+
+    def test_what_the_return_of_a_compute_has_done(self):
+        machine = ledger.Machine('server-0', 'active', 'power on', 1)
+        before = ledger.Ledger(
+            {'server-0': ledger.Server('x', 'compute-2', 'active')},
+            {'node-0': machine})
+        after = ledger.Ledger(
+            {'server-0': ledger.Server('x', 'compute-2', 'stopped')},
+            {'node-0': dataclasses.replace(machine, changed=2)},
+            (ledger.Deed('server-0', 'stop', 'compute-1', 1.0, 'Success'),
+             ledger.Deed('server-0', 'start', 'compute-2', 2.0, 'Success')))
+        self.assertEqual(
+            {'changed': ['x: vm_state was active, is stopped'],
+             'touched': ['one'], 'deeds': {'stop: Success': 1}},
+            self.servers(self.good).returned(before, after))
+
     def test_deletes_those_that_are_left(self):
         bench = dataclasses.replace(
             self.bench(self.good), cloud=mock.Mock())
@@ -98,6 +121,15 @@ class ServersTestCase(test_bench.FilmTestCase):
             'gone': ('server-9', 'node-1')}).delete()
         [[asked]] = [call.args for call in bench.cloud.delete.mock_calls]
         self.assertEqual(['server-0'], list(asked))
+
+    def test_one_that_cannot_be_deleted_is_left(self):
+        told = []
+        bench = dataclasses.replace(
+            self.bench(self.good), cloud=mock.Mock(), tell=told.append)
+        bench.cloud.delete.side_effect = errors.LabError('not gone')
+        takeover.Servers(bench, 'compute-1', {
+            'one': ('server-0', 'node-0')}).delete()
+        self.assertIn('not gone', told[0])
 
 
 class RestsTestCase(test_bench.FilmTestCase):
@@ -139,13 +171,13 @@ class SentencesTestCase(test_bench.FilmTestCase):
         self.assertIsNone(takeover.between(2.0, None))
 
     def test_undisturbed(self):
-        good = {'changed': [], 'touched': 0, 'deeds': {'reboot: Error': 1}}
+        good = {'changed': [], 'touched': [], 'deeds': {'reboot: Error': 1}}
         self.assertEqual([], takeover.undisturbed(good, 'returned: '))
         [one, two] = takeover.undisturbed(
-            good | {'changed': ['x: power was 1, is 4'], 'touched': 3},
-            'returned: ')
+            good | {'changed': ['x: power was 1, is 4'],
+                    'touched': ['stopped']}, 'returned: ')
         self.assertEqual('returned: x: power was 1, is 4', one)
-        self.assertIn('3 machines', two)
+        self.assertIn('stopped', two)
 
     def test_undone(self):
         self.assertEqual([], takeover.undone(

@@ -23,7 +23,7 @@ nova sent no builds to it), leaked (machines that Ironic holds for servers
 that are gone) and whether all is consistent at the end. With --fence a
 watcher does what an HA tool would: as soon as nova calls a killed compute
 down it is forced down, and when it was started again no longer; fenced tells
-how often that was, taken_over how many times a server that was built changed its
+how often that was, taken_over how often a server that was built got another
 compute. Some servers stay all the time then; residents_lost are those that
 are not ACTIVE at the end.
 

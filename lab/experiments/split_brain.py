@@ -48,11 +48,13 @@ from lab import isolation
 from lab import ledger
 from lab import timeline
 
-# A build and a tear-down take twice that, so that there is a middle to be in;
+# A build and a tear-down take twice that, so that there is a middle to be in,
+# and nova waits for them longer than it does in the lab otherwise;
 # a request to the conductor that gets no answer is over sooner than by
 # default, so that the cut need not last for minutes.
 NEEDS = experiments.Wanted(options=(
-    'ironic:fake.deploy_delay=5', 'DEFAULT.rpc_response_timeout=20'))
+    'ironic:fake.deploy_delay=5', 'ironic.api_max_retries=30',
+    'DEFAULT.rpc_response_timeout=20'))
 # Longer than two requests, one after the other, wait for their answers.
 CUT = 60.0
 OPERATION = 45.0

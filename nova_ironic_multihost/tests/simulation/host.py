@@ -22,6 +22,7 @@ import greenlet
 
 from nova_ironic_multihost import audit
 from nova_ironic_multihost import ownership
+from nova_ironic_multihost import takeover
 from nova_ironic_multihost.tests.simulation import world as worlds
 
 #: Times that nova's tracker tries to write to a provider that changes.
@@ -140,9 +141,15 @@ class Sources:
     def tenants(self, instances):
         pause()
         found = (self._world.instances.get(uuid) for uuid in instances)
-        return {instance.uuid: ownership.Tenant(
-                    instance.host, instance.deleted)
+        return {instance.uuid: instance.tenant
                 for instance in found if instance}
+
+    def take_over(self, instance, tenant, host):
+        pause()
+        if self._world.instances[instance].tenant != tenant:
+            return False
+        pause()
+        return self._world.take_over(instance, tenant, host)
 
     def records_of(self, hosts):
         pause()
@@ -184,6 +191,8 @@ class Process:
     :ivar frozen: it does nothing at all, as after SIGSTOP.
     :ivar muted: its heartbeats do not arrive.
     :ivar locked: nova's lock around claims and updates is held.
+    :ivar recovering: uuids of instances that it has taken over and is to
+        bring to rest.
     """
 
     def __init__(self, world, settings):
@@ -200,6 +209,7 @@ class Process:
         self.frozen = False
         self.muted = False
         self.locked = False
+        self.recovering = []
         self._audits = 0
         self._known = set()
         self._robbed = {}
@@ -270,6 +280,10 @@ class Process:
         world = self._world
         world.interrupt(self.host, [
             record.node for record in self.auditor.records(self._settings)])
+        self.recovering += [
+            instance.uuid for instance in world.instances.values()
+            if instance.host == self.host and not instance.deleted
+            and instance.task]
         if self.host not in world.services:
             world.services[self.host] = worlds.Service(
                 self.host, world.clock, mapped=False)
@@ -286,6 +300,7 @@ class Process:
             return
         finally:
             self._settled = True
+        self.recovering += found.taken_over
         self._known = self.sources.recorded
         self._check_kept(found)
         recorded = {record.node for record in found.records}
@@ -408,3 +423,31 @@ class Process:
             instance = self._world.instances.get(machine.instance_id)
             if instance and instance.deleted:
                 self._world.detach(machine.instance_id)
+
+    def recover(self):
+        """Bring the next instance to rest, as :mod:`.recovery` does."""
+        if not self.recovering:
+            return
+        world = self._world
+        instance = world.instances[self.recovering.pop(0)]
+        if instance.deleted or instance.host != self.host:
+            return
+        world.act(instance, self.host)
+        before = takeover.marked(instance.task)
+        instance.task = None
+        instance.building = False
+        if before == 'deleting':
+            world.detach(instance.uuid)
+            world.destroy_instance(instance)
+
+    def carry_out(self, operation):
+        """Do what waited in the queue, unless the instance is another's."""
+        instance = operation.instance
+        if instance.deleted or instance.host != self.host:
+            return
+        self._world.act(instance, self.host)
+        if instance.task == 'deleting':
+            self._world.detach(instance.uuid)
+            self._world.destroy_instance(instance)
+        elif not takeover.is_mark(instance.task):
+            instance.task = None

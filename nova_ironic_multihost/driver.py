@@ -24,6 +24,7 @@ from nova_ironic_multihost.conf import contradictions
 from nova_ironic_multihost import exception
 from nova_ironic_multihost import nodes
 from nova_ironic_multihost import nova_contract
+from nova_ironic_multihost import operations
 from nova_ironic_multihost import ownership
 from nova_ironic_multihost import sources
 
@@ -56,6 +57,7 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
         self._tracker = nova_contract.Tracker(virtapi)
         self._auditor = audits.Auditor(
             sources.Sources(self, self._tracker))
+        self._operations = nova_contract.Operations(virtapi, self)
         self._settled = False
         self._tally = None
 
@@ -77,6 +79,8 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
         self._tracker.heed(lambda: self._auditor.last.records)
         self._tracker.guard(
             lambda record: self._auditor.stands(record.node, record))
+        self._operations.enclose(
+            operations.Gate(host, self._auditor.sources))
         super().init_host(host)
 
     def get_available_nodes(self, refresh=False):

@@ -84,7 +84,8 @@ class DriverTestCase(base.BaseTestCase):
                 ('host_mapped', lambda context, host: True),
                 ('host_aggregates', lambda context: self.host_aggregates),
                 ('provider_aggregates', lambda context, client, node:
-                    frozenset(self.carried))):
+                    frozenset(self.carried)),
+                ('Operations', mock.Mock())):
             self.patch(nova_contract, name, answer)
         self.manager = mock.Mock()
         self.manager.rt.compute_nodes = {}

@@ -66,6 +66,11 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
         """The tooz ring, under the name that nova's driver has for it."""
         return self._auditor.preferences.ring.hashring
 
+    @property
+    def ironic_connection(self):
+        """Connection to Ironic that changes no machine of another host."""
+        return self._operations.connection(super().ironic_connection)
+
     def init_host(self, host):
         """Refuse settings that cannot work, then see who else is there.
 

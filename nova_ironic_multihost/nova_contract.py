@@ -108,9 +108,14 @@ AWAITED = frozenset({
 MUTATIONS = (
     'attach_interface', 'clean_networks_preparation', 'destroy',
     'detach_interface', 'failed_spawn_cleanup', 'get_serial_console',
-    'get_vnc_console', 'plug_vifs', 'power_off', 'power_on', 'prepare_for_spawn',
-    'prepare_networks_before_block_device_mapping', 'reboot', 'rebuild',
-    'rescue', 'spawn', 'trigger_crash_dump', 'unplug_vifs', 'unrescue')
+    'get_vnc_console', 'plug_vifs', 'power_off', 'power_on',
+    'prepare_for_spawn', 'prepare_networks_before_block_device_mapping',
+    'reboot', 'rebuild', 'rescue', 'spawn', 'trigger_crash_dump',
+    'unplug_vifs', 'unrescue')
+
+#: How the names of openstacksdk's methods begin that change something.
+CHANGES = ('attach_', 'create_', 'delete_', 'detach_', 'disable_', 'enable_',
+           'inject_', 'patch_', 'set_', 'update_')
 
 #: What ComputeManager does to an instance when something went wrong.
 CLEAN_UPS = ('_instance_update', '_set_instance_obj_error_state',
@@ -397,6 +402,16 @@ class Operations:
     def __init__(self, virtapi, driver):
         self._manager = getattr(virtapi, '_compute', None)
         self._driver = driver
+        self._gate = None
+
+    def connection(self, connection):
+        """Return a connection to Ironic that asks before each change.
+
+        :param connection: what nova's driver works with.
+        """
+        if self._gate is None:
+            return connection
+        return _AskingConnection(connection, self._gate.touch_again)
 
     def enclose(self, gate):
         """Let a gate stand around them.
@@ -405,6 +420,7 @@ class Operations:
         """
         if self._manager is None:
             return
+        self._gate = gate
         for name in operations(type(self._manager)):
             _wrap(self._manager, name, _asking(gate))
         # The work of build_and_run_instance, in a thread of its own.
@@ -421,6 +437,25 @@ class Operations:
             _wrap(self._driver, name, gate.touch)
         self._manager.external_instance_event = _sifted(
             self._manager.external_instance_event, gate)
+
+
+class _AskingConnection:
+    """Asks before it lets a connection to Ironic change something."""
+
+    def __init__(self, connection, ask):
+        self._connection = connection
+        self._ask = ask
+
+    def __getattr__(self, name):
+        found = getattr(self._connection, name)
+        if not name.startswith(CHANGES):
+            return found
+
+        def ask_first(*args, **kwargs):
+            self._ask()
+            return found(*args, **kwargs)
+
+        return ask_first
 
 
 def operations(manager_class):

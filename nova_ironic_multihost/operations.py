@@ -20,7 +20,7 @@ compute services. So it reads where an instance is
 - before it carries out an operation on it: at the *gate*, which stands before
   all that nova does for an operation, so that one that is not carried out
   leaves no trace on the instance;
-- before it changes the machine, as an operation may take long;
+- before each change of the machine, as an operation may take long;
 - before it writes down that an operation has failed.
 
 What cannot be read is not taken for granted: the machine is left alone.
@@ -103,26 +103,29 @@ class Gate:
         if self._inside:
             # Part of an operation that has been let in.
             return act()
-        if not self._is_elsewhere(instance):
-            with self._entered():
-                try:
-                    return act()
-                except Cancelled:
-                    pass
-        LOG.info('%(name)s is not carried out: instance %(instance)s is on '
-                 'another compute service now.',
-                 {'name': name, 'instance': instance.uuid})
-        return otherwise()
+        if self._is_elsewhere(instance):
+            LOG.info('%(name)s is not carried out: instance %(instance)s is '
+                     'on another compute service now.',
+                     {'name': name, 'instance': instance.uuid})
+            return otherwise()
+        with self._entered():
+            try:
+                return act()
+            except Cancelled as exc:
+                LOG.info('%(name)s of instance %(instance)s ends here: '
+                         '%(exc)s', {'name': name, 'exc': exc,
+                                     'instance': instance.uuid})
+                return otherwise()
 
     def attempt(self, name, instance, act):
-        """Carry out what nova cleans up after if it fails.
+        """Carry out a part of an operation that is cleaned up after.
 
         :raises Cancelled: it failed and the cleaning up is another's.
         """
         try:
             return act()
         except Exception as exc:
-            if self._inside and self._may_be_elsewhere(instance):
+            if self._may_be_elsewhere(instance):
                 raise Cancelled(f'{name} has failed: {exc}') from exc
             raise
 
@@ -134,7 +137,7 @@ class Gate:
         if not self._may_be_elsewhere(instance):
             return act()
         if self._inside:
-            raise Cancelled(f'{name} is left to another compute service.')
+            raise Cancelled(_left(name))
         LOG.info('%(name)s is left to the compute service that instance '
                  '%(instance)s is on now.',
                  {'name': name, 'instance': instance.uuid})
@@ -147,15 +150,21 @@ class Gate:
         :raises InstanceElsewhere: it is not.
         :raises Exception: it cannot be known; nothing was done.
         """
-        tenant = self._tenant(instance)
-        owner = None
-        if tenant is None or tenant.deleted:
-            owner = self._owner(instance.node)
-        if touchable(tenant, owner, self._host):
+        self._require(name, instance)
+        before = self._touched
+        self._thread.touched = name, instance
+        try:
             return act()
-        if self._inside:
-            raise Cancelled(f'{name} is left to another compute service.')
-        raise exception.InstanceElsewhere(name=name, instance=instance.uuid)
+        finally:
+            self._thread.touched = before
+
+    def touch_again(self):
+        """Ask again in the middle of :meth:`touch`, which may take long.
+
+        :raises Exception: as :meth:`touch` does.
+        """
+        if self._touched is not None:
+            self._require(*self._touched)
 
     def present(self, instances):
         """Return the uuids of those of the instances that are here.
@@ -167,9 +176,25 @@ class Gate:
             instance for instance in instances
             if not elsewhere(tenants.get(instance), self._host))
 
+    def _require(self, name, instance):
+        tenant = self._tenant(instance)
+        owner = None
+        if tenant is None or tenant.deleted:
+            owner = self._owner(instance.node)
+        if touchable(tenant, owner, self._host):
+            return
+        if self._inside:
+            raise Cancelled(_left(name))
+        raise exception.InstanceElsewhere(name=name, instance=instance.uuid)
+
     @property
     def _inside(self):
         return getattr(self._thread, 'inside', False)
+
+    @property
+    def _touched(self):
+        """(name, instance) of what this thread changes, or None."""
+        return getattr(self._thread, 'touched', None)
 
     @contextlib.contextmanager
     def _entered(self):
@@ -199,3 +224,7 @@ class Gate:
     def _owner(self, node):
         record = next(iter(self._sources.records([node])), None)
         return record and record.owner
+
+
+def _left(name):
+    return f'{name} is left to the compute service that the instance is on'

@@ -234,14 +234,17 @@ class FrozenTestCase(OldOwnerTestCase):
         self.addCleanup(held.release)
         return held
 
+    def changes(self):
+        """Return what Ironic was asked to change."""
+        return [(method, path) for method, path in self.door.requests
+                if method != 'GET']
+
     def assertNobodyTouched(self, before, server):
         """Assert that all is as it was, and Ironic was asked for nothing."""
         after = self.state(server)
         for name in ('instance', 'faults', 'allocations', 'node'):
             self.assertEqual(before[name], after[name], name)
-        self.assertEqual([], [
-            (method, path) for method, path in self.door.requests
-            if method != 'GET'])
+        self.assertEqual([], self.changes())
 
     def test_operation_ends_where_it_is(self):
         server = self.boot('host1')
@@ -256,6 +259,24 @@ class FrozenTestCase(OldOwnerTestCase):
             held.release()
             self.assertIsNone(done.result())
         self.assertNobodyTouched(before, server)
+
+    def test_compute_that_is_cut_off_changes_nothing(self):
+        server = self.boot('host1')
+        held = self.freeze(self.fleet.manager('host1').driver, 'power_off')
+        with futures.ThreadPoolExecutor() as pool:
+            done = pool.submit(self.replay, server, 'stop_instance', {
+                'clean_shutdown': False})
+            held.arrived()
+            before = self.state(server)
+            self.door.requests.clear()
+            with fixtures.MockPatchObject(
+                    nova_contract, 'tenants',
+                    side_effect=messaging.MessagingTimeout('cut off')):
+                held.release()
+                self.assertIsNone(done.result())
+        after = self.state(server)
+        self.assertEqual(before['instance'], after['instance'])
+        self.assertEqual([], self.changes())
 
     def test_delete_ends_where_it_is(self):
         server = self.boot('host1')

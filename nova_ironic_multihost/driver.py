@@ -24,6 +24,7 @@ from nova_ironic_multihost.conf import contradictions
 from nova_ironic_multihost import exception
 from nova_ironic_multihost import nodes
 from nova_ironic_multihost import nova_contract
+from nova_ironic_multihost import operations
 from nova_ironic_multihost import ownership
 from nova_ironic_multihost import recovery
 from nova_ironic_multihost import sources
@@ -58,9 +59,13 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
         self._tracker = nova_contract.Tracker(virtapi)
         self._auditor = audits.Auditor(
             sources.Sources(self, self._tracker))
+<<<<<<< HEAD
         self._instances = nova_contract.Instances(virtapi)
         self._recovery = recovery.Recovery(
             self._instances, self._provision_state, self._wait_until_deployed)
+=======
+        self._operations = nova_contract.Operations(virtapi, self)
+>>>>>>> gate
         self._settled = False
         self._tally = None
 
@@ -68,6 +73,11 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
     def hash_ring(self):
         """The tooz ring, under the name that nova's driver has for it."""
         return self._auditor.preferences.ring.hashring
+
+    @property
+    def ironic_connection(self):
+        """Connection to Ironic that changes no machine of another host."""
+        return self._operations.connection(super().ironic_connection)
 
     def init_host(self, host):
         """Refuse settings that cannot work, then see who else is there.
@@ -82,7 +92,12 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
         self._tracker.heed(lambda: self._auditor.last.records)
         self._tracker.guard(
             lambda record: self._auditor.stands(record.node, record))
+<<<<<<< HEAD
         self._instances.heed(self._recovery.start)
+=======
+        self._operations.enclose(
+            operations.Gate(host, self._auditor.sources))
+>>>>>>> gate
         super().init_host(host)
 
     def get_available_nodes(self, refresh=False):

@@ -88,6 +88,8 @@ class DriverTestCase(base.BaseTestCase):
                 ('provider_aggregates', lambda context, client, node:
                     frozenset(self.carried))):
             self.patch(nova_contract, name, answer)
+        self.enclose = mock.Mock()
+        self.patch(nova_contract.Operations, 'enclose', self.enclose)
         self.manager = mock.Mock()
         self.manager.rt.compute_nodes = {}
         self.driver = multihost.IronicMultiHostDriver(
@@ -223,6 +225,19 @@ class InitHostTestCase(DriverTestCase):
         self.driver.init_host(ME)
         self.assertEqual({ME}, set(self.driver._auditor.preferences.members))
         self.assertEqual([], self.driver.list_instance_uuids())
+
+    def test_operations_are_those_of_this_host_from_the_start(self):
+        self.driver.init_host(ME)
+        gate, = self.enclose.call_args.args
+        self.placed = {'i1': ownership.Tenant(ME.upper()),
+                       'i2': ownership.Tenant('compute-2')}
+        self.assertEqual({'i1'}, gate.present(['i1', 'i2']))
+
+    def test_ironic_is_reached_by_way_of_the_operations(self):
+        self.patch(nova_contract.Operations, 'connection',
+                   lambda operations, connection: ('asks', connection))
+        self.assertEqual(('asks', self.connection),
+                         self.driver.ironic_connection)
 
     def test_start_names_the_nodes_that_are_recorded_here_only(self):
         self.services = {ME: True, 'COMPUTE-1': False, 'compute-2': True}

@@ -59,13 +59,10 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
         self._tracker = nova_contract.Tracker(virtapi)
         self._auditor = audits.Auditor(
             sources.Sources(self, self._tracker))
-<<<<<<< HEAD
         self._instances = nova_contract.Instances(virtapi)
         self._recovery = recovery.Recovery(
             self._instances, self._provision_state, self._wait_until_deployed)
-=======
         self._operations = nova_contract.Operations(virtapi, self)
->>>>>>> gate
         self._settled = False
         self._tally = None
 
@@ -92,12 +89,9 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
         self._tracker.heed(lambda: self._auditor.last.records)
         self._tracker.guard(
             lambda record: self._auditor.stands(record.node, record))
-<<<<<<< HEAD
         self._instances.heed(self._recovery.start)
-=======
         self._operations.enclose(
             operations.Gate(host, self._auditor.sources))
->>>>>>> gate
         super().init_host(host)
 
     def get_available_nodes(self, refresh=False):

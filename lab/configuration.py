@@ -26,6 +26,7 @@ DRIVERS = {
     'ours': 'ironic_multihost.IronicMultiHostDriver',
     'stock': 'ironic.IronicDriver',
 }
+_FOR_IRONIC = 'ironic:'
 
 
 def ini(sections):
@@ -48,15 +49,18 @@ def ini(sections):
     return text.getvalue()
 
 
-def overrides(options):
+def overrides(options, service='nova'):
     """Read 'SECTION.OPTION=VALUE' strings.
 
+    :param service: 'nova', or 'ironic' for those with 'ironic:' before them
     :returns: dict of section to dict of option to value
     :raises LabError: for a string of another form
     """
     sections = {}
     for text in options:
-        name, equals, value = text.partition('=')
+        if text.startswith(_FOR_IRONIC) != (service == 'ironic'):
+            continue
+        name, equals, value = text.removeprefix(_FOR_IRONIC).partition('=')
         section, dot, option = name.partition('.')
         if not (equals and dot and section and option):
             raise errors.LabError(
@@ -95,7 +99,8 @@ def write(directory, files):
 def shared(settings, options=()):
     """Files of all services but the computes.
 
-    :param options: 'SECTION.OPTION=VALUE' strings for nova
+    :param options: 'SECTION.OPTION=VALUE' strings for nova, and for Ironic
+        with 'ironic:' before them
     :returns: dict of path relative to the configuration directory to text
     """
     return {
@@ -107,7 +112,8 @@ def shared(settings, options=()):
         'placement/placement.conf': ini(_placement(settings)),
         'glance/glance-api.conf': ini(_glance(settings)),
         'neutron/neutron.conf': ini(_neutron(settings)),
-        'ironic/ironic.conf': ini(_ironic(settings)),
+        'ironic/ironic.conf': ini(
+            merged(_ironic(settings), overrides(options, 'ironic'))),
         **ironic_policy(),
         'nova/nova.conf': ini(
             merged(_nova_control(settings), overrides(options))),
@@ -270,9 +276,13 @@ def _authtoken(settings, user):
     }
 
 
-def _transport(settings):
+def transport(settings, port='rabbitmq'):
+    """URL of the message bus.
+
+    :param port: where it is reached, a name of a port
+    """
     return (f'rabbit://{places.USER}:{places.PASSWORD}@{places.HOST}:'
-            f'{settings.port("rabbitmq")}/')
+            f'{settings.port(port)}/')
 
 
 def _logging():
@@ -346,7 +356,7 @@ def _neutron(settings):
             'core_plugin': 'ml2',
             'service_plugins': '',
             'state_path': home,
-            'transport_url': _transport(settings),
+            'transport_url': transport(settings),
             'dhcp_agent_notification': False,
             'notify_nova_on_port_status_changes': False,
             'notify_nova_on_port_data_changes': False,
@@ -366,9 +376,10 @@ def _ironic(settings):
     interfaces = {
         f'enabled_{kind}_interfaces': f'no-{kind}'
         for kind in ('bios', 'console', 'firmware', 'inspect', 'raid',
-                     'rescue', 'vendor')}
+                     'vendor')}
     interfaces |= {f'enabled_{kind}_interfaces': 'fake'
-                   for kind in ('boot', 'deploy', 'management', 'power')}
+                   for kind in ('boot', 'deploy', 'management', 'power',
+                                'rescue')}
     interfaces |= {f'enabled_{kind}_interfaces': 'noop'
                    for kind in ('network', 'storage')}
     client = _credentials(settings, 'ironic')
@@ -406,7 +417,7 @@ def _nova(settings):
     return {
         'DEFAULT': _logging() | {
             'my_ip': places.HOST,
-            'transport_url': _transport(settings),
+            'transport_url': transport(settings),
             'report_interval': 2,
             'service_down_time': places.SERVICE_DOWN_TIME,
         },

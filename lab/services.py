@@ -164,6 +164,15 @@ def compute(settings, name):
         str(settings.conf / 'nova' / f'{name}.conf')))
 
 
+def relay(settings):
+    """What stands between the message bus and a compute to be cut off."""
+    return Service('relay', (
+        settings.program('python'), '-m', 'lab.relay',
+        str(settings.port('relay')), str(settings.port('rabbitmq'))),
+        {'PYTHONPATH': str(settings.repository)},
+        port=settings.port('relay'))
+
+
 def start(settings, processes, service):
     """Start the process of a service; its log is named like it."""
     processes.spawn(service.name, service.argv,

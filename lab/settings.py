@@ -38,7 +38,8 @@ DATABASES = ('keystone', 'placement', 'glance', 'neutron', 'ironic',
              'nova_api', 'nova_cell0', 'nova_cell1')
 # Order matters: a name's place is its distance from the base port.
 PORT_NAMES = ('mariadb', 'epmd', 'rabbitmq', 'rabbitmq-dist', 'memcached',
-              'keystone', 'placement', 'glance', 'neutron', 'ironic', 'nova')
+              'keystone', 'placement', 'glance', 'neutron', 'ironic', 'nova',
+              'relay')
 
 
 @dataclasses.dataclass(frozen=True)

@@ -39,13 +39,14 @@ class ViewError(errors.LabError):
     """A database of the lab cannot be read; says which and the remedy."""
 
 
-def _epoch(moment):
+def epoch(moment):
+    """A moment of a database in seconds since the epoch, 0 for none."""
     if moment is None:
         return 0.0
     return moment.replace(tzinfo=datetime.UTC).timestamp()
 
 
-def _fetch(settings, name, *queries):
+def fetch(settings, name, *queries):
     """Rows of each query, all read in one transaction of one database."""
     import pymysql
 
@@ -72,7 +73,7 @@ def _fetch(settings, name, *queries):
 
 
 def _read_ironic(settings):
-    [rows] = _fetch(settings, 'ironic', (
+    [rows] = fetch(settings, 'ironic', (
         'SELECT uuid, name, instance_uuid, provision_state, power_state,'
         ' maintenance FROM nodes ORDER BY uuid',))
     return tuple(
@@ -82,7 +83,7 @@ def _read_ironic(settings):
 
 
 def _read_placement(settings):
-    inventories, traits, allocations = _fetch(
+    inventories, traits, allocations = fetch(
         settings, 'placement',
         ('SELECT p.uuid, COALESCE(SUM(i.total), 0),'
          ' COALESCE(SUM(i.reserved), 0), p.id'
@@ -118,7 +119,7 @@ def _read_cell(settings, named):
     """
     wanted = tuple(named) or ('',)
     marks = ', '.join(['%s'] * len(wanted))
-    return _fetch(
+    return fetch(
         settings, 'nova_cell1',
         ('SELECT host, disabled, forced_down,'
          ' COALESCE(last_seen_up, created_at) FROM services'
@@ -141,7 +142,7 @@ def read(settings):
     providers, allocations = _read_placement(settings)
     services, records, instances = _read_cell(
         settings, [n.instance_uuid for n in nodes if n.instance_uuid])
-    mapped, zones = _fetch(
+    mapped, zones = fetch(
         settings, 'nova_api', ('SELECT host FROM host_mappings',),
         ('SELECT LOWER(h.host), m.value FROM aggregate_hosts h'
          ' JOIN aggregate_metadata m ON m.aggregate_id = h.aggregate_id'
@@ -157,15 +158,15 @@ def read(settings):
             consistency.Service(
                 host,
                 up=(not forced_down
-                    and abs(now - _epoch(seen)) <= patience),
+                    and abs(now - epoch(seen)) <= patience),
                 disabled=bool(disabled),
                 forced_down=bool(forced_down),
-                seen=_epoch(seen),
+                seen=epoch(seen),
                 mapped=host.lower() in mapped)
             for host, disabled, forced_down, seen in services),
         records=tuple(
             consistency.Record(
-                uuid, host, _epoch(created), _epoch(updated), id_)
+                uuid, host, epoch(created), epoch(updated), id_)
             for uuid, host, created, updated, id_ in records),
         nodes=nodes,
         providers=providers,
@@ -173,7 +174,7 @@ def read(settings):
         instances=tuple(
             consistency.Instance(
                 uuid, name or '', host, node, vm_state or '',
-                task_state, bool(deleted), _epoch(updated))
+                task_state, bool(deleted), epoch(updated))
             for (uuid, name, host, node, vm_state, task_state, deleted,
                  updated) in instances),
         zones=tuple(zones),

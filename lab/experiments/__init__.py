@@ -49,6 +49,8 @@ NAMES = (
     'fence-alive',
     'rbac-slip',
     'deadops',
+    'dead-fenced',
+    'split-brain',
     'churn',
     'upgrade',
     'rolling',
@@ -125,8 +127,8 @@ def register(subparsers):
             description=_teach(name),
             formatter_class=argparse.RawDescriptionHelpFormatter)
         _add_options(one)
-        if name == 'churn':
-            _add_churn_options(one)
+        if name in _MORE_OPTIONS:
+            _MORE_OPTIONS[name](one)
         one.set_defaults(func=run)
 
 
@@ -177,6 +179,31 @@ def _add_churn_options(parser):
         '--seed', type=int, metavar='N',
         help='choose as a run with this seed did (default: by chance; '
         'printed)')
+    parser.add_argument(
+        '--fence', action='store_true',
+        help='force down what was killed when nova calls it down, until it '
+        'is started again')
+
+
+# What dead-fenced sets for each policy. The seconds must exceed those after
+# which nova calls a compute down.
+POLICIES = {
+    'forced_down': (),
+    'down': ('ironic_multihost.instance_takeover=down',
+             'ironic_multihost.takeover_after=15'),
+}
+
+
+def _add_dead_fenced_options(parser):
+    parser.add_argument(
+        '--policy', choices=tuple(POLICIES), default='forced_down',
+        help='fence the compute (forced_down), or have the driver take over '
+        'the servers of one that is down for long (down), without a fence; '
+        'default: forced_down')
+
+
+_MORE_OPTIONS = {'churn': _add_churn_options,
+                 'dead-fenced': _add_dead_fenced_options}
 
 
 def _positive(text):
@@ -197,7 +224,8 @@ def run(args, settings):
     shape = stack.shape()
     borrowed = shape is not None
     wanted = getattr(module, 'NEEDS', Wanted()).asked(
-        args.computes, args.nodes, args.driver, args.options)
+        args.computes, args.nodes, args.driver,
+        (*POLICIES.get(getattr(args, 'policy', None), ()), *args.options))
     cold = getattr(module, 'COLD', False)
     if borrowed:
         _be_suited(shape, wanted, cold)
@@ -304,6 +332,8 @@ def _bench(args, settings, progress, shape, recorder, services):
         down_time=configuration.number(
             options, 'DEFAULT', 'service_down_time',
             places.SERVICE_DOWN_TIME),
+        takeover_after=configuration.number(
+            options, 'ironic_multihost', 'takeover_after', 0),
         **_choices(args))
 
 
@@ -320,11 +350,13 @@ def verdict(module, figures):
 
 
 def _choices(args):
-    """What churn is told on the command line, for a Bench."""
+    """What some are told on the command line, for a Bench."""
+    if args.experiment == 'dead-fenced':
+        return {'policy': args.policy}
     if args.experiment != 'churn':
         return {}
     seed = int(time.time()) if args.seed is None else args.seed
-    return {'cycles': args.cycles, 'seed': seed}
+    return {'cycles': args.cycles, 'seed': seed, 'fence': args.fence}
 
 
 def _be_ready(settings, services):

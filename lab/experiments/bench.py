@@ -18,6 +18,7 @@ import random
 import typing
 
 from lab import errors
+from lab import fencing
 from lab import preference
 from lab import state
 from lab import timeline
@@ -65,6 +66,9 @@ class Bench:
     :ivar down_time: seconds after which nova calls a silent compute down
     :ivar cycles: how many times ``churn`` kills and restarts
     :ivar seed: where its choices come from
+    :ivar fence: whether computes that are killed there are fenced
+    :ivar policy: which computes lose their servers in ``dead-fenced``
+    :ivar takeover_after: seconds for which one must have been down for that
     """
 
     settings: typing.Any
@@ -77,6 +81,9 @@ class Bench:
     down_time: float
     cycles: int = 10
     seed: int = 0
+    fence: bool = False
+    policy: str = 'forced_down'
+    takeover_after: float = 0.0
 
     def for_driver(self, driver):
         """This with the ring of another driver than the lab began with.
@@ -130,6 +137,17 @@ class Bench:
         at = self.note(f'start {name}')
         self.computes.start(name)
         return at, self.await_up(name)
+
+    def watcher(self):
+        """A :class:`lab.fencing.Watcher` of this lab's computes."""
+        def is_dead(name):
+            return self.computes.process_state(name) == 'stopped'
+
+        def act(name, action):
+            self.say(f'{action} {name}')
+            getattr(self.computes, action)(name)
+
+        return fencing.Watcher(is_dead, act)
 
     def await_up(self, name):
         """Wait until nova calls a compute up; returns the time."""

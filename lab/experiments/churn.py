@@ -20,7 +20,11 @@ minutes; stuck_own_compute_killed of them as above), not_deleted, moves,
 most_moves of one node, needless (moves from a live compute to one that the
 ring does not prefer), unschedulable (nodes that moved to a compute while
 nova sent no builds to it), leaked (machines that Ironic holds for servers
-that are gone) and whether all is consistent at the end.
+that are gone) and whether all is consistent at the end. With --fence a
+watcher does what an HA tool would: as soon as nova calls a killed compute
+down it is forced down, and when it was started again no longer; fenced tells
+how often that was, taken_over how many servers that were built changed their
+compute meanwhile.
 
 Must be: error_others, stuck, not_deleted and leaked 0, quiet, consistent.
 """
@@ -46,6 +50,11 @@ def run(bench):
     outages = []
     choices = workload.Choices()
     bench.recorder.listen(choices.see)
+    adoptions = Adoptions()
+    bench.recorder.listen(adoptions.see)
+    watcher = bench.watcher()
+    if bench.fence:
+        bench.recorder.listen(watcher.see)
     begin = bench.note(f'{WORKERS} workers begin')
     with workload.Workload(bench.settings, WORKERS, 'churn',
                            bench.recorder.now) as load:
@@ -64,12 +73,30 @@ def run(bench):
     quiet = bench.await_quiet()
     return {'cycles': bench.cycles,
             'seed': bench.seed,
+            'fenced': watcher.fenced,
+            'taken_over': adoptions.count,
             **workload.tally(
                 [dataclasses.replace(
                     life, hosts=life.hosts | choices.of(life.server))
                  for life in load.lives], outages),
             **bench.moved(begin),
             'quiet': quiet}
+
+
+class Adoptions:
+    """Counts servers that were built and got another compute."""
+
+    def __init__(self):
+        self._hosts = {}
+        self.count = 0
+
+    def see(self, seen):
+        """Learn from an Observation."""
+        hosts = {i.uuid: i.key for i in seen.instances
+                 if i.vm_state in ('active', 'stopped') and i.key}
+        self.count += sum(1 for uuid, host in hosts.items()
+                          if self._hosts.get(uuid, host) != host)
+        self._hosts |= hosts
 
 
 def failures(figures):

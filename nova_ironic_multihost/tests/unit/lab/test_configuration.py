@@ -83,6 +83,21 @@ class ConfigurationTestCase(base.BaseTestCase):
         self.assertEqual({'a': {'b': 'c=d.e'}},
                          configuration.overrides(['a.b=c=d.e']))
 
+    def test_option_of_ironic(self):
+        options = ['ironic:fake.deploy_delay=5', 'a.b=c']
+        files = configuration.shared(self.settings, options)
+        self.assertEqual('5', self.parse(
+            files['ironic/ironic.conf'])['fake']['deploy_delay'])
+        nova = self.parse(files['nova/nova.conf'])
+        self.assertEqual(('c', False), (nova['a']['b'], 'fake' in nova))
+        self.assertNotIn('fake', self.compute(options=options))
+
+    def test_bus_behind_a_relay(self):
+        url = configuration.transport(self.settings, 'relay')
+        found = self.compute(options=[f'DEFAULT.transport_url={url}'])
+        self.assertIn(f':{self.settings.port("relay")}/',
+                      found['DEFAULT']['transport_url'])
+
     def test_malformed_option(self):
         for text in ('a.b', 'b=c', '.b=c', 'a.=c', ''):
             error = self.assertRaises(

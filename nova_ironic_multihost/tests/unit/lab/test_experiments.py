@@ -18,12 +18,14 @@ import types
 
 from oslotest import base
 
+from lab import configuration
 from lab import errors
 from lab import experiments
 from lab.experiments import criteria
 from lab.experiments import deadops
 from lab.experiments import rbac_slip
 from nova_ironic_multihost import consistency
+from nova_ironic_multihost import takeover
 from nova_ironic_multihost.tests.unit import views
 
 SHAPE = {'computes': ['compute-1', 'compute-2', 'compute-3'], 'nodes': 30,
@@ -106,9 +108,21 @@ class CommandTestCase(base.BaseTestCase):
 
     def test_options(self):
         args = self.parse('churn', '--driver', 'stock', '--seed', '7')
-        self.assertEqual(('churn', 'stock', 7, 10),
+        self.assertEqual(('churn', 'stock', 7, 10, False),
                          (args.experiment, args.driver, args.seed,
-                          args.cycles))
+                          args.cycles, args.fence))
+        self.assertTrue(self.parse('churn', '--fence').fence)
+
+    def test_policies_are_what_the_driver_knows(self):
+        for policy, options in experiments.POLICIES.items():
+            self.assertEqual(
+                policy, self.parse('dead-fenced', '--policy', policy).policy)
+            self.assertIn(policy, takeover.POLICIES)
+            value = configuration.overrides(options).get(
+                'ironic_multihost', {}).get('instance_takeover')
+            # The default of the driver needs no option.
+            self.assertEqual(
+                None if policy == takeover.FORCED_DOWN else policy, value)
 
 
 class DeadopsTestCase(base.BaseTestCase):

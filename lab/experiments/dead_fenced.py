@@ -1,0 +1,138 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A compute with servers dies and is fenced: others manage its servers.
+
+Eight servers are booted on the compute with most nodes. It is killed, and
+before nova notices users ask for a reboot, a stop and a delete, which wait in
+its queue. Then it is forced down; with --policy down it is not, and the
+driver has to see by itself that it is gone for good. While it stays dead
+users go on: reboot, stop, start, rebuild, rescue, delete. At the end it is
+started again, and what waited in its queue arrives.
+
+Figures: killed_to_last_taken_over and fenced_to_last_taken_over (seconds
+until each of its servers is on a live compute, and the record of its node
+too; None when that did not come to pass), asked_before (seconds from the
+fence, or the kill without one, until what was asked for before was done or
+given up and the server at rest), operations (seconds of each, None when not
+done; they are started when all servers are taken over), not_done (why),
+error, stuck (in the middle of something) and leaked_while_dead (machines
+held for servers that are gone) before the compute returns; after_return:
+changed (what is not as it was before), touched (servers to whose machines
+Ironic has written since), deeds (what the compute did or tried, by nova's
+word).
+
+Must be: all seconds known, error and stuck 0; after the return nothing
+changed and no machine touched; leaked 0, consistent.
+"""
+
+from lab.experiments import criteria
+from lab.experiments import operations
+from lab.experiments import takeover
+
+# What is asked for before nova notices.
+BEFORE = {'deleted before': operations.DELETE,
+          'stopped before': operations.STOP,
+          'rebooted before': operations.REBOOT}
+
+
+def _chains(image):
+    """Operations on each server of a dead compute, in their order."""
+    return {
+        'rebooted': [operations.REBOOT, operations.SOFT_REBOOT],
+        'stopped': [operations.STOP, operations.START],
+        'rebuilt': [operations.rebuild(image, operations.OLD_REBUILD),
+                    operations.rebuild(image)],
+        'rescued': [operations.RESCUE, operations.UNRESCUE,
+                    operations.FORCE_DELETE],
+        'deleted': [operations.DELETE],
+    }
+
+
+def run(bench):
+    """Boot, kill, fence, operate, start again; returns the figures."""
+    name, _ = bench.busiest
+    chains = _chains(next(iter(bench.cloud.sdk.image.images())).id)
+    labels = [*BEFORE, *chains]
+    bench.note(f'boot {len(labels)} servers on {name}')
+    servers = takeover.Servers(bench, name, operations.boot_on(
+        bench, name, labels, 'fenced'))
+    operator = servers.operator()
+
+    killed = bench.kill(name)
+    bench.say('reboot, stop, delete')
+    for label, operation in BEFORE.items():
+        operator.ask(servers[label], operation)
+    rests = takeover.Rests(bench, {
+        label: (servers[label], operation)
+        for label, operation in BEFORE.items()})
+    fenced = None
+    if bench.policy == 'forced_down':
+        fenced = bench.note(f'fence {name}')
+        bench.computes.fence(name)
+    taken = servers.await_taken_over(_patience(bench))
+    before = rests.seconds(killed if fenced is None else fenced,
+                           takeover.BOUND)
+
+    chains |= servers.start_again('stopped before')
+    bench.note('operations')
+    done = operator.chains(
+        [(servers[label], chain) for label, chain in chains.items()])
+    bench.recorder.watch(2)
+    dead = servers.ledger()
+    leaked = len(bench.recorder.view.leaked())
+
+    _return(bench, name, fenced)
+    bench.recorder.watch(takeover.RETURNED)
+    after = servers.ledger()
+    servers.delete()
+    return {
+        'policy': bench.policy,
+        'killed': name,
+        'killed_to_last_taken_over': takeover.between(killed, taken),
+        'fenced_to_last_taken_over': takeover.between(fenced, taken),
+        'asked_before': before,
+        'operations': operations.seconds(done),
+        'not_done': operations.not_done(done),
+        **servers.meanwhile(dead),
+        'leaked_while_dead': leaked,
+        'after_return': servers.returned(dead, after)}
+
+
+def failures(figures):
+    """What is not as it must be, in sentences."""
+    return [
+        *criteria.unmet(
+            figures,
+            criteria.true('killed_to_last_taken_over',
+                          'its servers were not taken over in time'),
+            *takeover.MEANWHILE, criteria.LEAKED),
+        *takeover.undone(figures),
+        *takeover.undisturbed(figures['after_return'], 'returned: ')]
+
+
+def _patience(bench):
+    """Seconds that taking over may last."""
+    audits = takeover.AUDITS * bench.audit
+    if bench.policy == 'forced_down':
+        return audits
+    return bench.down_time + bench.takeover_after + audits
+
+
+def _return(bench, name, fenced):
+    """Start the compute, and take the fence away when it lives."""
+    bench.note(f'start {name}')
+    bench.computes.start(name)
+    if fenced is not None:
+        bench.note(f'unfence {name}')
+        bench.computes.unfence(name)
+    bench.await_up(name)

@@ -1,0 +1,64 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A relay of TCP connections on this machine.
+
+``python -m lab.relay FROM TO`` passes on to port TO whatever connects to port
+FROM. Frozen with SIGSTOP it is a network that loses every packet: nobody is
+told that the other side is gone, and what was sent arrives late, or never.
+"""
+
+import asyncio
+import contextlib
+import sys
+
+HOST = '127.0.0.1'
+_CHUNK = 65536
+
+
+async def serve(begin, end, ready=None):
+    """Pass connections on until cancelled.
+
+    :param begin: port to listen at; 0 takes a free one
+    :param end: port that connections are passed on to
+    :param ready: called with the port that is listened at
+    """
+    async def relay(reader, writer):
+        try:
+            far_reader, far_writer = await asyncio.open_connection(HOST, end)
+        except OSError:
+            writer.close()
+            return
+        await asyncio.gather(_pass_on(reader, far_writer),
+                             _pass_on(far_reader, writer))
+        for side in (writer, far_writer):
+            side.close()
+
+    server = await asyncio.start_server(relay, HOST, begin)
+    if ready:
+        ready(server.sockets[0].getsockname()[1])
+    async with server:
+        await server.serve_forever()
+
+
+async def _pass_on(reader, writer):
+    """One direction of a connection, until its sender has ended."""
+    with contextlib.suppress(OSError):
+        while data := await reader.read(_CHUNK):
+            writer.write(data)
+            await writer.drain()
+        # The other direction may have something left to say.
+        writer.write_eof()
+
+
+if __name__ == '__main__':
+    asyncio.run(serve(int(sys.argv[1]), int(sys.argv[2])))

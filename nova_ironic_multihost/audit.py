@@ -43,6 +43,9 @@ SAMPLE = 8
 #: Audits for which a node that came from another owner counts as recent.
 RECENT = 2
 
+#: Nodes in a listing that cost Ironic as much as one that is asked for alone.
+TOGETHER = 20
+
 
 class Sources(typing.Protocol):
     """Where the facts come from; each method asks anew.
@@ -206,24 +209,37 @@ class Auditor:
         self._notices = notices.Notices()
         self.last = None
 
-    def see(self, settings, starting=False):
-        """Look who shares the nodes.
+    def look(self, settings, hosts=(), starting=False):
+        """Look who is there; one question to nova, and one for each host
+        that is disabled.
 
         :param settings: :class:`Settings`.
+        :param hosts: those that were there, as nova spells them: nova lists
+            them only while they are enabled.
         :param starting: see :class:`.membership.View`.
-        :returns: (services, :class:`.aggregates.Known`,
-            :class:`.membership.View`, :class:`.ring.Preferences`)
+        :returns: (services, :class:`.membership.View`)
         """
         services = self.sources.services()
-        services = services + self._others(services, [settings.host])
-        known = self._memory.host_aggregates.after(self.sources.aggregates())
-        zones = aggregates.zones(known.aggregates)
+        services = services + self._others(services, [settings.host, *hosts])
         label = settings.partition.label
-        view = membership.view(
+        return services, membership.view(
             services, settings.partition, settings.host,
             strangers=(host for host, theirs
                        in self._memory.partitions.items() if theirs != label),
             starting=starting)
+
+    def see(self, settings, starting=False, hosts=()):
+        """Look who shares the nodes.
+
+        :param settings: :class:`Settings`.
+        :param starting: see :class:`.membership.View`.
+        :param hosts: see :meth:`look`.
+        :returns: (services, :class:`.aggregates.Known`,
+            :class:`.membership.View`, :class:`.ring.Preferences`)
+        """
+        services, view = self.look(settings, hosts, starting)
+        known = self._memory.host_aggregates.after(self.sources.aggregates())
+        zones = aggregates.zones(known.aggregates)
         self.preferences = ring.refreshed(
             self.preferences,
             {host: zones.get(host) for host in view.members},
@@ -238,20 +254,106 @@ class Auditor:
         return self.sources.records_of(
             membership.spellings(self.sources.services(), settings.host))
 
-    def audit(self, settings, settled=True):
+    def audit(self, settings, settled=True, then=lambda audit: None):
         """Audit once; nothing is remembered of an audit that fails.
 
         :param settings: :class:`Settings`.
         :param settled: the start of the service is over.
+        :param then: called with the :class:`Audit` before anybody audits
+            again.
         :returns: the :class:`Audit`, which is also :attr:`last` from now on.
         :raises VirtDriverNotReady: when Ironic gives no whole list.
         """
+        # The listing takes long when nodes are many, so it goes first: a
+        # build that was claimed meanwhile is then known as an instance of
+        # ours, and a compute service that died meanwhile as dead. Nor do the
+        # nodes of one that died wait for it.
+        listed = self.sources.nodes(settings.partition)
         with self._lock:
-            self.last = self._audit(settings, settled)
+            self.last = self._audit(settings, settled, listed)
+            then(self.last)
             return self.last
 
-    def _audit(self, settings, settled):
-        gathered = self._gather(settings, settled)
+    def audit_hosts(self, settings, hosts, then):
+        """Audit the nodes that are recorded on some hosts, and no others.
+
+        By the same rules. What is remembered from audit to audit stays,
+        except that nodes which become mine are recent; what the last audit
+        found of all other nodes stays, too.
+
+        :param settings: :class:`Settings`.
+        :param hosts: others than this, as nova spells them.
+        :param then: called before anybody audits again with the
+            :class:`Audit`, which is :attr:`last` from now on, and the uuids
+            of those of the nodes that are mine.
+        :returns: {node: :class:`.ownership.Reason`} of the nodes that this
+            host may be preferred for.
+        :raises Exception: when something cannot be known; nothing is changed.
+        """
+        with self._lock:
+            facts, fetched = self._gather_hosts(settings, hosts)
+            reasons, _ = self._decide(facts, settings)
+            mine = sorted(
+                node for node, reason in reasons.items() if reason.mine)
+            self.last = self._merged(facts, reasons, {
+                node: fetched[node] for node in mine})
+            latest, *earlier = self._memory.recent
+            self._memory = dataclasses.replace(
+                self._memory, recent=(latest.union(mine), *earlier))
+            then(self.last, mine)
+        return reasons
+
+    def _gather_hosts(self, settings, hosts):
+        """Return (:class:`.ownership.Facts`, {uuid: node object})."""
+        services, known, view, preferences = self.see(settings, hosts=hosts)
+        names = [name for host in hosts
+                 for name in membership.spellings(services, host)]
+        records = {record.node: record
+                   for record in self.sources.records_of(names)
+                   if preferences.may_prefer(view.host, record.node)}
+        fetched = self._fetch(settings.partition, list(records))
+        facts = ownership.Facts(
+            nodes={node: found.instance_id
+                   for node, found in fetched.items()},
+            my_instances=frozenset(), my_nodes=frozenset(),
+            view=view, preferences=preferences,
+            partition=settings.partition,
+            zones=aggregates.zones(known.aggregates),
+            records={node: records[node] for node in fetched})
+        facts = dataclasses.replace(facts, tenants=self._tenants(facts))
+        return self._judged(settings, True, services, facts)[0], fetched
+
+    def _fetch(self, partition, wanted):
+        """Return {uuid: node object} of these nodes, if Ironic has them."""
+        if not wanted:
+            return {}
+        # A node alone does not tell its partition.
+        if partition.label or TOGETHER * len(wanted) > len(self.last.reasons):
+            listed = self.sources.nodes(partition)
+            return {node: listed[node] for node in wanted if node in listed}
+        found = {node: self.sources.node(node) for node in wanted}
+        return {node: known for node, known in found.items()
+                if known is not None}
+
+    def _merged(self, facts, reasons, mine):
+        """Return the last audit with what was decided for some nodes."""
+        last = self.last
+        others = {node: known for node, known in last.nodes.items()
+                  if node not in reasons}
+        owners = {node: last.owners[node] for node in others}
+        owners.update((node, facts.records[node].owner) for node in mine)
+        return dataclasses.replace(
+            last,
+            reasons=types.MappingProxyType({**last.reasons, **reasons}),
+            nodes=types.MappingProxyType({**others, **mine}),
+            owners=types.MappingProxyType(owners),
+            records=(*(record for record in last.records
+                       if record.node not in reasons),
+                     *(facts.records[node] for node in mine)),
+            recent=last.recent.union(mine))
+
+    def _audit(self, settings, settled, listed):
+        gathered = self._gather(settings, settled, listed)
         facts = gathered.facts
         reasons, busy = self._decide(facts, settings)
         absences, unlisted = self._absences(
@@ -283,12 +385,8 @@ class Auditor:
             deleted=absences.confirmed,
             host_aggregates=gathered.host_aggregates, recent=recent)
 
-    def _gather(self, settings, settled):
+    def _gather(self, settings, settled, listed):
         sources = self.sources
-        # The listing takes long when nodes are many, so it goes first: a
-        # build that was claimed meanwhile is then known as an instance of
-        # ours, and a compute service that died meanwhile as dead.
-        listed = sources.nodes(settings.partition)
         services, known, view, preferences = self.see(
             settings, starting=not settled)
         hosts = membership.spellings(services, settings.host)
@@ -302,19 +400,29 @@ class Auditor:
             zones=aggregates.zones(known.aggregates))
         facts = dataclasses.replace(facts, tenants=self._tenants(facts))
         facts = dataclasses.replace(facts, records=self._records(facts))
+        facts, mapped, audits = self._judged(
+            settings, settled, services, facts)
+        return _Gathered(facts, listed, records, mapped, audits, known)
+
+    def _judged(self, settings, settled, services, facts):
+        """Complete the facts by what hosts of instances and records are, and
+        by what this host may do.
+
+        :returns: (facts, whether it is mapped, audits as a member)
+        """
         services = services + self._others(services, [
             *(record.host for record in facts.records.values()),
             *(tenant.host for tenant in facts.tenants.values()
               if tenant.host)])
         facts = dataclasses.replace(facts, view=dataclasses.replace(
-            view, services=membership.by_name(services)))
-        mapped = self._memory.mapped or sources.mapped(settings.host)
+            facts.view, services=membership.by_name(services)))
+        mapped = self._memory.mapped or self.sources.mapped(settings.host)
         robbed = ownership.was_robbed(facts, self._memory.owned)
         audits = 0 if robbed else self._memory.audits
         facts = dataclasses.replace(facts, standing=ownership.Standing(
             settled=settled, mapped=mapped is not False,
             tested=audits >= settings.pull_delay_audits))
-        return _Gathered(facts, listed, records, mapped, audits, known)
+        return facts, mapped, audits
 
     def _decide(self, facts, settings):
         """Return ({node: reason}, nodes that could not be pulled)."""

@@ -256,7 +256,10 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
                 reimage_boot_volume and nova_contract.volume_backed(bdms)))
 
     def _refresh_cache(self):
-        self._audit()
+        # nova takes an empty cache for one that was never filled; a build
+        # must not wait for an audit of all nodes.
+        if self._auditor.last is None:
+            self._audit()
 
     def _refresh_hash_ring(self, ctxt):
         self._auditor.see(self._settings(), starting=not self._settled)

@@ -12,6 +12,9 @@
 
 """What happens at once, without waiting for the next audit."""
 
+from nova import objects
+from oslo_utils.fixture import uuidsentinel
+
 from nova_ironic_multihost.tests.functional import base
 from nova_ironic_multihost.tests.functional import gate
 
@@ -227,14 +230,16 @@ class ReservedTestCase(base.MultiHostTestCase):
 
     def test_audit_that_began_before_the_build_does_not_undo_it(self):
         driver = self.fleet.manager('host1').driver
-        services = driver._auditor.sources.services
+        sources = driver._auditor.sources
+        services = sources.services
 
-        def boot_and_go_on():
+        def reserve_and_go_on():
             # Ironic has listed the node as a free one.
-            driver._auditor.sources.services = services
-            self.boot()
+            sources.services = services
+            driver.prepare_for_spawn(objects.Instance(
+                uuid=uuidsentinel.server, node=self.node))
             return services()
 
-        driver._auditor.sources.services = boot_and_go_on
+        sources.services = reserve_and_go_on
         self.fleet.audit()
         self.assertTrue(self.reserved(self.node))

@@ -210,8 +210,9 @@ class Auditor:
         self.last = None
 
     def look(self, settings, hosts=(), starting=False):
-        """Look who is there; one question to nova, and one for each host
-        that is disabled.
+        """Look who is there.
+
+        One question to nova, and one more for each host that is disabled.
 
         :param settings: :class:`Settings`.
         :param hosts: those that were there, as nova spells them: nova lists
@@ -405,8 +406,9 @@ class Auditor:
         return _Gathered(facts, listed, records, mapped, audits, known)
 
     def _judged(self, settings, settled, services, facts):
-        """Complete the facts by what hosts of instances and records are, and
-        by what this host may do.
+        """Complete the facts by who has instances and nodes.
+
+        And by what this host may do.
 
         :returns: (facts, whether it is mapped, audits as a member)
         """

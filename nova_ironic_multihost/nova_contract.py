@@ -35,6 +35,7 @@ from nova import exception
 from nova import objects
 from nova import rpc
 from nova import safe_utils
+from nova import utils
 from nova.virt.ironic import driver as ironic_driver
 from openstack import exceptions as sdk_exception
 from oslo_db import exception as db_exception
@@ -133,6 +134,9 @@ CHANGES = ('attach_', 'create_', 'delete_', 'detach_', 'disable_', 'enable_',
 #: What ComputeManager does to an instance when something went wrong.
 CLEAN_UPS = ('_instance_update', '_set_instance_obj_error_state',
              '_try_deallocate_network')
+
+#: Decorator: one thread at a time, for each name.
+synchronized = utils.synchronized
 
 #: Base class of the errors that nova prints by their message.
 NovaException = exception.NovaException
@@ -391,22 +395,78 @@ class Tracker:
         return (self._manager is not None
                 and node in self._manager.rt.compute_nodes)
 
-    def heed(self, records):
+    def heed(self, audited, current):
         """Compare with these records, not with what a replica says.
 
         At each audit nova drops from its tracker what it does not read
         there, and logs all its nodes for each record that it does not
         expect (ComputeManager.update_available_resource).
 
-        :param records: function without arguments that returns the
+        :param audited: function without arguments that returns the
             :class:`~nova_ironic_multihost.ownership.Record` objects of the
             audit that has just begun.
+        :param current: the same of those of this moment: nodes that became
+            this host's since stay in the tracker.
         """
-        def read(context, nodenames, use_slave=False, startup=False):
-            return [record.row for record in records()]
+        if self._manager is None:
+            return
+        clean = self._manager.rt.clean_compute_node_cache
 
+        def read(context, nodenames, use_slave=False, startup=False):
+            return [record.row for record in audited()]
+
+        def rows_by_then():
+            for record in current():
+                yield record.row
+
+        def clean_but_current(rows):
+            # A generator: the tracker asks it when it has its lock, and no
+            # node can come in between.
+            clean(rows_by_then())
+
+        self._manager._get_compute_nodes_in_db = read
+        self._manager.rt.clean_compute_node_cache = clean_but_current
+
+    def audit(self, node):
+        """Audit one node now, as nova does in turn at each audit.
+
+        It is asked for its resources and takes its record, placement is told
+        of it. Errors are logged by nova, whose lock around claims and updates
+        must not be held.
+
+        :param node: uuid of the node.
+        """
         if self._manager is not None:
-            self._manager._get_compute_nodes_in_db = read
+            self._manager._update_available_resource_for_node(
+                admin_context(), node)
+
+    def drop(self, node):
+        """Let the tracker forget a node, so that it looks at its record.
+
+        What ResourceTracker.clean_compute_node_cache does at each audit with
+        nodes that another host has got.
+        """
+        if self.has(node):
+            self._manager.rt.remove_node(node)
+            self.report_client.invalidate_resource_provider(node)
+
+    def when_started(self, act):
+        """Have something done when the service has started.
+
+        Its first audit is then over and builds that are sent to it arrive
+        (nova.service.Service.start).
+
+        :param act: function without arguments.
+        """
+        if self._manager is None:
+            return
+        hook = self._manager.post_start_hook
+
+        def hook_and_act():
+            hook()
+            act()
+
+        self._manager.post_start_hook = hook_and_act
 
     def guard(self, may_take):
         """Move no record without asking, at the moment when it is read.

@@ -161,6 +161,34 @@ class Simulation(stateful.RuleBasedStateMachine):
                 if not process.step():
                     break
 
+    @stateful.rule(index=which, steps=strategies.integers(1, 40))
+    def look(self, index, steps):
+        """A compute looks who is there, whatever else it is at."""
+        process = self._process(index)
+        if process and process.serving:
+            for _ in range(steps):
+                if not process.look():
+                    break
+
+    @stateful.rule(index=which, gone=which, disabled=strategies.booleans(),
+                   steps=strategies.integers(0, 20))
+    def leave(self, index, gone, disabled, steps):
+        """A compute leaves while another audits, and that one looks."""
+        process = self._process(index)
+        other = self._pick((name for name in self.world.services
+                            if not process or name != process.host), gone)
+        if not process or not process.serving or not other:
+            return
+        for _ in range(steps):
+            process.step()
+        if disabled:
+            self.world.services[other].disabled = True
+            self._event()
+        elif other in self._processes:
+            self._processes.pop(other).kill()
+            self._wait(worlds.DOWN_TIME)
+        process.finish_look()
+
     @stateful.rule(order=strategies.lists(
         strategies.tuples(which, strategies.integers(1, 6)),
         min_size=2, max_size=30))
@@ -615,6 +643,8 @@ class Simulation(stateful.RuleBasedStateMachine):
         for process in self._processes.values():
             if process.auditing:
                 process.finish()
+            if process.looking:
+                process.finish_look()
         for process in self._processes.values():
             if not process.serving:
                 process.finish()

@@ -37,7 +37,8 @@ BARRED = frozenset({
 
 #: Why a host leaves a node alone that is recorded on it.
 LEFT = frozenset({
-    ownership.Reason.INSTANCE_ELSEWHERE, ownership.Reason.INSTANCE_OF_DEAD})
+    ownership.Reason.INSTANCE_ELSEWHERE, ownership.Reason.INSTANCE_OF_DEAD,
+    ownership.Reason.INSTANCE_WAITS})
 
 
 class NotReadyError(Exception):
@@ -378,17 +379,21 @@ class Process:
         """IronicMultiHostDriver.look."""
         try:
             view = self.auditor.look(self._settings, self.watch.hosts)[1]
-            due = self.watch.due(view)
-            missed = set()
+            eligible = self.auditor.eligible(self._settings, view)
+            due = self.watch.due(view, eligible)
+            missed, waiting = set(), ()
             if due:
-                self.auditor.audit_hosts(
+                reasons = self.auditor.audit_hosts(
                     self._settings, sorted(due),
                     lambda audit, mine: self._take_all(audit, mine, missed))
-            self.watch.done(view, missed)
+                if ownership.Reason.INSTANCE_WAITS in reasons.values():
+                    waiting = due
+            self.watch.done(view, missed, eligible, waiting)
         except NotReadyError:
             return
 
     def _take_all(self, found, mine, missed):
+        self.recovering += found.taken_over
         for node in mine:
             self._forget(node)
             self._update(node)

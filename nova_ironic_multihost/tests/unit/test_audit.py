@@ -127,7 +127,7 @@ class AuditTestCase(base.BaseTestCase):
         """Audit the nodes of some hosts; return what ``then`` was told."""
         self.cloud.asked.clear()
         told = []
-        self.auditors[host].audit_hosts(audit.Settings(
+        self.decided = self.auditors[host].audit_hosts(audit.Settings(
             host, ring_partitions=32, **{**self.options, **options}),
             others, lambda *facts: told.append(facts))
         (found, mine), = told
@@ -524,6 +524,7 @@ class AuditHostsTestCase(AuditTestCase):
         found, mine = self.audit_hosts('b', 'a')
         self.assertNotEqual(set(), self.share)
         self.assertEqual(self.share, mine)
+        self.assertEqual(self.share, set(self.decided))
         self.assertIs(found, self.auditors['b'].last)
         self.assertEqual({Reason.ADOPTED},
                          {found.reasons[node] for node in mine})
@@ -577,6 +578,19 @@ class AuditHostsTestCase(AuditTestCase):
         self.assertEqual(
             [Reason.INSTANCE_OF_DEAD, Reason.AWAITED, Reason.LEAKED],
             [found.reasons[node] for node in (used, building, leaked)])
+
+    def test_node_that_the_last_audit_meant_to_take_and_has_not_yet(self):
+        self.cloud.set('a', up=False)
+        found = self.auditors['b'].audit(
+            audit.Settings('b', ring_partitions=32))
+        building = min(self.share)
+        self.assertIn(building, found.nodes)
+        self.cloud.placed = {'i1': ownership.Tenant(None)}
+        self.cloud.allocations = {building: frozenset(['i1'])}
+        found, mine = self.audit_hosts('b', 'a')
+        self.assertNotIn(building, mine)
+        self.assertNotIn(building, found.nodes)
+        self.assertNotIn(building, found.owners)
 
     def test_idle_nodes_of_a_disabled_host_within_the_limit(self):
         self.cloud.set('a', disabled=True)

@@ -23,6 +23,7 @@ import collections
 from collections.abc import Mapping
 import dataclasses
 import threading
+import time
 import types
 import typing
 
@@ -34,6 +35,7 @@ from nova_ironic_multihost import membership
 from nova_ironic_multihost import notices
 from nova_ironic_multihost import ownership
 from nova_ironic_multihost import ring
+from nova_ironic_multihost import takeover
 
 LOG = logging.getLogger(__name__)
 
@@ -95,6 +97,15 @@ class Sources(typing.Protocol):
     def aggregates(self):
         """Return (:class:`.aggregates.Aggregate`, ...), None if unknown."""
 
+    def take_over(self, instance, tenant, host):
+        """Make an instance this host's if it is still as it was seen.
+
+        :param instance: uuid.
+        :param tenant: :class:`.ownership.Tenant`, as it was seen.
+        :param host: this host.
+        :returns: whether it is this host's now.
+        """
+
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
@@ -107,6 +118,8 @@ class Settings:
     pull_delay_audits: int = 2
     move_across_zones: bool = False
     max_vanished_percent: int = 50
+    policy: takeover.Policy = takeover.Policy()
+    takeovers_per_audit: int = 50
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,6 +139,8 @@ class Audit:
     :param host_aggregates: nova's host aggregates, as far as they are known.
     :param recent: uuids of the nodes that came from another owner in one of
         the last :data:`RECENT` audits before.
+    :param taken_over: instance uuid -> host that it was on before, of those
+        that this audit took over.
     """
 
     view: membership.View
@@ -137,6 +152,8 @@ class Audit:
     deleted: frozenset[str] = frozenset()
     host_aggregates: aggregates.Known = aggregates.Known()
     recent: frozenset[str] = frozenset()
+    taken_over: Mapping[str, str] = dataclasses.field(
+        default_factory=lambda: types.MappingProxyType({}))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -156,6 +173,8 @@ class Memory:
     :param host_aggregates: nova's host aggregates, as far as they are known.
     :param recent: for each of the last :data:`RECENT` audits the uuids of the
         nodes that came from another owner.
+    :param down_since: host in lower case -> time at which it was first seen
+        down, of those that have been down ever since.
     """
 
     audits: int = 0
@@ -170,6 +189,8 @@ class Memory:
     mapped: bool = False
     host_aggregates: aggregates.Known = aggregates.Known()
     recent: tuple[frozenset[str], ...] = ()
+    down_since: Mapping[str, float] = dataclasses.field(
+        default_factory=lambda: types.MappingProxyType({}))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -196,13 +217,15 @@ class Auditor:
     """Audits one compute service, again and again.
 
     :param sources: :class:`Sources`.
+    :param clock: monotonic clock, in seconds.
     :ivar sources: the same.
     :ivar preferences: :class:`.ring.Preferences` when it last looked.
     :ivar last: the last :class:`Audit`, None before the first.
     """
 
-    def __init__(self, sources):
+    def __init__(self, sources, clock=time.monotonic):
         self.sources = sources
+        self._clock = clock
         self._lock = threading.Lock()
         self._memory = Memory()
         self.preferences = None
@@ -294,10 +317,13 @@ class Auditor:
         with self._lock:
             facts, fetched = self._gather_hosts(settings, hosts)
             reasons, _ = self._decide(facts, settings)
+            reasons, taken = self._take_over(facts, reasons, settings)
             mine = sorted(
                 node for node, reason in reasons.items() if reason.mine)
-            self.last = self._merged(facts, reasons, {
-                node: fetched[node] for node in mine})
+            self.last = dataclasses.replace(
+                self._merged(facts, reasons, {
+                    node: fetched[node] for node in mine}),
+                taken_over=types.MappingProxyType(taken))
             latest, *earlier = self._memory.recent
             self._memory = dataclasses.replace(
                 self._memory, recent=(latest.union(mine), *earlier))
@@ -322,6 +348,8 @@ class Auditor:
             zones=aggregates.zones(known.aggregates),
             records={node: records[node] for node in fetched})
         facts = dataclasses.replace(facts, tenants=self._tenants(facts))
+        services = services + self._others(services, [
+            tenant.host for tenant in facts.tenants.values() if tenant.host])
         return self._judged(settings, True, services, facts)[0], fetched
 
     def _fetch(self, partition, wanted):
@@ -357,6 +385,7 @@ class Auditor:
         gathered = self._gather(settings, settled, listed)
         facts = gathered.facts
         reasons, busy = self._decide(facts, settings)
+        reasons, taken = self._take_over(facts, reasons, settings)
         absences, unlisted = self._absences(
             settings, facts.my_nodes, facts.nodes.keys())
         nodes = {node: gathered.listed[node]
@@ -384,7 +413,8 @@ class Auditor:
                 if record.node in nodes
                 or record.node in absences.confirmed),
             deleted=absences.confirmed,
-            host_aggregates=gathered.host_aggregates, recent=recent)
+            host_aggregates=gathered.host_aggregates, recent=recent,
+            taken_over=types.MappingProxyType(taken))
 
     def _gather(self, settings, settled, listed):
         sources = self.sources
@@ -400,6 +430,9 @@ class Auditor:
             partition=settings.partition,
             zones=aggregates.zones(known.aggregates))
         facts = dataclasses.replace(facts, tenants=self._tenants(facts))
+        services = services + self._others(services, [
+            tenant.host for tenant in facts.tenants.values() if tenant.host])
+        facts = self._with_eligible(facts, services, settings)
         facts = dataclasses.replace(facts, records=self._records(facts))
         facts, mapped, audits = self._judged(
             settings, settled, services, facts)
@@ -413,11 +446,8 @@ class Auditor:
         :returns: (facts, whether it is mapped, audits as a member)
         """
         services = services + self._others(services, [
-            *(record.host for record in facts.records.values()),
-            *(tenant.host for tenant in facts.tenants.values()
-              if tenant.host)])
-        facts = dataclasses.replace(facts, view=dataclasses.replace(
-            facts.view, services=membership.by_name(services)))
+            record.host for record in facts.records.values()])
+        facts = self._with_eligible(facts, services, settings)
         mapped = self._memory.mapped or self.sources.mapped(settings.host)
         robbed = ownership.was_robbed(facts, self._memory.owned)
         audits = 0 if robbed else self._memory.audits
@@ -434,6 +464,36 @@ class Auditor:
         busy = frozenset(node for node in asked if self.in_use(node))
         return ownership.with_pulls(
             reasons, asked, busy | self._awaited(reasons)), busy
+
+    def _with_eligible(self, facts, services, settings):
+        """Return the facts with these services, and whose instances to take.
+
+        Whoever is not in nova's list, be it disabled or without a node, may
+        have instances; so this is asked for as services become known.
+        """
+        view = dataclasses.replace(
+            facts.view, services=membership.by_name(services))
+        now = self._clock()
+        since = self._memory.down_since
+        down_for = {host: now - since.get(host, now)
+                    for host, service in view.services.items()
+                    if not service.up}
+        return dataclasses.replace(
+            facts, view=view, eligible=takeover.eligible(
+                settings.policy, view, down_for))
+
+    def _take_over(self, facts, reasons, settings):
+        """Return (reasons, {instance: host before}) of those taken over."""
+        asked = ownership.takeovers(reasons, settings.takeovers_per_audit)
+        taken = {}
+        for node in asked:
+            instance = facts.nodes[node]
+            tenant = facts.tenants[instance]
+            if self.sources.take_over(instance, tenant, settings.host):
+                taken[node] = instance
+        reasons = ownership.with_takeovers(reasons, asked, taken.keys())
+        return reasons, {instance: facts.tenants[instance].host
+                         for instance in taken.values()}
 
     def in_use(self, node):
         """Whether placement has an allocation of a node, or may have."""
@@ -471,7 +531,15 @@ class Auditor:
             partitions=partitions, busy=busy, absences=absences,
             mapped=bool(gathered.mapped),
             host_aggregates=gathered.host_aggregates,
-            recent=(acquired, *self._memory.recent)[:RECENT])
+            recent=(acquired, *self._memory.recent)[:RECENT],
+            down_since=self._down_since(facts.view))
+
+    def _down_since(self, view):
+        """Return since when the hosts that are down have been so."""
+        now = self._clock()
+        return types.MappingProxyType({
+            host: self._memory.down_since.get(host, now)
+            for host, service in view.services.items() if not service.up})
 
     def _others(self, services, hosts):
         """Return the services of those of the hosts that are not known yet.

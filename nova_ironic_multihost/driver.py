@@ -25,7 +25,9 @@ from nova_ironic_multihost import exception
 from nova_ironic_multihost import nodes
 from nova_ironic_multihost import nova_contract
 from nova_ironic_multihost import ownership
+from nova_ironic_multihost import recovery
 from nova_ironic_multihost import sources
+from nova_ironic_multihost import takeover
 from nova_ironic_multihost import watch
 
 LOG = logging.getLogger(__name__)
@@ -60,6 +62,9 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
         self._watch = watch.Watch()
         self._timer = watch.Timer(
             self.look, lambda: watch.period(CONF.report_interval))
+        self._instances = nova_contract.Instances(virtapi)
+        self._recovery = recovery.Recovery(
+            self._instances, self._provision_state, self._wait_until_deployed)
         self._settled = False
         self._tally = None
         self._audited = None
@@ -87,6 +92,7 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
         self._tracker.guard(
             lambda record: self._auditor.stands(record.node, record))
         self._tracker.when_started(self._timer.start)
+        self._instances.heed(self._recovery.start)
         super().init_host(host)
 
     def cleanup_host(self, host):
@@ -309,6 +315,7 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
         audit = self._auditor.audit(
             self._settings(), self._settled, self._publish)
         self._report(audit.reasons)
+        self._took_over(audit.taken_over)
         return list(audit.nodes)
 
     def _publish(self, audit):
@@ -327,6 +334,7 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
         missed = set()
 
         def take(audit, mine):
+            self._took_over(audit.taken_over)
             self.node_cache.update(
                 (node, audit.nodes[node]) for node in mine)
             for node in mine:
@@ -367,7 +375,38 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
             pulls_per_audit=options.pulls_per_audit,
             pull_delay_audits=options.pull_delay_audits,
             move_across_zones=options.move_across_zones,
-            max_vanished_percent=options.max_vanished_percent)
+            max_vanished_percent=options.max_vanished_percent,
+            policy=takeover.Policy(
+                options.instance_takeover, options.takeover_after),
+            takeovers_per_audit=options.takeovers_per_audit)
+
+    def _took_over(self, instances):
+        """Say which instances were taken over, and bring them to rest.
+
+        :param instances: uuid -> host that it was on before.
+        """
+        for host in sorted(set(instances.values())):
+            uuids = sorted(uuid for uuid, before in instances.items()
+                           if before == host)
+            LOG.info('Took over %(count)d instances of compute service '
+                     '%(host)s, which is down.',
+                     {'count': len(uuids), 'host': host})
+            self._instances.notify('ironic_multihost.takeover', {
+                'host': CONF.host, 'source_host': host, 'instances': uuids})
+        self._recovery.add(instances)
+
+    def _provision_state(self, instance):
+        """Return that of an instance's node, None if the node is not its."""
+        try:
+            node = self._get_node(instance.node)
+        except nova_contract.NodeNotFound:
+            return None
+        return (node.provision_state
+                if node.instance_id == instance.uuid else None)
+
+    def _wait_until_deployed(self, instance):
+        nova_contract.wait(
+            self._wait_for_active, instance, CONF.ironic.api_retry_interval)
 
     def _reason(self, node):
         audit = self._auditor.last

@@ -117,8 +117,8 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
         if audit is not None:
             self._audit_pulled()
             due = self._watch.due(view)
-            missed = self._audit_hosts(settings, view, due) if due else ()
-            self._watch.done(view, missed)
+            left = self._audit_hosts(settings, view, due) if due else ()
+            self._watch.done(view, *left)
         return view
 
     def get_available_nodes(self, refresh=False):
@@ -329,7 +329,8 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
         """Audit the nodes of some hosts and take what is mine.
 
         :param hosts: hosts in lower case.
-        :returns: those of them of which some nodes could not be taken.
+        :returns: (those of which some nodes could not be taken, those of
+            which some instances wait for the next look)
         """
         missed = set()
 
@@ -355,7 +356,9 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
                      '%(tally)s.', {
                          'hosts': ', '.join(names.values()),
                          'tally': _in_words(ownership.tally(reasons))})
-        return missed
+        return missed, (
+            hosts if ownership.Reason.INSTANCE_WAITS in reasons.values()
+            else ())
 
     def _audit_pulled(self):
         """Audit nodes that came from live hosts once more.

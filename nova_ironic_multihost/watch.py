@@ -84,6 +84,7 @@ class Watch:
     def __init__(self):
         self.seen = None
         self._attempts = {}
+        self._waiting = frozenset()
 
     @property
     def hosts(self):
@@ -97,19 +98,21 @@ class Watch:
 
         :param view: :class:`.membership.View` of this look.
         """
-        again = {host for host in self._attempts
+        again = {host for host in self._waiting.union(self._attempts)
                  if _standing(view, host) is not None}
         return due(self.seen, view) | again
 
-    def done(self, view, missed=()):
+    def done(self, view, missed=(), waiting=()):
         """Note that this was done.
 
         Without it the next look finds the same to do.
 
         :param view: :class:`.membership.View` of this look.
         :param missed: hosts of which some nodes could not be taken.
+        :param waiting: hosts of which there is more to take, in portions.
         """
         self.seen = view
+        self._waiting = frozenset(waiting)
         attempts = {host: self._attempts.get(host, 0) + 1 for host in missed}
         self._attempts = {host: count for host, count in attempts.items()
                           if count < ATTEMPTS}

@@ -776,6 +776,27 @@ class AuditHostsTestCase(AuditTestCase):
         self.assertEqual(set(), self.audit_hosts(
             'b', 'a', partition=partition)[1])
 
+    def test_instances_of_a_fenced_host_are_taken_over(self):
+        self.options['policy'] = takeover.Policy('forced_down')
+        self.cloud.ironic.update({node: f'i-{node}' for node in self.theirs})
+        self.cloud.placed = {f'i-{node}': ownership.Tenant('a')
+                             for node in self.theirs}
+        self.audit('b')
+        self.cloud.set('a', up=False)
+        self.assertEqual(set(), self.audit_hosts('b', 'a')[1])
+        self.cloud.set('a', up=False, forced_down=True)
+        found, mine = self.audit_hosts('b', 'a', takeovers_per_audit=1)
+        self.assertEqual({f'i-{node}' for node in mine},
+                         found.taken_over.keys())
+        self.assertEqual({'b'}, {self.cloud.placed[instance].host
+                                 for instance in found.taken_over})
+        self.assertEqual({Reason.TAKEN_OVER, Reason.INSTANCE_WAITS},
+                         set(self.decided.values()))
+        found, more = self.audit_hosts('b', 'a')
+        self.assertEqual(self.share, mine | more)
+        self.assertEqual({f'i-{node}' for node in more},
+                         found.taken_over.keys())
+
     def test_look_sees_who_is_disabled_too(self):
         auditor, settings = self.auditors['b'], audit.Settings('b')
         self.cloud.set('a', disabled=True)

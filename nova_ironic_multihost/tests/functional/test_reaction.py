@@ -113,6 +113,16 @@ class MembersTestCase(base.MultiHostTestCase):
         self.fleet.look()
         self.assertEqual({self.node_of(server)}, self.nodes_of('host2'))
 
+    def test_servers_of_a_fenced_compute_are_taken_over(self):
+        server = self.boot('host2')
+        self.fleet.kill('host2')
+        self.fleet.look()
+        self.assertEqual('host2', self.host_of(self.show(server)))
+        self.fleet.force_down('host2')
+        self.fleet.look()
+        self.assertIn(self.host_of(self.show(server)), ('host1', 'host3'))
+        self.assertEqual(set(), self.nodes_of('host2'))
+
     def test_nothing_moves_when_a_compute_joins(self):
         self.fleet.start('host4')
         self.fleet.look()

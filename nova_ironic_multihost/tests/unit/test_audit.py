@@ -145,7 +145,7 @@ class AuditTestCase(base.BaseTestCase):
         """Audit the nodes of some hosts; return what ``then`` was told."""
         self.cloud.asked.clear()
         told = []
-        self.auditors[host].audit_hosts(audit.Settings(
+        self.decided = self.auditors[host].audit_hosts(audit.Settings(
             host, ring_partitions=32, **{**self.options, **options}),
             others, lambda *facts: told.append(facts))
         (found, mine), = told
@@ -671,6 +671,7 @@ class AuditHostsTestCase(AuditTestCase):
         found, mine = self.audit_hosts('b', 'a')
         self.assertNotEqual(set(), self.share)
         self.assertEqual(self.share, mine)
+        self.assertEqual(self.share, set(self.decided))
         self.assertIs(found, self.auditors['b'].last)
         self.assertEqual({Reason.ADOPTED},
                          {found.reasons[node] for node in mine})
@@ -724,6 +725,19 @@ class AuditHostsTestCase(AuditTestCase):
         self.assertEqual(
             [Reason.INSTANCE_OF_DEAD, Reason.AWAITED, Reason.LEAKED],
             [found.reasons[node] for node in (used, building, leaked)])
+
+    def test_node_that_the_last_audit_meant_to_take_and_has_not_yet(self):
+        self.cloud.set('a', up=False)
+        found = self.auditors['b'].audit(
+            audit.Settings('b', ring_partitions=32))
+        building = min(self.share)
+        self.assertIn(building, found.nodes)
+        self.cloud.placed = {'i1': ownership.Tenant(None)}
+        self.cloud.allocations = {building: frozenset(['i1'])}
+        found, mine = self.audit_hosts('b', 'a')
+        self.assertNotIn(building, mine)
+        self.assertNotIn(building, found.nodes)
+        self.assertNotIn(building, found.owners)
 
     def test_idle_nodes_of_a_disabled_host_within_the_limit(self):
         self.cloud.set('a', disabled=True)
@@ -793,6 +807,27 @@ class AuditHostsTestCase(AuditTestCase):
         self.cloud.hidden = {few}
         self.assertEqual(set(), self.audit_hosts(
             'b', 'a', partition=partition)[1])
+
+    def test_instances_of_a_fenced_host_are_taken_over(self):
+        self.options['policy'] = takeover.Policy('forced_down')
+        self.cloud.ironic.update({node: f'i-{node}' for node in self.theirs})
+        self.cloud.placed = {f'i-{node}': ownership.Tenant('a')
+                             for node in self.theirs}
+        self.audit('b')
+        self.cloud.set('a', up=False)
+        self.assertEqual(set(), self.audit_hosts('b', 'a')[1])
+        self.cloud.set('a', up=False, forced_down=True)
+        found, mine = self.audit_hosts('b', 'a', takeovers_per_audit=1)
+        self.assertEqual({f'i-{node}' for node in mine},
+                         found.taken_over.keys())
+        self.assertEqual({'b'}, {self.cloud.placed[instance].host
+                                 for instance in found.taken_over})
+        self.assertEqual({Reason.TAKEN_OVER, Reason.INSTANCE_WAITS},
+                         set(self.decided.values()))
+        found, more = self.audit_hosts('b', 'a')
+        self.assertEqual(self.share, mine | more)
+        self.assertEqual({f'i-{node}' for node in more},
+                         found.taken_over.keys())
 
     def test_look_sees_who_is_disabled_too(self):
         auditor, settings = self.auditors['b'], audit.Settings('b')

@@ -515,7 +515,8 @@ class LookTestCase(DriverTestCase):
 
     def take(self, context, node):
         self.audited.append(node)
-        if node not in self.stubborn:
+        # A record that is at hand is not looked at.
+        if node not in self.stubborn and node not in self.tracked:
             self.driver.get_available_resource(node)
             self.tracked[node] = mock.Mock()
             self.owners[node] = ME

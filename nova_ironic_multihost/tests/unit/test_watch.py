@@ -119,6 +119,16 @@ class WatchTestCase(base.BaseTestCase):
             watcher.done(looked, ['b'])
         self.assertEqual(set(), watcher.due(looked))
 
+    def test_what_is_taken_in_portions_goes_on_to_its_end(self):
+        watcher = watch.Watch()
+        looked = view(b=DOWN, c=DOWN)
+        for _ in range(2 * watch.ATTEMPTS):
+            watcher.done(looked, waiting=['b'])
+            self.assertEqual({'b'}, watcher.due(looked))
+        self.assertEqual(set(), watcher.due(view(b=UP)))
+        watcher.done(looked)
+        self.assertEqual(set(), watcher.due(looked))
+
     def test_they_are_not_tried_when_their_host_is_back(self):
         watcher = watch.Watch()
         watcher.done(view(b=DOWN), ['b'])

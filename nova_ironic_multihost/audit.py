@@ -345,8 +345,6 @@ class Auditor:
             zones=aggregates.zones(known.aggregates),
             records={node: records[node] for node in fetched})
         facts = dataclasses.replace(facts, tenants=self._tenants(facts))
-        services = services + self._others(services, [
-            tenant.host for tenant in facts.tenants.values() if tenant.host])
         return self._judged(settings, True, services, facts)[0], fetched
 
     def _fetch(self, partition, wanted):

@@ -23,10 +23,12 @@ nova sent no builds to it), leaked (machines that Ironic holds for servers
 that are gone) and whether all is consistent at the end. With --fence a
 watcher does what an HA tool would: as soon as nova calls a killed compute
 down it is forced down, and when it was started again no longer; fenced tells
-how often that was, taken_over how many servers that were built changed their
-compute meanwhile.
+how often that was, taken_over how often a server that was built got another
+compute. Some servers stay all the time then; residents_lost are those that
+are not ACTIVE at the end.
 
-Must be: error_others, stuck, not_deleted and leaked 0, quiet, consistent.
+Must be: error_others, stuck, not_deleted, leaked and residents_lost 0, quiet,
+consistent.
 """
 
 import dataclasses
@@ -35,6 +37,8 @@ from lab.experiments import criteria
 from lab import workload
 
 WORKERS = 4
+# With a fence, servers that are there from the beginning to the end.
+RESIDENTS = 6
 
 
 def run(bench):
@@ -53,7 +57,9 @@ def run(bench):
     adoptions = Adoptions()
     bench.recorder.listen(adoptions.see)
     watcher = bench.watcher()
+    residents = []
     if bench.fence:
+        residents = bench.cloud.boot(RESIDENTS, 'resident')
         bench.recorder.listen(watcher.see)
     begin = bench.note(f'{WORKERS} workers begin')
     with workload.Workload(bench.settings, WORKERS, 'churn',
@@ -71,16 +77,32 @@ def run(bench):
             bench.recorder.watch(chance.uniform(*alive))
         bench.note('workers end')
     quiet = bench.await_quiet()
+    found = {server['id']: server for server in bench.cloud.servers()}
+    bench.cloud.delete(server for server in residents if server in found)
     return {'cycles': bench.cycles,
             'seed': bench.seed,
             'fenced': watcher.fenced,
             'taken_over': adoptions.count,
+            'residents_lost': lost(residents, found),
             **workload.tally(
                 [dataclasses.replace(
                     life, hosts=life.hosts | choices.of(life.server))
                  for life in load.lives], outages),
             **bench.moved(begin),
             'quiet': quiet}
+
+
+def lost(residents, found):
+    """What is not as it was with servers that nobody has touched.
+
+    :param residents: their uuids
+    :param found: {uuid: description by nova} of all servers
+    :returns: list of sentences
+    """
+    states = {uuid: found[uuid]['status'] if uuid in found else 'gone'
+              for uuid in residents}
+    return [f'{uuid} is {state}' for uuid, state in states.items()
+            if state != 'ACTIVE']
 
 
 class Adoptions:
@@ -109,4 +131,5 @@ def failures(figures):
         criteria.none('stuck', '{} servers were neither ACTIVE nor ERROR in '
                       'time'),
         criteria.none('not_deleted', '{} servers could not be deleted'),
+        criteria.none('residents_lost', 'servers that nobody touched: {}'),
         criteria.LEAKED, criteria.QUIET)

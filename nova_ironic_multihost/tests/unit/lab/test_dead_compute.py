@@ -74,6 +74,22 @@ class SplitBrainTestCase(base.BaseTestCase):
                     split(**changes))))
 
 
+class ResidentsTestCase(base.BaseTestCase):
+
+    def test_those_that_are_not_as_they_were(self):
+        found = {'a': {'status': 'ACTIVE'}, 'b': {'status': 'ERROR'}}
+        self.assertEqual([], churn.lost(['a'], found))
+        self.assertEqual(['b is ERROR', 'c is gone'],
+                         churn.lost(['a', 'b', 'c'], found))
+
+    def test_they_fail_the_experiment(self):
+        figures = {'error_others': 0, 'stuck': 0, 'not_deleted': 0,
+                   'leaked': 0, 'quiet': True, 'residents_lost': []}
+        self.assertEqual([], churn.failures(figures))
+        self.assertEqual(1, len(churn.failures(
+            figures | {'residents_lost': ['a is ERROR']})))
+
+
 class AdoptionsTestCase(base.BaseTestCase):
 
     def setUp(self):

@@ -26,6 +26,8 @@ import time
 
 from lab import errors
 from lab import lock
+from lab import preference
+from lab import settings as places
 from nova_ironic_multihost import consistency
 
 SERVERS = 6
@@ -220,7 +222,9 @@ def _play(settings, story):
         recorder.listen(lambda seen: stage.show(board, seen))
         bench = benches.Bench(
             settings, stage.say, recorder, computes.Computes(settings),
-            cloud.Cloud(settings))
+            cloud.Cloud(settings),
+            preference.Preference(preference.partitions('ours')),
+            audit=places.AUDIT, down_time=places.SERVICE_DOWN_TIME)
         begin = _settle(bench)
         stage.say_counts(board, recorder.view)
         _boot(bench, story)

@@ -23,6 +23,7 @@ import collections
 from collections.abc import Mapping
 import dataclasses
 import threading
+import time
 import types
 import typing
 
@@ -34,6 +35,7 @@ from nova_ironic_multihost import membership
 from nova_ironic_multihost import notices
 from nova_ironic_multihost import ownership
 from nova_ironic_multihost import ring
+from nova_ironic_multihost import takeover
 
 LOG = logging.getLogger(__name__)
 
@@ -92,6 +94,15 @@ class Sources(typing.Protocol):
     def aggregates(self):
         """Return (:class:`.aggregates.Aggregate`, ...), None if unknown."""
 
+    def take_over(self, instance, tenant, host):
+        """Make an instance this host's if it is still as it was seen.
+
+        :param instance: uuid.
+        :param tenant: :class:`.ownership.Tenant`, as it was seen.
+        :param host: this host.
+        :returns: whether it is this host's now.
+        """
+
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
@@ -104,6 +115,8 @@ class Settings:
     pull_delay_audits: int = 2
     move_across_zones: bool = False
     max_vanished_percent: int = 50
+    policy: takeover.Policy = takeover.Policy()
+    takeovers_per_audit: int = 50
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,6 +136,8 @@ class Audit:
     :param host_aggregates: nova's host aggregates, as far as they are known.
     :param recent: uuids of the nodes that came from another owner in one of
         the last :data:`RECENT` audits before.
+    :param taken_over: instance uuid -> host that it was on before, of those
+        that this audit took over.
     """
 
     view: membership.View
@@ -134,6 +149,8 @@ class Audit:
     deleted: frozenset[str] = frozenset()
     host_aggregates: aggregates.Known = aggregates.Known()
     recent: frozenset[str] = frozenset()
+    taken_over: Mapping[str, str] = dataclasses.field(
+        default_factory=lambda: types.MappingProxyType({}))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,6 +170,8 @@ class Memory:
     :param host_aggregates: nova's host aggregates, as far as they are known.
     :param recent: for each of the last :data:`RECENT` audits the uuids of the
         nodes that came from another owner.
+    :param down_since: host in lower case -> time at which it was first seen
+        down, of those that have been down ever since.
     """
 
     audits: int = 0
@@ -167,6 +186,8 @@ class Memory:
     mapped: bool = False
     host_aggregates: aggregates.Known = aggregates.Known()
     recent: tuple[frozenset[str], ...] = ()
+    down_since: Mapping[str, float] = dataclasses.field(
+        default_factory=lambda: types.MappingProxyType({}))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -193,13 +214,15 @@ class Auditor:
     """Audits one compute service, again and again.
 
     :param sources: :class:`Sources`.
+    :param clock: monotonic clock, in seconds.
     :ivar sources: the same.
     :ivar preferences: :class:`.ring.Preferences` when it last looked.
     :ivar last: the last :class:`Audit`, None before the first.
     """
 
-    def __init__(self, sources):
+    def __init__(self, sources, clock=time.monotonic):
         self.sources = sources
+        self._clock = clock
         self._lock = threading.Lock()
         self._memory = Memory()
         self.preferences = None
@@ -254,6 +277,7 @@ class Auditor:
         gathered = self._gather(settings, settled)
         facts = gathered.facts
         reasons, busy = self._decide(facts, settings)
+        reasons, taken = self._take_over(facts, reasons, settings)
         absences, unlisted = self._absences(
             settings, facts.my_nodes, facts.nodes.keys())
         nodes = {node: gathered.listed[node]
@@ -281,7 +305,8 @@ class Auditor:
                 if record.node in nodes
                 or record.node in absences.confirmed),
             deleted=absences.confirmed,
-            host_aggregates=gathered.host_aggregates, recent=recent)
+            host_aggregates=gathered.host_aggregates, recent=recent,
+            taken_over=types.MappingProxyType(taken))
 
     def _gather(self, settings, settled):
         sources = self.sources
@@ -301,13 +326,13 @@ class Auditor:
             partition=settings.partition,
             zones=aggregates.zones(known.aggregates))
         facts = dataclasses.replace(facts, tenants=self._tenants(facts))
+        services = services + self._others(services, [
+            tenant.host for tenant in facts.tenants.values() if tenant.host])
+        facts = self._with_eligible(facts, services, settings)
         facts = dataclasses.replace(facts, records=self._records(facts))
         services = services + self._others(services, [
-            *(record.host for record in facts.records.values()),
-            *(tenant.host for tenant in facts.tenants.values()
-              if tenant.host)])
-        facts = dataclasses.replace(facts, view=dataclasses.replace(
-            view, services=membership.by_name(services)))
+            record.host for record in facts.records.values()])
+        facts = self._with_eligible(facts, services, settings)
         mapped = self._memory.mapped or sources.mapped(settings.host)
         robbed = ownership.was_robbed(facts, self._memory.owned)
         audits = 0 if robbed else self._memory.audits
@@ -324,6 +349,36 @@ class Auditor:
         busy = frozenset(node for node in asked if self.in_use(node))
         return ownership.with_pulls(
             reasons, asked, busy | self._awaited(reasons)), busy
+
+    def _with_eligible(self, facts, services, settings):
+        """Return the facts with these services, and whose instances to take.
+
+        Whoever is not in nova's list, be it disabled or without a node, may
+        have instances; so this is asked for as services become known.
+        """
+        view = dataclasses.replace(
+            facts.view, services=membership.by_name(services))
+        now = self._clock()
+        since = self._memory.down_since
+        down_for = {host: now - since.get(host, now)
+                    for host, service in view.services.items()
+                    if not service.up}
+        return dataclasses.replace(
+            facts, view=view, eligible=takeover.eligible(
+                settings.policy, view, down_for))
+
+    def _take_over(self, facts, reasons, settings):
+        """Return (reasons, {instance: host before}) of those taken over."""
+        asked = ownership.takeovers(reasons, settings.takeovers_per_audit)
+        taken = {}
+        for node in asked:
+            instance = facts.nodes[node]
+            tenant = facts.tenants[instance]
+            if self.sources.take_over(instance, tenant, settings.host):
+                taken[node] = instance
+        reasons = ownership.with_takeovers(reasons, asked, taken.keys())
+        return reasons, {instance: facts.tenants[instance].host
+                         for instance in taken.values()}
 
     def in_use(self, node):
         """Whether placement has an allocation of a node, or may have."""
@@ -361,7 +416,15 @@ class Auditor:
             partitions=partitions, busy=busy, absences=absences,
             mapped=bool(gathered.mapped),
             host_aggregates=gathered.host_aggregates,
-            recent=(acquired, *self._memory.recent)[:RECENT])
+            recent=(acquired, *self._memory.recent)[:RECENT],
+            down_since=self._down_since(facts.view))
+
+    def _down_since(self, view):
+        """Return since when the hosts that are down have been so."""
+        now = self._clock()
+        return types.MappingProxyType({
+            host: self._memory.down_since.get(host, now)
+            for host, service in view.services.items() if not service.up})
 
     def _others(self, services, hosts):
         """Return the services of those of the hosts that are not known yet.

@@ -26,7 +26,9 @@ from nova_ironic_multihost import nodes
 from nova_ironic_multihost import nova_contract
 from nova_ironic_multihost import operations
 from nova_ironic_multihost import ownership
+from nova_ironic_multihost import recovery
 from nova_ironic_multihost import sources
+from nova_ironic_multihost import takeover
 
 LOG = logging.getLogger(__name__)
 CONF = nova_contract.CONF
@@ -58,6 +60,9 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
         self._auditor = audits.Auditor(
             sources.Sources(self, self._tracker))
         self._operations = nova_contract.Operations(virtapi, self)
+        self._instances = nova_contract.Instances(virtapi)
+        self._recovery = recovery.Recovery(
+            self._instances, self._provision_state, self._wait_until_deployed)
         self._settled = False
         self._tally = None
 
@@ -86,6 +91,7 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
             lambda record: self._auditor.stands(record.node, record))
         self._operations.enclose(
             operations.Gate(host, self._auditor.sources))
+        self._instances.heed(self._recovery.start)
         super().init_host(host)
 
     def get_available_nodes(self, refresh=False):
@@ -223,6 +229,7 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
     def _audit(self):
         audit = self._auditor.audit(self._settings(), self._settled)
         self._report(audit.reasons)
+        self._took_over(audit.taken_over)
         # Before the cache is published: other threads add to it.
         uuids = list(audit.nodes)
         self.node_cache = nodes.Cache(audit.nodes)
@@ -237,7 +244,38 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
             pulls_per_audit=options.pulls_per_audit,
             pull_delay_audits=options.pull_delay_audits,
             move_across_zones=options.move_across_zones,
-            max_vanished_percent=options.max_vanished_percent)
+            max_vanished_percent=options.max_vanished_percent,
+            policy=takeover.Policy(
+                options.instance_takeover, options.takeover_after),
+            takeovers_per_audit=options.takeovers_per_audit)
+
+    def _took_over(self, instances):
+        """Say which instances were taken over, and bring them to rest.
+
+        :param instances: uuid -> host that it was on before.
+        """
+        for host in sorted(set(instances.values())):
+            uuids = sorted(uuid for uuid, before in instances.items()
+                           if before == host)
+            LOG.info('Took over %(count)d instances of compute service '
+                     '%(host)s, which is down.',
+                     {'count': len(uuids), 'host': host})
+            self._instances.notify('ironic_multihost.takeover', {
+                'host': CONF.host, 'source_host': host, 'instances': uuids})
+        self._recovery.add(instances)
+
+    def _provision_state(self, instance):
+        """Return that of an instance's node, None if the node is not its."""
+        try:
+            node = self._get_node(instance.node)
+        except nova_contract.NodeNotFound:
+            return None
+        return (node.provision_state
+                if node.instance_id == instance.uuid else None)
+
+    def _wait_until_deployed(self, instance):
+        nova_contract.wait(
+            self._wait_for_active, instance, CONF.ironic.api_retry_interval)
 
     def _reason(self, node):
         audit = self._auditor.last

@@ -22,24 +22,31 @@ not by an operator.
 
 import functools
 import inspect
+import secrets
 import types
 
 from keystoneauth1 import exceptions as ks_exception
 from nova.compute import build_results
+from nova.compute import utils as compute_utils
+from nova.compute import vm_states
 import nova.conf
 from nova import context as nova_context
 from nova import exception
 from nova import objects
+from nova import rpc
 from nova import safe_utils
 from nova.virt.ironic import driver as ironic_driver
 from openstack import exceptions as sdk_exception
 from oslo_db import exception as db_exception
 from oslo_log import log as logging
 import oslo_messaging as messaging
+from oslo_service import loopingcall
+from oslo_utils import timeutils
 
 from nova_ironic_multihost import aggregates
 from nova_ironic_multihost import membership
 from nova_ironic_multihost import ownership
+from nova_ironic_multihost import takeover
 
 LOG = logging.getLogger(__name__)
 
@@ -77,6 +84,12 @@ NodeNotFound = sdk_exception.ResourceNotFound
 
 #: Ironic has the node for another instance, or is busy with it.
 NodeConflict = sdk_exception.ConflictException
+
+#: Statuses of a migration that is over (nova.db.main.api:
+#: migration_get_in_progress_by_host_and_node).
+MIGRATED = frozenset({
+    'confirmed', 'reverted', 'error', 'failed', 'completed', 'cancelled',
+    'done'})
 
 #: How a conductor answers that has no access to the API database.
 NO_API_DATABASE = (messaging.RemoteError, db_exception.CantStartEngineError)
@@ -188,7 +201,9 @@ def tenants(context, instances):
     context = context.elevated(read_deleted='yes')
     return {
         instance.uuid: ownership.Tenant(
-            host=instance.host, deleted=bool(instance.deleted))
+            host=instance.host, deleted=bool(instance.deleted),
+            node=instance.node, vm_state=instance.vm_state,
+            task_state=instance.task_state)
         for some in _batches(instances)
         for instance in objects.InstanceList.get_by_filters(
             context, {'uuid': some}, expected_attrs=[])}
@@ -286,6 +301,48 @@ def host_aggregates(context):
         for aggregate in listed)
 
 
+def take_over(context, uuid, tenant, host):
+    """Move an instance to another host, if it is still as it was seen.
+
+    One write, which the database makes only if neither vm_state nor
+    task_state have changed (nova.db.main.api:_instance_update): the new
+    task_state is one that nobody else writes, so of two hosts that try one
+    fails.
+
+    :param uuid: of the instance.
+    :param tenant: :class:`~nova_ironic_multihost.ownership.Tenant`, as it
+        was seen.
+    :param host: the new host.
+    :returns: whether it was moved.
+    """
+    try:
+        instance = objects.Instance.get_by_uuid(context, uuid)
+        seen = (tenant.host, tenant.node, tenant.vm_state, tenant.task_state)
+        if seen != (instance.host, instance.node, instance.vm_state,
+                    instance.task_state):
+            return False
+        if any(migration.status not in MIGRATED
+               for migration in objects.MigrationList.get_by_filters(
+                   context, {'instance_uuid': uuid})):
+            return False
+        instance.host = host
+        instance.task_state = mark = takeover.mark(
+            tenant.task_state, secrets.token_hex(4))
+        try:
+            instance.save(expected_vm_state=[tenant.vm_state],
+                          expected_task_state=[tenant.task_state])
+        except messaging.MessagingTimeout:
+            # The answer is lost, not necessarily the write.
+            instance = objects.Instance.get_by_uuid(context, uuid)
+            return (instance.host, instance.task_state) == (host, mark)
+    except (exception.NotFound, exception.UnexpectedTaskStateError,
+            exception.InstanceUpdateConflict) as exc:
+        LOG.debug('Instance %(instance)s is not taken over: %(exc)s', {
+            'instance': uuid, 'exc': exc})
+        return False
+    return True
+
+
 def volume_backed(bdms):
     """Whether a server has its root disk on a volume.
 
@@ -293,6 +350,18 @@ def volume_backed(bdms):
     """
     root = bdms.root_bdm() if bdms else None
     return root is not None and root.is_volume
+
+
+def wait(check, instance, interval):
+    """Call a check of nova's driver until it says that it is over.
+
+    :param check: function of a nova.objects.Instance that raises
+        LoopingCallDone then, and another exception if it failed.
+    :param instance: nova.objects.Instance
+    :param interval: seconds from one call to the next.
+    """
+    loopingcall.FixedIntervalLoopingCall(check, instance).start(
+        interval=interval).wait()
 
 
 class Tracker:
@@ -584,3 +653,109 @@ def provider_aggregates(context, report_client, provider):
             ks_exception.ClientException):
         return None
     return None if found is None else frozenset(found.aggregates)
+
+
+class Instances:
+    """What nova's manager does for the instances of its compute service.
+
+    :param virtapi: what nova gave to the driver, see :class:`Tracker`.
+    """
+
+    def __init__(self, virtapi):
+        self._manager = getattr(virtapi, '_compute', None)
+
+    def read(self, uuid):
+        """Read an instance with what nova's start of a service wants.
+
+        :returns: nova.objects.Instance, None if it is deleted.
+        """
+        try:
+            return objects.Instance.get_by_uuid(
+                admin_context(), uuid,
+                expected_attrs=['info_cache', 'metadata', 'numa_topology'])
+        except exception.InstanceNotFound:
+            return None
+
+    def set_states(self, instance, vm_state, task_state):
+        """Write both states, if the task state is what was read.
+
+        :returns: whether it was; also False when it is deleted by now.
+        """
+        before = instance.task_state
+        instance.vm_state = vm_state
+        instance.task_state = task_state
+        try:
+            instance.save(expected_task_state=[before])
+        except (exception.InstanceNotFound,
+                exception.InstanceUpdateConflict):
+            return False
+        return True
+
+    def init(self, instance):
+        """Do what nova does for an instance at the start of a service.
+
+        In the name of the request that it was last asked to do: nova notes
+        what it does under that (InstanceActionEvent), and fails over a
+        request that it does not know.
+        """
+        context = _of_last_action(instance)
+        with instance.obj_alternate_context(context):
+            self._manager._init_instance(context, instance)
+
+    def fail(self, instance, reason):
+        """Set an instance to ERROR, with a fault that says why."""
+        compute_utils.add_instance_fault_from_exc(
+            admin_context(), instance, exception.NovaException(reason))
+        self._manager._set_instance_obj_error_state(
+            instance, clean_task_state=True)
+
+    def deployed(self, instance):
+        """Note that a build or a rebuild has come to its end."""
+        before = instance.task_state
+        if instance.launched_at is None or instance.vm_state == 'building':
+            instance.launched_at = timeutils.utcnow()
+        instance.power_state = self._manager._get_power_state(instance)
+        instance.vm_state = vm_states.ACTIVE
+        instance.task_state = None
+        instance.save(expected_task_state=[before])
+
+    def heed(self, init):
+        """Let something else be done for each instance at the start.
+
+        nova goes through the instances of its host one by one
+        (ComputeManager.init_host), and what fails for one ends the service.
+
+        :param init: function of (what nova would do: a function without
+            arguments; the nova.objects.Instance).
+        """
+        if self._manager is None:
+            return
+        original = self._manager._init_instance
+
+        def init_instance(context, instance):
+            init(lambda: original(context, instance), instance)
+
+        self._manager._init_instance = init_instance
+
+    def notify(self, event, payload):
+        """Send a notification of this package, as nova's are sent.
+
+        :param event: type of the event.
+        :param payload: dict of JSON.
+        """
+        if rpc.NOTIFICATION_TRANSPORT is None:
+            return
+        messaging.Notifier(
+            rpc.NOTIFICATION_TRANSPORT,
+            publisher_id=f'nova-compute:{CONF.host}').info(
+                {}, event, payload)
+
+
+def _of_last_action(instance):
+    """Return a context with the id of the instance's last request."""
+    context = admin_context()
+    actions = objects.InstanceActionList.get_by_instance_uuid(
+        context, instance.uuid, limit=1)
+    if actions:
+        context.request_id = actions[0].request_id
+    return context

@@ -24,7 +24,8 @@ for every node that Ironic lists, "me" being the host that decides:
 
 1. a node with an instance of mine is mine;
 2. a node with an instance of another live host is not mine;
-3. a node with an instance of a dead host is not mine;
+3. a node with an instance of a dead host is mine if the policy says so and I
+   am to have it (take-over), else not;
 4. a node whose instance nova has deleted is a leaked machine: mine if I own
    it, or if its owner is none or dead and I am preferred;
 5. the same holds for a node with an instance that nova does not know;
@@ -55,6 +56,7 @@ class Reason(enum.Enum):
     """Why a node is mine or not; the value is for people to read."""
 
     INSTANCE_HERE = 'with an instance of this compute service'
+    TAKEN_OVER = 'with an instance of a dead compute service until now'
     BUILDING = 'held for an instance that is on no compute service'
     LEAKED = 'held for an instance that nova has deleted'
     UNKNOWN = 'held for an instance that nova does not know'
@@ -65,6 +67,7 @@ class Reason(enum.Enum):
     UNLISTED = 'recorded here and not listed by Ironic'
     INSTANCE_ELSEWHERE = 'with an instance of another compute service'
     INSTANCE_OF_DEAD = 'with an instance of a compute service that is down'
+    INSTANCE_WAITS = 'with an instance to be taken over by a later audit'
     OTHER_PREFERRED = 'free and preferred by another compute service'
     AWAITED = 'waits for the compute service that its build was sent to'
     STARTING = 'to be taken when the start of this service is over'
@@ -82,7 +85,7 @@ class Reason(enum.Enum):
 
 
 _MINE = frozenset({
-    Reason.INSTANCE_HERE, Reason.BUILDING, Reason.LEAKED, Reason.UNKNOWN,
+    Reason.INSTANCE_HERE, Reason.TAKEN_OVER, Reason.BUILDING, Reason.LEAKED, Reason.UNKNOWN,
     Reason.KEPT, Reason.CREATED, Reason.ADOPTED, Reason.PULLED,
     Reason.UNLISTED})
 
@@ -116,10 +119,16 @@ class Tenant:
 
     :param host: compute service that it is on, as nova spells it, or None.
     :param deleted: nova has its row, and the row is deleted.
+    :param node: uuid of the node that nova has it on, or None.
+    :param vm_state: nova's vm_state.
+    :param task_state: nova's task_state, None if it does nothing.
     """
 
     host: str | None
     deleted: bool = False
+    node: str | None = None
+    vm_state: str | None = None
+    task_state: str | None = None
 
     @property
     def home(self):
@@ -158,6 +167,8 @@ class Facts:
         :func:`strangers`, no entry for an instance that nova does not know.
     :param records: node uuid -> :class:`Record` of another host; at least for
         :func:`candidates`, no entry for a node without a record.
+    :param eligible: hosts in lower case whose instances may be taken over,
+        see :func:`.takeover.eligible`.
     """
 
     nodes: Mapping[str, str | None]
@@ -170,6 +181,7 @@ class Facts:
     zones: Mapping[str, str] = dataclasses.field(default_factory=dict)
     tenants: Mapping[str, Tenant] = dataclasses.field(default_factory=dict)
     records: Mapping[str, Record] = dataclasses.field(default_factory=dict)
+    eligible: Set[str] = frozenset()
 
     @property
     def host(self):
@@ -199,7 +211,8 @@ def candidates(facts):
     return [node for node, instance in facts.nodes.items()
             if node not in facts.my_nodes
             and instance not in facts.my_instances
-            and (instance is None or _is_stray(instance, facts))
+            and (instance is None or _is_stray(instance, facts)
+                 or facts.tenants[instance].home in facts.eligible)
             and facts.preferences.may_prefer(facts.host, node)]
 
 
@@ -247,7 +260,30 @@ def _reason(node, instance, facts):
                 else Reason.INSTANCE_ELSEWHERE)
     if facts.view.live(tenant.home):
         return Reason.INSTANCE_ELSEWHERE
-    return Reason.INSTANCE_OF_DEAD
+    return _taking_over(node, tenant, facts)
+
+
+def _taking_over(node, tenant, facts):
+    """Why I take over an instance of a dead host, or do not."""
+    if tenant.home not in facts.eligible or tenant.node not in (None, node):
+        return Reason.INSTANCE_OF_DEAD
+    zone = facts.zones.get(tenant.home)
+    if node in facts.my_nodes:
+        heir = (facts.preferences.cross_zones
+                or facts.zones.get(facts.host) == zone)
+    else:
+        record = facts.records.get(node)
+        if record is not None and (
+                record.partition != facts.partition.label
+                or not facts.view.peer(record.owner)):
+            return Reason.OTHER_PARTITION
+        if record is not None and facts.view.live(record.owner):
+            # Who owns the node has its instance as well.
+            return Reason.INSTANCE_OF_DEAD
+        heir = facts.preferences.heir(node, zone) == facts.host
+    if not heir:
+        return Reason.INSTANCE_OF_DEAD
+    return _allowed(facts) or Reason.TAKEN_OVER
 
 
 def _stray(node, tenant, facts):
@@ -336,6 +372,33 @@ def with_pulls(reasons, asked, allocated):
     return result
 
 
+def takeovers(reasons, limit):
+    """Say which nodes' instances to take over in this audit.
+
+    :param reasons: what :func:`decide` returned.
+    :param limit: the most of them in one audit.
+    :returns: list of node uuids.
+    """
+    return sorted(node for node, reason in reasons.items()
+                  if reason is Reason.TAKEN_OVER)[:limit]
+
+
+def with_takeovers(reasons, asked, taken):
+    """Return the reasons with only those instances taken over that were.
+
+    :param reasons: what :func:`decide` returned.
+    :param asked: what :func:`takeovers` returned.
+    :param taken: of those, the nodes whose instances are on this host now.
+    """
+    asked = set(asked)
+    result = dict(reasons)
+    for node, reason in reasons.items():
+        if reason is Reason.TAKEN_OVER and node not in taken:
+            result[node] = (Reason.INSTANCE_OF_DEAD if node in asked
+                            else Reason.INSTANCE_WAITS)
+    return result
+
+
 def was_robbed(facts, owned):
     """Whether others took nodes from me as if I were dead.
 
@@ -369,7 +432,7 @@ def stands(reason, before, now, host, live, tenant=None):
     """
     if now in (None, host):
         return True
-    if reason is Reason.INSTANCE_HERE:
+    if reason in (Reason.INSTANCE_HERE, Reason.TAKEN_OVER):
         return tenant is not None and (
             tenant.home == host and not tenant.deleted)
     if now != before:

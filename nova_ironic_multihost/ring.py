@@ -136,8 +136,24 @@ class Preferences:
 
         :param host: host in lower case.
         """
-        return any(self.prefers(host, node_uuid, zone)
-                   for zone in self._cases)
+        return any(
+            self.prefers(host, node_uuid, zone) for zone in self._cases) or (
+            bool(self._own) and self.heir(
+                node_uuid, self.members.get(host)) == host)
+
+    def heir(self, node_uuid, zone=None):
+        """Return the member that is to have a dead host's instance, or None.
+
+        An instance was asked for in the zone of its host and stays there: it
+        goes to a member of that very zone, unless nodes may cross zones.
+
+        :param zone: explicit availability zone of the dead host, or None.
+        """
+        if self.cross_zones:
+            ring = self.ring
+        else:
+            ring = self._open if zone is None else self._own.get(zone)
+        return ring and ring.host_for(node_uuid)
 
 
 def _ring(hosts, partitions):

@@ -86,3 +86,8 @@ class Sources:
     def aggregates(self):
         """Read nova's host aggregates."""
         return nova_contract.host_aggregates(nova_contract.admin_context())
+
+    def take_over(self, instance, tenant, host):
+        """Move an instance to this host, if it is still as it was seen."""
+        return nova_contract.take_over(
+            nova_contract.admin_context(), instance, tenant, host)

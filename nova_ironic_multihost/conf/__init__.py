@@ -15,6 +15,8 @@
 
 from oslo_config import cfg
 
+from nova_ironic_multihost import takeover
+
 GROUP = cfg.OptGroup(
     'ironic_multihost',
     title='Several nova-compute services over one Ironic',
@@ -90,6 +92,52 @@ When more are missing, or Ironic lists no node at all, the likely cause is an
 account that lost a role or a broken Ironic, so no record and no resource
 provider is deleted and an ERROR says so. If the nodes are really gone, set it
 to 100, send SIGHUP to nova-compute, and set it back when the records are gone.
+"""),
+    cfg.StrOpt(
+        'instance_takeover',
+        default=takeover.FORCED_DOWN,
+        choices=[
+            (takeover.NEVER, 'they wait until it is back'),
+            (takeover.FORCED_DOWN, 'when it has been declared dead: openstack '
+             'compute service set --down HOST nova-compute'),
+            (takeover.DOWN, 'also when it has been down for takeover_after '
+             'seconds, while more than half of the compute services that '
+             'share the nodes are up'),
+        ],
+        mutable=True,
+        help="""
+When other compute services take over the instances of one that is dead.
+
+Whoever declares a compute service dead has to make sure that it is: fence it
+first. With ``down`` nobody does, so a compute service that hangs or is cut off
+may come back while its instances have gone on elsewhere; it then leaves them
+alone. Every compute service that shares nodes must use the same value.
+"""),
+    cfg.IntOpt(
+        'takeover_after',
+        default=300,
+        min=1,
+        max=86400,
+        mutable=True,
+        help="""
+Seconds for which a compute service must have been seen down before its
+instances are taken over with ``instance_takeover = down``.
+
+They are counted by each compute service for itself, from when it first saw the
+other one down. Must exceed [DEFAULT]service_down_time: a network that fails
+for a moment is no reason.
+"""),
+    cfg.IntOpt(
+        'takeovers_per_audit',
+        default=50,
+        min=1,
+        max=100000,
+        mutable=True,
+        help="""
+The most instances that this compute service takes over in one audit.
+
+Each takes about 0.1 s, during which builds on this compute service wait. The
+next ones follow in the next audit.
 """),
 ]
 

@@ -19,6 +19,7 @@ two hosts take for theirs) shows late and far from its cause.
 """
 
 from nova_ironic_multihost import conf as options
+from nova_ironic_multihost import takeover
 
 
 def find(conf, host):
@@ -29,7 +30,8 @@ def find(conf, host):
     :returns: list of sentences, empty when the settings make sense.
     """
     return [sentence
-            for check in (_invalid_values, _peer_list, _audit_interval)
+            for check in (_invalid_values, _peer_list, _audit_interval,
+                          _takeover)
             for sentence in check(conf, host)]
 
 
@@ -57,3 +59,17 @@ def _audit_interval(conf, host):
         yield ('[DEFAULT]update_resources_interval is negative, which turns '
                'off the audits in which compute services share the nodes: '
                'unset it or set it to a number of seconds.')
+
+
+def _takeover(conf, host):
+    ours = conf[options.GROUP.name]
+    try:
+        when, after = ours.instance_takeover, ours.takeover_after
+    except ValueError:
+        # Told already.
+        return
+    if when == takeover.DOWN and after <= conf.service_down_time:
+        yield (f'[{options.GROUP.name}]takeover_after is {after} s, and a '
+               'compute service is not even called down before '
+               f'[DEFAULT]service_down_time, {conf.service_down_time} s: make '
+               'takeover_after longer.')

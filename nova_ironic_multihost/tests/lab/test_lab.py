@@ -86,3 +86,7 @@ class LifeTestCase(command.LabTestCase):
                           ['status']):
             with self.subTest(arguments):
                 self.assertIn('tools/lab up', self.refused(*arguments))
+
+    def test_the_demonstration_of_the_readme(self):
+        said = self.lab('demo').output
+        self.assertIn('found everything in its place', said)

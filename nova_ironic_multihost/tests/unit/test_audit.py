@@ -11,6 +11,7 @@
 # under the License.
 
 
+import dataclasses
 import types
 
 from oslotest import base
@@ -22,6 +23,7 @@ from nova_ironic_multihost import membership
 from nova_ironic_multihost import ownership
 from nova_ironic_multihost.ownership import Reason
 from nova_ironic_multihost import ring
+from nova_ironic_multihost import takeover
 
 NODES = [f'1be26c0b-03f2-4d2e-ae87-c02d7f33c1{i:02}' for i in range(20)]
 
@@ -101,19 +103,35 @@ class Cloud:
     def aggregates(self):
         return self.host_aggregates
 
+    def take_over(self, instance, tenant, host):
+        self.asked.append(('take_over', instance))
+        if self.placed[instance] != tenant:
+            return False
+        self.placed[instance] = dataclasses.replace(tenant, host=host)
+        return True
+
+
+class Clock:
+
+    now = 1000.0
+
+    def __call__(self):
+        return self.now
+
 
 class AuditTestCase(base.BaseTestCase):
 
     def setUp(self):
         super().setUp()
         self.cloud = Cloud('a', 'b')
+        self.clock = Clock()
         self.auditors = {}
         self.options = {'pull_delay_audits': 1}
 
     def audit(self, host='a', settled=True, **options):
         """Audit one host and let it take what it finds to be its own."""
         if host not in self.auditors:
-            self.auditors[host] = audit.Auditor(self.cloud)
+            self.auditors[host] = audit.Auditor(self.cloud, self.clock)
         self.cloud.asked.clear()
         found = self.auditors[host].audit(audit.Settings(
             host, ring_partitions=32, **{**self.options, **options}), settled)
@@ -493,3 +511,100 @@ class StandsTestCase(AuditTestCase):
         self.assertTrue(self.auditor.stands(self.node))
         self.cloud.placed = {'i1': ownership.Tenant('b')}
         self.assertFalse(self.auditor.stands(self.node))
+
+
+class TakeoverTestCase(AuditTestCase):
+    """c dies with an instance on each of its nodes."""
+
+    def setUp(self):
+        super().setUp()
+        self.cloud = Cloud('a', 'b', 'c')
+        self.settle('a', 'b', 'c')
+        self.theirs = [node for node, host in self.cloud.owners.items()
+                       if host == 'c']
+        for node in self.theirs:
+            self.cloud.ironic[node] = f'i-{node}'
+            self.cloud.placed[f'i-{node}'] = ownership.Tenant(
+                'c', node=node, vm_state='active')
+        self.options['policy'] = takeover.Policy('forced_down')
+
+    def hosts(self):
+        return {tenant.host for tenant in self.cloud.placed.values()}
+
+    def test_a_fenced_hosts_instances_go_to_the_preferred(self):
+        self.cloud.set('c', up=False)
+        self.audit('a'), self.audit('b')
+        self.assertEqual({'c'}, self.hosts())
+        self.cloud.set('c', up=False, forced_down=True)
+        taken = {}
+        for host in 'ab':
+            found = self.audit(host)
+            self.assertEqual(
+                {'c'} if found.taken_over else set(),
+                set(found.taken_over.values()))
+            taken.update(dict.fromkeys(found.taken_over, host))
+        self.assertEqual({f'i-{node}' for node in self.theirs}, taken.keys())
+        self.assertEqual(taken, {
+            instance: tenant.host
+            for instance, tenant in self.cloud.placed.items()})
+        for node in self.theirs:
+            self.assertEqual(taken[f'i-{node}'], self.cloud.owners[node])
+
+    def test_once(self):
+        self.cloud.set('c', up=False, forced_down=True)
+        self.settle('a', 'b')
+        for host in 'ab':
+            found = self.audit(host)
+            self.assertEqual({}, dict(found.taken_over))
+            self.assertEqual([], self.asked('take_over'))
+            self.assertIn(Reason.INSTANCE_HERE, found.reasons.values())
+
+    def test_one_that_has_changed_since_is_left(self):
+        self.cloud.set('c', up=False, forced_down=True)
+        take_over = self.cloud.take_over
+
+        def too_late(instance, tenant, host):
+            self.cloud.placed[instance] = dataclasses.replace(
+                tenant, task_state='rebooting')
+            return take_over(instance, tenant, host)
+
+        self.cloud.take_over = too_late
+        found = self.audit('a')
+        self.assertEqual({}, dict(found.taken_over))
+        self.assertNotIn(Reason.TAKEN_OVER, found.reasons.values())
+        self.assertEqual({'c'}, self.hosts())
+
+    def test_so_many_in_one_audit(self):
+        self.cloud.set('c', up=False, forced_down=True)
+        self.cloud.set('b', up=False)
+        self.assertGreater(len(self.theirs), 3)
+        found = self.audit('a', takeovers_per_audit=2)
+        self.assertEqual(2, len(found.taken_over))
+        self.assertEqual(
+            len(self.theirs) - 2,
+            list(found.reasons.values()).count(Reason.INSTANCE_WAITS))
+        self.assertEqual(
+            2, len(self.audit('a', takeovers_per_audit=2).taken_over))
+
+    def test_down_counts_from_when_it_was_first_seen_down(self):
+        self.options['policy'] = takeover.Policy('down', after=60)
+        self.cloud.set('c', up=False)
+        self.settle('a', 'b')
+        self.clock.now += 59
+        self.settle('a', 'b')
+        self.assertEqual({'c'}, self.hosts())
+        self.cloud.set('c')
+        self.audit('a'), self.audit('b')
+        self.cloud.set('c', up=False)
+        self.clock.now += 59
+        self.settle('a', 'b')
+        self.clock.now += 59
+        self.settle('a', 'b')
+        self.assertEqual({'c'}, self.hosts())
+        self.clock.now += 1
+        self.settle('a', 'b')
+        self.assertEqual({'a', 'b'}, self.hosts())
+
+    def test_a_host_that_starts_takes_nothing_over(self):
+        self.cloud.set('c', up=False, forced_down=True)
+        self.assertEqual({}, dict(self.audit('a', settled=False).taken_over))

@@ -11,12 +11,14 @@
 # under the License.
 
 
+import dataclasses
 from unittest import mock
 
 from nova.compute import provider_tree
 from nova import exception as nova_exception
 from openstack import exceptions as sdk_exception
 from oslo_config import fixture as config_fixture
+from oslo_service import loopingcall
 from oslotest import base
 
 from nova_ironic_multihost import aggregates
@@ -514,3 +516,81 @@ class NodeCacheTestCase(DriverTestCase):
         for node in self.driver.node_cache.values():
             self.driver.node_cache.pop(node.id)
         self.assertEqual({}, self.driver.node_cache)
+
+
+class TakeoverTestCase(DriverTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.services = {ME: True, 'compute-2': True, 'dead': False}
+        [self.mine, *_] = sorted(
+            set(NODES) & set(self.preferred(ME, ME, 'compute-2')))
+        self.owners[self.mine] = 'dead'
+        self.ironic[self.mine] = 'i1'
+        self.placed['i1'] = ownership.Tenant(
+            'dead', node=self.mine, vm_state='active')
+        self.patch(nova_contract, 'compute_service', self.fenced)
+        self.patch(nova_contract, 'take_over', self.take_over)
+        self.notified = []
+        self.recovered = []
+        self.patch(self.driver._instances, 'notify',
+                   lambda *event: self.notified.append(event))
+        self.patch(self.driver._recovery, 'add', self.recovered.extend)
+        self.driver.get_available_nodes()
+
+    def fenced(self, context, servicegroup_api, host):
+        service = self.one_service(context, servicegroup_api, host)
+        return service and dataclasses.replace(
+            service, forced_down=not service.up)
+
+    def all_services(self, context, servicegroup_api, hypervisor_type):
+        return [self.fenced(context, servicegroup_api, host)
+                for host in self.services]
+
+    def take_over(self, context, instance, tenant, host):
+        self.placed[instance] = dataclasses.replace(tenant, host=host)
+        return True
+
+    def test_it_is_managed_said_and_brought_to_rest(self):
+        self.assertIn(self.mine, self.driver.get_available_nodes())
+        self.assertEqual(ME, self.placed['i1'].host)
+        self.assertEqual(['i1'], self.recovered)
+        self.assertEqual([('ironic_multihost.takeover', {
+            'host': ME, 'source_host': 'dead', 'instances': ['i1']})],
+            self.notified)
+        self.driver.get_available_nodes()
+        self.assertEqual(1, len(self.notified))
+
+    def test_not_against_the_policy(self):
+        self.config.config(
+            group='ironic_multihost', instance_takeover='never')
+        self.assertNotIn(self.mine, self.driver.get_available_nodes())
+        self.assertEqual('dead', self.placed['i1'].host)
+
+    def test_what_ironic_has_on_the_node(self):
+        node = FakeNode(self.mine, 'i1')
+        node.provision_state = 'deploying'
+        self.patch(self.driver, '_get_node', lambda uuid: node)
+        instance = mock.Mock(uuid='i1', node=self.mine)
+        self.assertEqual('deploying', self.driver._provision_state(instance))
+        instance.uuid = 'i2'
+        self.assertIsNone(self.driver._provision_state(instance))
+
+        def gone(uuid):
+            raise nova_contract.NodeNotFound
+
+        self.patch(self.driver, '_get_node', gone)
+        self.assertIsNone(self.driver._provision_state(instance))
+
+    def test_a_deployment_is_waited_for(self):
+        asked = []
+
+        def check(instance):
+            asked.append(instance)
+            if len(asked) == 3:
+                raise loopingcall.LoopingCallDone
+
+        self.config.config(group='ironic', api_retry_interval=0)
+        self.patch(self.driver, '_wait_for_active', check)
+        self.driver._wait_until_deployed('instance')
+        self.assertEqual(['instance'] * 3, asked)

@@ -175,6 +175,36 @@ class SignaturesTestCase(base.BaseTestCase):
         self.assertLess(source.index('get_available_nodes()'),
                         source.index('self._get_compute_nodes_in_db('))
 
+    def test_the_start_goes_through_instances_one_by_one(self):
+        compute = manager.ComputeManager
+        self.assertParameters(['self', 'context', 'instance'],
+                              compute._init_instance)
+        self.assertIn('self._init_instance(context, instance)',
+                      inspect.getsource(compute.init_host))
+        source = inspect.getsource(compute._init_instance)
+        # What it does for another host's is nothing.
+        self.assertIn('if instance.host != self.host:', source)
+        for state in ('DELETING', 'POWERING_OFF', 'POWERING_ON',
+                      'REBOOT_STARTED'):
+            self.assertIn(f'task_states.{state}', source)
+        self.assertParameters(
+            ['self', 'instance', 'clean_task_state'],
+            compute._set_instance_obj_error_state)
+        self.assertParameters(['self', 'instance'], compute._get_power_state)
+        self.assertParameters(
+            ['self', 'instance'], nova_contract.IronicDriver._wait_for_active)
+
+    def test_instances_are_written_if_they_are_as_they_were_read(self):
+        self.assertEqual(
+            ['self', 'expected_vm_state', 'expected_task_state'],
+            parameters(objects.Instance.save)[:3])
+        self.assertEqual(
+            ['context', 'filters'],
+            parameters(objects.MigrationList.get_by_filters)[:2])
+        self.assertEqual(
+            ['context', 'instance_uuid', 'limit'],
+            parameters(objects.InstanceActionList.get_by_instance_uuid)[:3])
+
     def test_a_build_is_sent_elsewhere_when_its_node_is_taken(self):
         source = inspect.getsource(
             manager.ComputeManager._build_and_run_instance)

@@ -31,14 +31,17 @@ from nova import servicegroup
 from oslo_config import fixture as config_fixture
 from oslo_db.sqlalchemy import enginefacade
 from oslo_db.sqlalchemy import test_fixtures
+import oslo_messaging as messaging
 from oslo_messaging import conffixture as messaging_fixture
 from oslo_utils.fixture import uuidsentinel
+from oslo_utils import timeutils
 from oslotest import base
 
 from nova_ironic_multihost import aggregates
 from nova_ironic_multihost import membership
 from nova_ironic_multihost import nova_contract
 from nova_ironic_multihost import ownership
+from nova_ironic_multihost import takeover
 
 
 class Databases(fixtures.Fixture):
@@ -148,6 +151,99 @@ class InstancesTestCase(DatabaseTestCase):
             uuidsentinel.nowhere: ownership.Tenant(None, False)}, found)
 
 
+
+class TakeoverTestCase(DatabaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.uuid = uuidsentinel.instance
+        self.row = self.instance(self.uuid, 'dead')
+        self.row.vm_state = 'active'
+        self.row.save()
+
+    def seen(self, **how):
+        return ownership.Tenant(**{
+            'host': 'dead', 'node': self.row.node, 'vm_state': 'active',
+            'task_state': None, **how})
+
+    def now(self):
+        row = objects.Instance.get_by_uuid(self.context, self.uuid)
+        return row.host, row.vm_state, row.task_state
+
+    def take_over(self, tenant=None, host='mine'):
+        return nova_contract.take_over(
+            self.context, self.uuid, tenant or self.seen(), host)
+
+    def test_as_it_is_read(self):
+        self.assertEqual(
+            {self.uuid: self.seen()},
+            nova_contract.tenants(self.context, [self.uuid]))
+
+    def test_it_is_moved_and_marked(self):
+        self.assertTrue(self.take_over())
+        host, vm_state, task_state = self.now()
+        self.assertEqual(('mine', 'active'), (host, vm_state))
+        self.assertTrue(takeover.is_mark(task_state))
+
+    def test_what_it_was_doing_is_kept(self):
+        self.row.task_state = 'deleting'
+        self.row.save()
+        self.assertTrue(self.take_over(self.seen(task_state='deleting')))
+        self.assertEqual('deleting', takeover.marked(self.now()[2]))
+
+    def test_not_when_anything_has_changed(self):
+        for tenant in (self.seen(host='other'), self.seen(node='other'),
+                       self.seen(vm_state='stopped'),
+                       self.seen(task_state='rebooting')):
+            self.assertFalse(self.take_over(tenant))
+        self.assertEqual(('dead', 'active', None), self.now())
+
+    def test_one_of_two_that_read_the_same(self):
+        get = objects.Instance.get_by_uuid
+        second = []
+
+        def read_before_the_other_wrote(context, uuid, **how):
+            row = get(context, uuid, **how)
+            if not second:
+                second.append(True)
+                second.append(self.take_over(host='other'))
+            return row
+
+        with mock.patch.object(objects.Instance, 'get_by_uuid',
+                               side_effect=read_before_the_other_wrote):
+            self.assertFalse(self.take_over())
+        self.assertEqual([True, True], second)
+        self.assertEqual('other', self.now()[0])
+
+    def test_not_while_a_migration_is_in_progress(self):
+        objects.Migration(
+            self.context, instance_uuid=self.uuid, status='accepted',
+            migration_type='evacuation', source_compute='dead',
+            source_node='n', dest_compute='x', dest_node='n',
+            dest_compute_id=1).create()
+        self.assertFalse(self.take_over())
+
+    def test_not_when_it_is_gone(self):
+        self.row.destroy()
+        self.assertFalse(self.take_over())
+
+    def test_an_answer_that_is_lost_is_asked_for(self):
+        save = objects.Instance.save
+
+        def lost(row, **how):
+            save(row, **how)
+            raise messaging.MessagingTimeout
+
+        with mock.patch.object(objects.Instance, 'save', lost):
+            self.assertTrue(self.take_over())
+
+    def test_a_write_that_is_lost_is_noticed(self):
+        with mock.patch.object(objects.Instance, 'save',
+                               side_effect=messaging.MessagingTimeout):
+            self.assertFalse(self.take_over())
+        self.assertEqual('dead', self.now()[0])
+
+
 class RecordsTestCase(DatabaseTestCase):
 
     def setUp(self):
@@ -225,3 +321,104 @@ class WithoutApiDatabaseTestCase(base.BaseTestCase):
 
     def test_aggregates_are_not_known(self):
         self.assertIsNone(nova_contract.host_aggregates(self.context))
+
+
+class InstanceOfThisHostTestCase(DatabaseTestCase):
+    """What is done for an instance that was taken over."""
+
+    def setUp(self):
+        super().setUp()
+        self.row = self.instance(uuidsentinel.instance, 'mine')
+        self.row.vm_state = 'active'
+        self.row.task_state = 'powering-off'
+        self.row.save()
+        self.manager = mock.Mock(spec=[
+            '_init_instance', '_set_instance_obj_error_state',
+            '_get_power_state'])
+        self.init = self.manager._init_instance
+        self.instances = nova_contract.Instances(
+            mock.Mock(_compute=self.manager))
+
+    def now(self):
+        row = objects.Instance.get_by_uuid(self.context, self.row.uuid)
+        return row.vm_state, row.task_state
+
+    def test_one_that_is_gone(self):
+        self.row.destroy()
+        self.assertIsNone(self.instances.read(self.row.uuid))
+
+    def test_states_are_written_if_nobody_else_has(self):
+        first = self.instances.read(self.row.uuid)
+        second = self.instances.read(self.row.uuid)
+        self.assertTrue(self.instances.set_states(first, 'active', None))
+        self.assertFalse(self.instances.set_states(second, 'stopped', None))
+        self.assertEqual(('active', None), self.now())
+
+    def test_what_nova_does_is_noted_under_the_last_request(self):
+        for request in ('req-1', 'req-2'):
+            context = nova_context.get_admin_context()
+            context.request_id = request
+            objects.InstanceAction.action_start(
+                context, self.row.uuid, 'stop', want_result=False)
+        self.instances.init(self.instances.read(self.row.uuid))
+        [(context, instance), _] = self.init.call_args
+        self.assertEqual('req-2', context.request_id)
+        self.assertEqual(self.row.uuid, instance.uuid)
+
+    def test_what_nova_does_without_a_request(self):
+        self.instances.init(self.instances.read(self.row.uuid))
+        self.init.assert_called_once()
+
+    def test_a_fault_says_why(self):
+        self.instances.fail(self.instances.read(self.row.uuid), 'no disk')
+        fault = objects.InstanceFault.get_latest_for_instance(
+            self.context, self.row.uuid)
+        self.assertIn('no disk', fault.message)
+        self.manager._set_instance_obj_error_state.assert_called_once_with(
+            mock.ANY, clean_task_state=True)
+
+    def test_a_build_that_is_over(self):
+        self.row.vm_state = 'building'
+        self.row.task_state = 'spawning'
+        self.row.save()
+        self.manager._get_power_state.return_value = 1
+        self.instances.deployed(self.instances.read(self.row.uuid))
+        self.assertEqual(('active', None), self.now())
+        row = objects.Instance.get_by_uuid(self.context, self.row.uuid)
+        self.assertEqual(1, row.power_state)
+        self.assertIsNotNone(row.launched_at)
+
+    def test_a_rebuild_keeps_when_it_was_launched(self):
+        self.row.launched_at = launched = timeutils.utcnow(True).replace(
+            microsecond=0)
+        self.row.save()
+        self.manager._get_power_state.return_value = 1
+        self.instances.deployed(self.instances.read(self.row.uuid))
+        row = objects.Instance.get_by_uuid(self.context, self.row.uuid)
+        self.assertEqual(launched, row.launched_at)
+
+    def test_something_else_is_done_at_the_start(self):
+        seen = []
+        self.instances.heed(
+            lambda init, instance: seen.append((init, instance)))
+        self.manager._init_instance('context', 'instance')
+        self.init.assert_not_called()
+        [(init, instance)] = seen
+        self.assertEqual('instance', instance)
+        init()
+        self.init.assert_called_once_with('context', 'instance')
+
+    def test_without_a_manager(self):
+        nova_contract.Instances(object()).heed(None)
+
+    def test_notifications(self):
+        sent = []
+        with mock.patch.object(rpc, 'NOTIFICATION_TRANSPORT', mock.Mock()), \
+                mock.patch.object(messaging, 'Notifier') as notifier:
+            notifier.return_value.info = lambda *args: sent.append(args)
+            self.instances.notify('event', {'host': 'h'})
+        self.assertEqual([({}, 'event', {'host': 'h'})], sent)
+
+    def test_nobody_to_be_notified(self):
+        with mock.patch.object(rpc, 'NOTIFICATION_TRANSPORT', None):
+            self.instances.notify('event', {})

@@ -240,6 +240,102 @@ class NodeWithInstanceTestCase(base.BaseTestCase):
             standing=ownership.Standing(settled=False)))
 
 
+class TakeoverTestCase(base.BaseTestCase):
+    """Rule 3, where the policy says so."""
+
+    DEAD = services(PREFERRED, THIRD, **{OTHER: 'fenced'})
+
+    def reason(self, host, tenant=None, **how):
+        how = {'known': self.DEAD, 'eligible': {OTHER},
+               'records': recorded(OTHER), **how}
+        return reason(host, nodes={NODE: 'i1'}, tenants={
+            'i1': tenant or ownership.Tenant(OTHER, node=NODE)}, **how)
+
+    def test_the_preferred_takes_it(self):
+        self.assertIs(Reason.TAKEN_OVER, self.reason(PREFERRED))
+        self.assertTrue(Reason.TAKEN_OVER.mine)
+        self.assertFalse(self.reason(THIRD).mine)
+
+    def test_also_without_a_record_or_from_another_dead_host(self):
+        self.assertIs(Reason.TAKEN_OVER, self.reason(PREFERRED, records={}))
+        known = services(PREFERRED, **{OTHER: 'fenced', THIRD: 'down'})
+        self.assertIs(Reason.TAKEN_OVER, self.reason(
+            PREFERRED, known=known, records=recorded(THIRD)))
+
+    def test_not_if_the_policy_says_nothing_of_the_host(self):
+        self.assertIs(Reason.INSTANCE_OF_DEAD, self.reason(
+            PREFERRED, eligible=frozenset()))
+
+    def test_not_if_nova_has_it_on_another_node(self):
+        self.assertIs(Reason.INSTANCE_OF_DEAD, self.reason(
+            PREFERRED, ownership.Tenant(OTHER, node='another')))
+
+    def test_a_live_owner_of_the_node_takes_it_instead(self):
+        for owner, other in ((THIRD, PREFERRED), (PREFERRED, THIRD)):
+            self.assertIs(Reason.TAKEN_OVER, self.reason(
+                owner, my_nodes={NODE}, records={}))
+            self.assertFalse(self.reason(
+                other, records=recorded(owner)).mine)
+
+    def test_it_waits_for_the_start_and_the_mapping(self):
+        for standing, expected in (
+                (ownership.Standing(settled=False), Reason.STARTING),
+                (ownership.Standing(mapped=False), Reason.UNMAPPED),
+                (ownership.Standing(tested=False), Reason.TAKEN_OVER)):
+            self.assertIs(expected, self.reason(
+                PREFERRED, standing=standing))
+
+    def test_not_across_partitions(self):
+        self.assertIs(Reason.OTHER_PARTITION, self.reason(
+            PREFERRED, records=recorded(OTHER, 'shard=x')))
+        self.assertIs(Reason.OTHER_PARTITION, self.reason(
+            PREFERRED, strangers=[OTHER]))
+
+    def test_it_stays_in_its_zone(self):
+        for zones, taker in (
+                ({PREFERRED: 'z1', OTHER: 'z2', THIRD: 'z2'}, THIRD),
+                # A host without a zone is another place, too.
+                ({OTHER: 'z2', THIRD: 'z2'}, THIRD),
+                ({PREFERRED: 'z1', THIRD: 'z1'}, None),
+                ({PREFERRED: 'z1'}, THIRD)):
+            for host in (PREFERRED, THIRD):
+                self.assertIs(host == taker,
+                              self.reason(host, zones=zones).mine)
+
+    def test_an_owner_of_the_node_in_another_zone_leaves_it(self):
+        self.assertIs(Reason.INSTANCE_OF_DEAD, self.reason(
+            PREFERRED, zones={PREFERRED: 'z1'}, my_nodes={NODE}, records={}))
+
+    def test_it_crosses_zones_when_it_may(self):
+        self.assertIs(Reason.TAKEN_OVER, self.reason(
+            PREFERRED, zones={PREFERRED: 'z1', OTHER: 'z2', THIRD: 'z2'},
+            cross_zones=True))
+
+    def test_its_record_is_asked_for(self):
+        seen = facts(PREFERRED, known=self.DEAD, nodes={NODE: 'i1'},
+                     tenants={'i1': ownership.Tenant(OTHER, node=NODE)})
+        self.assertEqual([], ownership.candidates(seen))
+        self.assertEqual([NODE], ownership.candidates(
+            dataclasses.replace(seen, eligible={OTHER})))
+
+    def test_only_so_many_at_once(self):
+        reasons = dict.fromkeys(('n1', 'n2', 'n3'), Reason.TAKEN_OVER)
+        self.assertEqual(['n1', 'n2'], ownership.takeovers(reasons, 2))
+        self.assertEqual(
+            {'n1': Reason.TAKEN_OVER, 'n2': Reason.INSTANCE_OF_DEAD,
+             'n3': Reason.INSTANCE_WAITS},
+            ownership.with_takeovers(reasons, ['n1', 'n2'], {'n1'}))
+
+    def test_the_record_follows_while_the_instance_is_mine(self):
+        for tenant, expected in (
+                (ownership.Tenant(PREFERRED), True),
+                (ownership.Tenant(THIRD), False),
+                (ownership.Tenant(PREFERRED, deleted=True), False),
+                (None, False)):
+            self.assertIs(expected, ownership.stands(
+                Reason.TAKEN_OVER, OTHER, OTHER, PREFERRED, False, tenant))
+
+
 @st.composite
 def clouds(draw):
     """Nodes, records, instances and services of one moment."""
@@ -269,7 +365,9 @@ def cloud_facts(host, cloud, **how):
         my_nodes={node for node, record in records.items()
                   if record.owner == host},
         records={node: record for node, record in records.items()
-                 if record.owner != host}, **how)
+                 if record.owner != host},
+        eligible={service.host for service in known if not service.up},
+        **how)
 
 
 class DecideTestCase(base.BaseTestCase):
@@ -279,11 +377,16 @@ class DecideTestCase(base.BaseTestCase):
         known, nodes, tenants, records = cloud
         decisions = {service.host: ownership.decide(
             cloud_facts(service.host, cloud)) for service in known}
+        live = {service.host for service in known if service.up}
         for node in nodes:
+            # What a host that is down takes for its own is its no more when
+            # another has written itself into the instance.
             takers = [host for host, reasons in decisions.items()
                       if reasons[node].mine and (
                           node not in records
-                          or records[node].owner != host)]
+                          or records[node].owner != host)
+                      and (host in live or reasons[node]
+                           is not Reason.INSTANCE_HERE)]
             self.assertLessEqual(len(takers), 1, node)
 
     @given(clouds())

@@ -24,6 +24,7 @@ class FindTestCase(base.BaseTestCase):
         """Return the sentences for settings given as group__option."""
         conf = cfg.ConfigOpts()
         conf.register_opt(cfg.IntOpt('update_resources_interval', default=0))
+        conf.register_opt(cfg.IntOpt('service_down_time', default=60))
         conf.register_opts([cfg.StrOpt('conductor_group'),
                             cfg.StrOpt('shard'),
                             cfg.ListOpt('peer_list', default=[])],
@@ -33,6 +34,8 @@ class FindTestCase(base.BaseTestCase):
         for name, value in values.items():
             group, _, option = name.rpartition('__')
             conf.set_override(option, value, group=group or None)
+            # The group is one object for all.
+            self.addCleanup(conf.clear_override, option, group=group or None)
         return contradictions.find(conf, host)
 
     def test_nothing_set_makes_sense(self):
@@ -63,6 +66,18 @@ class FindTestCase(base.BaseTestCase):
     def test_audits_turned_off(self):
         sentence, = self.find(update_resources_interval=-1)
         self.assertIn('update_resources_interval', sentence)
+
+    def test_take_over_before_a_compute_service_is_called_down(self):
+        soon = {'ironic_multihost__takeover_after': 60,
+                'service_down_time': 60}
+        sentence, = self.find(
+            ironic_multihost__instance_takeover='down', **soon)
+        self.assertIn('takeover_after is 60 s', sentence)
+        self.assertEqual([], self.find(
+            ironic_multihost__instance_takeover='forced_down', **soon))
+        self.assertEqual([], self.find(
+            ironic_multihost__instance_takeover='down',
+            ironic_multihost__takeover_after=61, service_down_time=60))
 
     def test_all_contradictions_are_told_at_once(self):
         self.assertEqual(2, len(self.find(

@@ -1,0 +1,146 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Instances that were taken over are brought to rest, one after the other.
+
+In a thread of its own, as what they were in the middle of may take minutes,
+and an audit must not wait for it.
+"""
+
+import queue
+import threading
+
+from oslo_log import log as logging
+
+from nova_ironic_multihost import takeover
+
+LOG = logging.getLogger(__name__)
+
+
+class Recovery:
+    """Brings instances to rest that this host has taken over.
+
+    :param instances: :class:`.nova_contract.Instances`.
+    :param machine: function of a nova.objects.Instance that returns the
+        provision state of its Ironic node, None if there is none.
+    :param wait: function of a nova.objects.Instance that returns when Ironic
+        has deployed it, and raises an exception when that fails.
+    """
+
+    def __init__(self, instances, machine, wait):
+        self._instances = instances
+        self._machine = machine
+        self._wait = wait
+        self._queue = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._running = False
+
+    def add(self, uuids):
+        """Bring instances to rest, soon.
+
+        :param uuids: of instances that are this host's.
+        """
+        for uuid in uuids:
+            self._queue.put(uuid)
+        with self._lock:
+            if not self._running and not self._queue.empty():
+                self._running = True
+                threading.Thread(
+                    target=self._work, name='takeover', daemon=True).start()
+
+    def start(self, init, instance):
+        """Do what is due for an instance at the start of the service.
+
+        An instance that this host was taking over when it ended goes on from
+        there. What fails for one instance does not end the service.
+
+        :param init: what nova would do, a function without arguments.
+        :param instance: nova.objects.Instance
+        """
+        if takeover.is_mark(instance.task_state):
+            self.add([instance.uuid])
+            return
+        try:
+            init()
+        except Exception:
+            LOG.exception(
+                'What instance %(uuid)s was in the middle of cannot be '
+                'finished; it is left as it is. If its task state stays: '
+                'openstack server set --state active %(uuid)s',
+                {'uuid': instance.uuid})
+
+    def bring_to_rest(self, uuid):
+        """Bring one instance to rest.
+
+        :param uuid: of the instance.
+        """
+        instance = self._instances.read(uuid)
+        if instance is None or not takeover.is_mark(instance.task_state):
+            return
+        before = takeover.marked(instance.task_state)
+        machine = self._machine(instance)
+        step = takeover.step(instance.vm_state, before, machine)
+        if not self._instances.set_states(
+                instance, instance.vm_state, before):
+            return
+        if step is takeover.Step.AWAIT:
+            self._await(instance)
+        elif step is takeover.Step.FAIL:
+            self._instances.fail(
+                instance, 'The compute service died while it was '
+                f'{before or instance.vm_state}, and Ironic has the node '
+                f'{machine or "no more"}')
+        else:
+            self._instances.init(instance)
+            self._settle(uuid, before)
+
+    def _await(self, instance):
+        try:
+            self._wait(instance)
+        except Exception as exc:  # noqa: BLE001
+            self._instances.fail(
+                instance, 'The compute service died while Ironic deployed, '
+                f'which has failed since: {exc}')
+            return
+        self._instances.deployed(instance)
+
+    def _settle(self, uuid, before):
+        """End what nova's own start does not end.
+
+        :param before: the task state that the instance had
+        """
+        instance = self._instances.read(uuid)
+        if (instance is None or before is None
+                or instance.task_state != before):
+            return
+        self._instances.set_states(
+            instance, takeover.resting(
+                instance.vm_state, self._machine(instance)), None)
+
+    def _work(self):
+        while True:
+            try:
+                uuid = self._queue.get_nowait()
+            except queue.Empty:
+                with self._lock:
+                    if self._queue.empty():
+                        self._running = False
+                        return
+                continue
+            try:
+                self.bring_to_rest(uuid)
+            except Exception:
+                LOG.exception(
+                    'Instance %(uuid)s was taken over and cannot be brought '
+                    'to rest; it is tried again when this service starts. If '
+                    'its task state stays: openstack server set --state '
+                    'active %(uuid)s', {'uuid': uuid})

@@ -1,0 +1,167 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Instances of a dead compute service: who may take them, and what then.
+
+Pure. nova follows an instance whose ``host`` is changed: the resource tracker
+moves the record of its node at the next audit, and operations go to the new
+host. What a compute service that is started again does for an instance that
+it left in the middle of something (nova: ComputeManager._init_instance) is
+done by the one that takes it over.
+
+While that goes on the instance has a task state of its own, ``taking-over``,
+which also says what it was doing before. It is written together with the new
+host, and only if the task state is what it was when the decision was made: of
+two compute services that take over one instance one fails.
+"""
+
+import dataclasses
+import enum
+
+#: The values of ``[ironic_multihost]instance_takeover``.
+NEVER = 'never'
+FORCED_DOWN = 'forced_down'
+DOWN = 'down'
+POLICIES = (NEVER, FORCED_DOWN, DOWN)
+
+_MARK = 'taking-over'
+
+
+@dataclasses.dataclass(frozen=True)
+class Policy:
+    """Which instances of dead compute services may be taken over.
+
+    :param when: one of :data:`POLICIES`.
+    :param after: seconds for which a host must have been seen down before
+        ``down`` applies to it.
+    """
+
+    when: str = NEVER
+    after: float = 0
+
+
+def eligible(policy, view, down_for):
+    """Say whose instances may be taken over.
+
+    A host that was only seen down may be alive and cut off, and a host that
+    sees most others down is likely the one that is cut off itself. So ``down``
+    wants more than half of the peers up, this host included.
+
+    :param policy: :class:`Policy`.
+    :param view: :class:`.membership.View`.
+    :param down_for: host in lower case -> seconds for which it has been seen
+        down without a break, for those that are.
+    :returns: frozenset of hosts in lower case.
+    """
+    if policy.when == NEVER or not view.member(view.host):
+        return frozenset()
+    others = {host: service for host, service in view.services.items()
+              if host != view.host and view.peer(host)}
+    fenced = {host for host, service in others.items()
+              if service.forced_down}
+    if policy.when == FORCED_DOWN:
+        return frozenset(fenced)
+    counted = others.keys() - fenced
+    up = 1 + sum(others[host].up for host in counted)
+    if 2 * up <= 1 + len(counted):
+        return frozenset(fenced)
+    return frozenset(fenced | {
+        host for host in counted
+        if down_for.get(host, -1) >= policy.after
+        and not others[host].up})
+
+
+def mark(task_state, token):
+    """Return the task state of an instance that is being taken over.
+
+    :param task_state: the one it had, possibly such a mark of another host
+        that died over it.
+    :param token: text that no other attempt has.
+    """
+    return f'{_MARK}:{token}:{marked(task_state) or ""}'
+
+
+def is_mark(task_state):
+    """Whether a task state is one of :func:`mark`."""
+    return bool(task_state) and task_state.startswith(f'{_MARK}:')
+
+
+def marked(task_state):
+    """Return what an instance was doing when it was taken over.
+
+    :param task_state: its task state; one that is no mark is the answer.
+    """
+    if not is_mark(task_state):
+        return task_state
+    return task_state.split(':', 2)[2] or None
+
+
+class Step(enum.Enum):
+    """What is to be done for an instance that was taken over.
+
+    :cvar INIT: what nova does for it at the start of a compute service.
+    :cvar AWAIT: wait for Ironic, which is still deploying it.
+    :cvar FAIL: ERROR, with a fault that says why.
+    """
+
+    INIT = 'init'
+    AWAIT = 'await'
+    FAIL = 'fail'
+
+
+#: Task states of a build or a rebuild, in which nova's own start gives up.
+_DEPLOYING_TASKS = frozenset({
+    'scheduling', 'networking', 'block_device_mapping', 'spawning',
+    'rebuilding', 'rebuild_block_device_mapping', 'rebuild_spawning'})
+
+#: Provision states of a node on which Ironic deploys, or just has.
+_DEPLOYING = frozenset({
+    'deploying', 'wait call-back', 'deploy complete', 'active'})
+
+#: Provision states in which a rebuild has not begun, or is over.
+_BEFORE_REBUILD = frozenset({'rebuilding', 'rebuild_block_device_mapping'})
+
+
+def step(vm_state, task_state, provision_state):
+    """Say what an instance needs to come to rest.
+
+    :param vm_state: nova's vm_state.
+    :param task_state: what it was doing, see :func:`marked`.
+    :param provision_state: of the Ironic node that carries it.
+    :returns: :class:`Step`
+    """
+    if vm_state in ('error', 'deleted', 'soft-delete'):
+        return Step.INIT
+    building = vm_state == 'building'
+    if task_state == 'deleting' or not (
+            building or task_state in _DEPLOYING_TASKS):
+        return Step.INIT
+    if provision_state not in _DEPLOYING:
+        return Step.FAIL
+    if not building and (provision_state == 'active'
+                         and task_state in _BEFORE_REBUILD):
+        # Ironic was never told to rebuild: what runs is the old system.
+        return Step.FAIL
+    return Step.AWAIT
+
+
+def resting(vm_state, provision_state):
+    """Return the vm_state of an instance that is in the middle of nothing.
+
+    :param vm_state: the one that nova has.
+    :param provision_state: of the Ironic node that carries it.
+    """
+    if provision_state == 'rescue':
+        return 'rescued'
+    if vm_state == 'rescued' and provision_state == 'active':
+        return 'active'
+    return vm_state

@@ -1,0 +1,189 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import itertools
+
+import hypothesis
+from hypothesis import strategies as st
+from nova.compute import task_states
+from nova.compute import vm_states
+from nova.virt.ironic import ironic_states
+from oslotest import base
+
+from nova_ironic_multihost import membership
+from nova_ironic_multihost import takeover
+from nova_ironic_multihost.takeover import Step
+
+
+def view(up, dead=(), fenced=(), disabled=(), host='me', **more):
+    """Return what a host sees of others that are in these states."""
+    services = [membership.ComputeService(name, up=True) for name in up]
+    services += [membership.ComputeService(name, up=False) for name in dead]
+    services += [membership.ComputeService(name, up=False, forced_down=True)
+                 for name in fenced]
+    services += [membership.ComputeService(name, up=True, disabled=True)
+                 for name in disabled]
+    return membership.view(
+        services, more.pop('partition', membership.Partition()), host, **more)
+
+
+class EligibleTestCase(base.BaseTestCase):
+
+    def eligible(self, when, seen, down_for=(), after=300):
+        return set(takeover.eligible(
+            takeover.Policy(when, after), seen, dict(down_for)))
+
+    def test_never(self):
+        self.assertEqual(set(), self.eligible(
+            'never', view(['me', 'a'], dead=['b'], fenced=['c']),
+            {'b': 1e6, 'c': 1e6}))
+
+    def test_forced_down_is_what_an_operator_said(self):
+        seen = view(['me', 'a'], dead=['b'], fenced=['c'])
+        self.assertEqual({'c'}, self.eligible(
+            'forced_down', seen, {'b': 1e6, 'c': 0}))
+
+    def test_down_waits(self):
+        seen = view(['me', 'a'], dead=['b'])
+        for seconds, expected in ((299, set()), (300, {'b'})):
+            self.assertEqual(
+                expected, self.eligible('down', seen, {'b': seconds}))
+        self.assertEqual(set(), self.eligible('down', seen))
+
+    def test_who_sees_most_others_down_is_the_sick_one(self):
+        both = {'a': 1e6, 'b': 1e6}
+        self.assertEqual(
+            set(), self.eligible('down', view(['me'], dead=['a', 'b']), both))
+        self.assertEqual(
+            set(), self.eligible('down', view(['me'], dead=['a']), both))
+        self.assertEqual({'a', 'b'}, self.eligible(
+            'down', view(['me', 'c', 'd'], dead=['a', 'b']), both))
+
+    def test_fenced_ones_are_not_counted(self):
+        seen = view(['me', 'c'], dead=['a'], fenced=['f', 'g', 'h'])
+        self.assertEqual({'a', 'f', 'g', 'h'},
+                         self.eligible('down', seen, {'a': 1e6}))
+
+    def test_those_of_other_partitions_are_not_counted(self):
+        shard = membership.Partition(shard='s', peer_list=('me', 'a', 'b'))
+        seen = view(['me', 'x', 'y', 'z'], dead=['a', 'b'], fenced=['w'],
+                    partition=shard)
+        self.assertEqual(set(), self.eligible(
+            'down', seen, {'a': 1e6, 'b': 1e6}))
+
+    def test_who_is_no_member_takes_nothing(self):
+        for seen in (view([], fenced=['a', 'me']),
+                     view([], fenced=['a'], disabled=['me']),
+                     view([], fenced=['a'], dead=['me'])):
+            for when in takeover.POLICIES:
+                self.assertEqual(set(), self.eligible(when, seen))
+
+    @hypothesis.given(
+        st.sets(st.sampled_from('abcdefg')),
+        st.sets(st.sampled_from('abcdefg')),
+        st.sampled_from(takeover.POLICIES))
+    def test_nobody_who_is_up_is_ever_eligible(self, up, fenced, when):
+        seen = view(['me', *up - fenced], fenced=fenced,
+                    dead=set('abcdefg') - up - fenced)
+        found = self.eligible(when, seen, dict.fromkeys('abcdefg', 1e6))
+        self.assertEqual(set(), found & (up - fenced | {'me'}))
+
+
+class MarkTestCase(base.BaseTestCase):
+
+    def test_it_tells_what_was_before(self):
+        for before in (None, 'deleting', 'powering-off'):
+            mark = takeover.mark(before, 'f00')
+            self.assertTrue(takeover.is_mark(mark))
+            self.assertEqual(before, takeover.marked(mark))
+
+    def test_a_mark_of_a_mark_is_another_mark(self):
+        first = takeover.mark('deleting', '1')
+        second = takeover.mark(first, '2')
+        self.assertNotEqual(first, second)
+        self.assertEqual('deleting', takeover.marked(second))
+
+    def test_no_state_of_nova_is_one(self):
+        states = [value for name, value in vars(task_states).items()
+                  if name.isupper() and isinstance(value, str)]
+        self.assertGreater(len(states), 20)
+        for state in [*states, None]:
+            self.assertFalse(takeover.is_mark(state))
+            self.assertEqual(state, takeover.marked(state))
+
+    def test_it_fits_into_the_column(self):
+        longest = max((value for name, value in vars(task_states).items()
+                       if name.isupper() and isinstance(value, str)), key=len)
+        self.assertLess(len(takeover.mark(longest, '0' * 8)), 255)
+
+
+class StepTestCase(base.BaseTestCase):
+
+    def test_nova_does_what_is_no_build(self):
+        for vm_state, task_state in itertools.product(
+                (vm_states.ACTIVE, vm_states.STOPPED, vm_states.RESCUED,
+                 vm_states.ERROR),
+                (None, task_states.DELETING, task_states.POWERING_OFF,
+                 task_states.REBOOTING_HARD, task_states.RESCUING)):
+            self.assertIs(Step.INIT, takeover.step(
+                vm_state, task_state, ironic_states.ACTIVE))
+
+    def test_a_build_that_ironic_goes_on_with_is_awaited(self):
+        for machine in (ironic_states.DEPLOYING, ironic_states.DEPLOYWAIT,
+                        ironic_states.DEPLOYDONE, ironic_states.ACTIVE):
+            for task_state in (task_states.SPAWNING,
+                               task_states.BLOCK_DEVICE_MAPPING, None):
+                self.assertIs(Step.AWAIT, takeover.step(
+                    vm_states.BUILDING, task_state, machine))
+
+    def test_a_build_that_ironic_has_not_begun_or_lost_fails(self):
+        for machine in (None, ironic_states.AVAILABLE,
+                        ironic_states.DEPLOYFAIL, ironic_states.ERROR,
+                        ironic_states.CLEANING):
+            self.assertIs(Step.FAIL, takeover.step(
+                vm_states.BUILDING, task_states.SPAWNING, machine))
+
+    def test_a_build_that_is_to_be_deleted_is(self):
+        self.assertIs(Step.INIT, takeover.step(
+            vm_states.BUILDING, task_states.DELETING,
+            ironic_states.DEPLOYING))
+
+    def test_a_rebuild_that_ironic_goes_on_with_is_awaited(self):
+        self.assertIs(Step.AWAIT, takeover.step(
+            vm_states.ACTIVE, task_states.REBUILD_SPAWNING,
+            ironic_states.DEPLOYING))
+
+    def test_a_rebuild_of_which_ironic_was_not_told_fails(self):
+        for task_state in (task_states.REBUILDING,
+                           task_states.REBUILD_BLOCK_DEVICE_MAPPING):
+            self.assertIs(Step.FAIL, takeover.step(
+                vm_states.ACTIVE, task_state, ironic_states.ACTIVE))
+
+    def test_what_is_over_stays_so(self):
+        for vm_state in (vm_states.ERROR, vm_states.DELETED,
+                         vm_states.SOFT_DELETED):
+            self.assertIs(Step.INIT, takeover.step(
+                vm_state, task_states.REBUILD_SPAWNING,
+                ironic_states.DEPLOYFAIL))
+
+
+class RestingTestCase(base.BaseTestCase):
+
+    def test_rescue_as_the_machine_has_it(self):
+        for vm_state, machine, expected in (
+                (vm_states.ACTIVE, ironic_states.RESCUE, vm_states.RESCUED),
+                (vm_states.RESCUED, ironic_states.ACTIVE, vm_states.ACTIVE),
+                (vm_states.RESCUED, ironic_states.UNRESCUEFAIL,
+                 vm_states.RESCUED),
+                (vm_states.STOPPED, ironic_states.ACTIVE, vm_states.STOPPED)):
+            self.assertEqual(
+                expected, takeover.resting(vm_state, machine))

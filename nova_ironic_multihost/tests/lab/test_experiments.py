@@ -27,7 +27,8 @@ NODES = 24
 INTERVALS = ('DEFAULT.update_resources_interval=4',
              'DEFAULT.service_down_time=6', 'DEFAULT.report_interval=1')
 
-CYCLES = 20
+#: With twice as many, and with fencing, in tests/long.
+CYCLES = 10
 
 SHAPE = ('--computes', str(COMPUTES), '--nodes', str(NODES),
          *(word for option in INTERVALS for word in ('--set', option)))

@@ -61,7 +61,7 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
             sources.Sources(self, self._tracker))
         self._watch = watch.Watch()
         self._timer = watch.Timer(
-            self.look, lambda: watch.period(CONF.report_interval))
+            self._look, lambda: watch.period(CONF.report_interval))
         self._instances = nova_contract.Instances(virtapi)
         self._recovery = recovery.Recovery(
             self._instances, self._provision_state, self._wait_until_deployed)
@@ -99,27 +99,6 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
         """End what goes on besides nova's own tasks."""
         self._timer.stop()
         super().cleanup_host(host)
-
-    def look(self):
-        """Look who is there, and audit at once the nodes that it concerns.
-
-        Done every few seconds between nova's audits.
-
-        :returns: :class:`.membership.View` of this moment.
-        """
-        settings = self._settings()
-        audit = self._auditor.last
-        hosts = dict.fromkeys(self._watch.hosts)
-        if audit is not None:
-            hosts.update((service.host, None)
-                         for service in audit.view.services.values())
-        _, view = self._auditor.look(settings, hosts)
-        if audit is not None:
-            self._audit_pulled()
-            due = self._watch.due(view)
-            left = self._audit_hosts(settings, view, due) if due else ()
-            self._watch.done(view, *left)
-        return view
 
     def get_available_nodes(self, refresh=False):
         """Return the uuids of the nodes that this compute service manages.
@@ -324,6 +303,27 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
         self.node_cache_time = time.time()
         for node in self._changed.copy():
             self.node_cache.pop(node, None)
+
+    def _look(self):
+        """Look who is there, and audit at once the nodes that it concerns.
+
+        Done every few seconds between nova's audits.
+
+        :returns: :class:`.membership.View` of this moment.
+        """
+        settings = self._settings()
+        audit = self._auditor.last
+        hosts = dict.fromkeys(self._watch.hosts)
+        if audit is not None:
+            hosts.update((service.host, None)
+                         for service in audit.view.services.values())
+        _, view = self._auditor.look(settings, hosts)
+        if audit is not None:
+            self._audit_pulled()
+            due = self._watch.due(view)
+            left = self._audit_hosts(settings, view, due) if due else ()
+            self._watch.done(view, *left)
+        return view
 
     def _audit_hosts(self, settings, view, hosts):
         """Audit the nodes of some hosts and take what is mine.

@@ -360,7 +360,7 @@ class Process:
             self._update(node)
 
     def _look(self):
-        """IronicMultiHostDriver.look."""
+        """IronicMultiHostDriver._look."""
         try:
             view = self.auditor.look(self._settings, self.watch.hosts)[1]
             due = self.watch.due(view)

@@ -335,6 +335,27 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
         for node in self._changed.copy():
             self.node_cache.pop(node, None)
 
+    def _look(self):
+        """Look who is there, and audit at once the nodes that it concerns.
+
+        Done every few seconds between nova's audits.
+
+        :returns: :class:`.membership.View` of this moment.
+        """
+        settings = self._settings()
+        audit = self._auditor.last
+        hosts = dict.fromkeys(self._watch.hosts)
+        if audit is not None:
+            hosts.update((service.host, None)
+                         for service in audit.view.services.values())
+        _, view = self._auditor.look(settings, hosts)
+        if audit is not None:
+            self._audit_pulled()
+            due = self._watch.due(view)
+            left = self._audit_hosts(settings, view, due) if due else ()
+            self._watch.done(view, *left)
+        return view
+
     def _audit_hosts(self, settings, view, hosts):
         """Audit the nodes of some hosts and take what is mine.
 

@@ -139,7 +139,7 @@ class Computes:
         """Let each of these hosts, or all that run, look who is there."""
         for host in hosts or self.hosts:
             with self._as(host):
-                self.manager(host).driver.look()
+                self.manager(host).driver._look()
 
     def hold_claims(self, host):
         """Let builds that come to a host wait before they claim their node.

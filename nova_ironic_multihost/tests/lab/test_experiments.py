@@ -97,6 +97,12 @@ class ExperimentsTestCase(command.LabTestCase):
         self.assertEqual([NODES] * 3, figures['records'])
         self.assertEqual([NODES] * 3, figures['providers'])
 
+    def test_reaction(self):
+        figures = self.experiment('reaction')
+        for interval in (10, 600):
+            some = figures[f'every_{interval}_s']
+            self.assertEqual(some['its_free_nodes'], some['moved_nodes'])
+
     def test_restart(self):
         figures = self.experiment('restart')
         self.assertEqual(figures['its_nodes'], figures['moved_nodes'])

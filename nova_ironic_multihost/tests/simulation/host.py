@@ -376,7 +376,7 @@ class Process:
             self._update(node)
 
     def _look(self):
-        """IronicMultiHostDriver.look."""
+        """IronicMultiHostDriver._look."""
         try:
             view = self.auditor.look(self._settings, self.watch.hosts)[1]
             eligible = self.auditor.eligible(self._settings, view)

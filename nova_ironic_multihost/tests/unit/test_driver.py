@@ -511,7 +511,7 @@ class LookTestCase(DriverTestCase):
         self.manager._update_available_resource_for_node = self.take
         self.manager.rt.remove_node = self.tracked.pop
         self.start_and_audit()
-        self.driver.look()
+        self.driver._look()
 
     def take(self, context, node):
         self.audited.append(node)
@@ -526,25 +526,25 @@ class LookTestCase(DriverTestCase):
         self.owners[kept] = ME
         self.start_and_audit()
         self.services['compute-2'] = False
-        view = self.driver.look()
+        view = self.driver._look()
         self.assertFalse(view.live('compute-2'))
         self.assertEqual(NODES[1:], self.audited)
         self.assertEqual(set(NODES), set(self.driver.node_cache))
-        self.driver.look()
+        self.driver._look()
         self.assertEqual(NODES[1:], self.audited)
 
     def test_nothing_is_done_before_the_first_audit(self):
         driver = multihost.IronicMultiHostDriver(
             mock.Mock(_compute=self.manager))
         self.services['compute-2'] = False
-        self.assertFalse(driver.look().live('compute-2'))
+        self.assertFalse(driver._look().live('compute-2'))
         self.assertEqual([], self.audited)
 
     def test_what_it_led_to_is_logged_and_nothing_else(self):
         self.services['compute-2'] = False
         with self.assertLogs(multihost.__name__, 'INFO') as logs:
             for _ in range(3):
-                self.driver.look()
+                self.driver._look()
         line, = logs.output
         self.assertIn('Audited the nodes of compute-2, which left: 20 free '
                       'and recorded on a compute service that is down.', line)
@@ -553,7 +553,7 @@ class LookTestCase(DriverTestCase):
         # Of a node that was here, and is taken from who took it.
         self.tracked[NODES[0]] = stale = mock.Mock()
         self.services['compute-2'] = False
-        self.driver.look()
+        self.driver._look()
         self.assertIsNot(stale, self.tracked[NODES[0]])
         forget = self.manager.reportclient.invalidate_resource_provider
         forget.assert_any_call(NODES[0])
@@ -562,7 +562,7 @@ class LookTestCase(DriverTestCase):
         self.services['compute-2'] = False
         self.stubborn = {NODES[0]}
         for _ in range(5):
-            self.driver.look()
+            self.driver._look()
         self.assertEqual(3, self.audited.count(NODES[0]))
         self.assertEqual(1, self.audited.count(NODES[1]))
 
@@ -571,10 +571,10 @@ class LookTestCase(DriverTestCase):
         listed = self.connection.nodes.side_effect
         self.connection.nodes.side_effect = OSError('refused')
         self.assertRaises(nova_exception.VirtDriverNotReady,
-                          self.driver.look)
+                          self.driver._look)
         self.assertEqual([], self.audited)
         self.connection.nodes.side_effect = listed
-        self.driver.look()
+        self.driver._look()
         self.assertEqual(NODES, self.audited)
 
     def test_nodes_pulled_from_a_live_host_are_audited_twice(self):
@@ -586,7 +586,7 @@ class LookTestCase(DriverTestCase):
             lambda context, api, host: membership.ComputeService(
                 host, True, disabled=True) if host != ME else None))
         for _ in range(3):
-            self.driver.look()
+            self.driver._look()
         self.assertEqual(NODES[:3] * 2, self.audited)
 
     def test_service_that_has_started_looks_until_it_stops(self):

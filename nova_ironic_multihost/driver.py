@@ -66,7 +66,7 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
         self._operations = nova_contract.Operations(virtapi, self)
         self._watch = watch.Watch()
         self._timer = watch.Timer(
-            self.look, lambda: watch.period(CONF.report_interval))
+            self._look, lambda: watch.period(CONF.report_interval))
         self._settled = False
         self._tally = None
         self._audited = None
@@ -108,28 +108,6 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
         """End what goes on besides nova's own tasks."""
         self._timer.stop()
         super().cleanup_host(host)
-
-    def look(self):
-        """Look who is there, and audit at once the nodes that it concerns.
-
-        Done every few seconds between nova's audits.
-
-        :returns: :class:`.membership.View` of this moment.
-        """
-        settings = self._settings()
-        audit = self._auditor.last
-        hosts = dict.fromkeys(self._watch.hosts)
-        if audit is not None:
-            hosts.update((service.host, None)
-                         for service in audit.view.services.values())
-        _, view = self._auditor.look(settings, hosts)
-        if audit is not None:
-            self._audit_pulled()
-            eligible = self._auditor.eligible(settings, view)
-            due = self._watch.due(view, eligible)
-            missed, waiting = self._audit_hosts(settings, view, due)
-            self._watch.done(view, missed, eligible, waiting)
-        return view
 
     def get_available_nodes(self, refresh=False):
         """Return the uuids of the nodes that this compute service manages.
@@ -351,9 +329,10 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
         _, view = self._auditor.look(settings, hosts)
         if audit is not None:
             self._audit_pulled()
-            due = self._watch.due(view)
-            left = self._audit_hosts(settings, view, due) if due else ()
-            self._watch.done(view, *left)
+            eligible = self._auditor.eligible(settings, view)
+            due = self._watch.due(view, eligible)
+            missed, waiting = self._audit_hosts(settings, view, due)
+            self._watch.done(view, missed, eligible, waiting)
         return view
 
     def _audit_hosts(self, settings, view, hosts):

@@ -764,10 +764,10 @@ class TakeoverTestCase(DriverTestCase):
     def test_a_look_is_enough(self):
         self.patch(self.driver, '_get_node',
                    lambda node: FakeNode(node, self.ironic[node]))
-        self.driver.look()
+        self.driver._look()
         self.assertEqual(ME, self.placed['i1'].host)
         self.assertEqual(['i1'], self.recovered)
-        self.driver.look()
+        self.driver._look()
         self.assertEqual(1, len(self.notified))
 
     def test_not_against_the_policy(self):

@@ -104,6 +104,18 @@ class Computes:
         self._state.write('up', **shape | {'driver': driver})
         self._start([name])
 
+    def restart(self, names, options=()):
+        """Restart computes, all at once.
+
+        :param names: of those, running or not
+        :param options: 'SECTION.OPTION=VALUE' strings besides the lab's, for
+            as long as they run
+        """
+        shape = self._stack_is_up()
+        self._processes.stop(names, _STOP_PATIENCE)
+        self.configure(names, shape['driver'], [*shape['options'], *options])
+        self._start(names)
+
     def forget(self, name):
         """Delete the service of a stopped compute; the lab forgets it.
 

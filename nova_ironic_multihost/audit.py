@@ -45,6 +45,9 @@ SAMPLE = 8
 #: Audits for which a node that came from another owner counts as recent.
 RECENT = 2
 
+#: Nodes in a listing that cost Ironic as much as one that is asked for alone.
+TOGETHER = 20
+
 
 class Sources(typing.Protocol):
     """Where the facts come from; each method asks anew.
@@ -170,8 +173,6 @@ class Memory:
     :param host_aggregates: nova's host aggregates, as far as they are known.
     :param recent: for each of the last :data:`RECENT` audits the uuids of the
         nodes that came from another owner.
-    :param down_since: host in lower case -> time at which it was first seen
-        down, of those that have been down ever since.
     """
 
     audits: int = 0
@@ -186,8 +187,6 @@ class Memory:
     mapped: bool = False
     host_aggregates: aggregates.Known = aggregates.Known()
     recent: tuple[frozenset[str], ...] = ()
-    down_since: Mapping[str, float] = dataclasses.field(
-        default_factory=lambda: types.MappingProxyType({}))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -225,28 +224,45 @@ class Auditor:
         self._clock = clock
         self._lock = threading.Lock()
         self._memory = Memory()
+        # Host in lower case -> when it was first seen down, of those that
+        # have been down ever since.
+        self._down_since = types.MappingProxyType({})
         self.preferences = None
         self._notices = notices.Notices()
         self.last = None
 
-    def see(self, settings, starting=False):
-        """Look who shares the nodes.
+    def look(self, settings, hosts=(), starting=False):
+        """Look who is there.
+
+        One question to nova, and one more for each host that is disabled.
 
         :param settings: :class:`Settings`.
+        :param hosts: those that were there, as nova spells them: nova lists
+            them only while they are enabled.
         :param starting: see :class:`.membership.View`.
-        :returns: (services, :class:`.aggregates.Known`,
-            :class:`.membership.View`, :class:`.ring.Preferences`)
+        :returns: (services, :class:`.membership.View`)
         """
         services = self.sources.services()
-        services = services + self._others(services, [settings.host])
-        known = self._memory.host_aggregates.after(self.sources.aggregates())
-        zones = aggregates.zones(known.aggregates)
+        services = services + self._others(services, [settings.host, *hosts])
         label = settings.partition.label
-        view = membership.view(
+        return services, membership.view(
             services, settings.partition, settings.host,
             strangers=(host for host, theirs
                        in self._memory.partitions.items() if theirs != label),
             starting=starting)
+
+    def see(self, settings, starting=False, hosts=()):
+        """Look who shares the nodes.
+
+        :param settings: :class:`Settings`.
+        :param starting: see :class:`.membership.View`.
+        :param hosts: see :meth:`look`.
+        :returns: (services, :class:`.aggregates.Known`,
+            :class:`.membership.View`, :class:`.ring.Preferences`)
+        """
+        services, view = self.look(settings, hosts, starting)
+        known = self._memory.host_aggregates.after(self.sources.aggregates())
+        zones = aggregates.zones(known.aggregates)
         self.preferences = ring.refreshed(
             self.preferences,
             {host: zones.get(host) for host in view.members},
@@ -261,20 +277,108 @@ class Auditor:
         return self.sources.records_of(
             membership.spellings(self.sources.services(), settings.host))
 
-    def audit(self, settings, settled=True):
+    def audit(self, settings, settled=True, then=lambda audit: None):
         """Audit once; nothing is remembered of an audit that fails.
 
         :param settings: :class:`Settings`.
         :param settled: the start of the service is over.
+        :param then: called with the :class:`Audit` before anybody audits
+            again.
         :returns: the :class:`Audit`, which is also :attr:`last` from now on.
         :raises VirtDriverNotReady: when Ironic gives no whole list.
         """
+        # The listing takes long when nodes are many, so it goes first: a
+        # build that was claimed meanwhile is then known as an instance of
+        # ours, and a compute service that died meanwhile as dead. Nor do the
+        # nodes of one that died wait for it.
+        listed = self.sources.nodes(settings.partition)
         with self._lock:
-            self.last = self._audit(settings, settled)
+            self.last = self._audit(settings, settled, listed)
+            then(self.last)
             return self.last
 
-    def _audit(self, settings, settled):
-        gathered = self._gather(settings, settled)
+    def audit_hosts(self, settings, hosts, then):
+        """Audit the nodes that are recorded on some hosts, and no others.
+
+        By the same rules. What is remembered from audit to audit stays,
+        except that nodes which become mine are recent; what the last audit
+        found of all other nodes stays, too.
+
+        :param settings: :class:`Settings`.
+        :param hosts: others than this, as nova spells them.
+        :param then: called before anybody audits again with the
+            :class:`Audit`, which is :attr:`last` from now on, and the uuids
+            of those of the nodes that are mine.
+        :returns: {node: :class:`.ownership.Reason`} of the nodes that this
+            host may be preferred for.
+        :raises Exception: when something cannot be known; nothing is changed.
+        """
+        with self._lock:
+            facts, fetched = self._gather_hosts(settings, hosts)
+            reasons, _ = self._decide(facts, settings)
+            reasons, taken = self._take_over(facts, reasons, settings)
+            mine = sorted(
+                node for node, reason in reasons.items() if reason.mine)
+            self.last = self._merged(facts, reasons, {
+                node: fetched[node] for node in mine}, taken)
+            latest, *earlier = self._memory.recent
+            self._memory = dataclasses.replace(
+                self._memory, recent=(latest.union(mine), *earlier))
+            then(self.last, mine)
+        return reasons
+
+    def _gather_hosts(self, settings, hosts):
+        """Return (:class:`.ownership.Facts`, {uuid: node object})."""
+        services, known, view, preferences = self.see(settings, hosts=hosts)
+        names = [name for host in hosts
+                 for name in membership.spellings(services, host)]
+        records = {record.node: record
+                   for record in self.sources.records_of(names)
+                   if preferences.may_prefer(view.host, record.node)}
+        fetched = self._fetch(settings.partition, list(records))
+        facts = ownership.Facts(
+            nodes={node: found.instance_id
+                   for node, found in fetched.items()},
+            my_instances=frozenset(), my_nodes=frozenset(),
+            view=view, preferences=preferences,
+            partition=settings.partition,
+            zones=aggregates.zones(known.aggregates),
+            records={node: records[node] for node in fetched})
+        facts = dataclasses.replace(facts, tenants=self._tenants(facts))
+        return self._judged(settings, True, services, facts)[0], fetched
+
+    def _fetch(self, partition, wanted):
+        """Return {uuid: node object} of these nodes, if Ironic has them."""
+        if not wanted:
+            return {}
+        # A node alone does not tell its partition.
+        if partition.label or TOGETHER * len(wanted) > len(self.last.reasons):
+            listed = self.sources.nodes(partition)
+            return {node: listed[node] for node in wanted if node in listed}
+        found = {node: self.sources.node(node) for node in wanted}
+        return {node: known for node, known in found.items()
+                if known is not None}
+
+    def _merged(self, facts, reasons, mine, taken):
+        """Return the last audit with what was decided for some nodes."""
+        last = self.last
+        others = {node: known for node, known in last.nodes.items()
+                  if node not in reasons}
+        owners = {node: last.owners[node] for node in others}
+        owners.update((node, facts.records[node].owner) for node in mine)
+        return dataclasses.replace(
+            last,
+            reasons=types.MappingProxyType({**last.reasons, **reasons}),
+            nodes=types.MappingProxyType({**others, **mine}),
+            owners=types.MappingProxyType(owners),
+            records=(*(record for record in last.records
+                       if record.node not in reasons),
+                     *(facts.records[node] for node in mine)),
+            recent=last.recent.union(mine),
+            taken_over=types.MappingProxyType(taken))
+
+    def _audit(self, settings, settled, listed):
+        gathered = self._gather(settings, settled, listed)
         facts = gathered.facts
         reasons, busy = self._decide(facts, settings)
         reasons, taken = self._take_over(facts, reasons, settings)
@@ -308,12 +412,8 @@ class Auditor:
             host_aggregates=gathered.host_aggregates, recent=recent,
             taken_over=types.MappingProxyType(taken))
 
-    def _gather(self, settings, settled):
+    def _gather(self, settings, settled, listed):
         sources = self.sources
-        # The listing takes long when nodes are many, so it goes first: a
-        # build that was claimed meanwhile is then known as an instance of
-        # ours, and a compute service that died meanwhile as dead.
-        listed = sources.nodes(settings.partition)
         services, known, view, preferences = self.see(
             settings, starting=not settled)
         hosts = membership.spellings(services, settings.host)
@@ -330,16 +430,29 @@ class Auditor:
             tenant.host for tenant in facts.tenants.values() if tenant.host])
         facts = self._with_eligible(facts, services, settings)
         facts = dataclasses.replace(facts, records=self._records(facts))
+        facts, mapped, audits = self._judged(
+            settings, settled, services, facts)
+        return _Gathered(facts, listed, records, mapped, audits, known)
+
+    def _judged(self, settings, settled, services, facts):
+        """Complete the facts by who has instances and nodes.
+
+        And by what this host may do.
+
+        :returns: (facts, whether it is mapped, audits as a member)
+        """
         services = services + self._others(services, [
-            record.host for record in facts.records.values()])
+            *(record.host for record in facts.records.values()),
+            *(tenant.host for tenant in facts.tenants.values()
+              if tenant.host)])
         facts = self._with_eligible(facts, services, settings)
-        mapped = self._memory.mapped or sources.mapped(settings.host)
+        mapped = self._memory.mapped or self.sources.mapped(settings.host)
         robbed = ownership.was_robbed(facts, self._memory.owned)
         audits = 0 if robbed else self._memory.audits
         facts = dataclasses.replace(facts, standing=ownership.Standing(
             settled=settled, mapped=mapped is not False,
             tested=audits >= settings.pull_delay_audits))
-        return _Gathered(facts, listed, records, mapped, audits, known)
+        return facts, mapped, audits
 
     def _decide(self, facts, settings):
         """Return ({node: reason}, nodes that could not be pulled)."""
@@ -358,14 +471,25 @@ class Auditor:
         """
         view = dataclasses.replace(
             facts.view, services=membership.by_name(services))
-        now = self._clock()
-        since = self._memory.down_since
-        down_for = {host: now - since.get(host, now)
-                    for host, service in view.services.items()
-                    if not service.up}
         return dataclasses.replace(
-            facts, view=view, eligible=takeover.eligible(
-                settings.policy, view, down_for))
+            facts, view=view, eligible=self.eligible(settings, view))
+
+    def eligible(self, settings, view):
+        """Return the hosts whose instances may be taken over by now.
+
+        :param settings: :class:`Settings`.
+        :param view: :class:`.membership.View` of this moment.
+        """
+        now = self._clock()
+        # A host that this view lacks may be met again.
+        self._down_since = types.MappingProxyType({
+            **{host: since for host, since in self._down_since.items()
+               if not view.live(host)},
+            **{host: self._down_since.get(host, now)
+               for host, service in view.services.items()
+               if not service.up}})
+        return takeover.eligible(settings.policy, view, {
+            host: now - since for host, since in self._down_since.items()})
 
     def _take_over(self, facts, reasons, settings):
         """Return (reasons, {instance: host before}) of those taken over."""
@@ -416,15 +540,7 @@ class Auditor:
             partitions=partitions, busy=busy, absences=absences,
             mapped=bool(gathered.mapped),
             host_aggregates=gathered.host_aggregates,
-            recent=(acquired, *self._memory.recent)[:RECENT],
-            down_since=self._down_since(facts.view))
-
-    def _down_since(self, view):
-        """Return since when the hosts that are down have been so."""
-        now = self._clock()
-        return types.MappingProxyType({
-            host: self._memory.down_since.get(host, now)
-            for host, service in view.services.items() if not service.up})
+            recent=(acquired, *self._memory.recent)[:RECENT])
 
     def _others(self, services, hosts):
         """Return the services of those of the hosts that are not known yet.

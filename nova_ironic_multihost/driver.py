@@ -24,10 +24,12 @@ from nova_ironic_multihost.conf import contradictions
 from nova_ironic_multihost import exception
 from nova_ironic_multihost import nodes
 from nova_ironic_multihost import nova_contract
+from nova_ironic_multihost import operations
 from nova_ironic_multihost import ownership
 from nova_ironic_multihost import recovery
 from nova_ironic_multihost import sources
 from nova_ironic_multihost import takeover
+from nova_ironic_multihost import watch
 
 LOG = logging.getLogger(__name__)
 CONF = nova_contract.CONF
@@ -61,13 +63,26 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
         self._instances = nova_contract.Instances(virtapi)
         self._recovery = recovery.Recovery(
             self._instances, self._provision_state, self._wait_until_deployed)
+        self._operations = nova_contract.Operations(virtapi, self)
+        self._watch = watch.Watch()
+        self._timer = watch.Timer(
+            self._look, lambda: watch.period(CONF.report_interval))
         self._settled = False
         self._tally = None
+        self._audited = None
+        # Nodes that have changed since they were listed.
+        self._changed = set()
+        self._pulled = ()
 
     @property
     def hash_ring(self):
         """The tooz ring, under the name that nova's driver has for it."""
         return self._auditor.preferences.ring.hashring
+
+    @property
+    def ironic_connection(self):
+        """Connection to Ironic that changes no machine of another host."""
+        return self._operations.connection(super().ironic_connection)
 
     def init_host(self, host):
         """Refuse settings that cannot work, then see who else is there.
@@ -79,11 +94,20 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
             LOG.error(sentence)
         if found:
             raise exception.ConfigurationContradiction(found)
-        self._tracker.heed(lambda: self._auditor.last.records)
+        self._tracker.heed(lambda: self._audited.records,
+                           lambda: self._auditor.last.records)
         self._tracker.guard(
             lambda record: self._auditor.stands(record.node, record))
         self._instances.heed(self._recovery.start)
+        self._operations.enclose(
+            operations.Gate(host, self._auditor.sources))
+        self._tracker.when_started(self._timer.start)
         super().init_host(host)
+
+    def cleanup_host(self, host):
+        """End what goes on besides nova's own tasks."""
+        self._timer.stop()
+        super().cleanup_host(host)
 
     def get_available_nodes(self, refresh=False):
         """Return the uuids of the nodes that this compute service manages.
@@ -181,6 +205,30 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
                 raise
             raise nova_contract.ComputeResourcesUnavailable(
                 reason=exc.format_message()) from exc
+        # From now on its machine is in use, whatever becomes of the build.
+        self._audit_now(instance.get('node'))
+
+    def failed_spawn_cleanup(self, instance):
+        """Free the node of a build that has failed.
+
+        nova reports the node when it takes back the claim: as it is then.
+        """
+        super().failed_spawn_cleanup(instance)
+        self._forget(instance.get('node'))
+
+    def destroy(self, context, instance, network_info,
+                block_device_info=None, destroy_disks=True,
+                destroy_secrets=True):
+        """Tear down the machine of a server.
+
+        nova deletes the server's allocation next, and the machine that
+        Ironic is cleaning would be offered.
+        """
+        super().destroy(
+            context, instance, network_info,
+            block_device_info=block_device_info, destroy_disks=destroy_disks,
+            destroy_secrets=destroy_secrets)
+        self._audit_now(instance.get('node'))
 
     def rebuild(self, context, instance, image_meta, injected_files,
                 admin_password, allocations, bdms, detach_block_devices,
@@ -202,30 +250,136 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
                 reimage_boot_volume and nova_contract.volume_backed(bdms)))
 
     def _refresh_cache(self):
-        self._audit()
+        # nova takes an empty cache for one that was never filled; a build
+        # must not wait for an audit of all nodes.
+        if self._auditor.last is None:
+            self._audit()
 
     def _refresh_hash_ring(self, ctxt):
         self._auditor.see(self._settings(), starting=not self._settled)
 
     def _node_from_cache(self, node_id):
         # nova's also keeps nodes that are not ours.
-        node = self.node_cache.get(node_id)
-        if node is None:
-            node = self._get_node(node_id)
-            reason = self._reason(node_id)
-            if reason and reason.mine:
-                self.node_cache[node_id] = node
-        return node
+        @nova_contract.synchronized(f'ironic-node-{node_id}')
+        def read():
+            node = self.node_cache.get(node_id)
+            if node is None:
+                node = self._get_node(node_id)
+                reason = self._reason(node_id)
+                if reason and reason.mine:
+                    self.node_cache[node_id] = node
+            return node
+
+        return read()
+
+    def _forget(self, node_id):
+        """Ask Ironic for a node anew: it has changed since it was read."""
+        # What another thread has read before must not come in afterwards.
+        @nova_contract.synchronized(f'ironic-node-{node_id}')
+        def forget():
+            self._changed.add(node_id)
+            self.node_cache.pop(node_id, None)
+
+        forget()
+
+    def _audit_now(self, node_id):
+        """Let nova and placement know at once what became of a node.
+
+        Whoever builds or deletes goes on in any case.
+        """
+        self._forget(node_id)
+        if not self._tracker.has(node_id):
+            return
+        try:
+            self._tracker.audit(node_id)
+        except Exception:
+            LOG.exception('Node %s could not be audited; the next audit of '
+                          'all nodes does it.', node_id)
+        # It goes on changing: nothing is to be told by what it was.
+        self._forget(node_id)
 
     def _audit(self):
-        audit = self._auditor.audit(self._settings(), self._settled)
+        self._changed = set()
+        audit = self._auditor.audit(
+            self._settings(), self._settled, self._publish)
         self._report(audit.reasons)
+        return list(audit.nodes)
+
+    def _publish(self, audit):
+        self._audited = audit
         self._took_over(audit.taken_over)
-        # Before the cache is published: other threads add to it.
-        uuids = list(audit.nodes)
         self.node_cache = nodes.Cache(audit.nodes)
         self.node_cache_time = time.time()
-        return uuids
+        for node in self._changed.copy():
+            self.node_cache.pop(node, None)
+
+    def _look(self):
+        """Look who is there, and audit at once the nodes that it concerns.
+
+        Done every few seconds between nova's audits.
+
+        :returns: :class:`.membership.View` of this moment.
+        """
+        settings = self._settings()
+        audit = self._auditor.last
+        hosts = dict.fromkeys(self._watch.hosts)
+        if audit is not None:
+            hosts.update((service.host, None)
+                         for service in audit.view.services.values())
+        _, view = self._auditor.look(settings, hosts)
+        if audit is not None:
+            self._audit_pulled()
+            eligible = self._auditor.eligible(settings, view)
+            due = self._watch.due(view, eligible)
+            missed, waiting = self._audit_hosts(settings, view, due)
+            self._watch.done(view, missed, eligible, waiting)
+        return view
+
+    def _audit_hosts(self, settings, view, hosts):
+        """Audit the nodes of some hosts and take what is mine.
+
+        :param hosts: hosts in lower case.
+        :returns: (those of them of which some nodes could not be taken,
+            those of which more instances wait to be taken over).
+        """
+        missed = set()
+        if not hosts:
+            return missed, ()
+
+        def take(audit, mine):
+            self._took_over(audit.taken_over)
+            self.node_cache.update(
+                (node, audit.nodes[node]) for node in mine)
+            for node in mine:
+                # It may have been here before.
+                self._tracker.drop(node)
+                self._tracker.audit(node)
+                if not self._tracker.has(node):
+                    missed.add(audit.owners[node])
+            self._pulled = tuple(
+                node for node in mine
+                if audit.reasons[node] is ownership.Reason.PULLED)
+
+        names = {host: view.services[host].host for host in sorted(hosts)}
+        reasons = self._auditor.audit_hosts(
+            settings, list(names.values()), take)
+        if reasons:
+            LOG.info('Audited the nodes of %(hosts)s, which left: '
+                     '%(tally)s.', {
+                         'hosts': ', '.join(names.values()),
+                         'tally': _in_words(ownership.tally(reasons))})
+        waits = ownership.Reason.INSTANCE_WAITS in reasons.values()
+        return missed, hosts if waits else ()
+
+    def _audit_pulled(self):
+        """Audit nodes that came from live hosts once more.
+
+        Their former owner may have set traits until now.
+        """
+        pulled, self._pulled = self._pulled, ()
+        for node in pulled:
+            if self._tracker.has(node):
+                self._tracker.audit(node)
 
     def _settings(self):
         options = CONF.ironic_multihost
@@ -301,9 +455,13 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
             LOG.info('Managing %(mine)d of %(all)d nodes: %(tally)s.', {
                 'mine': sum(tally[reason] for reason in tally if reason.mine),
                 'all': len(reasons),
-                'tally': ', '.join(f'{count} {reason.value}' for reason, count
-                                   in tally.items() if count) or 'none'})
+                'tally': _in_words(tally)})
             self._tally = tally
+
+
+def _in_words(tally):
+    return ', '.join(f'{count} {reason.value}' for reason, count
+                     in tally.items() if count) or 'none'
 
 
 def _reserve(provider_tree, node):

@@ -27,3 +27,14 @@ class ConfigurationContradiction(nova_contract.NovaException):
     def __init__(self, contradictions):
         self.contradictions = tuple(contradictions)
         super().__init__(contradictions=' '.join(self.contradictions))
+
+
+class InstanceElsewhere(nova_contract.NovaException):
+    """The machine of an instance is another compute service's to change.
+
+    :param name: what was to be done.
+    :param instance: uuid of the instance.
+    """
+
+    msg_fmt = ('%(name)s is not carried out here: instance %(instance)s '
+               'belongs to another compute service. Nothing was changed.')

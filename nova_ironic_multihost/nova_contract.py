@@ -20,9 +20,13 @@ against every supported nova, so that a change there is found by a test and
 not by an operator.
 """
 
+import functools
+import inspect
 import secrets
+import types
 
 from keystoneauth1 import exceptions as ks_exception
+from nova.compute import build_results
 from nova.compute import utils as compute_utils
 from nova.compute import vm_states
 import nova.conf
@@ -30,6 +34,8 @@ from nova import context as nova_context
 from nova import exception
 from nova import objects
 from nova import rpc
+from nova import safe_utils
+from nova import utils
 from nova.virt.ironic import driver as ironic_driver
 from openstack import exceptions as sdk_exception
 from oslo_db import exception as db_exception
@@ -88,6 +94,49 @@ MIGRATED = frozenset({
 
 #: How a conductor answers that has no access to the API database.
 NO_API_DATABASE = (messaging.RemoteError, db_exception.CantStartEngineError)
+
+#: Operations (methods of ComputeManager with a parameter ``instance``) that
+#: are not sent to the host of the instance: it has none, or it is on its way
+#: from host to host, which no instance over Ironic is.
+ELSEWHERE = frozenset({
+    'build_and_run_instance', 'check_can_live_migrate_destination',
+    'confirm_resize', 'confirm_snapshot_based_resize_at_source',
+    'drop_move_claim_at_destination', 'finish_resize',
+    'finish_revert_resize', 'finish_revert_snapshot_based_resize_at_source',
+    'finish_snapshot_based_resize_at_dest', 'live_migration',
+    'live_migration_force_complete', 'post_live_migration_at_destination',
+    'pre_live_migration', 'prep_resize',
+    'prep_snapshot_based_resize_at_dest', 'remove_volume_connection',
+    'revert_resize', 'revert_snapshot_based_resize_at_dest',
+    'rollback_live_migration_at_destination', 'unshelve_instance'})
+
+#: Operations whose sender waits for the answer (ComputeAPI uses ``call``).
+AWAITED = frozenset({
+    'attach_interface', 'check_can_live_migrate_source',
+    'get_console_output', 'get_diagnostics', 'get_instance_diagnostics',
+    'get_mks_console', 'get_serial_console', 'get_spice_console',
+    'get_vnc_console', 'prep_snapshot_based_resize_at_source',
+    'quiesce_instance', 'reserve_block_device_name', 'set_admin_password'})
+
+#: Methods of IronicDriver that change a machine, or Ironic's node of it.
+MUTATIONS = (
+    'attach_interface', 'clean_networks_preparation', 'destroy',
+    'detach_interface', 'failed_spawn_cleanup', 'get_serial_console',
+    'get_vnc_console', 'plug_vifs', 'power_off', 'power_on',
+    'prepare_for_spawn', 'prepare_networks_before_block_device_mapping',
+    'reboot', 'rebuild', 'rescue', 'spawn', 'trigger_crash_dump',
+    'unplug_vifs', 'unrescue')
+
+#: How the names of openstacksdk's methods begin that change something.
+CHANGES = ('attach_', 'create_', 'delete_', 'detach_', 'disable_', 'enable_',
+           'inject_', 'patch_', 'set_', 'update_')
+
+#: What ComputeManager does to an instance when something went wrong.
+CLEAN_UPS = ('_instance_update', '_set_instance_obj_error_state',
+             '_try_deallocate_network')
+
+#: Decorator: one thread at a time, for each name.
+synchronized = utils.synchronized
 
 #: Base class of the errors that nova prints by their message.
 NovaException = exception.NovaException
@@ -346,22 +395,78 @@ class Tracker:
         return (self._manager is not None
                 and node in self._manager.rt.compute_nodes)
 
-    def heed(self, records):
+    def heed(self, audited, current):
         """Compare with these records, not with what a replica says.
 
         At each audit nova drops from its tracker what it does not read
         there, and logs all its nodes for each record that it does not
         expect (ComputeManager.update_available_resource).
 
-        :param records: function without arguments that returns the
+        :param audited: function without arguments that returns the
             :class:`~nova_ironic_multihost.ownership.Record` objects of the
             audit that has just begun.
+        :param current: the same of those of this moment: nodes that became
+            this host's since stay in the tracker.
         """
-        def read(context, nodenames, use_slave=False, startup=False):
-            return [record.row for record in records()]
+        if self._manager is None:
+            return
+        clean = self._manager.rt.clean_compute_node_cache
 
+        def read(context, nodenames, use_slave=False, startup=False):
+            return [record.row for record in audited()]
+
+        def rows_by_then():
+            for record in current():
+                yield record.row
+
+        def clean_but_current(rows):
+            # A generator: the tracker asks it when it has its lock, and no
+            # node can come in between.
+            clean(rows_by_then())
+
+        self._manager._get_compute_nodes_in_db = read
+        self._manager.rt.clean_compute_node_cache = clean_but_current
+
+    def audit(self, node):
+        """Audit one node now, as nova does in turn at each audit.
+
+        It is asked for its resources and takes its record, placement is told
+        of it. Errors are logged by nova, whose lock around claims and updates
+        must not be held.
+
+        :param node: uuid of the node.
+        """
         if self._manager is not None:
-            self._manager._get_compute_nodes_in_db = read
+            self._manager._update_available_resource_for_node(
+                admin_context(), node)
+
+    def drop(self, node):
+        """Let the tracker forget a node, so that it looks at its record.
+
+        What ResourceTracker.clean_compute_node_cache does at each audit with
+        nodes that another host has got.
+        """
+        if self.has(node):
+            self._manager.rt.remove_node(node)
+            self.report_client.invalidate_resource_provider(node)
+
+    def when_started(self, act):
+        """Have something done when the service has started.
+
+        Its first audit is then over and builds that are sent to it arrive
+        (nova.service.Service.start).
+
+        :param act: function without arguments.
+        """
+        if self._manager is None:
+            return
+        hook = self._manager.post_start_hook
+
+        def hook_and_act():
+            hook()
+            act()
+
+        self._manager.post_start_hook = hook_and_act
 
     def guard(self, may_take):
         """Move no record without asking, at the moment when it is read.
@@ -409,6 +514,179 @@ class Tracker:
         """
         if self._manager is not None:
             self.report_client.invalidate_resource_provider(node)
+
+
+class Operations:
+    """The operations on instances that a compute service is asked for.
+
+    oslo.messaging takes the method of the manager by its name when a message
+    comes, and so do nova's own calls, so an attribute of the manager object
+    is used instead of the method of its class.
+
+    :param virtapi: what nova gave to the driver; a driver that is used alone
+        has no operations.
+    :param driver: the virt driver.
+    """
+
+    def __init__(self, virtapi, driver):
+        self._manager = getattr(virtapi, '_compute', None)
+        self._driver = driver
+        self._gate = None
+
+    def connection(self, connection):
+        """Return a connection to Ironic that asks before each change.
+
+        :param connection: what nova's driver works with.
+        """
+        if self._gate is None:
+            return connection
+        return _AskingConnection(connection, self._gate.touch_again)
+
+    def enclose(self, gate):
+        """Let a gate stand around them.
+
+        :param gate: :class:`~nova_ironic_multihost.operations.Gate`.
+        """
+        if self._manager is None:
+            return
+        self._gate = gate
+        for name in operations(type(self._manager)):
+            _wrap(self._manager, name, _asking(gate))
+        # The work of build_and_run_instance, in a thread of its own.
+        # FAILED_BY_POLICY: leave the allocation, and do not count it as a
+        # failure of the host.
+        _wrap(self._manager, '_do_build_and_run_instance', functools.partial(
+            gate.operate, otherwise=lambda: build_results.FAILED_BY_POLICY))
+        _wrap(self._manager, '_build_and_run_instance', gate.attempt)
+        for name in CLEAN_UPS:
+            _wrap(self._manager, name, gate.clean_up)
+        _wrap(self._manager.rt, '_unset_instance_host_and_node',
+              gate.clean_up)
+        for name in MUTATIONS:
+            _wrap(self._driver, name, gate.touch)
+        self._manager.external_instance_event = _sifted(
+            self._manager.external_instance_event, gate)
+
+
+class _AskingConnection:
+    """Asks before it lets a connection to Ironic change something."""
+
+    def __init__(self, connection, ask):
+        self._connection = connection
+        self._ask = ask
+
+    def __getattr__(self, name):
+        found = getattr(self._connection, name)
+        if not name.startswith(CHANGES):
+            return found
+
+        def ask_first(*args, **kwargs):
+            self._ask()
+            return found(*args, **kwargs)
+
+        return ask_first
+
+
+def operations(manager_class):
+    """Return the names of the operations that go to an instance's host.
+
+    :param manager_class: nova's ComputeManager.
+    """
+    return sorted(
+        name for name, method in inspect.getmembers(
+            manager_class, inspect.isfunction)
+        if not name.startswith('_') and name not in ELSEWHERE
+        and 'instance' in _parameters(method))
+
+
+def _parameters(function):
+    """Return the names of the parameters below all decorators.
+
+    Some of nova's hide them (oslo.messaging's expected_exceptions).
+    """
+    parameters = list(inspect.signature(function).parameters)
+    if 'instance' not in parameters:
+        function = safe_utils.get_wrapped_function(function)
+        parameters = list(inspect.signature(function).parameters)
+    return parameters
+
+
+def _wrap(target, name, around):
+    """Let a method of an object be called by another function.
+
+    :param around: function of (name of the method, instance, function without
+        arguments that calls the method).
+    """
+    method = getattr(target, name)
+    position = _position(method, 'instance')
+
+    @functools.wraps(method)
+    def wrapped(self, *args, **kwargs):
+        instance = (kwargs['instance'] if 'instance' in kwargs
+                    else args[position])
+        return around(
+            name, instance, functools.partial(method, *args, **kwargs))
+
+    # nova tracks bound methods only (service._TrackingEndpointWrapper).
+    setattr(target, name, types.MethodType(wrapped, target))
+
+
+def _position(method, parameter):
+    return _parameters(method.__func__).index(parameter) - 1
+
+
+def _asking(gate):
+    """Return how an operation is let in, see :func:`_wrap`."""
+    def operate(name, instance, act):
+        def refuse():
+            try:
+                raise _conflict(name, instance.uuid)
+            except exception.Invalid as exc:
+                # It goes to the API and not into the log.
+                raise messaging.ExpectedException() from exc
+
+        if name == 'rebuild_instance' and _is_evacuation(act):
+            # Sent to another host on purpose; nova refuses it for Ironic.
+            return act()
+        return gate.operate(name, instance, act, *(
+            [refuse] if name in AWAITED else []))
+
+    return operate
+
+
+def _is_evacuation(rebuild):
+    """Whether a call of rebuild_instance is one.
+
+    :param rebuild: partial of the bound method.
+    """
+    if 'recreate' in rebuild.keywords:
+        return rebuild.keywords['recreate']
+    return rebuild.args[_position(rebuild.func, 'recreate')]
+
+
+def _conflict(operation, instance):
+    """Return the error that nova's API answers with 409.
+
+    The next try goes to the right host.
+    """
+    if operation.startswith('get_'):
+        return exception.InstanceNotReady(instance_id=instance)
+    return exception.InstanceInvalidState(
+        instance_uuid=instance, attr='host', state='changed',
+        method=operation)
+
+
+def _sifted(method, gate):
+    """Let events pass that are meant for instances of this host."""
+    @functools.wraps(method)
+    def wrapped(self, context, instances, events):
+        here = gate.present([instance.uuid for instance in instances])
+        return method(
+            context, [instance for instance in instances
+                      if instance.uuid in here],
+            [event for event in events if event.instance_uuid in here])
+
+    return types.MethodType(wrapped, method.__self__)
 
 
 def node_partition():

@@ -85,9 +85,9 @@ class Reason(enum.Enum):
 
 
 _MINE = frozenset({
-    Reason.INSTANCE_HERE, Reason.TAKEN_OVER, Reason.BUILDING, Reason.LEAKED, Reason.UNKNOWN,
-    Reason.KEPT, Reason.CREATED, Reason.ADOPTED, Reason.PULLED,
-    Reason.UNLISTED})
+    Reason.INSTANCE_HERE, Reason.TAKEN_OVER, Reason.BUILDING,
+    Reason.LEAKED, Reason.UNKNOWN, Reason.KEPT, Reason.CREATED,
+    Reason.ADOPTED, Reason.PULLED, Reason.UNLISTED})
 
 
 @dataclasses.dataclass(frozen=True)

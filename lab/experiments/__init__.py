@@ -42,6 +42,7 @@ NAMES = (
     'steady',
     'coldstart',
     'kill',
+    'reaction',
     'restart',
     'freeze',
     'add',

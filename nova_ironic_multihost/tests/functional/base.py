@@ -16,6 +16,7 @@ from importlib import metadata
 import os
 import time
 
+import fixtures
 import nova.conf
 from nova.tests.functional.api import client as nova_client
 from nova.tests.functional import integrated_helpers
@@ -25,6 +26,7 @@ from nova_ironic_multihost import conf
 from nova_ironic_multihost import loader
 from nova_ironic_multihost.tests.functional import computes
 from nova_ironic_multihost.tests.functional import ironic
+from nova_ironic_multihost import watch
 
 CONF = nova.conf.CONF
 
@@ -62,6 +64,8 @@ class MultiHostTestCase(integrated_helpers.ProviderUsageBaseTestCase):
         self.flags(api_paste_config=_api_paste_config(), group='wsgi')
         # Computes beat when they are told; see computes.Computes.
         self.flags(service_down_time=3600)
+        # Nor do they look around but when they are told.
+        self.useFixture(fixtures.MockPatchObject(watch.Timer, 'start'))
         super().setUp()
         self.ironic = self.provide_ironic()
         self.flags(
@@ -121,6 +125,11 @@ class MultiHostTestCase(integrated_helpers.ProviderUsageBaseTestCase):
                 return after
             before = after
         raise self.failureException(f'Nodes still change owner: {before}')
+
+    def reserved(self, node):
+        """Return whether placement offers nothing of a node."""
+        return bool(self._get_provider_inventory(node)
+                    ['CUSTOM_BAREMETAL']['reserved'])
 
     def mark_providers(self):
         """Put a mark on every provider that a new one would not have."""

@@ -135,6 +135,12 @@ class Computes:
             with self._as(host), self._in_cell() as ctxt:
                 self.manager(host).update_available_resource(ctxt)
 
+    def look(self, *hosts):
+        """Let each of these hosts, or all that run, look who is there."""
+        for host in hosts or self.hosts:
+            with self._as(host):
+                self.manager(host).driver._look()
+
     def hold_claims(self, host):
         """Let builds that come to a host wait before they claim their node.
 
@@ -156,18 +162,24 @@ class Computes:
         self._test.addCleanup(held.release)
         return held
 
-    def audit_interrupted(self, host, act):
+    def audit_interrupted(self, host, act, early=False):
         """Run an audit, and do something when it has just begun.
 
         That is after it has read its records and before it comes to its
         first node. In an audit of many nodes much happens there.
+
+        :param early: when it has decided, and before it compares its records
+            with what it has at hand.
         """
         tracker = self.manager(host).rt
         inherited = tracker.clean_compute_node_cache
 
         def clean_and_act(records):
+            if early:
+                act()
             inherited(records)
-            act()
+            if not early:
+                act()
 
         with mock.patch.object(
                 tracker, 'clean_compute_node_cache', clean_and_act):

@@ -27,7 +27,8 @@ NODES = 24
 INTERVALS = ('DEFAULT.update_resources_interval=4',
              'DEFAULT.service_down_time=6', 'DEFAULT.report_interval=1')
 
-CYCLES = 20
+#: With twice as many, and with fencing, in tests/long.
+CYCLES = 10
 
 SHAPE = ('--computes', str(COMPUTES), '--nodes', str(NODES),
          *(word for option in INTERVALS for word in ('--set', option)))
@@ -95,6 +96,12 @@ class ExperimentsTestCase(command.LabTestCase):
         figures = self.experiment('rbac-slip')
         self.assertEqual([NODES] * 3, figures['records'])
         self.assertEqual([NODES] * 3, figures['providers'])
+
+    def test_reaction(self):
+        figures = self.experiment('reaction')
+        for interval in (10, 600):
+            some = figures[f'every_{interval}_s']
+            self.assertEqual(some['its_free_nodes'], some['moved_nodes'])
 
     def test_restart(self):
         figures = self.experiment('restart')

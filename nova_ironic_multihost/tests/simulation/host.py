@@ -22,7 +22,9 @@ import greenlet
 
 from nova_ironic_multihost import audit
 from nova_ironic_multihost import ownership
+from nova_ironic_multihost import takeover
 from nova_ironic_multihost.tests.simulation import world as worlds
+from nova_ironic_multihost import watch
 
 #: Times that nova's tracker tries to write to a provider that changes.
 ATTEMPTS = 4
@@ -35,7 +37,8 @@ BARRED = frozenset({
 
 #: Why a host leaves a node alone that is recorded on it.
 LEFT = frozenset({
-    ownership.Reason.INSTANCE_ELSEWHERE, ownership.Reason.INSTANCE_OF_DEAD})
+    ownership.Reason.INSTANCE_ELSEWHERE, ownership.Reason.INSTANCE_OF_DEAD,
+    ownership.Reason.INSTANCE_WAITS})
 
 
 class NotReadyError(Exception):
@@ -45,6 +48,21 @@ class NotReadyError(Exception):
 def pause():
     """Let the others go on."""
     greenlet.getcurrent().parent.switch()
+
+
+class Lock:
+    """A lock of a process: who waits for it lets the others go on."""
+
+    def __init__(self):
+        self.held = False
+
+    def __enter__(self):
+        while self.held:
+            pause()
+        self.held = True
+
+    def __exit__(self, *error):
+        self.held = False
 
 
 class Sources:
@@ -130,6 +148,7 @@ class Sources:
             raise NotReadyError
         if uuid in self._gone or uuid not in self._world.machines:
             return None
+        self.listed[uuid] = self._world.machines[uuid]
         return worlds.Machine(uuid, self._world.machines[uuid])
 
     def instances(self, hosts):
@@ -140,9 +159,15 @@ class Sources:
     def tenants(self, instances):
         pause()
         found = (self._world.instances.get(uuid) for uuid in instances)
-        return {instance.uuid: ownership.Tenant(
-                    instance.host, instance.deleted)
+        return {instance.uuid: instance.tenant
                 for instance in found if instance}
+
+    def take_over(self, instance, tenant, host):
+        pause()
+        if self._world.instances[instance].tenant != tenant:
+            return False
+        pause()
+        return self._world.take_over(instance, tenant, host)
 
     def records_of(self, hosts):
         pause()
@@ -183,7 +208,9 @@ class Process:
     :ivar serving: its start is over, it takes builds and sends heartbeats.
     :ivar frozen: it does nothing at all, as after SIGSTOP.
     :ivar muted: its heartbeats do not arrive.
-    :ivar locked: nova's lock around claims and updates is held.
+    :ivar recovering: uuids of instances that it has taken over and is to
+        bring to rest.
+    :ivar updating: nova's :class:`Lock` around claims and updates.
     """
 
     def __init__(self, world, settings):
@@ -194,12 +221,16 @@ class Process:
         self.host = settings.host
         self.sources = Sources(world, self.host)
         self.auditor = audit.Auditor(self.sources)
+        self.auditor._lock = Lock()
+        self.watch = watch.Watch()
         self.tracked = set()
         self.providers = {}
         self.serving = False
         self.frozen = False
         self.muted = False
-        self.locked = False
+        self.recovering = []
+        self.updating = Lock()
+        self._looking = None
         self._audits = 0
         self._known = set()
         self._robbed = {}
@@ -211,9 +242,20 @@ class Process:
         return self._running is not None
 
     @property
+    def looking(self):
+        """Whether a look, or what it led to, is under way."""
+        return self._looking is not None
+
+    @property
+    def locked(self):
+        """Whether builds that come have to wait."""
+        return self.updating.held
+
+    @property
     def outdated(self):
-        """Whether an audit is under way that looked at older states."""
-        return self.auditing and self.sources.version < self._world.version
+        """Whether something is under way that looked at older states."""
+        return ((self.auditing or self.looking)
+                and self.sources.version < self._world.version)
 
     @property
     def beating(self):
@@ -254,22 +296,53 @@ class Process:
         return self.auditing
 
     def finish(self):
-        """Go on to the end of the audit; begin one if there is none."""
+        """Go on to the end of the audit; begin one if there is none.
+
+        It may wait for the look.
+        """
         while self.step():
-            pass
+            if self.looking:
+                self.look()
+
+    def look(self):
+        """Go on with the look until the next pause; begin one if none is.
+
+        :returns: whether it goes on after it.
+        """
+        if self._looking is None:
+            self._looking = greenlet.greenlet(self._look)
+        self._world.note()
+        self._looking.switch()
+        if self._looking.dead:
+            self._looking = None
+        self._world.note()
+        return self.looking
+
+    def finish_look(self):
+        """Go on to the end of the look; begin one if there is none.
+
+        It may wait for the audit.
+        """
+        while self.look():
+            if self.auditing:
+                self.step()
 
     def kill(self):
         """End it at once, wherever it is."""
-        if self._running is not None:
-            self._running.throw()
-            self._running = None
-        self.locked = False
+        for one in (self._running, self._looking):
+            if one is not None:
+                one.throw()
+        self._running = self._looking = None
 
     def _start(self):
         """nova.service.Service.start."""
         world = self._world
         world.interrupt(self.host, [
             record.node for record in self.auditor.records(self._settings)])
+        self.recovering += [
+            instance.uuid for instance in world.instances.values()
+            if instance.host == self.host and not instance.deleted
+            and instance.task]
         if self.host not in world.services:
             world.services[self.host] = worlds.Service(
                 self.host, world.clock, mapped=False)
@@ -286,9 +359,11 @@ class Process:
             return
         finally:
             self._settled = True
+        self.recovering += found.taken_over
         self._known = self.sources.recorded
         self._check_kept(found)
-        recorded = {record.node for record in found.records}
+        pause()
+        recorded = {record.node for record in self.auditor.last.records}
         for node in self.tracked - recorded:
             self._forget(node)
         for record in found.records:
@@ -299,6 +374,31 @@ class Process:
                 self._delete(record)
         for node in sorted(found.nodes):
             self._update(node)
+
+    def _look(self):
+        """IronicMultiHostDriver._look."""
+        try:
+            view = self.auditor.look(self._settings, self.watch.hosts)[1]
+            eligible = self.auditor.eligible(self._settings, view)
+            due = self.watch.due(view, eligible)
+            missed, waiting = set(), ()
+            if due:
+                reasons = self.auditor.audit_hosts(
+                    self._settings, sorted(due),
+                    lambda audit, mine: self._take_all(audit, mine, missed))
+                if ownership.Reason.INSTANCE_WAITS in reasons.values():
+                    waiting = due
+            self.watch.done(view, missed, eligible, waiting)
+        except NotReadyError:
+            return
+
+    def _take_all(self, found, mine, missed):
+        self.recovering += found.taken_over
+        for node in mine:
+            self._forget(node)
+            self._update(node)
+            if node not in self.tracked:
+                missed.add(found.owners[node])
 
     def _check_kept(self, found):
         """Raise Broken when it leaves what is free and its own to nobody."""
@@ -326,12 +426,9 @@ class Process:
         if node in self.auditor.last.recent and node in self.tracked:
             self.providers.pop(node, None)
         pause()
-        self.locked = True
-        try:
+        with self.updating:
             if node in self.tracked or self._take(node):
                 self._report(node)
-        finally:
-            self.locked = False
 
     def _take(self, node):
         """ResourceTracker._init_compute_node; False when it fails."""
@@ -408,3 +505,31 @@ class Process:
             instance = self._world.instances.get(machine.instance_id)
             if instance and instance.deleted:
                 self._world.detach(machine.instance_id)
+
+    def recover(self):
+        """Bring the next instance to rest, as :mod:`.recovery` does."""
+        if not self.recovering:
+            return
+        world = self._world
+        instance = world.instances[self.recovering.pop(0)]
+        if instance.deleted or instance.host != self.host:
+            return
+        world.act(instance, self.host)
+        before = takeover.marked(instance.task)
+        instance.task = None
+        instance.building = False
+        if before == 'deleting':
+            world.detach(instance.uuid)
+            world.destroy_instance(instance)
+
+    def carry_out(self, operation):
+        """Do what waited in the queue, unless the instance is another's."""
+        instance = operation.instance
+        if instance.deleted or instance.host != self.host:
+            return
+        self._world.act(instance, self.host)
+        if instance.task == 'deleting':
+            self._world.detach(instance.uuid)
+            self._world.destroy_instance(instance)
+        elif not takeover.is_mark(instance.task):
+            instance.task = None

@@ -33,6 +33,7 @@ from hypothesis import strategies
 
 from nova_ironic_multihost import audit
 from nova_ironic_multihost import ring
+from nova_ironic_multihost import takeover
 from nova_ironic_multihost.tests.simulation import host as hosts
 from nova_ironic_multihost.tests.simulation import world as worlds
 
@@ -70,11 +71,12 @@ class Simulation(stateful.RuleBasedStateMachine):
         delay=strategies.integers(0, 2),
         limit=strategies.sampled_from([1, 200]),
         started=strategies.sampled_from([True, True, False]),
+        when=strategies.sampled_from(['forced_down', 'forced_down', 'never']),
         zones=strategies.one_of(
             strategies.just([]), strategies.lists(
                 strategies.sampled_from([None, 'east', 'west']),
                 max_size=HOSTS)))
-    def begin(self, number, nodes, delay, limit, started, zones):
+    def begin(self, number, nodes, delay, limit, started, when, zones):
         """Rack the machines; all computes may run already."""
         self.world = worlds.World({
             f'host{index + 1}': zone for index, zone in enumerate(zones)
@@ -85,7 +87,8 @@ class Simulation(stateful.RuleBasedStateMachine):
             name = self.world.new('host')
             self.settings[name] = audit.Settings(
                 name, ring_partitions=RING_PARTITIONS,
-                pulls_per_audit=limit, pull_delay_audits=delay)
+                pulls_per_audit=limit, pull_delay_audits=delay,
+                policy=takeover.Policy(when), takeovers_per_audit=limit)
             if started:
                 self._start(name)
                 self._processes[name].finish()
@@ -157,6 +160,34 @@ class Simulation(stateful.RuleBasedStateMachine):
             for _ in range(steps):
                 if not process.step():
                     break
+
+    @stateful.rule(index=which, steps=strategies.integers(1, 40))
+    def look(self, index, steps):
+        """A compute looks who is there, whatever else it is at."""
+        process = self._process(index)
+        if process and process.serving:
+            for _ in range(steps):
+                if not process.look():
+                    break
+
+    @stateful.rule(index=which, gone=which, disabled=strategies.booleans(),
+                   steps=strategies.integers(0, 20))
+    def leave(self, index, gone, disabled, steps):
+        """A compute leaves while another audits, and that one looks."""
+        process = self._process(index)
+        other = self._pick((name for name in self.world.services
+                            if not process or name != process.host), gone)
+        if not process or not process.serving or not other:
+            return
+        for _ in range(steps):
+            process.step()
+        if disabled:
+            self.world.services[other].disabled = True
+            self._event()
+        elif other in self._processes:
+            self._processes.pop(other).kill()
+            self._wait(worlds.DOWN_TIME)
+        process.finish_look()
 
     @stateful.rule(order=strategies.lists(
         strategies.tuples(which, strategies.integers(1, 6)),
@@ -383,15 +414,84 @@ class Simulation(stateful.RuleBasedStateMachine):
         world = self.world
         instance = self._pick((
             instance for instance in world.instances.values()
-            if not instance.deleted and not instance.building), index)
+            if not instance.deleted and not instance.building
+            and not instance.task), index)
         if not instance:
             return
         if instance.host and world.up(instance.host):
             process = self._processes.get(instance.host)
             if process is None or not process.serving or process.frozen:
                 return
+            world.act(instance, process.host)
             world.detach(instance.uuid)
         world.destroy_instance(instance)
+
+    @stateful.rule(index=which, deleting=strategies.booleans())
+    def operate(self, index, deleting):
+        """nova's API takes a request, which waits in the host's queue."""
+        instance = self._at_rest(index)
+        if instance:
+            self._operate(instance, deleting)
+
+    def _operate(self, instance, deleting):
+        instance.task = 'deleting' if deleting else 'rebooting'
+        self.world.operations.append(
+            worlds.Operation(instance, instance.host))
+
+    def _at_rest(self, index):
+        return self._pick((
+            instance for instance in self.world.instances.values()
+            if instance.host and not instance.task
+            and not (instance.deleted or instance.building)), index)
+
+    @stateful.rule(index=which)
+    def carry_out(self, index):
+        """A compute takes the next request out of its queue."""
+        process = self._process(index)
+        if process:
+            self._carry_out(process, 1)
+
+    def _carry_out(self, process, number):
+        queue = [operation for operation in self.world.operations
+                 if operation.cast_to == process.host]
+        if process.serving:
+            for operation in queue[:number]:
+                self.world.operations.remove(operation)
+                process.carry_out(operation)
+
+    @stateful.rule(index=which)
+    def recover(self, index):
+        """A compute brings an instance to rest that it has taken over."""
+        process = self._process(index)
+        if process and process.serving:
+            process.recover()
+
+    @stateful.rule(index=which, servers=strategies.integers(1, 3),
+                   operate=strategies.booleans(),
+                   order=strategies.lists(
+                       strategies.tuples(which, strategies.integers(1, 40)),
+                       min_size=2, max_size=12),
+                   back=strategies.booleans())
+    def die_and_be_fenced(self, index, servers, operate, order, back):
+        """A compute with servers is killed and fenced; the others audit."""
+        for _ in range(servers):
+            self._boot(index, 3)
+        instance = self._at_rest(index)
+        if not instance or instance.host not in self._processes:
+            return
+        if operate:
+            self._operate(instance, index % 2)
+        name = instance.host
+        self._processes.pop(name).kill()
+        self.world.services[name].forced_down = True
+        self._event()
+        for other, steps in order:
+            self._go_on(other, steps)
+        if back:
+            self.world.services[name].forced_down = False
+            self._start(name)
+            self._processes[name].finish()
+            self._carry_out(self._processes[name], 9)
 
     @stateful.rule(index=which)
     def delete_locally(self, index):
@@ -512,7 +612,8 @@ class Simulation(stateful.RuleBasedStateMachine):
         if not self.settings:
             return
         self._recover()
-        for _ in range(self._audits_to_settle()):
+        # What is torn down in the first round is free from the second on.
+        for _ in range(self._audits_to_settle() + bool(self.world.leaked())):
             self._round()
         expected = {node: self._expected(node)
                     for node in self.world.machines}
@@ -530,6 +631,7 @@ class Simulation(stateful.RuleBasedStateMachine):
             f'nodes go on moving: {self.world.moves[moves:]}')
         self._check_leaks()
         self._check_offers()
+        self._check_orphans()
 
     def _recover(self):
         self.mend()
@@ -541,6 +643,8 @@ class Simulation(stateful.RuleBasedStateMachine):
         for process in self._processes.values():
             if process.auditing:
                 process.finish()
+            if process.looking:
+                process.finish_look()
         for process in self._processes.values():
             if not process.serving:
                 process.finish()
@@ -553,6 +657,9 @@ class Simulation(stateful.RuleBasedStateMachine):
     def _round(self):
         for process in self._processes.values():
             process.finish()
+            self._carry_out(process, len(self.world.operations))
+            for _ in self.world.instances:
+                process.recover()
             process.reap()
             process.providers.clear()
 
@@ -596,6 +703,22 @@ class Simulation(stateful.RuleBasedStateMachine):
                  if self.world.owner(node) in self._processes
                  or self._expected(node) & self._members()]
         assert not stuck, f'G5: {stuck} are leaked for ever'
+
+    def _check_orphans(self):
+        """Raise if a live host could have an instance, or it is stuck."""
+        world = self.world
+        zones = {world.zones.get(name) for name in self._members()}
+        for instance in world.instances.values():
+            if instance.deleted or not instance.host:
+                continue
+            if world.machines.get(instance.node) != instance.uuid:
+                continue
+            if instance.host in self._processes:
+                assert not instance.task, f'{instance} is stuck'
+            elif (world.services[instance.host].forced_down
+                    and self.settings[instance.host].policy.when != 'never'
+                    and world.zones.get(instance.host) in zones):
+                raise AssertionError(f'G6: nobody has {instance}')
 
     def _check_offers(self):
         for node, instance in self.world.machines.items():

@@ -26,6 +26,7 @@ import dataclasses
 from nova_ironic_multihost import aggregates
 from nova_ironic_multihost import membership
 from nova_ironic_multihost import ownership
+from nova_ironic_multihost import takeover
 
 #: Ticks after which a service that sends no heartbeat is down.
 DOWN_TIME = 2
@@ -75,6 +76,7 @@ class Instance:
     :ivar cast_to: host to which its build was sent.
     :ivar building: its build has neither ended nor failed.
     :ivar deleted: its row is deleted, or its build is tried elsewhere.
+    :ivar task: nova's task_state: what it is in the middle of, or None.
     """
 
     uuid: str
@@ -83,6 +85,25 @@ class Instance:
     host: str | None = None
     building: bool = True
     deleted: bool = False
+    task: str | None = None
+
+    @property
+    def tenant(self):
+        """What an audit reads of it."""
+        return ownership.Tenant(
+            self.host, self.deleted, self.node if self.host else None,
+            'building' if self.building else 'active', self.task)
+
+
+@dataclasses.dataclass
+class Operation:
+    """Something that a host was asked to do to an instance.
+
+    :ivar cast_to: the host that the instance was on then.
+    """
+
+    instance: Instance
+    cast_to: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,6 +154,7 @@ class World:
     :ivar processes: host -> :class:`.host.Process` of those that run.
     :ivar history: what :meth:`states` was, oldest first.
     :ivar moves: list of :class:`Move`.
+    :ivar operations: list of :class:`Operation` that wait in queues.
     :ivar disturbed: when the views of the members last differed.
     :ivar narrow: number of moves that were right when they were looked at
         last, and not any more when they were made.
@@ -152,6 +174,7 @@ class World:
         self.machines = {}
         self.instances = {}
         self.processes = {}
+        self.operations = []
         self.history = [{}]
         self.moves = []
         self.narrow = 0
@@ -262,7 +285,8 @@ class World:
         here = self.machines.get(move.node) in [
             instance.uuid for instance in self.instances.values()
             if instance.host == move.after]
-        if move.reason is ownership.Reason.INSTANCE_HERE and not here:
+        if move.reason in (ownership.Reason.INSTANCE_HERE,
+                           ownership.Reason.TAKEN_OVER) and not here:
             raise Broken("G3: a host took a node with another's instance: "
                          f'{move}')
         if self.up(move.before) and not here:
@@ -304,7 +328,8 @@ class World:
                          f'{move}')
         states = [states.get(move.after) for states
                   in self.history[taker.sources.version:]]
-        if (move.reason is not ownership.Reason.INSTANCE_HERE
+        if (move.reason not in (ownership.Reason.INSTANCE_HERE,
+                                ownership.Reason.TAKEN_OVER)
                 and not any(state and state.member for state in states)):
             raise Broken(f'a host that is no member took a node: {move}')
         zones = {self.zones.get(move.before), self.zones.get(move.after)}
@@ -421,14 +446,60 @@ class World:
                 instance.building = False
 
     def _cared_for(self, instance, host):
+        """Whether a build is another live host's, and may come to an end."""
         whose = instance.host or instance.cast_to
-        return whose != host and self.up(whose)
+        return (whose != host and self.up(whose)
+                and self.machines.get(instance.node)
+                in (None, instance.uuid))
 
     def destroy_instance(self, instance):
         """Delete an instance for good."""
         instance.deleted = True
         instance.building = False
         self.deallocate(instance.uuid)
+
+    # take-over
+
+    def take_over(self, uuid, seen, host):
+        """Move an instance to another host, in one write.
+
+        :param seen: :class:`.ownership.Tenant`; what is compared are its
+            states, as nova's database does, and not its host.
+        :param host: the new host.
+        :returns: whether it was as it was seen.
+        """
+        instance = self.instances[uuid]
+        now = instance.tenant
+        if instance.deleted or (now.vm_state, now.task_state) != (
+                seen.vm_state, seen.task_state):
+            return False
+        if now.host != seen.host:
+            raise Broken(f'G6: {host} took {instance}, which another had '
+                         'taken before')
+        self._judge_takeover(instance, host)
+        instance.host = host
+        instance.task = takeover.mark(instance.task, self.new('token'))
+        return True
+
+    def _judge_takeover(self, instance, host):
+        taker = self.processes[host]
+        seen = [states.get(instance.host) for states
+                in self.history[taker.sources.version:]]
+        if not any(state is None or state.forced_down for state in seen):
+            raise Broken(f'G6: {host} took {instance} of a host that nobody '
+                         'has declared dead')
+        if self.zones.get(host) != self.zones.get(instance.host):
+            raise Broken(f'{host} took {instance} of another zone')
+        if self.machines.get(instance.node) != instance.uuid:
+            raise Broken(f'{host} took {instance}, which has no machine')
+        if not taker.serving or not self.services[host].mapped:
+            raise Broken(f'{host} took {instance} before it could serve it')
+
+    def act(self, instance, host):
+        """A host does something to the machine of an instance."""
+        if instance.host != host:
+            raise Broken(f'G6: {host} acts on {instance}, which is on '
+                         'another')
 
     # Ironic
 

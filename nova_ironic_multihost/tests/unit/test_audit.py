@@ -141,6 +141,18 @@ class AuditTestCase(base.BaseTestCase):
             self.cloud.owners.pop(node, None)
         return found
 
+    def audit_hosts(self, host, *others, **options):
+        """Audit the nodes of some hosts; return what ``then`` was told."""
+        self.cloud.asked.clear()
+        told = []
+        self.decided = self.auditors[host].audit_hosts(audit.Settings(
+            host, ring_partitions=32, **{**self.options, **options}),
+            others, lambda *facts: told.append(facts))
+        (found, mine), = told
+        for node in mine:
+            self.cloud.owners[node] = host
+        return found, set(mine)
+
     def settle(self, *hosts):
         for _ in range(4):
             for host in hosts:
@@ -605,6 +617,233 @@ class TakeoverTestCase(AuditTestCase):
         self.settle('a', 'b')
         self.assertEqual({'a', 'b'}, self.hosts())
 
+    def test_those_of_one_host_are_audited_at_once(self):
+        self.cloud.set('c', up=False, forced_down=True)
+        before = self.auditors['a'].last
+        reasons = self.auditors['a'].audit_hosts(
+            audit.Settings('a', ring_partitions=32, **self.options), ['c'],
+            lambda found, mine: None)
+        after = self.auditors['a'].last
+        taken = set(after.taken_over)
+        self.assertTrue(taken)
+        self.assertEqual(
+            taken, {f'i-{node}' for node, reason in reasons.items()
+                    if reason is Reason.TAKEN_OVER})
+        self.assertEqual(taken, {
+            instance for instance, tenant in self.cloud.placed.items()
+            if tenant.host == 'a'})
+        self.assertLessEqual(before.nodes.keys(), after.nodes.keys())
+        # Once for each.
+        self.auditors['a'].audit_hosts(
+            audit.Settings('a', ring_partitions=32, **self.options), ['c'],
+            lambda found, mine: None)
+        self.assertEqual({}, dict(self.auditors['a'].last.taken_over))
+
+    def test_looks_count_the_time_for_which_a_host_is_down(self):
+        self.options['policy'] = takeover.Policy('down', after=60)
+        settings = audit.Settings('a', ring_partitions=32, **self.options)
+        self.cloud.set('c', up=False)
+        auditor = self.auditors['a']
+        for seconds, expected in ((0, set()), (59, set()), (1, {'c'})):
+            self.clock.now += seconds
+            _, view = auditor.look(settings)
+            self.assertEqual(expected, auditor.eligible(settings, view))
+
     def test_a_host_that_starts_takes_nothing_over(self):
         self.cloud.set('c', up=False, forced_down=True)
         self.assertEqual({}, dict(self.audit('a', settled=False).taken_over))
+
+
+class AuditHostsTestCase(AuditTestCase):
+    """Host a leaves when all have settled; b audits its nodes."""
+
+    def setUp(self):
+        super().setUp()
+        self.cloud = Cloud('b', 'a', 'c')
+        self.settle('b', 'a', 'c')
+        self.before = self.audit('b')
+        self.theirs = {node for node, owner in self.cloud.owners.items()
+                       if owner == 'a'}
+        self.share = self.theirs & self.preferred('b', 'b', 'c')
+
+    def test_my_share_of_a_dead_hosts_nodes(self):
+        self.cloud.set('a', up=False)
+        found, mine = self.audit_hosts('b', 'a')
+        self.assertNotEqual(set(), self.share)
+        self.assertEqual(self.share, mine)
+        self.assertEqual(self.share, set(self.decided))
+        self.assertIs(found, self.auditors['b'].last)
+        self.assertEqual({Reason.ADOPTED},
+                         {found.reasons[node] for node in mine})
+        self.assertEqual({'a'}, {found.owners[node] for node in mine})
+        self.assertEqual(set(self.before.nodes) | mine, set(found.nodes))
+        self.assertEqual(set(found.nodes),
+                         {record.node for record in found.records})
+        self.assertLessEqual(mine, found.recent)
+
+    def test_all_else_stays_as_the_last_audit_found_it(self):
+        self.cloud.set('a', up=False)
+        self.cloud.ironic['new'] = None
+        self.cloud.owners[next(iter(self.before.nodes))] = 'c'
+        found, mine = self.audit_hosts('b', 'a')
+        for name in ('reasons', 'nodes', 'owners'):
+            before, after = (
+                {node: value for node, value in getattr(some, name).items()
+                 if node not in self.theirs} for some in (self.before, found))
+            self.assertEqual(before, after)
+        self.assertEqual(
+            (self.before.view, self.before.preferences, self.before.deleted),
+            (found.view, found.preferences, found.deleted))
+        self.assertEqual(set(self.before.reasons),
+                         set(found.reasons) | mine)
+
+    def test_nodes_stay_recent_for_the_next_audits(self):
+        self.cloud.set('a', up=False)
+        _, mine = self.audit_hosts('b', 'a')
+        self.assertEqual([mine, mine, set()], [
+            self.audit('b').recent & mine for _ in range(3)])
+
+    def test_late_check_lets_my_share_through_and_nothing_else(self):
+        self.cloud.set('a', up=False)
+        self.audit_hosts('b', 'a')
+        node, other = sorted(self.share)[:2]
+        self.cloud.owners.update({node: 'a', other: 'c'})
+        self.assertTrue(self.auditors['b'].stands(node))
+        self.assertFalse(self.auditors['b'].stands(other))
+
+    def test_instances_and_builds_of_the_dead_stay(self):
+        for host in 'ac':
+            self.cloud.set(host, up=False)
+        used, building, leaked = sorted(self.theirs)[:3]
+        self.cloud.ironic.update({used: 'i1', leaked: 'i3'})
+        self.cloud.placed = {'i1': ownership.Tenant('a'),
+                             'i2': ownership.Tenant(None),
+                             'i3': ownership.Tenant('a', deleted=True)}
+        self.cloud.allocations = {building: frozenset(['i2'])}
+        found, mine = self.audit_hosts('b', 'a')
+        self.assertEqual(self.theirs - {used, building}, mine)
+        self.assertEqual(
+            [Reason.INSTANCE_OF_DEAD, Reason.AWAITED, Reason.LEAKED],
+            [found.reasons[node] for node in (used, building, leaked)])
+
+    def test_node_that_the_last_audit_meant_to_take_and_has_not_yet(self):
+        self.cloud.set('a', up=False)
+        found = self.auditors['b'].audit(
+            audit.Settings('b', ring_partitions=32))
+        building = min(self.share)
+        self.assertIn(building, found.nodes)
+        self.cloud.placed = {'i1': ownership.Tenant(None)}
+        self.cloud.allocations = {building: frozenset(['i1'])}
+        found, mine = self.audit_hosts('b', 'a')
+        self.assertNotIn(building, mine)
+        self.assertNotIn(building, found.nodes)
+        self.assertNotIn(building, found.owners)
+
+    def test_idle_nodes_of_a_disabled_host_within_the_limit(self):
+        self.cloud.set('a', disabled=True)
+        busy = min(self.share)
+        self.cloud.allocations = {busy: frozenset(['i1'])}
+        found, mine = self.audit_hosts('b', 'a', pulls_per_audit=2)
+        self.assertEqual(Reason.ALLOCATED, found.reasons[busy])
+        self.assertEqual([Reason.PULLED],
+                         [found.reasons[node] for node in mine])
+
+    def test_host_that_was_robbed_pulls_nothing_back_at_once(self):
+        lost = next(iter(self.before.nodes))
+        self.cloud.owners[lost] = 'a'
+        self.cloud.set('a', disabled=True)
+        self.assertEqual(set(), self.audit_hosts('b', 'a')[1])
+
+    def test_what_is_remembered_between_audits_is_as_before(self):
+        # As after an audit in which nothing happened: the one that comes
+        # next neither waits anew nor takes itself for robbed.
+        self.cloud.set('a', disabled=True)
+        self.audit_hosts('b', 'a')
+        self.cloud.owners.update(dict.fromkeys(self.share, 'a'))
+        self.assertEqual(self.share, {
+            node for node, reason in self.audit('b').reasons.items()
+            if reason is Reason.PULLED})
+
+    def test_nothing_changes_when_something_cannot_be_known(self):
+        self.cloud.set('a', up=False)
+        self.cloud.broken = True
+        before = self.auditors['b'].last
+        self.assertRaises(OSError, self.audit_hosts, 'b', 'a')
+        self.assertIs(before, self.auditors['b'].last)
+        self.cloud.broken = False
+        self.assertEqual(self.share, self.audit_hosts('b', 'a')[1])
+
+    def test_host_that_is_back_keeps_its_nodes(self):
+        self.assertEqual(set(), self.audit_hosts('b', 'a')[1])
+
+    def test_disabled_host_is_found_under_its_own_spelling(self):
+        self.cloud.set('A', disabled=True)
+        del self.cloud.states['a']
+        self.cloud.owners.update(dict.fromkeys(self.theirs, 'A'))
+        self.assertEqual(self.share, self.audit_hosts('b', 'A')[1])
+
+    def test_few_nodes_of_many_are_asked_for_one_by_one(self):
+        self.cloud.set('a', up=False)
+        few = sorted(self.share)[:1]
+        for node in self.theirs - set(few):
+            self.cloud.owners[node] = 'c'
+        self.cloud.nodes = None
+        gone, = few
+        _, mine = self.audit_hosts('b', 'a')
+        self.assertEqual(set(few), mine)
+        self.assertEqual(few, self.asked('node'))
+        self.cloud.owners[gone] = 'a'
+        del self.cloud.ironic[gone]
+        self.assertEqual(set(), self.audit_hosts('b', 'a')[1])
+
+    def test_nodes_of_another_partition_are_no_business_of_mine(self):
+        # One by one they would not tell.
+        partition = membership.Partition(shard='rack1', peer_list=('b', 'c'))
+        self.audit('b', partition=partition)
+        self.cloud.set('a', up=False)
+        few = min(self.share)
+        for node in self.theirs - {few}:
+            self.cloud.owners[node] = 'c'
+        self.cloud.hidden = {few}
+        self.assertEqual(set(), self.audit_hosts(
+            'b', 'a', partition=partition)[1])
+
+    def test_instances_of_a_fenced_host_are_taken_over(self):
+        self.options['policy'] = takeover.Policy('forced_down')
+        self.cloud.ironic.update({node: f'i-{node}' for node in self.theirs})
+        self.cloud.placed = {f'i-{node}': ownership.Tenant('a')
+                             for node in self.theirs}
+        self.audit('b')
+        self.cloud.set('a', up=False)
+        self.assertEqual(set(), self.audit_hosts('b', 'a')[1])
+        self.cloud.set('a', up=False, forced_down=True)
+        found, mine = self.audit_hosts('b', 'a', takeovers_per_audit=1)
+        self.assertEqual({f'i-{node}' for node in mine},
+                         found.taken_over.keys())
+        self.assertEqual({'b'}, {self.cloud.placed[instance].host
+                                 for instance in found.taken_over})
+        self.assertEqual({Reason.TAKEN_OVER, Reason.INSTANCE_WAITS},
+                         set(self.decided.values()))
+        found, more = self.audit_hosts('b', 'a')
+        self.assertEqual(self.share, mine | more)
+        self.assertEqual({f'i-{node}' for node in more},
+                         found.taken_over.keys())
+
+    def test_look_sees_who_is_disabled_too(self):
+        auditor, settings = self.auditors['b'], audit.Settings('b')
+        self.cloud.set('a', disabled=True)
+        self.assertNotIn('a', auditor.look(settings)[1].services)
+        view = auditor.look(settings, ['a'])[1]
+        self.assertTrue(view.services['a'].disabled)
+        self.assertEqual({'b', 'c'}, view.members)
+
+    def test_who_audits_next_waits_until_it_is_carried_out(self):
+        auditor = self.auditors['b']
+        settings = audit.Settings('b', ring_partitions=32)
+        free = []
+        for act in (
+                lambda then: auditor.audit(settings, then=then),
+                lambda then: auditor.audit_hosts(settings, ['a'], then)):
+            act(lambda *facts: free.append(
+                auditor._lock.acquire(blocking=False)))
+        self.assertEqual([False, False], free)

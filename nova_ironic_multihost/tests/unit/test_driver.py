@@ -88,6 +88,8 @@ class DriverTestCase(base.BaseTestCase):
                 ('provider_aggregates', lambda context, client, node:
                     frozenset(self.carried))):
             self.patch(nova_contract, name, answer)
+        self.enclose = mock.Mock()
+        self.patch(nova_contract.Operations, 'enclose', self.enclose)
         self.manager = mock.Mock()
         self.manager.rt.compute_nodes = {}
         self.driver = multihost.IronicMultiHostDriver(
@@ -223,6 +225,19 @@ class InitHostTestCase(DriverTestCase):
         self.driver.init_host(ME)
         self.assertEqual({ME}, set(self.driver._auditor.preferences.members))
         self.assertEqual([], self.driver.list_instance_uuids())
+
+    def test_operations_are_those_of_this_host_from_the_start(self):
+        self.driver.init_host(ME)
+        gate, = self.enclose.call_args.args
+        self.placed = {'i1': ownership.Tenant(ME.upper()),
+                       'i2': ownership.Tenant('compute-2')}
+        self.assertEqual({'i1'}, gate.present(['i1', 'i2']))
+
+    def test_ironic_is_reached_by_way_of_the_operations(self):
+        self.patch(nova_contract.Operations, 'connection',
+                   lambda operations, connection: ('asks', connection))
+        self.assertEqual(('asks', self.connection),
+                         self.driver.ironic_connection)
 
     def test_start_names_the_nodes_that_are_recorded_here_only(self):
         self.services = {ME: True, 'COMPUTE-1': False, 'compute-2': True}
@@ -481,6 +496,206 @@ class RebuildTestCase(DriverTestCase):
                                  self.rebuild(bdms, reimage))
 
 
+class LookTestCase(DriverTestCase):
+    """compute-2 has all nodes and leaves."""
+
+    def setUp(self):
+        super().setUp()
+        self.config.config(group='ironic_multihost', pull_delay_audits=1,
+                           pulls_per_audit=0)
+        self.services = {ME: True, 'compute-2': True}
+        self.owners = dict.fromkeys(NODES, 'compute-2')
+        self.tracked = self.manager.rt.compute_nodes
+        self.audited = []
+        self.stubborn = set()
+        self.manager._update_available_resource_for_node = self.take
+        self.manager.rt.remove_node = self.tracked.pop
+        self.start_and_audit()
+        self.driver._look()
+
+    def take(self, context, node):
+        self.audited.append(node)
+        # A record that is at hand is not looked at.
+        if node not in self.stubborn and node not in self.tracked:
+            self.driver.get_available_resource(node)
+            self.tracked[node] = mock.Mock()
+            self.owners[node] = ME
+
+    def test_free_nodes_of_a_dead_host_are_audited_and_no_others(self):
+        kept, = NODES[:1]
+        self.owners[kept] = ME
+        self.start_and_audit()
+        self.services['compute-2'] = False
+        view = self.driver._look()
+        self.assertFalse(view.live('compute-2'))
+        self.assertEqual(NODES[1:], self.audited)
+        self.assertEqual(set(NODES), set(self.driver.node_cache))
+        self.driver._look()
+        self.assertEqual(NODES[1:], self.audited)
+
+    def test_nothing_is_done_before_the_first_audit(self):
+        driver = multihost.IronicMultiHostDriver(
+            mock.Mock(_compute=self.manager))
+        self.services['compute-2'] = False
+        self.assertFalse(driver._look().live('compute-2'))
+        self.assertEqual([], self.audited)
+
+    def test_what_it_led_to_is_logged_and_nothing_else(self):
+        self.services['compute-2'] = False
+        with self.assertLogs(multihost.__name__, 'INFO') as logs:
+            for _ in range(3):
+                self.driver._look()
+        line, = logs.output
+        self.assertIn('Audited the nodes of compute-2, which left: 20 free '
+                      'and recorded on a compute service that is down.', line)
+
+    def test_stale_record_at_hand_is_forgotten_first(self):
+        # Of a node that was here, and is taken from who took it.
+        self.tracked[NODES[0]] = stale = mock.Mock()
+        self.services['compute-2'] = False
+        self.driver._look()
+        self.assertIsNot(stale, self.tracked[NODES[0]])
+        forget = self.manager.reportclient.invalidate_resource_provider
+        forget.assert_any_call(NODES[0])
+
+    def test_node_that_could_not_be_taken_is_tried_again(self):
+        self.services['compute-2'] = False
+        self.stubborn = {NODES[0]}
+        for _ in range(5):
+            self.driver._look()
+        self.assertEqual(3, self.audited.count(NODES[0]))
+        self.assertEqual(1, self.audited.count(NODES[1]))
+
+    def test_look_that_failed_leaves_the_same_to_do(self):
+        self.services['compute-2'] = False
+        listed = self.connection.nodes.side_effect
+        self.connection.nodes.side_effect = OSError('refused')
+        self.assertRaises(nova_exception.VirtDriverNotReady,
+                          self.driver._look)
+        self.assertEqual([], self.audited)
+        self.connection.nodes.side_effect = listed
+        self.driver._look()
+        self.assertEqual(NODES, self.audited)
+
+    def test_nodes_pulled_from_a_live_host_are_audited_twice(self):
+        # It may have set their traits until now.
+        self.config.config(group='ironic_multihost', pulls_per_audit=3)
+        self.patch(nova_contract, 'ironic_services', lambda *arguments: [
+            membership.ComputeService(ME, True)])
+        self.patch(nova_contract, 'compute_service', (
+            lambda context, api, host: membership.ComputeService(
+                host, True, disabled=True) if host != ME else None))
+        for _ in range(3):
+            self.driver._look()
+        self.assertEqual(NODES[:3] * 2, self.audited)
+
+    def test_service_that_has_started_looks_until_it_stops(self):
+        timer = mock.Mock()
+        self.driver._timer = timer
+        hook = self.manager.post_start_hook
+        self.driver.init_host(ME)
+        timer.start.assert_not_called()
+        self.manager.post_start_hook()
+        hook.assert_called_once_with()
+        timer.start.assert_called_once_with()
+        self.driver.cleanup_host(ME)
+        timer.stop.assert_called_once_with()
+
+
+class AuditNowTestCase(DriverTestCase):
+    """A node is reserved, or freed: placement is told at once."""
+
+    def setUp(self):
+        super().setUp()
+        self.owners = dict.fromkeys(NODES, ME)
+        self.manager.rt.compute_nodes = dict.fromkeys(NODES, mock.Mock())
+        self.tree = provider_tree.ProviderTree()
+        for node in NODES:
+            self.tree.new_root(node, node)
+        self.manager._update_available_resource_for_node = self.report
+        self.told = []
+        self.connection.get_node.side_effect = lambda node, **kwargs: (
+            FakeNode(node, self.ironic[node]))
+        self.connection.update_node.side_effect = (
+            lambda node, instance_id, **kwargs: self.ironic.update(
+                {node.id: instance_id}))
+        self.instance = mock.MagicMock(uuid='i1')
+        self.instance.get.return_value = NODES[0]
+        self.start_and_audit()
+
+    def report(self, context, node):
+        self.driver.update_provider_tree(self.tree, node)
+        inventory = self.tree.data(node).inventory
+        self.told.append((node, inventory['CUSTOM_BAREMETAL']['reserved']))
+
+    def test_node_that_is_reserved(self):
+        self.driver.prepare_for_spawn(self.instance)
+        self.assertEqual([(NODES[0], 1)], self.told)
+
+    def test_later_reads_are_no_older_than_the_build(self):
+        self.driver.prepare_for_spawn(self.instance)
+        self.assertNotIn(NODES[0], self.driver.node_cache)
+
+    def test_node_that_is_freed(self):
+        self.driver.prepare_for_spawn(self.instance)
+
+        def free(*args, **kwargs):
+            self.ironic[NODES[0]] = None
+
+        with mock.patch.object(
+                nova_contract.IronicDriver, 'destroy', side_effect=free):
+            self.driver.destroy('context', self.instance, 'network')
+        self.assertEqual([(NODES[0], 1), (NODES[0], 0)], self.told)
+
+    def test_node_is_not_audited_when_it_could_not_be_freed(self):
+        with mock.patch.object(nova_contract.IronicDriver, 'destroy',
+                               side_effect=OSError('refused')):
+            self.assertRaises(OSError, self.driver.destroy, 'context',
+                              self.instance, 'network')
+        self.assertEqual([], self.told)
+
+    def test_node_of_a_failed_build_is_read_anew(self):
+        self.driver.prepare_for_spawn(self.instance)
+        self.driver.node_cache[NODES[0]] = FakeNode(NODES[0], 'i1')
+        with mock.patch.object(
+                nova_contract.IronicDriver, 'failed_spawn_cleanup'):
+            self.driver.failed_spawn_cleanup(self.instance)
+        self.assertNotIn(NODES[0], self.driver.node_cache)
+
+    def test_build_and_delete_go_on_when_it_fails(self):
+        self.manager._update_available_resource_for_node = mock.Mock(
+            side_effect=OSError('refused'))
+        self.driver.prepare_for_spawn(self.instance)
+        with mock.patch.object(nova_contract.IronicDriver, 'destroy'):
+            self.driver.destroy('context', self.instance, 'network')
+
+    def test_node_of_another_is_left_alone(self):
+        # An audit would take it.
+        self.manager.rt.compute_nodes = {}
+        self.driver.prepare_for_spawn(self.instance)
+        self.assertEqual([], self.told)
+
+    def test_listing_from_before_is_not_believed(self):
+        listed = self.connection.nodes.side_effect
+
+        def list_and_reserve(**kwargs):
+            before = list(listed(**kwargs))
+            self.driver.prepare_for_spawn(self.instance)
+            return before
+
+        self.connection.nodes.side_effect = list_and_reserve
+        self.driver.get_available_nodes()
+        self.report('context', NODES[0])
+        self.assertEqual([(NODES[0], 1)] * 2, self.told)
+
+    def test_no_audit_of_all_nodes_for_one(self):
+        # nova takes an empty cache for one that was never filled.
+        self.driver.node_cache.clear()
+        self.connection.nodes.reset_mock()
+        self.driver.get_available_resource(NODES[0])
+        self.connection.nodes.assert_not_called()
+
+
 class NodeCacheTestCase(DriverTestCase):
 
     def test_node_of_another_is_not_added(self):
@@ -544,6 +759,15 @@ class TakeoverTestCase(DriverTestCase):
             'host': ME, 'source_host': 'dead', 'instances': ['i1']})],
             self.notified)
         self.driver.get_available_nodes()
+        self.assertEqual(1, len(self.notified))
+
+    def test_a_look_is_enough(self):
+        self.patch(self.driver, '_get_node',
+                   lambda node: FakeNode(node, self.ironic[node]))
+        self.driver._look()
+        self.assertEqual(ME, self.placed['i1'].host)
+        self.assertEqual(['i1'], self.recovered)
+        self.driver._look()
         self.assertEqual(1, len(self.notified))
 
     def test_not_against_the_policy(self):

@@ -17,6 +17,7 @@ Runs on every supported nova; when a private interface moves, it says which.
 """
 
 import contextlib
+import functools
 import inspect
 from unittest import mock
 
@@ -29,6 +30,7 @@ from nova import exception
 from nova import objects
 from nova.objects import base as objects_base
 from nova.scheduler.client import report
+from nova import service
 from nova import servicegroup
 from nova.virt import driver as virt_driver
 from oslo_config import fixture as config_fixture
@@ -87,6 +89,13 @@ class SignaturesTestCase(base.BaseTestCase):
             ['self', 'provider_tree', 'nodename', 'allocations'],
             driver.update_provider_tree)
         self.assertParameters(['self', 'instance'], driver.prepare_for_spawn)
+        self.assertParameters(['self', 'instance'],
+                              driver.failed_spawn_cleanup)
+        self.assertParameters(
+            ['self', 'context', 'instance', 'network_info',
+             'block_device_info', 'destroy_disks', 'destroy_secrets'],
+            driver.destroy)
+        self.assertParameters(['self', 'host'], driver.cleanup_host)
 
     def test_overrides_take_what_novas_methods_take(self):
         base_class = nova_contract.IronicDriver
@@ -165,7 +174,7 @@ class SignaturesTestCase(base.BaseTestCase):
         self.assertParameters(
             ['self', 'context', 'nodenames', 'use_slave', 'startup'], method)
         compute = mock.Mock()
-        nova_contract.Tracker(mock.Mock(_compute=compute)).heed(list)
+        nova_contract.Tracker(mock.Mock(_compute=compute)).heed(list, list)
         self.assertEqual(parameters(method)[1:],
                          parameters(compute._get_compute_nodes_in_db))
         source = inspect.getsource(
@@ -259,8 +268,11 @@ class TrackerTestCase(base.BaseTestCase):
     def test_a_driver_on_its_own_has_no_tracker(self):
         tracker = nova_contract.Tracker(None)
         self.assertFalse(tracker.has(NODE))
-        tracker.heed(list)
+        tracker.heed(list, list)
         tracker.guard(bool)
+        tracker.audit(NODE)
+        tracker.drop(NODE)
+        tracker.when_started(self.fail)
 
     def test_records_at_hand(self):
         self.assertFalse(self.tracker.has(NODE))
@@ -269,9 +281,97 @@ class TrackerTestCase(base.BaseTestCase):
 
     def test_records_of_the_audit_are_what_nova_compares_with(self):
         rows = [mock.sentinel.first, mock.sentinel.second]
-        self.tracker.heed(lambda: [mock.Mock(row=row) for row in rows])
+        self.tracker.heed(lambda: [mock.Mock(row=row) for row in rows], list)
         self.assertEqual(rows, self.compute._get_compute_nodes_in_db(
             mock.sentinel.context, [NODE], use_slave=True, startup=False))
+
+    def test_tracker_keeps_what_came_before_it_has_its_lock(self):
+        # Another thread takes a node while nova compares.
+        self.rt.compute_nodes['lost'] = objects.ComputeNode()
+        mine = []
+        clean = self.rt.clean_compute_node_cache
+        self.assertIn('@utils.synchronized(COMPUTE_RESOURCE_SEMAPHORE',
+                      inspect.getsource(clean))
+
+        def clean_after_a_while(rows):
+            mine.append(mock.Mock(row=mock.Mock(hypervisor_hostname=NODE)))
+            self.rt.compute_nodes[NODE] = objects.ComputeNode()
+            clean(rows)
+
+        self.rt.clean_compute_node_cache = clean_after_a_while
+        self.tracker.heed(list, lambda: list(mine))
+        rows = self.compute._get_compute_nodes_in_db(
+            mock.sentinel.context, [NODE])
+        self.rt.clean_compute_node_cache(rows)
+        self.assertEqual({NODE}, set(self.rt.compute_nodes))
+
+    def test_audit_of_one_node(self):
+        self.assertEqual(
+            ['self', 'context', 'nodename', 'startup'], parameters(
+                manager.ComputeManager._update_available_resource_for_node))
+        audited = self.patch(self.rt, 'update_available_resource')
+        self.compute._update_available_resource_for_node = functools.partial(
+            manager.ComputeManager._update_available_resource_for_node,
+            self.compute)
+        self.tracker.audit(NODE)
+        audited.assert_called_once_with(mock.ANY, NODE, startup=False)
+        self.assertTrue(audited.call_args.args[0].is_admin)
+        # Errors are nova's to log.
+        audited.side_effect = OSError('refused')
+        self.tracker.audit(NODE)
+
+    def test_node_that_the_tracker_forgets(self):
+        self.client._association_refresh_time[NODE] = 1.0
+        self.rt.compute_nodes[NODE] = objects.ComputeNode()
+        for _ in range(2):
+            self.tracker.drop(NODE)
+            self.assertFalse(self.tracker.has(NODE))
+            self.assertNotIn(NODE, self.client._association_refresh_time)
+
+    def test_service_says_when_it_has_started(self):
+        source = inspect.getsource(service.Service.start)
+        self.assertLess(source.index('self.manager.pre_start_hook('),
+                        source.index('self.rpcserver.start()'))
+        self.assertLess(source.index('self.rpcserver.start()'),
+                        source.index('self.manager.post_start_hook()'))
+        self.assertIn('update_available_resource(', inspect.getsource(
+            manager.ComputeManager.pre_start_hook))
+        hook = self.compute.post_start_hook
+        started = mock.Mock()
+        self.tracker.when_started(started)
+        self.compute.post_start_hook()
+        hook.assert_called_once_with()
+        started.assert_called_once_with()
+
+    def test_service_that_stops_tells_the_driver(self):
+        self.assertIn('self.driver.cleanup_host(', inspect.getsource(
+            manager.ComputeManager.cleanup_host))
+
+    def test_what_happens_to_nodes_is_told_without_the_trackers_lock(self):
+        # It is not held where the driver is called to build and to delete,
+        # and the allocation goes after the machine.
+        for method in (manager.ComputeManager._build_resources,
+                       manager.ComputeManager._shutdown_instance,
+                       manager.ComputeManager._delete_instance):
+            self.assertNotIn('COMPUTE_RESOURCE_SEMAPHORE',
+                             inspect.getsource(method))
+        self.assertIn('self.driver.prepare_for_spawn(', inspect.getsource(
+            manager.ComputeManager._build_resources))
+        source = inspect.getsource(manager.ComputeManager._delete_instance)
+        self.assertLess(source.index('self._shutdown_instance('),
+                        source.index('self._complete_deletion('))
+        self.assertIn('delete_allocation_for_instance', inspect.getsource(
+            manager.ComputeManager._complete_deletion))
+
+    def test_node_in_use_is_reserved_by_novas_driver(self):
+        source = inspect.getsource(
+            nova_contract.IronicDriver.update_provider_tree)
+        for call in ('self._node_from_cache(', '_node_resources_used(',
+                     '_node_resources_unavailable('):
+            self.assertIn(call, source)
+        # The lock under which it forgets a node has this name.
+        self.assertIn("'ironic-node-%s'", inspect.getsource(
+            nova_contract.IronicDriver._unprovision))
 
     def test_record_that_another_host_has_just_created(self):
         self.rt.service_ref = objects.Service(id=1)

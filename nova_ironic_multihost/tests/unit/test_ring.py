@@ -146,11 +146,33 @@ class PreferencesTestCase(base.BaseTestCase):
     def test_who_is_preferred_with_any_owner(self):
         preferences = ring.Preferences({'a': 'z1', 'b': 'z2', 'c': None}, 32)
         for node in nodes(50):
-            expected = {preferences.host_for(node, zone)
-                        for zone in (None, 'z1', 'z2', 'z3')}
+            expected = {whose(node, zone)
+                        for zone in (None, 'z1', 'z2', 'z3')
+                        for whose in (preferences.host_for, preferences.heir)}
+            expected.discard(None)
             self.assertEqual(expected, {
                 host for host in 'abc'
                 if preferences.may_prefer(host, node)})
+
+    def test_instances_of_the_dead_stay_in_their_zone(self):
+        preferences = ring.Preferences(
+            {'a1': 'a', 'a2': 'a', 'b1': 'b', 'c': None}, 32)
+        for zone, heirs in (('a', {'a1', 'a2'}), ('b', {'b1'}),
+                            (None, {'c'}), ('elsewhere', {None})):
+            self.assertEqual(heirs, {
+                preferences.heir(node, zone) for node in nodes(100)})
+
+    def test_instances_of_the_dead_go_to_the_preferred_without_zones(self):
+        plain = ring.Preferences(dict.fromkeys('abc'), 32)
+        crossing = ring.Preferences(
+            {'a': 'z1', 'b': 'z2', 'c': None}, 32, cross_zones=True)
+        for node in nodes(50):
+            self.assertEqual(plain.host_for(node), plain.heir(node))
+            # A zone of which no host is left.
+            self.assertIsNone(plain.heir(node, 'z1'))
+            for zone in (None, 'z1', 'z3'):
+                self.assertEqual(crossing.host_for(node),
+                                 crossing.heir(node, zone))
 
     def test_without_members_nobody_is_preferred(self):
         preferences = ring.Preferences({}, 32)
@@ -158,6 +180,7 @@ class PreferencesTestCase(base.BaseTestCase):
         self.assertIsNone(preferences.host_for(node))
         self.assertFalse(preferences.prefers('a', node))
         self.assertFalse(preferences.may_prefer('a', node))
+        self.assertIsNone(preferences.heir(node))
 
 
 class RefreshedTestCase(base.BaseTestCase):

@@ -1,0 +1,105 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""One compute is killed: does it matter how rarely the others audit?
+
+All computes are restarted with audits every 10 s, then with audits every
+600 s. Each time the compute with most nodes is killed (SIGKILL), and started
+again afterwards. Figures, for each interval: down_after and usable_after,
+seconds from the kill until nova calls the compute down, and until the last of
+its free nodes is recorded on a live compute that nova sends builds to and is
+offered by placement; moves, moved_nodes and most_moves as in kill, from the
+kill to that moment. limit is service_down_time and 15 s. In the end the
+computes get their own interval back.
+
+Must be: usable_after no more than limit, most_moves 1, at both intervals.
+"""
+
+from lab.experiments import criteria
+from lab import timeline
+
+INTERVALS = (10, 600)
+# What the guarantee leaves, after service_down_time.
+REACTION = 15.0
+OPTION = 'DEFAULT.update_resources_interval'
+# Beyond an audit of all: a lab on a machine that is busy.
+PATIENCE = 90.0
+
+
+def run(bench):
+    """Kill one at each interval; returns the figures."""
+    figures = {'limit': bench.down_time + REACTION}
+    for interval in INTERVALS:
+        figures[f'every_{interval}_s'] = _kill_one(bench, interval)
+    bench.note('the computes restart with their own interval')
+    bench.computes.restart(bench.computes.names())
+    figures['quiet'] = bench.await_quiet()
+    return figures
+
+
+def failures(figures):
+    """What is not as it must be, in sentences."""
+    found = []
+    for interval in INTERVALS:
+        some = figures[f'every_{interval}_s']
+        when = f'with audits every {interval} s: '
+        if some['usable_after'] is None or (
+                some['usable_after'] > figures['limit']):
+            found.append(f'{when}free nodes of a dead compute could be used '
+                         f'after {some["usable_after"]} s, not within '
+                         f'{figures["limit"]}')
+        found += criteria.unmet(some, criteria.once(
+            'most_moves', 'a node moved {} times'), when=when)
+    return found + criteria.unmet(figures, criteria.QUIET)
+
+
+def usable(seen, nodes, host):
+    """Whether builds can be sent to all of some nodes, and not to a host."""
+    def is_usable(node):
+        owner = seen.owner_of.get(node)
+        service = seen.service_of.get(owner)
+        provider = seen.provider_of.get(node)
+        return (owner != host.lower() and service is not None and service.up
+                and service.mapped and not service.disabled
+                and provider is not None and provider.total
+                and not provider.reserved)
+
+    return all(map(is_usable, nodes))
+
+
+def _kill_one(bench, interval):
+    bench.note(f'the computes restart, with audits every {interval} s')
+    bench.computes.restart(bench.computes.names(), [f'{OPTION}={interval}'])
+    bench.recorder.wait_for(
+        lambda seen: usable(seen, seen.node_of.keys() - seen.used_nodes, ''),
+        interval + PATIENCE, 'all nodes being usable')
+    name, nodes = bench.busiest
+    free = [n for n in nodes if n not in bench.recorder.view.used_nodes]
+    killed = bench.kill(name)
+    down = bench.await_down(name)
+    try:
+        at = bench.recorder.wait_for(
+            lambda seen: usable(seen, free, name),
+            bench.down_time + interval + PATIENCE,
+            f'free nodes of {name} being usable elsewhere')
+        bench.note('free nodes are usable')
+    except timeline.NeverHappened:
+        at = None
+    moves = bench.recorder.timeline.moves(killed)
+    bench.start(name)
+    return {'killed': name,
+            'its_free_nodes': len(free),
+            'down_after': round(down - killed, 1),
+            'usable_after': None if at is None else round(at - killed, 1),
+            'moves': len(moves),
+            'moved_nodes': timeline.moved_nodes(moves),
+            'most_moves': timeline.most_moves(moves)}

@@ -1,0 +1,386 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""The gate around nova's operations, on the ComputeManager installed here."""
+
+import ast
+import functools
+import inspect
+import re
+import textwrap
+import types
+from unittest import mock
+
+from nova.compute import build_results
+from nova.compute import claims
+from nova.compute import manager
+from nova.compute import resource_tracker
+from nova.compute import rpcapi
+from nova import exception
+from nova import exception_wrapper
+from nova import objects
+from nova import safe_utils
+from nova.virt.ironic import driver as ironic_driver
+import oslo_messaging as messaging
+from oslo_messaging.rpc import dispatcher
+from oslotest import base
+
+from nova_ironic_multihost import nova_contract
+from nova_ironic_multihost import operations
+from nova_ironic_multihost import ownership
+
+objects.register_all()
+
+UUID = '1be26c0b-03f2-4d2e-ae87-c02d7f33c123'
+
+#: Operations of the manager that nova's client does not know by their names.
+INTERNAL = {
+    # An event.
+    'extend_volume', 'power_update',
+    # Left from before.
+    'get_rdp_console',
+    # To the host of the instance, unless it is an evacuation.
+    'rebuild_instance'}
+
+#: Methods of IronicDriver that take an instance and change no machine.
+READING = {
+    'get_info', 'get_volume_connector', 'instance_exists',
+    'network_binding_host_id',
+    # Tells what Ironic has done already.
+    'power_update_event'}
+
+
+def senders():
+    """Yield (name, source) of the methods of nova's client."""
+    source = textwrap.dedent(inspect.getsource(rpcapi.ComputeAPI))
+    for node in ast.parse(source).body[0].body:
+        if isinstance(node, ast.FunctionDef):
+            yield node.name, ast.get_source_segment(source, node)
+
+
+def sent_to_the_host():
+    return {name for name, source in senders()
+            if re.search(r'_compute_host\(\s*None,\s*instance\)', source)}
+
+
+def awaited():
+    return {name for name, source in senders() if re.search(
+        r'\.call\(|rpc_method = cctxt\.call', source)}
+
+
+class NamesTestCase(base.BaseTestCase):
+
+    def test_what_goes_to_the_host_of_an_instance_is_gated(self):
+        gated = set(nova_contract.operations(manager.ComputeManager))
+        known = {name for name in sent_to_the_host()
+                 if hasattr(manager.ComputeManager, name)}
+        self.assertEqual(set(), {
+            name for name in known - gated
+            if 'instance' in nova_contract._parameters(
+                getattr(manager.ComputeManager, name))})
+        self.assertEqual(set(), gated - known - INTERNAL)
+
+    def test_what_goes_elsewhere_is_told_where(self):
+        self.assertEqual(
+            set(), sent_to_the_host() & nova_contract.ELSEWHERE)
+        for name in nova_contract.ELSEWHERE:
+            self.assertTrue(hasattr(manager.ComputeManager, name), name)
+
+    def test_who_waits_is_known(self):
+        gated = set(nova_contract.operations(manager.ComputeManager))
+        # The proxy of consoles takes None for an answer: not valid.
+        self.assertEqual(
+            (awaited() & gated) - {'validate_console_port'},
+            nova_contract.AWAITED)
+
+    def test_what_changes_a_machine_is_gated(self):
+        methods = {
+            name for name, method in vars(ironic_driver.IronicDriver).items()
+            if inspect.isfunction(method) and not name.startswith('_')
+            and 'instance' in inspect.signature(method).parameters}
+        self.assertEqual(methods - READING,
+                         methods & set(nova_contract.MUTATIONS))
+        self.assertEqual(set(), READING & set(nova_contract.MUTATIONS))
+
+    def test_what_changes_ironic_is_known_by_its_name(self):
+        asked = set(re.findall(r'ironic_connection\.(\w+)',
+                               inspect.getsource(ironic_driver)))
+        changes = {name for name in asked
+                   if name.startswith(nova_contract.CHANGES)}
+        self.assertIn('set_node_power_state', changes)
+        self.assertEqual(set(), asked - changes - {
+            'get_node', 'get_node_console', 'nodes', 'port_groups', 'ports',
+            'validate_node', 'volume_connectors', 'volume_targets'})
+
+    def test_clean_ups(self):
+        for name in nova_contract.CLEAN_UPS:
+            self.assertIn('instance', inspect.signature(
+                getattr(manager.ComputeManager, name)).parameters)
+        source = inspect.getsource(manager.reverts_task_state)
+        self.assertIn('self._instance_update(', source)
+        source = inspect.getsource(
+            resource_tracker.ResourceTracker.abort_instance_claim)
+        self.assertIn('self._unset_instance_host_and_node(', source)
+
+    def test_builds_run_behind_the_gate(self):
+        source = inspect.getsource(safe_utils.get_wrapped_function(
+            manager.ComputeManager.build_and_run_instance))
+        self.assertIn('self._do_build_and_run_instance(', source)
+        self.assertIn('result == build_results.FAILED:', source)
+        self.assertNotEqual(
+            build_results.FAILED, build_results.FAILED_BY_POLICY)
+        source = inspect.getsource(safe_utils.get_wrapped_function(
+            manager.ComputeManager._do_build_and_run_instance))
+        self.assertIn('self._build_and_run_instance(', source)
+
+    def test_nova_handles_no_failure_that_is_none(self):
+        self.assertNotIsInstance(operations.Cancelled(), Exception)
+        for module in (manager, exception_wrapper, resource_tracker, claims,
+                       ironic_driver):
+            self.assertNotRegex(inspect.getsource(module),
+                                r'except:|except BaseException')
+
+
+class Endpoint:
+    """A manager of which this test knows what it was asked."""
+
+    target = messaging.Target(version='6.0')
+    additional_endpoints = ()
+
+    def __init__(self, build):
+        self.asked = []
+        self.build = build
+        self.rt = mock.Mock()
+        self.rt._unset_instance_host_and_node = types.MethodType(
+            lambda rt, instance: self.asked.append(('unset', instance.uuid)),
+            self.rt)
+
+    def stop_instance(self, context, instance, clean_shutdown):
+        self.asked.append(('stop', instance.uuid, clean_shutdown))
+        return 'stopped'
+
+    def snapshot_instance(self, context, image_id, instance):
+        self.asked.append(('snapshot', instance.uuid, image_id))
+        self.stop_instance(context, instance, True)
+
+    @messaging.expected_exceptions(exception.Invalid)
+    def attach_interface(self, context, instance, port_id):
+        self.asked.append(('attach', instance.uuid, port_id))
+
+    def get_vnc_console(self, context, console_type, instance):
+        self.asked.append(('console', instance.uuid, console_type))
+
+    def rebuild_instance(self, context, instance, image_ref, recreate):
+        self.asked.append(('rebuild', instance.uuid, recreate))
+
+    def build_and_run_instance(self, context, instance):
+        return self._do_build_and_run_instance(context, instance)
+
+    def _do_build_and_run_instance(self, context, instance):
+        return self._build_and_run_instance(context, instance)
+
+    def _build_and_run_instance(self, context, instance):
+        self.build(context, instance)
+
+    def _instance_update(self, context, instance, **kwargs):
+        self.asked.append(('update', instance.uuid, kwargs))
+
+    def _set_instance_obj_error_state(self, instance):
+        self.asked.append(('error', instance.uuid))
+
+    def _try_deallocate_network(self, context, instance):
+        self.asked.append(('deallocate', instance.uuid))
+
+    def external_instance_event(self, context, instances, events):
+        self.asked.append((
+            'events', [instance.uuid for instance in instances],
+            [event.name for event in events]))
+
+
+class SeamTestCase(base.BaseTestCase):
+    """A message goes through oslo.messaging's dispatcher."""
+
+    def setUp(self):
+        super().setUp()
+        self.tenants = {}
+        sources = mock.Mock(tenants=lambda wanted: self.tenants,
+                            records=lambda nodes: [])
+        self.build = mock.Mock()
+        self.manager = Endpoint(
+            lambda context, instance: self.build(context, instance))
+        self.driver = nova_contract.IronicDriver(None)
+        self.gate = operations.Gate('me', sources)
+        self.operations = nova_contract.Operations(
+            mock.Mock(_compute=self.manager), self.driver)
+        self.operations.enclose(self.gate)
+        self.instance = objects.Instance(uuid=UUID, node=None)
+
+    def move(self):
+        self.tenants[UUID] = ownership.Tenant('other')
+
+    def send(self, method, **arguments):
+        return dispatcher.RPCDispatcher(
+            [self.manager], None,
+            dispatcher.DefaultRPCAccessPolicy).dispatch(mock.Mock(
+                ctxt={}, client_timeout=None, message={
+                    'method': method, 'version': '6.0',
+                    'args': {'instance': self.instance} | arguments}))
+
+    def test_message_for_an_instance_that_is_here(self):
+        self.assertEqual('stopped', self.send(
+            'stop_instance', clean_shutdown=True))
+        self.assertEqual([('stop', UUID, True)], self.manager.asked)
+
+    def test_message_for_an_instance_that_has_moved(self):
+        self.move()
+        self.assertIsNone(self.send('stop_instance', clean_shutdown=True))
+        self.send('snapshot_instance', image_id='image')
+        self.send('build_and_run_instance')
+        self.assertEqual([], self.manager.asked)
+        self.build.assert_not_called()
+
+    def test_arguments_by_position(self):
+        self.manager.snapshot_instance({}, 'image', self.instance)
+        self.assertEqual([('snapshot', UUID, 'image'), ('stop', UUID, True)],
+                         self.manager.asked)
+        self.manager.asked.clear()
+        self.move()
+        self.manager.snapshot_instance({}, 'image', self.instance)
+        self.assertEqual([], self.manager.asked)
+
+    def test_who_waits_is_answered_and_nothing_is_logged(self):
+        self.move()
+        for method, argument, expected in (
+                ('attach_interface', 'port_id',
+                 exception.InstanceInvalidState),
+                ('get_vnc_console', 'console_type',
+                 exception.InstanceNotReady)):
+            error = self.assertRaises(
+                messaging.ExpectedException, self.send, method,
+                **{argument: 'one'})
+            self.assertIsInstance(error.exc_info[1], expected)
+            self.assertIn(UUID, str(error.exc_info[1]))
+        self.assertEqual([], self.manager.asked)
+
+    def test_evacuation_is_for_nova_to_refuse(self):
+        self.move()
+        self.send('rebuild_instance', image_ref='image', recreate=False)
+        self.manager.rebuild_instance({}, self.instance, 'image', False)
+        self.assertEqual([], self.manager.asked)
+        self.send('rebuild_instance', image_ref='image', recreate=True)
+        self.manager.rebuild_instance({}, self.instance, 'image', True)
+        self.assertEqual([('rebuild', UUID, True)] * 2, self.manager.asked)
+
+    def test_build_that_is_dropped_keeps_its_allocation(self):
+        self.move()
+        self.assertEqual(build_results.FAILED_BY_POLICY,
+                         self.send('build_and_run_instance'))
+
+    def test_build_that_fails_for_another_keeps_its_allocation(self):
+        def fail(context, instance):
+            self.move()
+            raise exception.RescheduledException(
+                instance_uuid=UUID, reason='broken')
+
+        self.build = fail
+        self.assertEqual(build_results.FAILED_BY_POLICY,
+                         self.send('build_and_run_instance'))
+
+    def test_failure_is_written_to_no_instance_of_another(self):
+        for write in (
+                lambda: self.manager._instance_update(
+                    {}, self.instance, task_state=None),
+                lambda: self.manager._set_instance_obj_error_state(
+                    self.instance),
+                lambda: self.manager._try_deallocate_network(
+                    {}, self.instance),
+                lambda: self.manager.rt._unset_instance_host_and_node(
+                    self.instance)):
+            self.tenants.clear()
+            self.manager.asked.clear()
+            write()
+            self.assertEqual(1, len(self.manager.asked))
+            self.move()
+            write()
+            self.assertEqual(1, len(self.manager.asked))
+
+    def test_events_reach_the_instances_that_are_here(self):
+        other = objects.Instance(uuid=UUID.replace('1', '2'))
+        self.tenants[other.uuid] = ownership.Tenant('other')
+        events = [mock.Mock(instance_uuid=instance.uuid)
+                  for instance in (self.instance, other)]
+        events[0].name, events[1].name = 'mine', 'theirs'
+        self.manager.external_instance_event(
+            {}, instances=[self.instance, other], events=events)
+        self.assertEqual([('events', [UUID], ['mine'])], self.manager.asked)
+
+    def test_nova_tracks_what_is_gated(self):
+        for name in ('stop_instance', 'external_instance_event'):
+            method = getattr(self.manager, name)
+            self.assertTrue(inspect.ismethod(method), name)
+            self.assertEqual(name, method.__name__)
+
+    def test_machine_is_left_alone_when_its_instance_moves(self):
+        connection = mock.Mock()
+        self.driver._ironic_connection = connection
+        self.move()
+        for name in nova_contract.MUTATIONS:
+            parameters = inspect.signature(
+                getattr(nova_contract.IronicDriver, name)).parameters
+            arguments = {
+                parameter: None for parameter, kind in parameters.items()
+                if parameter != 'self' and kind.default is kind.empty}
+            self.assertRaises(
+                nova_contract.NovaException,
+                functools.partial(getattr(self.driver, name)),
+                **arguments | {'instance': self.instance})
+        self.assertEqual([], connection.method_calls)
+
+    def test_machine_is_left_alone_from_the_moment_it_moves(self):
+        ironic = mock.Mock()
+        connection = self.operations.connection(ironic)
+
+        def power_off(instance):
+            connection.set_node_power_state('soft')
+            self.move()
+            self.assertIs(ironic.get_node.return_value,
+                          connection.get_node('node'))
+            connection.set_node_power_state('hard')
+
+        self.driver.power_off = types.MethodType(
+            lambda driver, instance: power_off(instance), self.driver)
+        self.operations.enclose(self.gate)
+        self.assertRaises(nova_contract.NovaException,
+                          self.driver.power_off, self.instance)
+        ironic.set_node_power_state.assert_called_once_with('soft')
+
+    def test_driver_on_its_own_has_no_gate(self):
+        driver = nova_contract.IronicDriver(None)
+        before = dict(vars(driver))
+        alone = nova_contract.Operations(None, driver)
+        alone.enclose(mock.Mock())
+        self.assertEqual(before, vars(driver))
+        self.assertIs(mock.sentinel.connection,
+                      alone.connection(mock.sentinel.connection))
+
+    def test_gate_fits_novas_manager(self):
+        compute = object.__new__(manager.ComputeManager)
+        compute.rt = object.__new__(resource_tracker.ResourceTracker)
+        self.move()
+        nova_contract.Operations(
+            mock.Mock(_compute=compute), self.driver).enclose(self.gate)
+        for name in nova_contract.operations(manager.ComputeManager):
+            if name in nova_contract.AWAITED or name == 'rebuild_instance':
+                continue
+            self.assertIsNone(getattr(compute, name)(
+                {}, instance=self.instance), name)

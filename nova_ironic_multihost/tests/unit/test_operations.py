@@ -1,0 +1,227 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+import types
+
+from oslotest import base
+
+from nova_ironic_multihost import exception
+from nova_ironic_multihost import operations
+from nova_ironic_multihost import ownership
+
+INSTANCE = types.SimpleNamespace(uuid='i1', node='n1')
+
+
+class Sources:
+    """Where instances and records are, or an error."""
+
+    def __init__(self):
+        self.hosts = {'i1': ownership.Tenant('me')}
+        self.owners = {}
+        self.error = None
+
+    def tenants(self, instances):
+        if self.error:
+            raise self.error
+        return {instance: self.hosts[instance] for instance in instances
+                if instance in self.hosts}
+
+    def records(self, nodes):
+        return [ownership.Record(node, self.owners[node]) for node in nodes
+                if node in self.owners]
+
+
+class RuleTestCase(base.BaseTestCase):
+
+    def test_instance_of_mine_or_of_nobody_is_not_elsewhere(self):
+        for host in ('me', 'ME', None):
+            self.assertFalse(
+                operations.elsewhere(ownership.Tenant(host), 'me'))
+        self.assertFalse(operations.elsewhere(None, 'me'))
+
+    def test_instance_of_another_is_elsewhere(self):
+        for deleted in (False, True):
+            self.assertTrue(operations.elsewhere(
+                ownership.Tenant('other', deleted), 'me'))
+
+    def test_machine_follows_its_instance(self):
+        for owner in ('me', 'other', None):
+            self.assertTrue(operations.touchable(
+                ownership.Tenant('me'), owner, 'me'))
+            self.assertFalse(operations.touchable(
+                ownership.Tenant('other'), owner, 'me'))
+
+    def test_machine_of_a_deleted_instance_is_the_node_owners(self):
+        for tenant in (None, ownership.Tenant('me', deleted=True),
+                       ownership.Tenant('other', deleted=True)):
+            self.assertTrue(operations.touchable(tenant, 'me', 'me'))
+            self.assertTrue(operations.touchable(tenant, None, 'me'))
+            self.assertFalse(operations.touchable(tenant, 'other', 'me'))
+
+
+class GateTestCase(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.sources = Sources()
+        self.gate = operations.Gate('Me', self.sources)
+        self.done = []
+
+    def move(self):
+        self.sources.hosts['i1'] = ownership.Tenant('other')
+
+    def act(self):
+        self.done.append('act')
+        return 'result'
+
+    def operate(self, act, **kwargs):
+        return self.gate.operate('stop', INSTANCE, act, **kwargs)
+
+    def touch(self):
+        return self.gate.touch('power_off', INSTANCE, self.act)
+
+    def clean_up(self):
+        return self.gate.clean_up('revert', INSTANCE, self.act)
+
+    def test_operation_here_is_carried_out(self):
+        self.assertEqual('result', self.operate(self.act))
+
+    def test_operation_elsewhere_is_dropped(self):
+        self.move()
+        self.assertIsNone(self.operate(self.act))
+        self.assertEqual('other', self.operate(
+            self.act, otherwise=lambda: 'other'))
+        self.assertEqual([], self.done)
+
+    def test_operation_on_what_cannot_be_read_fails(self):
+        self.sources.error = TimeoutError()
+        self.assertRaises(TimeoutError, self.operate, self.act)
+        self.assertEqual([], self.done)
+
+    def test_failure_of_an_operation_is_its_own(self):
+        def fail():
+            raise KeyError
+        self.assertRaises(KeyError, self.operate, fail)
+        self.assertEqual('result', self.operate(self.act))
+
+    def test_operation_within_an_operation_is_a_part_of_it(self):
+        def outer():
+            self.move()
+            self.operate(self.act)
+            return 'outer'
+        self.assertEqual('outer', self.operate(outer))
+        self.assertEqual(['act'], self.done)
+
+    def test_operation_ends_before_it_touches_the_machine(self):
+        def stop():
+            self.move()
+            try:
+                self.touch()
+            except Exception:  # noqa: BLE001
+                self.done.append('cleaned up')
+            self.done.append('written')
+        self.assertEqual('other', self.operate(
+            stop, otherwise=lambda: 'other'))
+        self.assertEqual([], self.done)
+
+    def test_gate_is_closed_again_after_an_operation_that_ended(self):
+        self.operate(lambda: self.move() or self.touch())
+        self.assertRaises(exception.InstanceElsewhere, self.touch)
+
+    def test_machine_that_is_touched_beside_an_operation(self):
+        self.assertEqual('result', self.touch())
+        self.move()
+        error = self.assertRaises(exception.InstanceElsewhere, self.touch)
+        self.assertIn('i1', str(error))
+        self.assertEqual(['act'], self.done)
+
+    def test_machine_of_what_cannot_be_read_is_left_alone(self):
+        def stop():
+            self.sources.error = TimeoutError()
+            self.touch()
+        self.assertRaises(TimeoutError, self.operate, stop)
+        self.assertEqual([], self.done)
+
+    def test_machine_is_left_alone_from_the_moment_it_moves(self):
+        def power_off():
+            self.gate.touch_again()
+            self.done.append('soft')
+            self.move()
+            self.gate.touch_again()
+            self.done.append('hard')
+        self.operate(lambda: self.gate.touch('off', INSTANCE, power_off))
+        self.assertEqual(['soft'], self.done)
+
+    def test_what_is_done_to_no_machine_is_not_asked_for(self):
+        self.touch()
+        self.sources.error = TimeoutError()
+        self.gate.touch_again()
+
+    def test_machine_of_a_deleted_instance(self):
+        self.sources.hosts['i1'] = ownership.Tenant('me', deleted=True)
+        self.sources.owners['n1'] = 'ME'
+        self.assertEqual('result', self.touch())
+        self.sources.owners['n1'] = 'other'
+        self.assertRaises(exception.InstanceElsewhere, self.touch)
+
+    def test_failure_here_is_cleaned_up(self):
+        def stop():
+            self.clean_up()
+            raise KeyError
+        self.assertRaises(KeyError, self.operate, stop)
+        self.assertEqual(['act'], self.done)
+
+    def test_failure_elsewhere_is_not_cleaned_up(self):
+        def stop():
+            self.move()
+            self.clean_up()
+            self.done.append('failed')
+        self.assertIsNone(self.operate(stop))
+        self.assertEqual([], self.done)
+
+    def test_failure_of_what_cannot_be_read_is_not_cleaned_up(self):
+        def stop():
+            self.sources.error = TimeoutError()
+            self.clean_up()
+        self.assertIsNone(self.operate(stop))
+        self.assertEqual([], self.done)
+
+    def test_cleaning_up_beside_an_operation(self):
+        self.assertEqual('result', self.clean_up())
+        self.move()
+        self.assertIsNone(self.clean_up())
+        self.assertEqual(['act'], self.done)
+
+    def test_attempt_that_fails_here(self):
+        def fail():
+            raise KeyError
+        self.assertRaises(KeyError, self.operate, lambda: self.gate.attempt(
+            'build', INSTANCE, fail))
+
+    def test_attempt_that_fails_elsewhere(self):
+        def fail():
+            self.move()
+            raise KeyError
+        self.assertEqual('other', self.operate(
+            lambda: self.gate.attempt('build', INSTANCE, fail),
+            otherwise=lambda: 'other'))
+
+    def test_attempt_that_succeeds(self):
+        self.assertEqual('result', self.operate(
+            lambda: self.gate.attempt('build', INSTANCE, self.act)))
+
+    def test_events_are_for_those_that_are_here(self):
+        self.sources.hosts['i2'] = ownership.Tenant('other')
+        self.sources.hosts['i3'] = ownership.Tenant(None)
+        self.assertEqual({'i1', 'i3'},
+                         self.gate.present(['i1', 'i2', 'i3']))

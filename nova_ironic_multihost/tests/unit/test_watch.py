@@ -1,0 +1,199 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+import itertools
+import threading
+
+import hypothesis
+from hypothesis import strategies
+from oslotest import base
+
+from nova_ironic_multihost import membership
+from nova_ironic_multihost import watch
+
+UP = {'up': True}
+DOWN = {'up': False}
+DISABLED = {'up': True, 'disabled': True}
+FENCED = {'up': False, 'forced_down': True}
+
+services = strategies.builds(
+    membership.ComputeService, host=strategies.sampled_from('abCD'),
+    up=strategies.booleans(), disabled=strategies.booleans(),
+    forced_down=strategies.booleans(), ironic=strategies.booleans())
+views = strategies.lists(services, max_size=6).map(
+    lambda some: membership.view(some, membership.Partition(), 'a'))
+
+
+def view(**hosts):
+    """The view of host a: host -> what it is."""
+    return membership.view(
+        [membership.ComputeService(host, **state)
+         for host, state in {'a': UP, **hosts}.items()],
+        membership.Partition(), 'a')
+
+
+class PeriodTestCase(base.BaseTestCase):
+
+    def test_as_often_as_heartbeats_within_bounds(self):
+        self.assertEqual([1, 3, 10, 10], [
+            watch.period(report) for report in (0, 3, 10, 60)])
+
+
+class DueTestCase(base.BaseTestCase):
+
+    def test_who_died_or_was_disabled_or_fenced(self):
+        before = view(b=UP, c=UP)
+        for state in (DOWN, DISABLED, FENCED):
+            self.assertEqual({'b'}, watch.due(before, view(b=state, c=UP)))
+
+    def test_who_is_fenced_after_it_died(self):
+        # What may be done with its servers depends on it.
+        self.assertEqual({'b'}, watch.due(view(b=DOWN), view(b=FENCED)))
+
+    def test_who_dies_after_it_was_disabled(self):
+        self.assertEqual({'b'}, watch.due(view(b=DISABLED), view(
+            b={**DISABLED, 'up': False})))
+
+    def test_who_left_before_when_another_leaves(self):
+        # It was to take nodes of the first one, perhaps.
+        self.assertEqual({'b', 'c'}, watch.due(
+            view(b=DOWN, c=UP), view(b=DOWN, c=DOWN)))
+        self.assertEqual({'b'}, watch.due(view(b=DOWN, c=UP), view(b=DOWN)))
+
+    def test_everybody_who_is_away_at_first_and_when_this_host_is_back(self):
+        after = view(b=DOWN, c=DISABLED, d=UP)
+        self.assertEqual({'b', 'c'}, watch.due(None, after))
+        for state in (DOWN, DISABLED, FENCED):
+            self.assertEqual({'b', 'c'}, watch.due(view(
+                a=state, b=DOWN, c=DISABLED, d=UP), after))
+
+    def test_nobody_when_others_join(self):
+        self.assertEqual(set(), watch.due(
+            view(b=DOWN, c=DISABLED), view(b=DOWN, c=UP, d=UP)))
+
+    @hypothesis.given(views, views)
+    def test_of_any_change(self, before, after):
+        due = watch.due(before, after)
+        self.assertEqual(set(), due & (after.members | {'a'}))
+        self.assertEqual(set(), watch.due(after, after))
+        if not after.member('a'):
+            self.assertEqual(set(), due)
+            return
+        gone = {host for host in before.members if host in after.services
+                and (not after.live(host) or after.services[host].disabled)}
+        self.assertLessEqual(gone, due)
+        for host in due:
+            service = after.services[host]
+            self.assertTrue(not service.up or service.disabled)
+
+
+class WatchTestCase(base.BaseTestCase):
+
+    def test_what_was_done_is_not_due_again(self):
+        watcher = watch.Watch()
+        self.assertEqual((), watcher.hosts)
+        for looked, due in ((view(B=DOWN), {'b'}),
+                            (view(B=DOWN, c=DOWN), {'c'})):
+            self.assertEqual(due, watcher.due(looked))
+            self.assertEqual(due, watcher.due(looked))
+            watcher.done(looked)
+            self.assertEqual(set(), watcher.due(looked))
+        self.assertEqual({'a', 'B', 'c'}, set(watcher.hosts))
+
+    def test_nodes_that_could_not_be_taken_are_tried_some_times(self):
+        watcher = watch.Watch()
+        looked = view(b=DOWN, c=DOWN)
+        watcher.done(looked, ['b'])
+        for _ in range(watch.ATTEMPTS - 1):
+            self.assertEqual({'b'}, watcher.due(looked))
+            watcher.done(looked, ['b'])
+        self.assertEqual(set(), watcher.due(looked))
+
+    def test_what_is_taken_in_portions_goes_on_to_its_end(self):
+        watcher = watch.Watch()
+        looked = view(b=DOWN, c=DOWN)
+        for _ in range(2 * watch.ATTEMPTS):
+            watcher.done(looked, waiting=['b'])
+            self.assertEqual({'b'}, watcher.due(looked))
+        self.assertEqual(set(), watcher.due(view(b=UP)))
+        watcher.done(looked)
+        self.assertEqual(set(), watcher.due(looked))
+
+    def test_they_are_not_tried_when_their_host_is_back(self):
+        watcher = watch.Watch()
+        watcher.done(view(b=DOWN), ['b'])
+        self.assertEqual(set(), watcher.due(view(b=UP)))
+
+    def test_they_are_not_tried_again_when_they_were_taken(self):
+        watcher = watch.Watch()
+        watcher.done(view(b=DOWN), ['b'])
+        self.assertEqual({'b'}, watcher.due(view(b=DOWN)))
+        watcher.done(view(b=DOWN))
+        self.assertEqual(set(), watcher.due(view(b=DOWN)))
+
+
+class TakeoverTestCase(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.watch = watch.Watch()
+        self.view = view(b=DOWN, c=UP)
+        self.watch.done(self.view)
+
+    def test_whose_instances_may_be_taken_over_from_now_on(self):
+        self.assertEqual(set(), self.watch.due(self.view))
+        self.assertEqual({'b'}, self.watch.due(self.view, frozenset('b')))
+        self.watch.done(self.view, eligible=frozenset('b'))
+        self.assertEqual(set(), self.watch.due(self.view, frozenset('b')))
+
+    def test_more_of_them_than_one_audit_may_take(self):
+        for _ in range(2 * watch.ATTEMPTS):
+            self.watch.done(self.view, waiting=('b',))
+            self.assertEqual({'b'}, self.watch.due(self.view))
+        self.assertEqual(set(), self.watch.due(view(b=UP, c=UP)))
+        self.watch.done(self.view)
+        self.assertEqual(set(), self.watch.due(self.view))
+
+
+class TimerTestCase(base.BaseTestCase):
+
+    def test_acts_again_and_again_until_it_is_stopped(self):
+        turns = threading.Semaphore(0)
+        timer = watch.Timer(turns.release, lambda: 0.001)
+        timer.start()
+        thread, = (thread for thread in threading.enumerate()
+                   if thread.name == 'ironic-multihost-watch')
+        timer.start()
+        for _ in range(3):
+            self.assertTrue(turns.acquire(timeout=60))
+        self.assertTrue(thread.daemon)
+        timer.stop()
+        thread.join(60)
+        self.assertFalse(thread.is_alive())
+
+    def test_failures_do_not_end_it_and_are_logged_once_for_each_kind(self):
+        failures = [OSError('first'), OSError('again'), ValueError('other'),
+                    None, OSError('new')]
+        turns = itertools.count()
+
+        def act():
+            failure = failures[next(turns)]
+            if failure:
+                raise failure
+
+        timer = watch.Timer(act, lambda: 0)
+        with self.assertLogs(watch.__name__, 'WARNING') as logs:
+            for _ in failures:
+                timer.turn()
+        self.assertEqual(['first', 'other', 'new'], [
+            record.args[0].args[0] for record in logs.records])

@@ -49,9 +49,9 @@ from lab import ledger
 from lab import timeline
 
 # A build and a tear-down take twice that, so that there is a middle to be in,
-# and nova waits for them longer than it does in the lab otherwise;
-# a request to the conductor that gets no answer is over sooner than by
-# default, so that the cut need not last for minutes.
+# and nova waits for them longer than it does in the lab otherwise. A request
+# to the conductor that gets no answer is over sooner than by default, so that
+# the cut need not last for minutes.
 NEEDS = experiments.Wanted(options=(
     'ironic:fake.deploy_delay=5', 'ironic.api_max_retries=30',
     'DEFAULT.rpc_response_timeout=20'))

@@ -12,6 +12,8 @@
 
 """What happens at once, without waiting for the next audit."""
 
+from unittest import mock
+
 from nova import exception
 from nova import objects
 from oslo_utils.fixture import uuidsentinel
@@ -151,10 +153,18 @@ class MembersTestCase(base.MultiHostTestCase):
         for early in (True, False):
             died = 'host2' if early else 'host3'
             nodes = self.nodes_of(died)
+            sources = self.fleet.manager('host1').driver._auditor.sources
+            services = sources.services()
             self.fleet.kill(died)
+
+            def look(sources=sources):
+                del sources.services
+                self.fleet.look('host1')
+
+            # It died after the audit has asked who is there.
+            sources.services = lambda services=services: services
             with self.assertNoLogs('nova.compute.manager', 'WARNING'):
-                self.fleet.audit_interrupted(
-                    'host1', lambda: self.fleet.look('host1'), early)
+                self.fleet.audit_interrupted('host1', look, early)
             taken = nodes & self.nodes_of('host1')
             self.assertNotEqual(set(), taken)
             tracked = self.fleet.manager('host1').rt.compute_nodes
@@ -216,7 +226,14 @@ class ReservedTestCase(base.MultiHostTestCase):
         self.assertFalse(self.reserved(self.node))
 
     def test_machine_is_not_offered_while_it_is_cleaned(self):
-        server = self.boot()
+        manager = self.fleet.manager('host1')
+        with mock.patch.object(
+                manager, '_update_available_resource_for_node',
+                side_effect=OSError('placement is away')):
+            server = self.boot()
+        self.assertFalse(self.reserved(self.node))
+        # As it is after the audit of any other node.
+        manager.rt.tracked_instances.clear()
         self.between.answer(
             'GET', f'/v1/nodes/{self.node}', 200, {
                 'uuid': self.node, 'instance_uuid': None,

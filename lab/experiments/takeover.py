@@ -28,6 +28,9 @@ AUDITS = 3.0
 # The reaper of nova-compute runs every 20 s here.
 RETURNED = 45.0
 
+# How the task state of a server begins that is being taken over.
+_BEING_TAKEN = 'taking-over:'
+
 START_AGAIN = dataclasses.replace(operations.START, name='start again')
 
 #: What must be of its servers before that.
@@ -170,6 +173,9 @@ def holds(seen, server):
 def taken_over(seen, host, servers):
     """Whether each server is on a live compute with the record of its node.
 
+    And nova's API takes requests for it: it refuses them while the new owner
+    looks what is to be finished.
+
     :param seen: an Observation
     :param host: the compute that they were on
     :param servers: uuids; those that are gone do not count
@@ -180,7 +186,8 @@ def taken_over(seen, host, servers):
             continue
         if (instance.key == host.lower()
                 or instance.key not in seen.up_hosts
-                or seen.owner_of.get(instance.node) != instance.key):
+                or seen.owner_of.get(instance.node) != instance.key
+                or (instance.task_state or '').startswith(_BEING_TAKEN)):
             return False
     return True
 

@@ -17,6 +17,7 @@ from lab import errors
 from lab.experiments import operations
 from lab.experiments import takeover
 from lab import ledger
+from nova_ironic_multihost import takeover as takeovers
 from nova_ironic_multihost.tests.unit.lab import test_bench
 from nova_ironic_multihost.tests.unit import views
 
@@ -37,6 +38,11 @@ class TakenOverTestCase(test_bench.FilmTestCase):
         self.assertFalse(self.taken_over(views.changed(
             self.good, 'instances', 0, host='compute-2')))
         self.assertTrue(self.taken_over(adopted(self.good, 'compute-2')))
+
+    def test_not_while_the_new_owner_looks_what_is_to_be_finished(self):
+        self.assertFalse(self.taken_over(views.changed(
+            adopted(self.good, 'compute-2'), 'instances', 0,
+            task_state=takeovers.mark(None, 'token'))))
 
     def test_not_by_one_that_is_dead_too(self):
         self.assertFalse(self.taken_over(views.changed(

@@ -15,6 +15,7 @@ from concurrent import futures
 import time
 
 import fixtures
+from keystoneauth1 import session
 from nova.compute import rpcapi
 from nova.compute import task_states
 from nova import context
@@ -28,7 +29,6 @@ import oslo_messaging as messaging
 from nova_ironic_multihost import exception as multihost_exception
 from nova_ironic_multihost import nova_contract
 from nova_ironic_multihost.tests.functional import base
-from nova_ironic_multihost.tests.functional import gate
 from nova_ironic_multihost.tests.functional import hold
 
 #: Operations that nobody waits for -> what is sent along, task state that
@@ -83,11 +83,25 @@ class OldOwnerTestCase(base.MultiHostTestCase):
 
     def setUp(self):
         super().setUp()
-        self.door = self.useFixture(gate.Gate(self.ironic.endpoint))
-        self.flags(endpoint_override=self.door.endpoint, group='ironic')
+        self.requests = self.listen()
         self.ironic.enroll(2)
         self.fleet.start('host1', 'host2')
         self.settle()
+
+    def listen(self):
+        """Return the list to which what Ironic is asked for is added."""
+        requests = []
+        send = session.Session.request
+
+        def listen_and_send(self, url, method, **kwargs):
+            if kwargs.get('endpoint_override') == endpoint:
+                requests.append((method, url))
+            return send(self, url, method, **kwargs)
+
+        endpoint = self.ironic.endpoint
+        self.useFixture(fixtures.MockPatchObject(
+            session.Session, 'request', listen_and_send))
+        return requests
 
     def in_cell(self):
         return context.target_cell(
@@ -198,6 +212,7 @@ class QueueTestCase(OldOwnerTestCase):
         self.take_over(self.server, host='host1',
                        task_state=task_states.POWERING_OFF)
         self.replay(self.server, 'stop_instance', {'clean_shutdown': False})
+        self.assertIn('PUT', [method for method, _ in self.requests])
         self.assertEqual('SHUTOFF', self.show(self.server)['status'])
 
     def test_what_cannot_be_known_is_not_carried_out(self):
@@ -236,7 +251,7 @@ class FrozenTestCase(OldOwnerTestCase):
 
     def changes(self):
         """Return what Ironic was asked to change."""
-        return [(method, path) for method, path in self.door.requests
+        return [(method, path) for method, path in self.requests
                 if method != 'GET']
 
     def assertNobodyTouched(self, before, server):
@@ -255,7 +270,7 @@ class FrozenTestCase(OldOwnerTestCase):
             held.arrived()
             self.take_over(server, task_state=task_states.REBOOTING)
             before = self.state(server)
-            self.door.requests.clear()
+            self.requests.clear()
             held.release()
             self.assertIsNone(done.result())
         self.assertNobodyTouched(before, server)
@@ -268,7 +283,7 @@ class FrozenTestCase(OldOwnerTestCase):
                 'clean_shutdown': False})
             held.arrived()
             before = self.state(server)
-            self.door.requests.clear()
+            self.requests.clear()
             with fixtures.MockPatchObject(
                     nova_contract, 'tenants',
                     side_effect=messaging.MessagingTimeout('cut off')):
@@ -287,7 +302,7 @@ class FrozenTestCase(OldOwnerTestCase):
             held.arrived()
             self.take_over(server)
             before = self.state(server)
-            self.door.requests.clear()
+            self.requests.clear()
             held.release()
             self.assertIsNone(done.result())
         self.assertNobodyTouched(before, server)
@@ -317,7 +332,7 @@ class FrozenTestCase(OldOwnerTestCase):
         held.arrived()
         self.take_over(server, task_state=task_states.REBUILD_SPAWNING)
         before = self.state(server)
-        self.door.requests.clear()
+        self.requests.clear()
         held.release()
         ended.done()
         self.assertNobodyTouched(before, server)

@@ -196,10 +196,27 @@ class Workload:
         return Life(server, asked, settled, outcome, frozenset(hosts), fault,
                     self._delete(cloud, server))
 
+    def _ask_to_delete(self, cloud, server, deadline):
+        # Needed only where there is a cloud.
+        from keystoneauth1 import exceptions
+
+        while True:
+            try:
+                cloud.nova('DELETE', f'/servers/{server}')
+            except exceptions.InternalServerError:
+                # nova's API deletes servers of dead computes itself, and
+                # fails if another takes one over in that moment. A user
+                # would ask again.
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(1)
+            else:
+                return
+
     def _delete(self, cloud, server):
         """Delete a server; tells whether it went away in time."""
-        cloud.nova('DELETE', f'/servers/{server}')
         deadline = time.monotonic() + DELETE_TIMEOUT
+        self._ask_to_delete(cloud, server, deadline)
         while time.monotonic() < deadline:
             listed = cloud.nova('GET', '/servers')['servers']
             if server not in {entry['id'] for entry in listed}:

@@ -10,10 +10,10 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Instances that were taken over are brought to rest, one after the other.
+"""Instances that were taken over are brought to rest.
 
-In a thread of its own, as what they were in the middle of may take minutes,
-and an audit must not wait for it.
+In threads of its own, as what they were in the middle of may take minutes: an
+audit must not wait for that, and no instance for another's deployment.
 """
 
 import queue
@@ -24,6 +24,17 @@ from oslo_log import log as logging
 from nova_ironic_multihost import takeover
 
 LOG = logging.getLogger(__name__)
+
+#: Instances that are brought to rest at the same time. Those that wait for
+#: Ironic to deploy do not count.
+WORKERS = 8
+
+#: What its threads are called.
+THREAD = 'ironic-multihost-takeover'
+
+_STUCK = ('Instance %(uuid)s was taken over and cannot be brought to rest; it '
+          'is tried again when this service starts. If its task state stays: '
+          'openstack server set --state active %(uuid)s')
 
 
 class Recovery:
@@ -42,7 +53,7 @@ class Recovery:
         self._wait = wait
         self._queue = queue.SimpleQueue()
         self._lock = threading.Lock()
-        self._running = False
+        self._workers = 0
 
     def add(self, uuids):
         """Bring instances to rest, soon.
@@ -50,12 +61,11 @@ class Recovery:
         :param uuids: of instances that are this host's.
         """
         for uuid in uuids:
-            self._queue.put(uuid)
-        with self._lock:
-            if not self._running and not self._queue.empty():
-                self._running = True
-                threading.Thread(
-                    target=self._work, name='takeover', daemon=True).start()
+            with self._lock:
+                self._queue.put(uuid)
+                if self._workers < WORKERS:
+                    self._workers += 1
+                    _start(self._work)
 
     def start(self, init, instance):
         """Do what is due for an instance at the start of the service.
@@ -93,7 +103,7 @@ class Recovery:
                 instance, instance.vm_state, before):
             return
         if step is takeover.Step.AWAIT:
-            self._await(instance)
+            _start(self._await, instance)
         elif step is takeover.Step.FAIL:
             self._instances.fail(
                 instance, 'The compute service died while it was '
@@ -107,11 +117,15 @@ class Recovery:
         try:
             self._wait(instance)
         except Exception as exc:  # noqa: BLE001
-            self._instances.fail(
-                instance, 'The compute service died while Ironic deployed, '
-                f'which has failed since: {exc}')
-            return
-        self._instances.deployed(instance)
+            ended, *reason = self._instances.fail, (
+                'The compute service died while Ironic deployed, which has '
+                f'failed since: {exc}')
+        else:
+            ended, reason = self._instances.deployed, ()
+        try:
+            ended(instance, *reason)
+        except Exception:
+            LOG.exception(_STUCK, {'uuid': instance.uuid})
 
     def _settle(self, uuid, before):
         """End what nova's own start does not end.
@@ -128,19 +142,18 @@ class Recovery:
 
     def _work(self):
         while True:
-            try:
-                uuid = self._queue.get_nowait()
-            except queue.Empty:
-                with self._lock:
-                    if self._queue.empty():
-                        self._running = False
-                        return
-                continue
+            with self._lock:
+                try:
+                    uuid = self._queue.get_nowait()
+                except queue.Empty:
+                    self._workers -= 1
+                    return
             try:
                 self.bring_to_rest(uuid)
             except Exception:
-                LOG.exception(
-                    'Instance %(uuid)s was taken over and cannot be brought '
-                    'to rest; it is tried again when this service starts. If '
-                    'its task state stays: openstack server set --state '
-                    'active %(uuid)s', {'uuid': uuid})
+                LOG.exception(_STUCK, {'uuid': uuid})
+
+
+def _start(target, *args):
+    threading.Thread(
+        target=target, args=args, name=THREAD, daemon=True).start()

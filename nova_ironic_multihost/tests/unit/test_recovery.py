@@ -68,6 +68,17 @@ class InstancesTestCase(base.BaseTestCase):
         self.recovery = recovery.Recovery(
             self.instances, lambda instance: self.machine, self.wait)
 
+    def join(self):
+        """Wait for all that goes on."""
+        while threads := [thread for thread in threading.enumerate()
+                          if thread.name == recovery.THREAD]:
+            for thread in threads:
+                thread.join(60)
+
+    def bring_to_rest(self):
+        self.recovery.bring_to_rest('i1')
+        self.join()
+
     def wait(self, instance):
         if self.deployment:
             raise self.deployment
@@ -84,20 +95,20 @@ class RecoveryTestCase(InstancesTestCase):
 
     def test_one_that_did_nothing(self):
         self.taken('active', None)
-        self.recovery.bring_to_rest('i1')
+        self.bring_to_rest()
         self.assertEqual([('init', None)], self.instances.done)
         self.assertEqual(('active', None), self.states())
 
     def test_nova_sees_what_it_was_doing(self):
         self.taken('active', 'deleting')
         self.instances.init_does = lambda row: self.instances.rows.clear()
-        self.recovery.bring_to_rest('i1')
+        self.bring_to_rest()
         self.assertEqual([('init', 'deleting')], self.instances.done)
 
     def test_what_nova_does_not_end_is_ended(self):
         self.taken('active', 'rescuing')
         self.machine = 'rescue'
-        self.recovery.bring_to_rest('i1')
+        self.bring_to_rest()
         self.assertEqual(('rescued', None), self.states())
 
     def test_what_somebody_else_began_meanwhile_goes_on(self):
@@ -107,13 +118,13 @@ class RecoveryTestCase(InstancesTestCase):
             row.task_state = 'rebooting'
 
         self.instances.init_does = begin
-        self.recovery.bring_to_rest('i1')
+        self.bring_to_rest()
         self.assertEqual(('active', 'rebooting'), self.states())
 
     def test_a_build_that_goes_on(self):
         self.taken('building', 'spawning')
         self.machine = 'deploying'
-        self.recovery.bring_to_rest('i1')
+        self.bring_to_rest()
         self.assertEqual([('deployed', 'spawning')], self.instances.done)
         self.assertEqual(('active', None), self.states())
 
@@ -121,7 +132,7 @@ class RecoveryTestCase(InstancesTestCase):
         self.taken('building', 'spawning')
         self.machine = 'deploying'
         self.deployment = ValueError('no disk')
-        self.recovery.bring_to_rest('i1')
+        self.bring_to_rest()
         [(what, reason)] = self.instances.done
         self.assertEqual('fail', what)
         self.assertIn('no disk', reason)
@@ -129,15 +140,15 @@ class RecoveryTestCase(InstancesTestCase):
     def test_a_build_that_never_began(self):
         self.taken('building', 'spawning')
         self.machine = None
-        self.recovery.bring_to_rest('i1')
+        self.bring_to_rest()
         [(what, reason)] = self.instances.done
         self.assertEqual('fail', what)
         self.assertIn('spawning', reason)
 
     def test_one_that_is_gone_or_not_being_taken_over(self):
-        self.recovery.bring_to_rest('i1')
+        self.bring_to_rest()
         self.instances.have('active', 'rebooting')
-        self.recovery.bring_to_rest('i1')
+        self.bring_to_rest()
         self.assertEqual([], self.instances.done)
 
     def test_one_that_another_host_has_taken_since(self):
@@ -150,7 +161,7 @@ class RecoveryTestCase(InstancesTestCase):
             return instance
 
         self.instances.read = read_too_late
-        self.recovery.bring_to_rest('i1')
+        self.bring_to_rest()
         self.assertEqual([], self.instances.done)
 
 
@@ -159,9 +170,7 @@ class WorkTestCase(InstancesTestCase):
 
     def add(self, *uuids):
         self.recovery.add(uuids)
-        for thread in threading.enumerate():
-            if thread.name == 'takeover':
-                thread.join(60)
+        self.join()
 
     def test_all_are_brought_to_rest(self):
         for uuid in ('i1', 'i2', 'i3'):
@@ -171,6 +180,33 @@ class WorkTestCase(InstancesTestCase):
         self.add()
         self.assertEqual([('active', None)] * 3,
                          [self.states(uuid) for uuid in ('i1', 'i2', 'i3')])
+
+    def test_deployments_hold_up_nobody(self):
+        self.machine = 'deploying'
+        number = 2 * recovery.WORKERS
+        everybody = threading.Barrier(number, timeout=60)
+        self.recovery._wait = lambda instance: everybody.wait()
+        uuids = [f'i{i}' for i in range(number)]
+        for uuid in uuids:
+            self.taken('building', 'spawning', uuid)
+        self.add(*uuids)
+        self.assertEqual({('active', None)}, set(map(self.states, uuids)))
+
+    def test_only_so_many_at_once(self):
+        running, most = [], []
+
+        def init(row):
+            running.append(row)
+            most.append(len(running))
+            running.remove(row)
+
+        self.instances.init_does = init
+        uuids = [f'i{i}' for i in range(5 * recovery.WORKERS)]
+        for uuid in uuids:
+            self.taken('active', None, uuid)
+        self.add(*uuids)
+        self.assertEqual(len(uuids), len(most))
+        self.assertLessEqual(max(most), recovery.WORKERS)
 
     def test_one_that_fails_does_not_hold_up_the_others(self):
         for uuid in ('i1', 'i2'):
@@ -207,7 +243,5 @@ class StartTestCase(InstancesTestCase):
     def test_a_take_over_that_was_cut_off_goes_on(self):
         self.taken('active', 'rescuing')
         self.start(lambda: self.fail('nova knows no such task state'))
-        for thread in threading.enumerate():
-            if thread.name == 'takeover':
-                thread.join(60)
+        self.join()
         self.assertEqual(('active', None), self.states())

@@ -1,0 +1,166 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Instances of a dead compute service go to live ones and go on there."""
+
+import threading
+
+from nova import context
+from nova import objects
+
+from nova_ironic_multihost import recovery
+from nova_ironic_multihost import takeover
+from nova_ironic_multihost.tests.functional import base
+
+
+class TakeoverTestCase(base.MultiHostTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.nodes = self.ironic.enroll(6)
+        self.fleet.start('host1', 'host2')
+        self.settle()
+        self.server = self.boot('host1')
+        self.node = self.node_of(self.server)
+
+    def die(self, **changes):
+        """host1 dies in the middle of something, and is fenced."""
+        self.fleet.kill('host1')
+        if changes:
+            instance = self.instance()
+            instance.update(changes)
+            instance.save()
+        self.fleet.force_down('host1')
+
+    def instance(self):
+        cell = self.cell_mappings['cell1']
+        with context.target_cell(context.get_admin_context(), cell) as ctxt:
+            return objects.Instance.get_by_uuid(ctxt, self.server['id'])
+
+    def audit(self):
+        """host2 audits and brings to rest what it takes over."""
+        self.fleet.audit('host2')
+        while threads := [thread for thread in threading.enumerate()
+                          if thread.name == recovery.THREAD]:
+            for thread in threads:
+                thread.join(base.DEADLINE)
+
+    def states(self):
+        instance = self.instance()
+        return instance.host, instance.vm_state, instance.task_state
+
+    def machine(self):
+        return self.ironic.client.node.get(self.node)
+
+    def test_a_server_goes_on_and_can_be_managed(self):
+        self.mark_providers()
+        self.die()
+        self.audit()
+        self.assertEqual(('host2', 'active', None), self.states())
+        self.assertEqual('host2', self.owners()[self.node])
+        self.assertProvidersKept(self.nodes)
+        self.admin_api.post_server_action(
+            self.server['id'], {'os-stop': None})
+        self.wait_for_status(self.server, 'SHUTOFF')
+        self.assertEqual('power off', self.machine().power_state)
+        self.delete(self.server)
+        self.assertIsNone(self.machine().instance_uuid)
+
+    def test_not_before_somebody_has_declared_it_dead(self):
+        self.fleet.kill('host1')
+        self.fleet.lose('host1')
+        self.audit()
+        self.assertEqual(('host1', 'active', None), self.states())
+        self.assertEqual('host1', self.owners()[self.node])
+
+    def test_not_against_the_policy(self):
+        self.flags(instance_takeover='never', group='ironic_multihost')
+        self.die()
+        self.audit()
+        self.assertEqual(('host1', 'active', None), self.states())
+
+    def test_not_while_a_migration_is_in_progress(self):
+        instance = self.instance()
+        objects.Migration(
+            instance._context, instance_uuid=instance.uuid,
+            status='accepted', migration_type='evacuation',
+            source_compute='host1', source_node=self.node).create()
+        self.die()
+        self.audit()
+        self.assertEqual(('host1', 'active', None), self.states())
+
+    def test_a_delete_that_was_accepted_is_completed(self):
+        self.die(task_state='deleting')
+        self.audit()
+        self._wait_until_deleted(self.server)
+        self.assertIsNone(self.machine().instance_uuid)
+        self.assertEqual('host2', self.owners()[self.node])
+
+    def test_a_stop_is_completed(self):
+        self.die(task_state='powering-off')
+        self.audit()
+        self.assertEqual(('host2', 'stopped', None), self.states())
+        self.assertEqual('power off', self.machine().power_state)
+
+    def test_a_reboot_is_given_up_or_done(self):
+        for task_state in ('rebooting', 'reboot_started_hard'):
+            self.die(task_state=task_state)
+            self.audit()
+            self.assertEqual(('host2', 'active', None), self.states())
+            self.fleet.unforce('host1')
+            self.fleet.start('host1')
+            self.instance_back()
+
+    def instance_back(self):
+        """Put it on host1 again."""
+        instance = self.instance()
+        instance.host = 'host1'
+        instance.save()
+        self.settle()
+
+    def test_what_nova_leaves_alone_ends_as_the_machine_is(self):
+        self.die(task_state='rescuing')
+        self.audit()
+        self.assertEqual(('host2', 'active', None), self.states())
+
+    def test_a_build_that_ironic_has_done_becomes_active(self):
+        self.die(vm_state='building', task_state='spawning')
+        self.audit()
+        self.assertEqual(('host2', 'active', None), self.states())
+
+    def test_a_rebuild_that_never_began_is_an_error_with_a_reason(self):
+        self.die(task_state='rebuilding')
+        self.audit()
+        self.assertEqual(('host2', 'error', None), self.states())
+        fault = self.show(self.server)['fault']['message']
+        self.assertIn('rebuilding', fault)
+
+    def test_a_take_over_that_was_cut_off_goes_on(self):
+        self.die(task_state=takeover.mark('powering-off', 'token'))
+        self.audit()
+        self.assertEqual(('host2', 'stopped', None), self.states())
+
+    def test_a_look_is_enough(self):
+        self.fleet.look('host2')
+        self.die()
+        self.fleet.look('host2')
+        self.assertEqual('host2', self.states()[0])
+        self.assertEqual('host2', self.owners()[self.node])
+
+    def test_the_dead_one_comes_back_to_nothing_of_it(self):
+        self.die()
+        self.audit()
+        self.fleet.unforce('host1')
+        self.fleet.start('host1')
+        self.settle()
+        self.assertEqual(('host2', 'active', None), self.states())
+        self.assertEqual('host2', self.owners()[self.node])

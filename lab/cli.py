@@ -303,13 +303,16 @@ def _boot(args, settings):
     found = [{'id': server, 'name': servers[server]['name'],
               'status': servers[server]['status'],
               'host': servers[server]['OS-EXT-SRV-ATTR:host'],
-              'node': servers[server]['OS-EXT-SRV-ATTR:hypervisor_hostname']}
+              'node': servers[server]['OS-EXT-SRV-ATTR:hypervisor_hostname'],
+              'fault': servers[server].get('fault', {}).get('message')}
              for server in ids]
     if args.json:
         print(json.dumps(found))
     else:
         for server in found:
             print('{name:12}  {status:7}  {host}  {node}'.format(**server))
+            if server['fault']:
+                print(f'{"":12}  {server["fault"]}')
     return 0 if all(s['status'] == 'ACTIVE' for s in found) else 1
 
 

@@ -331,8 +331,11 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
             self._audit_pulled()
             eligible = self._auditor.eligible(settings, view)
             due = self._watch.due(view, eligible)
-            missed, waiting = self._audit_hosts(settings, view, due)
-            self._watch.done(view, missed, eligible, waiting)
+            starting = self._watch.starting(
+                view, due, CONF.service_down_time)
+            missed, waiting = self._audit_hosts(
+                settings, view, due - starting)
+            self._watch.done(view, missed, eligible, starting.union(waiting))
         return view
 
     def _audit_hosts(self, settings, view, hosts):

@@ -18,9 +18,15 @@ compute service that dies should not wait for that, so every few seconds each
 compute service looks who is there, and audits at once the nodes that concern
 it, and no others: those of hosts that have just died, or were just disabled
 or fenced. Who joins, or is enabled again, takes its nodes by its own audits.
+
+A compute service is silent until its first audit is over. Of those that start
+together, as after a power failure, the first to be done takes the others for
+dead; so a service that has just started leaves whoever is merely silent to
+its full audits for a while.
 """
 
 import threading
+import time
 
 from oslo_log import log as logging
 
@@ -77,12 +83,15 @@ def _standing(view, host):
 class Watch:
     """What the looks so far have found, and what is left to do.
 
+    :param clock: monotonic clock, in seconds.
     :ivar seen: :class:`.membership.View` of the last look whose consequences
         were drawn, or None.
     """
 
-    def __init__(self):
+    def __init__(self, clock=time.monotonic):
         self.seen = None
+        self._clock = clock
+        self._begun = None
         self._attempts = {}
         self._eligible = frozenset()
         self._waiting = frozenset()
@@ -100,9 +109,25 @@ class Watch:
         :param view: :class:`.membership.View` of this look.
         :param eligible: hosts whose instances may be taken over by now.
         """
+        if self._begun is None:
+            self._begun = self._clock()
         again = {host for host in {*self._attempts, *self._waiting}
                  if _standing(view, host) is not None}
         return due(self.seen, view) | again | (eligible - self._eligible)
+
+    def starting(self, view, due, down_time):
+        """Return those of the due hosts that may be about to come up.
+
+        :param view: :class:`.membership.View` of this look.
+        :param due: hosts in lower case, none of them a member.
+        :param down_time: seconds of silence after which nova takes a service
+            for dead; so long after the first look nobody is excused.
+        """
+        if self._clock() - self._begun >= down_time:
+            return frozenset()
+        return frozenset(
+            host for host in due if not (view.services[host].up
+                                         or view.services[host].forced_down))
 
     def done(self, view, missed=(), eligible=frozenset(), waiting=()):
         """Note that this was done.
@@ -112,8 +137,9 @@ class Watch:
         :param view: :class:`.membership.View` of this look.
         :param missed: hosts of which some nodes could not be taken.
         :param eligible: as for :meth:`due`.
-        :param waiting: hosts of which there are more instances to take over
-            than one audit may.
+        :param waiting: hosts that are left to the next looks: they may be
+            starting, or there are more instances to take over than one audit
+            may.
         """
         self.seen = view
         self._eligible = eligible

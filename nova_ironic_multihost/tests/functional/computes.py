@@ -101,6 +101,8 @@ class Computes:
                     'compute', host=host, report_interval=0)
             if heartbeat:
                 self.beat(host)
+            # Nobody else is starting any more.
+            self.manager(host).driver._watch._begun = float('-inf')
 
     def discover(self, host):
         """Map a host to its cell, if it is not.

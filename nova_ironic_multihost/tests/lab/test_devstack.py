@@ -16,6 +16,7 @@ With devstack's own functions where DEVSTACK_DIR names a checkout, and says so;
 elsewhere with functions that do what devstack documents.
 """
 
+import datetime
 import json
 import os
 import pathlib
@@ -154,6 +155,7 @@ class DevstackTestCase(command.LabTestCase):
         self.processes('n-cpu')
         self.assertEqual(
             'ironic.IronicDriver', self.driver_of('nova-cpu.conf'))
+        self.wait_for_heartbeat()
         # From the computes of another test, if there were any.
         self.wait_for_all_on_one()
         [server] = self.lab('boot', '--json').answer
@@ -179,6 +181,24 @@ class DevstackTestCase(command.LabTestCase):
         self.lab('delete', '--all')
         self.done(self.machine.devstack('unstack'))
         self.nothing_is_left()
+
+    def wait_for_heartbeat(self):
+        """Return when the nova-compute of the last start is up.
+
+        Until then nova's own driver sets builds to ERROR, and nodes that
+        were its own before do not tell.
+        """
+        now = f'{datetime.datetime.now(datetime.UTC):%Y-%m-%dT%H:%M:%S}'
+        deadline = time.monotonic() + REST
+        while True:
+            seen = self.done(self.machine.run(
+                'openstack', '--os-cloud', 'devstack-admin', 'compute',
+                'service', 'list', '--service', 'nova-compute', '--host',
+                HOST, '-f', 'value', '-c', 'Updated At')).split()[-1]
+            if seen[0] == '2' and seen > now:
+                return
+            self.assertLess(time.monotonic(), deadline, seen)
+            time.sleep(1)
 
     def wait_for_all_on_one(self):
         deadline = time.monotonic() + REST

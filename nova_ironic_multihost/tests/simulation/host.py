@@ -222,7 +222,7 @@ class Process:
         self.sources = Sources(world, self.host)
         self.auditor = audit.Auditor(self.sources)
         self.auditor._lock = Lock()
-        self.watch = watch.Watch()
+        self.watch = watch.Watch(lambda: world.clock)
         self.tracked = set()
         self.providers = {}
         self.serving = False
@@ -381,14 +381,16 @@ class Process:
             view = self.auditor.look(self._settings, self.watch.hosts)[1]
             eligible = self.auditor.eligible(self._settings, view)
             due = self.watch.due(view, eligible)
-            missed, waiting = set(), ()
+            starting = self.watch.starting(view, due, worlds.DOWN_TIME)
+            due = due - starting
+            missed, waiting = set(), frozenset()
             if due:
                 reasons = self.auditor.audit_hosts(
                     self._settings, sorted(due),
                     lambda audit, mine: self._take_all(audit, mine, missed))
                 if ownership.Reason.INSTANCE_WAITS in reasons.values():
                     waiting = due
-            self.watch.done(view, missed, eligible, waiting)
+            self.watch.done(view, missed, eligible, starting | waiting)
         except NotReadyError:
             return
 

@@ -503,6 +503,8 @@ class LookTestCase(DriverTestCase):
         super().setUp()
         self.config.config(group='ironic_multihost', pull_delay_audits=1,
                            pulls_per_audit=0)
+        # Nobody is starting any more.
+        self.config.config(service_down_time=0)
         self.services = {ME: True, 'compute-2': True}
         self.owners = dict.fromkeys(NODES, 'compute-2')
         self.tracked = self.manager.rt.compute_nodes
@@ -532,6 +534,15 @@ class LookTestCase(DriverTestCase):
         self.assertEqual(set(NODES), set(self.driver.node_cache))
         self.driver._look()
         self.assertEqual(NODES[1:], self.audited)
+
+    def test_host_that_may_be_starting_keeps_its_nodes(self):
+        self.config.config(service_down_time=60)
+        self.services['compute-2'] = False
+        self.driver._look()
+        self.assertEqual([], self.audited)
+        self.config.config(service_down_time=0)
+        self.driver._look()
+        self.assertEqual(NODES, self.audited)
 
     def test_nothing_is_done_before_the_first_audit(self):
         driver = multihost.IronicMultiHostDriver(

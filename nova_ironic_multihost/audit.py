@@ -315,8 +315,7 @@ class Auditor:
         """
         with self._lock:
             facts, fetched = self._gather_hosts(settings, hosts)
-            reasons, _ = self._decide(facts, settings)
-            reasons, taken = self._take_over(facts, reasons, settings)
+            reasons, _, taken = self._decide(facts, settings)
             mine = sorted(
                 node for node, reason in reasons.items() if reason.mine)
             self.last = self._merged(facts, reasons, {
@@ -380,8 +379,7 @@ class Auditor:
     def _audit(self, settings, settled, listed):
         gathered = self._gather(settings, settled, listed)
         facts = gathered.facts
-        reasons, busy = self._decide(facts, settings)
-        reasons, taken = self._take_over(facts, reasons, settings)
+        reasons, busy, taken = self._decide(facts, settings)
         absences, unlisted = self._absences(
             settings, facts.my_nodes, facts.nodes.keys())
         nodes = {node: gathered.listed[node]
@@ -455,13 +453,24 @@ class Auditor:
         return facts, mapped, audits
 
     def _decide(self, facts, settings):
-        """Return ({node: reason}, nodes that could not be pulled)."""
+        """Decide, and take over what is to be taken over.
+
+        :returns: ({node: reason}, nodes that could not be pulled, {instance
+            that was taken over: host that it was on before}).
+        """
         reasons = ownership.decide(facts)
         asked = ownership.pulls(
             reasons, settings.pulls_per_audit, self._memory.busy)
         busy = frozenset(node for node in asked if self.in_use(node))
-        return ownership.with_pulls(
-            reasons, asked, busy | self._awaited(reasons)), busy
+        builds = self._builds(reasons)
+        stranded = self._take_builds(facts, builds, settings)
+        reasons = ownership.with_pulls(reasons, asked, busy.union(
+            node for node, some in builds.items()
+            if ownership.awaited(some, stranded, facts.host)))
+        reasons, taken = self._take_over(
+            facts, reasons, settings.takeovers_per_audit - len(stranded),
+            settings.host)
+        return reasons, busy, {**stranded, **taken}
 
     def _with_eligible(self, facts, services, settings):
         """Return the facts with these services, and whose instances to take.
@@ -491,14 +500,25 @@ class Auditor:
         return takeover.eligible(settings.policy, view, {
             host: now - since for host, since in self._down_since.items()})
 
-    def _take_over(self, facts, reasons, settings):
+    def _take_builds(self, facts, builds, settings):
+        """Return {instance: host before} of the builds taken over.
+
+        :param builds: what :meth:`_builds` returned.
+        """
+        wanted = [(uuid, some[uuid]) for node, some in builds.items()
+                  for uuid in ownership.stranded(node, some, facts)]
+        return {uuid: tenant.host for uuid, tenant
+                in wanted[:settings.takeovers_per_audit]
+                if self.sources.take_over(uuid, tenant, settings.host)}
+
+    def _take_over(self, facts, reasons, limit, host):
         """Return (reasons, {instance: host before}) of those taken over."""
-        asked = ownership.takeovers(reasons, settings.takeovers_per_audit)
+        asked = ownership.takeovers(reasons, limit)
         taken = {}
         for node in asked:
             instance = facts.nodes[node]
             tenant = facts.tenants[instance]
-            if self.sources.take_over(instance, tenant, settings.host):
+            if self.sources.take_over(instance, tenant, host):
                 taken[node] = instance
         reasons = ownership.with_takeovers(reasons, asked, taken.keys())
         return reasons, {instance: facts.tenants[instance].host
@@ -509,8 +529,8 @@ class Auditor:
         consumers = self.sources.consumers(node)
         return consumers is None or bool(consumers)
 
-    def _awaited(self, reasons):
-        """Return the nodes of dead hosts to which builds were sent.
+    def _builds(self, reasons):
+        """Return {node: {instance: tenant}} of builds sent to dead hosts.
 
         A consumer that nova has deleted is no build: whoever owns the node
         clears that up (ResourceTracker._remove_deleted_instances_allocations).
@@ -521,10 +541,9 @@ class Auditor:
             if reason is ownership.Reason.ADOPTED}
         every = frozenset().union(*consumers.values())
         tenants = self.sources.tenants(sorted(every)) if every else {}
-        return frozenset(
-            node for node, some in consumers.items()
-            if any(consumer in tenants and not tenants[consumer].deleted
-                   for consumer in some))
+        return {node: {uuid: tenants[uuid] for uuid in some
+                       if uuid in tenants and not tenants[uuid].deleted}
+                for node, some in sorted(consumers.items())}
 
     def _remember(self, gathered, busy, absences, acquired):
         facts = gathered.facts
@@ -559,12 +578,15 @@ class Auditor:
         """Return whose the instances of :func:`.ownership.strangers` are.
 
         Those that were on a host that is still live are not asked for again:
-        whatever becomes of them there, that host sees to it.
+        whatever becomes of them there, that host sees to it. Unless their
+        nodes are mine: then it is me who sees to what they leave.
         """
         wanted = ownership.strangers(facts)
+        on_mine = {facts.nodes.get(node) for node in facts.my_nodes}
         known = {instance: tenant for instance, tenant
                  in self._memory.tenants.items()
-                 if not tenant.deleted and facts.view.live(tenant.home)}
+                 if not tenant.deleted and facts.view.live(tenant.home)
+                 and instance not in on_mine}
         tenants = {instance: known[instance]
                    for instance in wanted if instance in known}
         unknown = [instance for instance in wanted if instance not in known]

@@ -372,6 +372,37 @@ def with_pulls(reasons, asked, allocated):
     return result
 
 
+def stranded(node, builds, facts):
+    """Say which builds of a node will never come to an end.
+
+    A dead host had claimed them and had not reserved the machine yet: what
+    nova gives up when that host starts again.
+
+    :param node: uuid of a node that is ADOPTED.
+    :param builds: uuid -> :class:`Tenant`, of the instances of nova that have
+        an allocation of it.
+    :param facts: :class:`Facts`.
+    :returns: list of uuids of instances to take over.
+    """
+    return [uuid for uuid, tenant in sorted(builds.items())
+            if tenant.home in facts.eligible
+            and tenant.vm_state == 'building'
+            and tenant.node in (None, node)
+            and facts.preferences.heir(
+                node, facts.zones.get(tenant.home)) == facts.host]
+
+
+def awaited(builds, taken, host):
+    """Whether a node has to wait for its host on account of its builds.
+
+    :param builds: as for :func:`stranded`.
+    :param taken: uuids of the instances that were taken over by now.
+    :param host: this host in lower case.
+    """
+    return any(uuid not in taken and tenant.home != host
+               for uuid, tenant in builds.items())
+
+
 def takeovers(reasons, limit):
     """Say which nodes' instances to take over in this audit.
 

@@ -107,8 +107,9 @@ class Recovery:
         elif step is takeover.Step.FAIL:
             self._instances.fail(
                 instance, 'The compute service died while it was '
-                f'{before or instance.vm_state}, and Ironic has the node '
-                f'{machine or "no more"}')
+                f'{before or instance.vm_state}, and ' + (
+                    f'Ironic has the node {machine}' if machine
+                    else 'no node is reserved for it in Ironic'))
         else:
             self._instances.init(instance)
             self._settle(uuid, before)

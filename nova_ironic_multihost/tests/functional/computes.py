@@ -101,8 +101,9 @@ class Computes:
                     'compute', host=host, report_interval=0)
             if heartbeat:
                 self.beat(host)
-            # Nobody else is starting any more.
-            self.manager(host).driver._watch._begun = float('-inf')
+            if watcher := getattr(self.manager(host).driver, '_watch', None):
+                # Nobody else is starting any more.
+                watcher._begun = float('-inf')
 
     def discover(self, host):
         """Map a host to its cell, if it is not.

@@ -102,6 +102,8 @@ class TakeoverTestCase(base.MultiHostTestCase):
         self.die(task_state='deleting')
         self.audit()
         self._wait_until_deleted(self.server)
+        # Its record has not followed if the instance was gone by then.
+        self.audit()
         self.assertIsNone(self.machine().instance_uuid)
         self.assertEqual('host2', self.owners()[self.node])
 
@@ -136,6 +138,22 @@ class TakeoverTestCase(base.MultiHostTestCase):
         self.die(vm_state='building', task_state='spawning')
         self.audit()
         self.assertEqual(('host2', 'active', None), self.states())
+
+    def test_a_build_without_a_machine_ends_with_a_reason(self):
+        self.ironic.client.node.set_provision_state(self.node, 'deleted')
+        self.ironic.wait_for([self.node], provision_state='available')
+        self.die(vm_state='building', task_state='networking')
+        self.audit()
+        self.assertEqual(('host2', 'error', None), self.states())
+        fault = self.show(self.server)['fault']['message']
+        self.assertIn('networking', fault)
+        self.assertIn('no node is reserved', fault)
+        self.assertEqual('host2', self.owners()[self.node])
+        # Its allocation holds the node until its user has seen that.
+        self.delete(self.server)
+        self.assertEqual(set(self.nodes), self.nodes_of('host2'))
+        for _ in self.nodes:
+            self.boot('host2')
 
     def test_a_rebuild_that_never_began_is_an_error_with_a_reason(self):
         self.die(task_state='rebuilding')

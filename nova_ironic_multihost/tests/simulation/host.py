@@ -110,9 +110,11 @@ class Sources:
     def services(self):
         pause()
         self._world.note()
-        self.version = max(self.version, self._world.version - self.lag)
+        version = max(self.version, self._world.version - self.lag)
+        if not self.overlap():
+            self.version = version
         self.lag = 0
-        return self._world.listed_services(self.version)
+        return self._world.listed_services(version)
 
     def service(self, host):
         pause()
@@ -222,6 +224,8 @@ class Process:
         self.sources = Sources(world, self.host)
         self.auditor = audit.Auditor(self.sources)
         self.auditor._lock = Lock()
+        # What is decided by the older view is judged by that one.
+        self.sources.overlap = lambda: self.auditing and self.looking
         self.watch = watch.Watch(lambda: world.clock)
         self.tracked = set()
         self.providers = {}
@@ -520,7 +524,9 @@ class Process:
         before = takeover.marked(instance.task)
         instance.task = None
         instance.building = False
-        if before == 'deleting':
+        if before == 'deleting' or world.machines.get(
+                instance.node) != instance.uuid:
+            # In nova the latter is in ERROR, and its user deletes it.
             world.detach(instance.uuid)
             world.destroy_instance(instance)
 

@@ -467,12 +467,12 @@ class Simulation(stateful.RuleBasedStateMachine):
             process.recover()
 
     @stateful.rule(index=which, servers=strategies.integers(1, 3),
-                   operate=strategies.booleans(),
+                   operate=strategies.booleans(), builds=strategies.booleans(),
                    order=strategies.lists(
                        strategies.tuples(which, strategies.integers(1, 40)),
                        min_size=2, max_size=12),
                    back=strategies.booleans())
-    def die_and_be_fenced(self, index, servers, operate, order, back):
+    def die_and_be_fenced(self, index, servers, operate, builds, order, back):
         """A compute with servers is killed and fenced; the others audit."""
         for _ in range(servers):
             self._boot(index, 3)
@@ -482,6 +482,13 @@ class Simulation(stateful.RuleBasedStateMachine):
         if operate:
             self._operate(instance, index % 2)
         name = instance.host
+        node = self._pick((free for free in self.world.offered()
+                           if self.world.owner(free) == name), index)
+        if builds and node:
+            # It dies before it reserves the machine.
+            claimed = self.world.schedule(node)
+            for _ in range(2):
+                self._build(claimed)
         self._processes.pop(name).kill()
         self.world.services[name].forced_down = True
         self._event()
@@ -613,7 +620,10 @@ class Simulation(stateful.RuleBasedStateMachine):
             return
         self._recover()
         # What is torn down in the first round is free from the second on.
-        for _ in range(self._audits_to_settle() + bool(self.world.leaked())):
+        torn_down = self.world.leaked() or any(
+            instance.task for instance in self.world.instances.values()
+            if not instance.deleted)
+        for _ in range(self._audits_to_settle() + bool(torn_down)):
             self._round()
         expected = {node: self._expected(node)
                     for node in self.world.machines}
@@ -711,7 +721,10 @@ class Simulation(stateful.RuleBasedStateMachine):
         for instance in world.instances.values():
             if instance.deleted or not instance.host:
                 continue
-            if world.machines.get(instance.node) != instance.uuid:
+            stranded = (instance.building and instance.node in world.machines
+                        and world.owner(instance.node) == instance.host)
+            if (world.machines.get(instance.node) != instance.uuid
+                    and not stranded):
                 continue
             if instance.host in self._processes:
                 assert not instance.task, f'{instance} is stuck'

@@ -321,7 +321,8 @@ class World:
 
     def _judge_taker(self, move):
         taker = self.processes[move.after]
-        if not taker.serving:
+        if (not taker.serving
+                and move.reason is not ownership.Reason.INSTANCE_HERE):
             raise Broken(f'a host took a node before it had started: {move}')
         if not self.services[move.after].mapped:
             raise Broken('a host that the scheduler cannot use took a node: '
@@ -448,6 +449,10 @@ class World:
     def _cared_for(self, instance, host):
         """Whether a build is another live host's, and may come to an end."""
         whose = instance.host or instance.cast_to
+        if takeover.is_mark(instance.task) and not self.machines.get(
+                instance.node):
+            # Who took it over does the same.
+            return False
         return (whose != host and self.up(whose)
                 and self.machines.get(instance.node)
                 in (None, instance.uuid))
@@ -490,7 +495,8 @@ class World:
                          'has declared dead')
         if self.zones.get(host) != self.zones.get(instance.host):
             raise Broken(f'{host} took {instance} of another zone')
-        if self.machines.get(instance.node) != instance.uuid:
+        if self.machines.get(instance.node) not in (
+                instance.uuid, None if instance.building else instance.uuid):
             raise Broken(f'{host} took {instance}, which has no machine')
         if not taker.serving or not self.services[host].mapped:
             raise Broken(f'{host} took {instance} before it could serve it')

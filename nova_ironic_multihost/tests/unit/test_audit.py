@@ -334,6 +334,16 @@ class ForeignInstancesTestCase(AuditTestCase):
         self.audit('a')
         self.assertEqual([], self.asked('tenant'))
 
+    def test_instance_of_a_live_host_on_a_node_of_mine_is_watched(self):
+        # b took it over and died before the node followed; while b was down
+        # the server was deleted, which b does not know any more.
+        self.cloud.owners = dict.fromkeys(NODES, 'a')
+        self.cloud.ironic[NODES[0]] = 'i1'
+        self.cloud.placed = {'i1': ownership.Tenant('b')}
+        self.assertIs(Reason.INSTANCE_ELSEWHERE,
+                      self.audit('a').reasons[NODES[0]])
+        self.cloud.placed = {'i1': ownership.Tenant('b', deleted=True)}
+        self.assertIs(Reason.LEAKED, self.audit('a').reasons[NODES[0]])
 
     def test_instance_is_asked_for_again_when_its_host_has_died(self):
         self.cloud.ironic[NODES[0]] = 'i1'
@@ -585,6 +595,51 @@ class TakeoverTestCase(AuditTestCase):
         self.assertEqual({}, dict(found.taken_over))
         self.assertNotIn(Reason.TAKEN_OVER, found.reasons.values())
         self.assertEqual({'c'}, self.hosts())
+
+    def strand(self):
+        """c had claimed its builds, and had reserved no machine yet."""
+        for node in self.theirs:
+            self.cloud.ironic[node] = None
+            self.cloud.allocations[node] = frozenset([f'i-{node}'])
+            self.cloud.placed[f'i-{node}'] = ownership.Tenant(
+                'c', node=node, vm_state='building')
+        self.cloud.set('b', up=False)
+
+    def test_builds_without_a_machine_are_taken_and_their_nodes_too(self):
+        self.strand()
+        self.cloud.set('c', up=False)
+        found = self.audit('a')
+        self.assertEqual(
+            {Reason.AWAITED}, {found.reasons[node] for node in self.theirs})
+        self.cloud.set('c', up=False, forced_down=True)
+        found = self.audit('a')
+        self.assertEqual({f'i-{node}': 'c' for node in self.theirs},
+                         dict(found.taken_over))
+        self.assertEqual(
+            {Reason.ADOPTED}, {found.reasons[node] for node in self.theirs})
+        self.assertEqual({}, dict(self.audit('a').taken_over))
+
+    def test_builds_and_servers_are_so_many_together(self):
+        self.strand()
+        self.cloud.set('c', up=False, forced_down=True)
+        server = self.theirs[0]
+        self.cloud.ironic[server] = f'i-{server}'
+        first, second = (self.audit('a', takeovers_per_audit=2)
+                         for _ in range(2))
+        self.assertEqual(2, len(first.taken_over))
+        self.assertIs(Reason.INSTANCE_WAITS, first.reasons[server])
+        self.assertEqual(2, [first.reasons[node] for node in self.theirs]
+                         .count(Reason.ADOPTED))
+        self.assertEqual(2, len(second.taken_over))
+
+    def test_build_that_has_changed_since_keeps_its_node_waiting(self):
+        self.strand()
+        self.cloud.set('c', up=False, forced_down=True)
+        self.cloud.take_over = lambda *arguments: False
+        found = self.audit('a')
+        self.assertEqual({}, dict(found.taken_over))
+        self.assertEqual(
+            {Reason.AWAITED}, {found.reasons[node] for node in self.theirs})
 
     def test_so_many_in_one_audit(self):
         self.cloud.set('c', up=False, forced_down=True)

@@ -476,6 +476,54 @@ class AwaitedTestCase(base.BaseTestCase):
             ownership.with_pulls(reasons, [], {'n1', 'n3'}))
 
 
+    def test_builds_keep_it_waiting_until_they_are_mine(self):
+        builds = {'i1': ownership.Tenant(OTHER), 'i2': ownership.Tenant(None)}
+        self.assertFalse(ownership.awaited({}, {}, PREFERRED))
+        self.assertTrue(ownership.awaited(builds, {'i1'}, PREFERRED))
+        self.assertFalse(ownership.awaited(builds, {'i1', 'i2'}, PREFERRED))
+        builds['i2'] = ownership.Tenant(PREFERRED.upper())
+        self.assertFalse(ownership.awaited(builds, {'i1'}, PREFERRED))
+
+
+class StrandedTestCase(base.BaseTestCase):
+    """OTHER has died over a build that it had claimed."""
+
+    def setUp(self):
+        super().setUp()
+        self.tenant = ownership.Tenant(OTHER.upper(), node=NODE,
+                                       vm_state='building')
+
+    def stranded(self, host=PREFERRED, eligible=(OTHER,), zones=None,
+                 **changes):
+        known = services(PREFERRED, THIRD, **{
+            OTHER.replace('-', '_'): 'fenced'})
+        return ownership.stranded(
+            NODE, {'i1': dataclasses.replace(self.tenant, **changes)},
+            facts(host, known=known, zones=zones, eligible=eligible))
+
+    def test_a_claimed_build_of_a_fenced_host(self):
+        self.assertEqual(['i1'], self.stranded())
+        # It claims first and says where afterwards.
+        self.assertEqual(['i1'], self.stranded(node=None))
+
+    def test_one_that_waits_in_its_queue_is_not(self):
+        self.tenant = ownership.Tenant(None, vm_state='building')
+        self.assertEqual([], self.stranded())
+
+    def test_not_without_leave(self):
+        self.assertEqual([], self.stranded(eligible=()))
+
+    def test_not_what_is_no_build_or_elsewhere(self):
+        self.assertEqual([], self.stranded(vm_state='active'))
+        self.assertEqual([], self.stranded(node='another'))
+
+    def test_the_preferred_of_the_zone_takes_it(self):
+        self.assertEqual([], self.stranded(THIRD))
+        zones = dict.fromkeys((OTHER, THIRD), 'z1')
+        self.assertEqual([], self.stranded(zones=zones))
+        self.assertEqual(['i1'], self.stranded(THIRD, zones=zones))
+
+
 class WasRobbedTestCase(base.BaseTestCase):
 
     def test_nodes_that_others_took_from_me_are_noticed(self):

@@ -77,6 +77,11 @@ class PlanTestCase(base.BaseTestCase):
         functional, compare = self.test.plan(('functional', 'compare'), ())
         self.assertEqual(functional.place, compare.place)
 
+    def test_functional_tests_run_with_each_nova(self):
+        envs = [job.env for job in self.test.plan(
+            ('functional',), ('34', '31'))]
+        self.assertEqual(['functional', 'functional-nova31'], envs)
+
     def test_the_lab_is_last(self):
         jobs = self.test.plan(self.test.PARTS, self.test.NOVAS)
         self.assertEqual('lab', jobs[-1].part)

@@ -383,6 +383,8 @@ class Process:
         """IronicMultiHostDriver._look."""
         try:
             view = self.auditor.look(self._settings, self.watch.hosts)[1]
+            if self.auditor.last is None:
+                return
             eligible = self.auditor.eligible(self._settings, view)
             due = self.watch.due(view, eligible)
             starting = self.watch.starting(view, due, worlds.DOWN_TIME)

@@ -315,7 +315,7 @@ class Auditor:
         """
         with self._lock:
             facts, fetched = self._gather_hosts(settings, hosts)
-            reasons, _, taken = self._decide(facts, settings)
+            reasons, _, taken = self._decide_and_take(facts, settings)
             mine = sorted(
                 node for node, reason in reasons.items() if reason.mine)
             self.last = self._merged(facts, reasons, {
@@ -379,7 +379,7 @@ class Auditor:
     def _audit(self, settings, settled, listed):
         gathered = self._gather(settings, settled, listed)
         facts = gathered.facts
-        reasons, busy, taken = self._decide(facts, settings)
+        reasons, busy, taken = self._decide_and_take(facts, settings)
         absences, unlisted = self._absences(
             settings, facts.my_nodes, facts.nodes.keys())
         nodes = {node: gathered.listed[node]
@@ -452,7 +452,7 @@ class Auditor:
             tested=audits >= settings.pull_delay_audits))
         return facts, mapped, audits
 
-    def _decide(self, facts, settings):
+    def _decide_and_take(self, facts, settings):
         """Decide, and take over what is to be taken over.
 
         :returns: ({node: reason}, nodes that could not be pulled, {instance

@@ -109,8 +109,6 @@ class Watch:
         :param view: :class:`.membership.View` of this look.
         :param eligible: hosts whose instances may be taken over by now.
         """
-        if self._begun is None:
-            self._begun = self._clock()
         again = {host for host in {*self._attempts, *self._waiting}
                  if _standing(view, host) is not None}
         return due(self.seen, view) | again | (eligible - self._eligible)
@@ -123,6 +121,8 @@ class Watch:
         :param down_time: seconds of silence after which nova takes a service
             for dead; so long after the first look nobody is excused.
         """
+        if self._begun is None:
+            self._begun = self._clock()
         if self._clock() - self._begun >= down_time:
             return frozenset()
         return frozenset(

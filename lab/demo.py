@@ -28,7 +28,7 @@ from lab import errors
 from lab import lock
 from lab import preference
 from lab import settings as places
-from nova_ironic_multihost import consistency
+from nova_ironic_multihost.check import findings as consistency
 
 SERVERS = 6
 STILL = 11.0    # seconds: longer than one audit

@@ -59,7 +59,7 @@ def explain(seen, partitions, cross_zones=False):
     with warnings.catch_warnings(record=True):
         # The logging library imports eventlet, which warns about itself
         # and resets the filters to be heard.
-        from nova_ironic_multihost import ownership
+        from nova_ironic_multihost.core import ownership
 
     judge = _Judge(seen, partitions, cross_zones)
     usual = {ownership.Reason.KEPT, ownership.Reason.INSTANCE_HERE}
@@ -92,8 +92,8 @@ class _Judge:
     """What each compute of a view would decide."""
 
     def __init__(self, seen, partitions, cross_zones):
-        from nova_ironic_multihost import membership
-        from nova_ironic_multihost import ring
+        from nova_ironic_multihost.core import membership
+        from nova_ironic_multihost.core import ring
 
         self._seen = seen
         self._zones = dict(seen.zones)
@@ -117,8 +117,8 @@ class _Judge:
         return self._reasons[host][node]
 
     def _decide(self, host):
-        from nova_ironic_multihost import membership
-        from nova_ironic_multihost import ownership
+        from nova_ironic_multihost.core import membership
+        from nova_ironic_multihost.core import ownership
 
         seen = self._seen
         reasons = ownership.decide(ownership.Facts(

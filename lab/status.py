@@ -21,7 +21,7 @@ import time
 from lab import preference
 from lab import reasons
 from lab import view
-from nova_ironic_multihost import consistency
+from nova_ironic_multihost.check import findings as consistency
 
 SHOWN = 4    # findings below the table
 

@@ -17,19 +17,19 @@ import time
 
 from oslo_log import log as logging
 
-from nova_ironic_multihost import aggregates
-from nova_ironic_multihost import audit as audits
+from nova_ironic_multihost.audit import auditor as audits
+from nova_ironic_multihost.audit import watch
 from nova_ironic_multihost import conf
 from nova_ironic_multihost.conf import contradictions
+from nova_ironic_multihost.contract import listing as nodes
+from nova_ironic_multihost.contract import nova as nova_contract
+from nova_ironic_multihost.contract import sources
+from nova_ironic_multihost.core import aggregates
+from nova_ironic_multihost.core import ownership
+from nova_ironic_multihost.core import takeover
 from nova_ironic_multihost import exception
-from nova_ironic_multihost import nodes
-from nova_ironic_multihost import nova_contract
-from nova_ironic_multihost import operations
-from nova_ironic_multihost import ownership
+from nova_ironic_multihost import gate as operations
 from nova_ironic_multihost import recovery
-from nova_ironic_multihost import sources
-from nova_ironic_multihost import takeover
-from nova_ironic_multihost import watch
 
 LOG = logging.getLogger(__name__)
 CONF = nova_contract.CONF
@@ -50,7 +50,7 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
     without harm. With one compute service it manages every node, as nova's
     own driver does.
 
-    Overrides only; the rules are in :mod:`~nova_ironic_multihost.ownership`.
+    Overrides only; the rules are in :mod:`~nova_ironic_multihost.core.ownership`.
     """
 
     def __init__(self, virtapi, read_only=False):

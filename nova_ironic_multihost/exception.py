@@ -13,7 +13,7 @@
 
 """Errors of this package, each with the remedy in its message."""
 
-from nova_ironic_multihost import nova_contract
+from nova_ironic_multihost.contract import nova as nova_contract
 
 
 class ConfigurationContradiction(nova_contract.NovaException):

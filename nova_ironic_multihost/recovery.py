@@ -21,7 +21,7 @@ import threading
 
 from oslo_log import log as logging
 
-from nova_ironic_multihost import takeover
+from nova_ironic_multihost.core import takeover
 
 LOG = logging.getLogger(__name__)
 

@@ -36,7 +36,7 @@ from lab import errors
 from lab.experiments import criteria
 from lab import lock
 from lab import settings as places
-from nova_ironic_multihost import consistency
+from nova_ironic_multihost.check import findings as consistency
 
 NAMES = (
     'steady',

@@ -36,7 +36,7 @@ from keystoneauth1 import exceptions
 from lab import experiments
 from lab import timeline as timelines
 from lab import view
-from nova_ironic_multihost import consistency
+from nova_ironic_multihost.check import findings as consistency
 
 NEEDS = experiments.Wanted(computes=1, driver='stock')
 SERVERS = 3

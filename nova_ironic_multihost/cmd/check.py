@@ -18,8 +18,8 @@ import dataclasses
 import json
 import sys
 
-from nova_ironic_multihost import consistency
-from nova_ironic_multihost import survey
+from nova_ironic_multihost.check import findings as consistency
+from nova_ironic_multihost.check import survey
 
 PROGRAM = 'nova-ironic-multihost-check'
 

@@ -25,9 +25,9 @@ import subprocess
 import sys
 import time
 
+from nova_ironic_multihost.check import findings as consistency
+from nova_ironic_multihost.check import survey
 from nova_ironic_multihost.cmd import check
-from nova_ironic_multihost import consistency
-from nova_ironic_multihost import survey
 
 PROGRAM = 'tools/failover'
 

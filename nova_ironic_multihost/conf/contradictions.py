@@ -19,7 +19,7 @@ two hosts take for theirs) shows late and far from its cause.
 """
 
 from nova_ironic_multihost import conf as options
-from nova_ironic_multihost import takeover
+from nova_ironic_multihost.core import takeover
 
 
 def find(conf, host):

@@ -22,11 +22,11 @@ from nova.tests.functional.api import client as nova_client
 from nova.tests.functional import integrated_helpers
 from oslo_utils.fixture import uuidsentinel
 
+from nova_ironic_multihost.audit import watch
 from nova_ironic_multihost import conf
 from nova_ironic_multihost import loader
 from nova_ironic_multihost.tests.functional import computes
 from nova_ironic_multihost.tests.functional import ironic
-from nova_ironic_multihost import watch
 
 CONF = nova.conf.CONF
 

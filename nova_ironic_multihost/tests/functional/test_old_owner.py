@@ -26,8 +26,8 @@ from nova.objects import instance_action
 from nova.objects import instance_fault
 import oslo_messaging as messaging
 
+from nova_ironic_multihost.contract import nova as nova_contract
 from nova_ironic_multihost import exception as multihost_exception
-from nova_ironic_multihost import nova_contract
 from nova_ironic_multihost.tests.functional import base
 from nova_ironic_multihost.tests.functional import hold
 

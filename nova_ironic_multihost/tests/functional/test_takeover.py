@@ -17,8 +17,8 @@ import threading
 from nova import context
 from nova import objects
 
+from nova_ironic_multihost.core import takeover
 from nova_ironic_multihost import recovery
-from nova_ironic_multihost import takeover
 from nova_ironic_multihost.tests.functional import base
 
 

@@ -20,11 +20,11 @@ everything else may go on, for any time.
 
 import greenlet
 
-from nova_ironic_multihost import audit
-from nova_ironic_multihost import ownership
-from nova_ironic_multihost import takeover
+from nova_ironic_multihost.audit import auditor as audit
+from nova_ironic_multihost.audit import watch
+from nova_ironic_multihost.core import ownership
+from nova_ironic_multihost.core import takeover
 from nova_ironic_multihost.tests.simulation import world as worlds
-from nova_ironic_multihost import watch
 
 #: Times that nova's tracker tries to write to a provider that changes.
 ATTEMPTS = 4

@@ -31,9 +31,9 @@ import hypothesis
 from hypothesis import stateful
 from hypothesis import strategies
 
-from nova_ironic_multihost import audit
-from nova_ironic_multihost import ring
-from nova_ironic_multihost import takeover
+from nova_ironic_multihost.audit import auditor as audit
+from nova_ironic_multihost.core import ring
+from nova_ironic_multihost.core import takeover
 from nova_ironic_multihost.tests.simulation import host as hosts
 from nova_ironic_multihost.tests.simulation import world as worlds
 

@@ -23,10 +23,10 @@ than :data:`DOWN_TIME` ticks old.
 import collections
 import dataclasses
 
-from nova_ironic_multihost import aggregates
-from nova_ironic_multihost import membership
-from nova_ironic_multihost import ownership
-from nova_ironic_multihost import takeover
+from nova_ironic_multihost.core import aggregates
+from nova_ironic_multihost.core import membership
+from nova_ironic_multihost.core import ownership
+from nova_ironic_multihost.core import takeover
 
 #: Ticks after which a service that sends no heartbeat is down.
 DOWN_TIME = 2

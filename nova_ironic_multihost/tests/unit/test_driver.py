@@ -21,13 +21,13 @@ from oslo_config import fixture as config_fixture
 from oslo_service import loopingcall
 from oslotest import base
 
-from nova_ironic_multihost import aggregates
+from nova_ironic_multihost.contract import nova as nova_contract
+from nova_ironic_multihost.core import aggregates
+from nova_ironic_multihost.core import membership
+from nova_ironic_multihost.core import ownership
+from nova_ironic_multihost.core import ring as hash_ring
 from nova_ironic_multihost import driver as multihost
 from nova_ironic_multihost import exception
-from nova_ironic_multihost import membership
-from nova_ironic_multihost import nova_contract
-from nova_ironic_multihost import ownership
-from nova_ironic_multihost import ring as hash_ring
 
 NODES = [f'1be26c0b-03f2-4d2e-ae87-c02d7f33c1{i:02}' for i in range(20)]
 ME = 'compute-1'

@@ -16,8 +16,8 @@ import types
 
 from oslotest import base
 
+from nova_ironic_multihost.core import takeover
 from nova_ironic_multihost import recovery
-from nova_ironic_multihost import takeover
 
 
 class Instances:

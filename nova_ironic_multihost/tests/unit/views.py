@@ -14,7 +14,7 @@
 
 import dataclasses
 
-from nova_ironic_multihost import consistency
+from nova_ironic_multihost.check import findings as consistency
 
 NOW = 1000.0
 HOSTS = ('compute-1', 'compute-2', 'compute-3')

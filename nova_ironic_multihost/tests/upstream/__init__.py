@@ -27,9 +27,9 @@ from nova.virt.ironic import driver
 from oslo_config import cfg
 
 from nova_ironic_multihost import conf
+from nova_ironic_multihost.contract import sources
+from nova_ironic_multihost.core import ownership
 from nova_ironic_multihost.driver import IronicMultiHostDriver
-from nova_ironic_multihost import ownership
-from nova_ironic_multihost import sources
 
 
 class Recordless(sources.Sources):

@@ -19,9 +19,9 @@ import sys
 import fixtures
 from oslotest import base
 
+from nova_ironic_multihost.check import findings as consistency
+from nova_ironic_multihost.check import survey
 from nova_ironic_multihost.cmd import failover
-from nova_ironic_multihost import consistency
-from nova_ironic_multihost import survey
 from nova_ironic_multihost.tests.unit import views
 
 #: Seconds from a stop until nova calls the host down, from there until the

@@ -24,8 +24,8 @@ from lab import experiments
 from lab.experiments import criteria
 from lab.experiments import deadops
 from lab.experiments import rbac_slip
-from nova_ironic_multihost import consistency
-from nova_ironic_multihost import takeover
+from nova_ironic_multihost.check import findings as consistency
+from nova_ironic_multihost.core import takeover
 from nova_ironic_multihost.tests.unit import views
 
 SHAPE = {'computes': ['compute-1', 'compute-2', 'compute-3'], 'nodes': 30,

@@ -15,8 +15,8 @@ import dataclasses
 from oslotest import base
 
 from lab import reasons
-from nova_ironic_multihost import consistency
-from nova_ironic_multihost import ring
+from nova_ironic_multihost.check import findings as consistency
+from nova_ironic_multihost.core import ring
 from nova_ironic_multihost.tests.unit import views
 
 PARTITIONS = 32

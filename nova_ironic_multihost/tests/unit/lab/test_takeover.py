@@ -17,7 +17,7 @@ from lab import errors
 from lab.experiments import operations
 from lab.experiments import takeover
 from lab import ledger
-from nova_ironic_multihost import takeover as takeovers
+from nova_ironic_multihost.core import takeover as takeovers
 from nova_ironic_multihost.tests.unit.lab import test_bench
 from nova_ironic_multihost.tests.unit import views
 

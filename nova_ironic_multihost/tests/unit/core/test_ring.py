@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oslotest import base
 
-from nova_ironic_multihost import ring
+from nova_ironic_multihost.core import ring
 
 HOSTS = st.sets(st.from_regex(r'\Ahost-[a-z0-9]{1,6}\Z'),
                 min_size=1, max_size=8)

@@ -37,11 +37,11 @@ from oslo_utils.fixture import uuidsentinel
 from oslo_utils import timeutils
 from oslotest import base
 
-from nova_ironic_multihost import aggregates
-from nova_ironic_multihost import membership
-from nova_ironic_multihost import nova_contract
-from nova_ironic_multihost import ownership
-from nova_ironic_multihost import takeover
+from nova_ironic_multihost.contract import nova as nova_contract
+from nova_ironic_multihost.core import aggregates
+from nova_ironic_multihost.core import membership
+from nova_ironic_multihost.core import ownership
+from nova_ironic_multihost.core import takeover
 
 
 class Databases(fixtures.Fixture):

@@ -18,7 +18,7 @@ import logging
 
 from oslo_log import log
 
-from nova_ironic_multihost import ownership
+from nova_ironic_multihost.core import ownership
 
 LOG = log.getLogger(__name__)
 

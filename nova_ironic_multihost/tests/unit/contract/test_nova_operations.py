@@ -35,9 +35,9 @@ import oslo_messaging as messaging
 from oslo_messaging.rpc import dispatcher
 from oslotest import base
 
-from nova_ironic_multihost import nova_contract
-from nova_ironic_multihost import operations
-from nova_ironic_multihost import ownership
+from nova_ironic_multihost.contract import nova as nova_contract
+from nova_ironic_multihost.core import ownership
+from nova_ironic_multihost import gate as operations
 
 objects.register_all()
 

@@ -29,13 +29,13 @@ import typing
 
 from oslo_log import log as logging
 
-from nova_ironic_multihost import absence
-from nova_ironic_multihost import aggregates
-from nova_ironic_multihost import membership
-from nova_ironic_multihost import notices
-from nova_ironic_multihost import ownership
-from nova_ironic_multihost import ring
-from nova_ironic_multihost import takeover
+from nova_ironic_multihost.audit import notices
+from nova_ironic_multihost.core import absence
+from nova_ironic_multihost.core import aggregates
+from nova_ironic_multihost.core import membership
+from nova_ironic_multihost.core import ownership
+from nova_ironic_multihost.core import ring
+from nova_ironic_multihost.core import takeover
 
 LOG = logging.getLogger(__name__)
 

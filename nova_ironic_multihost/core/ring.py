@@ -17,7 +17,7 @@ A consistent hash over the members: every compute service that sees the same
 members and uses the same number of partitions computes the same preference,
 whatever the order in which it learned of them, and a member that comes or
 goes changes the preference of its own share of the nodes only. A preference
-is not an ownership; :mod:`nova_ironic_multihost.ownership` decides that.
+is not an ownership; :mod:`nova_ironic_multihost.core.ownership` decides that.
 """
 
 import collections

@@ -21,7 +21,7 @@ resource providers deleted.
 
 from oslo_log import log as logging
 
-from nova_ironic_multihost import nova_contract
+from nova_ironic_multihost.contract import nova as nova_contract
 
 LOG = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ LOG = logging.getLogger(__name__)
 def query(partition):
     """Say how Ironic lists the nodes of a partition, and of no other.
 
-    :param partition: :class:`~nova_ironic_multihost.membership.Partition`.
+    :param partition: :class:`.membership.Partition`.
     :returns: (filters, versions): dict of query parameters, and the list of
         the Ironic API versions that must be available for them. An older
         Ironic would ignore a filter and list everybody's nodes.
@@ -48,7 +48,7 @@ def query(partition):
 def read(partition, get_node_list, can_send_version):
     """List the nodes of the partition.
 
-    :param partition: :class:`~nova_ironic_multihost.membership.Partition`.
+    :param partition: :class:`.membership.Partition`.
     :param get_node_list: ``IronicDriver._get_node_list``.
     :param can_send_version: ``IronicDriver._can_send_version``.
     :returns: list of openstacksdk nodes with ``NODE_FIELDS``.

@@ -24,8 +24,8 @@ from oslotest import base
 import requests
 from requests_mock.contrib import fixture as requests_mock_fixture
 
-from nova_ironic_multihost import consistency
-from nova_ironic_multihost import survey
+from nova_ironic_multihost.check import findings as consistency
+from nova_ironic_multihost.check import survey
 
 NOVA = 'http://nova.test'
 PLACEMENT = 'http://placement.test'

@@ -14,7 +14,7 @@ import dataclasses
 
 from oslotest import base
 
-from nova_ironic_multihost import consistency
+from nova_ironic_multihost.check import findings as consistency
 from nova_ironic_multihost.tests.unit import views
 
 

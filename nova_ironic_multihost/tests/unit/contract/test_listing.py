@@ -15,9 +15,9 @@ from unittest import mock
 
 from oslotest import base
 
-from nova_ironic_multihost import membership
-from nova_ironic_multihost import nodes
-from nova_ironic_multihost import nova_contract
+from nova_ironic_multihost.contract import listing as nodes
+from nova_ironic_multihost.contract import nova as nova_contract
+from nova_ironic_multihost.core import membership
 
 
 class QueryTestCase(base.BaseTestCase):

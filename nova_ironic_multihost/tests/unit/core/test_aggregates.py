@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oslotest import base
 
-from nova_ironic_multihost import aggregates
+from nova_ironic_multihost.core import aggregates
 
 NOVAS = [f'nova-{number}' for number in range(4)]
 FOREIGN = [f'foreign-{number}' for number in range(3)]

@@ -17,10 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oslotest import base
 
-from nova_ironic_multihost import membership
-from nova_ironic_multihost import ownership
-from nova_ironic_multihost.ownership import Reason
-from nova_ironic_multihost import ring
+from nova_ironic_multihost.core import membership
+from nova_ironic_multihost.core import ownership
+from nova_ironic_multihost.core import ring
+from nova_ironic_multihost.core.ownership import Reason
 
 HOSTS = ('host-a', 'host-b', 'host-c')
 NODE = '1be26c0b-03f2-4d2e-ae87-c02d7f33c123'

@@ -19,9 +19,9 @@ from nova.compute import vm_states
 from nova.virt.ironic import ironic_states
 from oslotest import base
 
-from nova_ironic_multihost import membership
-from nova_ironic_multihost import takeover
-from nova_ironic_multihost.takeover import Step
+from nova_ironic_multihost.core import membership
+from nova_ironic_multihost.core import takeover
+from nova_ironic_multihost.core.takeover import Step
 
 
 def view(up, dead=(), fenced=(), disabled=(), host='me', **more):

@@ -13,7 +13,7 @@
 
 from oslotest import base
 
-from nova_ironic_multihost import absence
+from nova_ironic_multihost.core import absence
 
 MINE = frozenset(f'n{i:03}' for i in range(100))
 

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oslotest import base
 
-from nova_ironic_multihost import membership
+from nova_ironic_multihost.core import membership
 
 ANYWHERE = membership.Partition()
 

@@ -18,8 +18,8 @@ import hypothesis
 from hypothesis import strategies
 from oslotest import base
 
-from nova_ironic_multihost import membership
-from nova_ironic_multihost import watch
+from nova_ironic_multihost.audit import watch
+from nova_ironic_multihost.core import membership
 
 UP = {'up': True}
 DOWN = {'up': False}

@@ -32,7 +32,7 @@ from keystoneauth1 import exceptions as identity_exceptions
 import openstack
 from openstack import exceptions as sdk_exceptions
 
-from nova_ironic_multihost import consistency
+from nova_ironic_multihost.check import findings as consistency
 
 #: Entries of a page; the most that nova and Ironic give by default.
 PAGE = 1000

@@ -37,10 +37,10 @@ from oslo_config import fixture as config_fixture
 import oslo_messaging as messaging
 from oslotest import base
 
+from nova_ironic_multihost.contract import nova as nova_contract
+from nova_ironic_multihost.core import membership
+from nova_ironic_multihost.core import ownership
 from nova_ironic_multihost import driver as multihost
-from nova_ironic_multihost import membership
-from nova_ironic_multihost import nova_contract
-from nova_ironic_multihost import ownership
 
 NODE = '1be26c0b-03f2-4d2e-ae87-c02d7f33c123'
 

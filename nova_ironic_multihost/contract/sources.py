@@ -13,8 +13,8 @@
 
 """nova, placement and Ironic as the sources of an audit's facts."""
 
-from nova_ironic_multihost import nodes
-from nova_ironic_multihost import nova_contract
+from nova_ironic_multihost.contract import listing as nodes
+from nova_ironic_multihost.contract import nova as nova_contract
 
 
 class Sources:

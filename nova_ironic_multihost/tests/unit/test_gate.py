@@ -15,9 +15,9 @@ import types
 
 from oslotest import base
 
+from nova_ironic_multihost.core import ownership
 from nova_ironic_multihost import exception
-from nova_ironic_multihost import operations
-from nova_ironic_multihost import ownership
+from nova_ironic_multihost import gate as operations
 
 INSTANCE = types.SimpleNamespace(uuid='i1', node='n1')
 

@@ -16,14 +16,14 @@ import types
 
 from oslotest import base
 
-from nova_ironic_multihost import absence
-from nova_ironic_multihost import aggregates
-from nova_ironic_multihost import audit
-from nova_ironic_multihost import membership
-from nova_ironic_multihost import ownership
-from nova_ironic_multihost.ownership import Reason
-from nova_ironic_multihost import ring
-from nova_ironic_multihost import takeover
+from nova_ironic_multihost.audit import auditor as audit
+from nova_ironic_multihost.core import absence
+from nova_ironic_multihost.core import aggregates
+from nova_ironic_multihost.core import membership
+from nova_ironic_multihost.core import ownership
+from nova_ironic_multihost.core import ring
+from nova_ironic_multihost.core import takeover
+from nova_ironic_multihost.core.ownership import Reason
 
 NODES = [f'1be26c0b-03f2-4d2e-ae87-c02d7f33c1{i:02}' for i in range(20)]
 

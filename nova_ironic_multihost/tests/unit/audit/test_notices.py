@@ -13,9 +13,9 @@
 
 from oslotest import base
 
-from nova_ironic_multihost import absence
-from nova_ironic_multihost import notices
-from nova_ironic_multihost.ownership import Reason
+from nova_ironic_multihost.audit import notices
+from nova_ironic_multihost.core import absence
+from nova_ironic_multihost.core.ownership import Reason
 
 
 def due(reasons=None, mapped=True, **absences):

@@ -44,10 +44,10 @@ import oslo_messaging as messaging
 from oslo_service import loopingcall
 from oslo_utils import timeutils
 
-from nova_ironic_multihost import aggregates
-from nova_ironic_multihost import membership
-from nova_ironic_multihost import ownership
-from nova_ironic_multihost import takeover
+from nova_ironic_multihost.core import aggregates
+from nova_ironic_multihost.core import membership
+from nova_ironic_multihost.core import ownership
+from nova_ironic_multihost.core import takeover
 
 LOG = logging.getLogger(__name__)
 
@@ -153,7 +153,7 @@ def ironic_services(context, servicegroup_api, hypervisor_type):
     :param context: nova request context.
     :param servicegroup_api: nova.servicegroup.API that tells who is up.
     :param hypervisor_type: what the driver calls itself, 'ironic'.
-    :returns: list of :class:`~nova_ironic_multihost.membership.
+    :returns: list of :class:`.membership.
         ComputeService`.
     """
     return [
@@ -168,7 +168,7 @@ def compute_service(context, servicegroup_api, host):
     :param context: nova request context.
     :param servicegroup_api: nova.servicegroup.API that tells who is up.
     :param host: its host, as nova spells it.
-    :returns: :class:`~nova_ironic_multihost.membership.ComputeService`, or
+    :returns: :class:`.membership.ComputeService`, or
         None when nova has none.
     """
     try:
@@ -199,7 +199,7 @@ def tenants(context, instances):
     Deleted rows count, archived ones are gone (the table is then another).
 
     :param instances: uuids of instances.
-    :returns: dict of uuid -> :class:`~nova_ironic_multihost.ownership.
+    :returns: dict of uuid -> :class:`.ownership.
         Tenant`; no entry for an instance that this cell does not have.
     """
     context = context.elevated(read_deleted='yes')
@@ -217,7 +217,7 @@ def records_of(context, host):
     """Read the records of a host, from the primary database.
 
     :param host: a host, as nova spells it.
-    :returns: list of :class:`~nova_ironic_multihost.ownership.Record`.
+    :returns: list of :class:`.ownership.Record`.
     """
     try:
         rows = objects.ComputeNodeList.get_all_by_host(context, host)
@@ -230,7 +230,7 @@ def records(context, nodes):
     """Read the records of nodes.
 
     :param nodes: uuids of nodes, which are those of their records.
-    :returns: list of :class:`~nova_ironic_multihost.ownership.Record`.
+    :returns: list of :class:`.ownership.Record`.
     """
     return [
         _record(row) for some in _batches(nodes)
@@ -290,7 +290,7 @@ def host_mapped(context, host):
 def host_aggregates(context):
     """Read nova's host aggregates.
 
-    :returns: tuple of :class:`~nova_ironic_multihost.aggregates.Aggregate`,
+    :returns: tuple of :class:`.aggregates.Aggregate`,
         or None when the conductor does not know them, as it has no access to
         the API database.
     """
@@ -314,7 +314,7 @@ def take_over(context, uuid, tenant, host):
     fails.
 
     :param uuid: of the instance.
-    :param tenant: :class:`~nova_ironic_multihost.ownership.Tenant`, as it
+    :param tenant: :class:`.ownership.Tenant`, as it
         was seen.
     :param host: the new host.
     :returns: whether it was moved.
@@ -403,7 +403,7 @@ class Tracker:
         expect (ComputeManager.update_available_resource).
 
         :param audited: function without arguments that returns the
-            :class:`~nova_ironic_multihost.ownership.Record` objects of the
+            :class:`.ownership.Record` objects of the
             audit that has just begun.
         :param current: the same of those of this moment: nodes that became
             this host's since stay in the tracker.
@@ -545,7 +545,7 @@ class Operations:
     def enclose(self, gate):
         """Let a gate stand around them.
 
-        :param gate: :class:`~nova_ironic_multihost.operations.Gate`.
+        :param gate: :class:`~nova_ironic_multihost.gate.Gate`.
         """
         if self._manager is None:
             return

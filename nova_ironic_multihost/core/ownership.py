@@ -48,8 +48,8 @@ import dataclasses
 import enum
 import typing
 
-from nova_ironic_multihost import membership
-from nova_ironic_multihost import ring
+from nova_ironic_multihost.core import membership
+from nova_ironic_multihost.core import ring
 
 
 class Reason(enum.Enum):
@@ -97,7 +97,7 @@ class Record:
     :param node: uuid of the node, which is the uuid of the row.
     :param host: the owner, as nova spells it.
     :param partition: label of the partition that the owner serves, see
-        :attr:`~nova_ironic_multihost.membership.Partition.label`.
+        :attr:`.membership.Partition.label`.
     :param row: what nova works with, if it comes from there.
     """
 

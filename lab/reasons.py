@@ -130,9 +130,9 @@ class _Judge:
             view=membership.view(
                 self._services, membership.Partition(), host),
             preferences=self._preferences,
-            standing=ownership.Standing(mapped=seen.service_of[host].mapped),
+            permissions=ownership.Permissions(mapped=seen.service_of[host].mapped),
             zones=self._zones,
-            tenants={instance.uuid: ownership.Tenant(
+            instance_states={instance.uuid: ownership.InstanceState(
                 instance.host, instance.deleted)
                 for instance in seen.instances},
             records={record.node: ownership.Record(record.node, record.host)

@@ -94,14 +94,14 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
             LOG.error(sentence)
         if found:
             raise exception.ConfigurationContradiction(found)
-        self._tracker.heed(lambda: self._audited.records,
+        self._tracker.patch_record_reads(lambda: self._audited.records,
                            lambda: self._auditor.last.records)
-        self._tracker.guard(
-            lambda record: self._auditor.stands(record.node, record))
-        self._instances.heed(self._recovery.start)
-        self._operations.enclose(
+        self._tracker.patch_record_moves(
+            lambda record: self._auditor.still_valid(record.node, record))
+        self._instances.patch_instance_init(self._recovery.start)
+        self._operations.patch_operations(
             operations.Gate(host, self._auditor.sources))
-        self._tracker.when_started(self._timer.start)
+        self._tracker.patch_post_start(self._timer.start)
         super().init_host(host)
 
     def cleanup_host(self, host):
@@ -174,7 +174,7 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
             from another and a build has been sent there after all.
         """
         if (self._auditor.may_be_gone(nodename)
-                and not self._auditor.stands(nodename)):
+                and not self._auditor.still_valid(nodename)):
             raise nova_contract.ComputeHostNotFound(host=nodename)
         super().update_provider_tree(provider_tree, nodename, allocations)
         reason = self._reason(nodename)
@@ -256,7 +256,7 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
             self._audit()
 
     def _refresh_hash_ring(self, ctxt):
-        self._auditor.see(self._settings(), starting=not self._settled)
+        self._auditor.refresh_ring(self._settings(), starting=not self._settled)
 
     def _node_from_cache(self, node_id):
         # nova's also keeps nodes that are not ours.
@@ -326,7 +326,7 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
         if audit is not None:
             hosts.update((service.host, None)
                          for service in audit.view.services.values())
-        _, view = self._auditor.look(settings, hosts)
+        _, view = self._auditor.read_view(settings, hosts)
         if audit is not None:
             self._audit_pulled()
             eligible = self._auditor.eligible(settings, view)
@@ -431,7 +431,7 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
 
     def _may_take(self, node):
         return (self._auditor.last is None or self._tracker.has(node)
-                or self._auditor.stands(node))
+                or self._auditor.still_valid(node))
 
     def _follow_aggregates(self, provider_tree, node):
         audit = self._auditor.last

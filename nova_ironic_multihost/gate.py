@@ -47,32 +47,32 @@ class Cancelled(BaseException):
     """
 
 
-def elsewhere(tenant, host):
+def elsewhere(state, host):
     """Whether an instance is on another compute service.
 
     One that is on none, as its build has not begun or has failed, is not.
 
-    :param tenant: :class:`.ownership.Tenant` as nova has it now, or None if
+    :param state: :class:`.ownership.InstanceState` as nova has it now, or None if
         nova does not have it.
     :param host: this host in lower case.
     """
-    return tenant is not None and tenant.home not in (None, host)
+    return state is not None and state.host_key not in (None, host)
 
 
-def touchable(tenant, owner, host):
+def may_change_machine(state, owner, host):
     """Whether this host may change the machine of an instance.
 
     Where an instance is says nothing any more when it is deleted; its machine
     is then a matter of the owner of the node.
 
-    :param tenant: as for :func:`elsewhere`.
+    :param state: as for :func:`elsewhere`.
     :param owner: owner of its node in lower case, or None; needed only if the
         instance is deleted or nova does not have it.
     :param host: this host in lower case.
     """
-    if tenant is None or tenant.deleted:
+    if state is None or state.deleted:
         return owner in (None, host)
-    return not elsewhere(tenant, host)
+    return not elsewhere(state, host)
 
 
 class Gate:
@@ -82,7 +82,7 @@ class Gate:
     ``act``, is a function without arguments.
 
     :param host: the compute service.
-    :param sources: the :class:`.audit.Sources` of which ``tenants`` and
+    :param sources: the :class:`.audit.Sources` of which ``instance_states`` and
         ``records`` are asked.
     """
 
@@ -143,7 +143,7 @@ class Gate:
                  {'name': name, 'instance': instance.uuid})
         return None
 
-    def touch(self, name, instance, act):
+    def change_machine(self, name, instance, act):
         """Change the machine of an instance if it is this host's to change.
 
         :raises Cancelled: it is not, and this is part of an operation.
@@ -151,37 +151,37 @@ class Gate:
         :raises Exception: it cannot be known; nothing was done.
         """
         self._require(name, instance)
-        before = self._touched
-        self._thread.touched = name, instance
+        before = self._changing
+        self._thread.changing = name, instance
         try:
             return act()
         finally:
-            self._thread.touched = before
+            self._thread.changing = before
 
-    def touch_again(self):
-        """Ask again in the middle of :meth:`touch`, which may take long.
+    def ask_again(self):
+        """Ask again in the middle of :meth:`change_machine`, which may take long.
 
-        :raises Exception: as :meth:`touch` does.
+        :raises Exception: as :meth:`change_machine` does.
         """
-        if self._touched is not None:
-            self._require(*self._touched)
+        if self._changing is not None:
+            self._require(*self._changing)
 
     def present(self, instances):
         """Return the uuids of those of the instances that are here.
 
         :param instances: uuids.
         """
-        tenants = self._sources.tenants(instances)
+        instance_states = self._sources.instance_states(instances)
         return frozenset(
             instance for instance in instances
-            if not elsewhere(tenants.get(instance), self._host))
+            if not elsewhere(instance_states.get(instance), self._host))
 
     def _require(self, name, instance):
-        tenant = self._tenant(instance)
+        state = self._instance_state(instance)
         owner = None
-        if tenant is None or tenant.deleted:
+        if state is None or state.deleted:
             owner = self._owner(instance.node)
-        if touchable(tenant, owner, self._host):
+        if may_change_machine(state, owner, self._host):
             return
         if self._inside:
             raise Cancelled(_left(name))
@@ -192,9 +192,9 @@ class Gate:
         return getattr(self._thread, 'inside', False)
 
     @property
-    def _touched(self):
+    def _changing(self):
         """(name, instance) of what this thread changes, or None."""
-        return getattr(self._thread, 'touched', None)
+        return getattr(self._thread, 'changing', None)
 
     @contextlib.contextmanager
     def _entered(self):
@@ -204,11 +204,11 @@ class Gate:
         finally:
             self._thread.inside = False
 
-    def _tenant(self, instance):
-        return self._sources.tenants([instance.uuid]).get(instance.uuid)
+    def _instance_state(self, instance):
+        return self._sources.instance_states([instance.uuid]).get(instance.uuid)
 
     def _is_elsewhere(self, instance):
-        return elsewhere(self._tenant(instance), self._host)
+        return elsewhere(self._instance_state(instance), self._host)
 
     def _may_be_elsewhere(self, instance):
         try:

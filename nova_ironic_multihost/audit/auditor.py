@@ -79,8 +79,8 @@ class Sources(typing.Protocol):
     def instances(self, hosts):
         """Return the set of uuids of the instances on these hosts."""
 
-    def tenants(self, instances):
-        """Return {instance uuid: :class:`.ownership.Tenant`}."""
+    def instance_states(self, instances):
+        """Return {instance uuid: :class:`.ownership.InstanceState`}."""
 
     def records_of(self, hosts):
         """Return the records of these hosts."""
@@ -97,11 +97,11 @@ class Sources(typing.Protocol):
     def aggregates(self):
         """Return (:class:`.aggregates.Aggregate`, ...), None if unknown."""
 
-    def take_over(self, instance, tenant, host):
+    def take_over(self, instance, state, host):
         """Make an instance this host's if it is still as it was seen.
 
         :param instance: uuid.
-        :param tenant: :class:`.ownership.Tenant`, as it was seen.
+        :param state: :class:`.ownership.InstanceState`, as it was seen.
         :param host: this host.
         :returns: whether it is this host's now.
         """
@@ -165,7 +165,7 @@ class Memory:
     :param rounds: number of audits in a row in which the partition of some
         member was not known; others are then sampled.
     :param owned: uuids of the nodes that were recorded here.
-    :param tenants: instance uuid -> :class:`.ownership.Tenant`, as it was.
+    :param instance_states: instance uuid -> :class:`.ownership.InstanceState`, as it was.
     :param partitions: host in lower case -> label of its partition.
     :param busy: nodes that could not be pulled for their allocations.
     :param absences: nodes that are not listed.
@@ -178,7 +178,7 @@ class Memory:
     audits: int = 0
     rounds: int = 0
     owned: frozenset[str] = frozenset()
-    tenants: Mapping[str, ownership.Tenant] = dataclasses.field(
+    instance_states: Mapping[str, ownership.InstanceState] = dataclasses.field(
         default_factory=lambda: types.MappingProxyType({}))
     partitions: Mapping[str, str] = dataclasses.field(
         default_factory=lambda: types.MappingProxyType({}))
@@ -231,7 +231,7 @@ class Auditor:
         self._notices = notices.Notices()
         self.last = None
 
-    def look(self, settings, hosts=(), starting=False):
+    def read_view(self, settings, hosts=(), starting=False):
         """Look who is there.
 
         One question to nova, and one more for each host that is disabled.
@@ -247,20 +247,20 @@ class Auditor:
         label = settings.partition.label
         return services, membership.view(
             services, settings.partition, settings.host,
-            strangers=(host for host, theirs
+            other_partition_hosts=(host for host, theirs
                        in self._memory.partitions.items() if theirs != label),
             starting=starting)
 
-    def see(self, settings, starting=False, hosts=()):
+    def refresh_ring(self, settings, starting=False, hosts=()):
         """Look who shares the nodes.
 
         :param settings: :class:`Settings`.
         :param starting: see :class:`.membership.View`.
-        :param hosts: see :meth:`look`.
+        :param hosts: see :meth:`read_view`.
         :returns: (services, :class:`.aggregates.Known`,
             :class:`.membership.View`, :class:`.ring.Preferences`)
         """
-        services, view = self.look(settings, hosts, starting)
+        services, view = self.read_view(settings, hosts, starting)
         known = self._memory.host_aggregates.after(self.sources.aggregates())
         zones = aggregates.zones(known.aggregates)
         self.preferences = ring.refreshed(
@@ -328,7 +328,7 @@ class Auditor:
 
     def _gather_hosts(self, settings, hosts):
         """Return (:class:`.ownership.Facts`, {uuid: node object})."""
-        services, known, view, preferences = self.see(settings, hosts=hosts)
+        services, known, view, preferences = self.refresh_ring(settings, hosts=hosts)
         names = [name for host in hosts
                  for name in membership.spellings(services, host)]
         records = {record.node: record
@@ -343,7 +343,7 @@ class Auditor:
             partition=settings.partition,
             zones=aggregates.zones(known.aggregates),
             records={node: records[node] for node in fetched})
-        facts = dataclasses.replace(facts, tenants=self._tenants(facts))
+        facts = dataclasses.replace(facts, instance_states=self._instance_states(facts))
         return self._judged(settings, True, services, facts)[0], fetched
 
     def _fetch(self, partition, wanted):
@@ -412,7 +412,7 @@ class Auditor:
 
     def _gather(self, settings, settled, listed):
         sources = self.sources
-        services, known, view, preferences = self.see(
+        services, known, view, preferences = self.refresh_ring(
             settings, starting=not settled)
         hosts = membership.spellings(services, settings.host)
         records = tuple(sources.records_of(hosts))
@@ -423,9 +423,9 @@ class Auditor:
             view=view, preferences=preferences,
             partition=settings.partition,
             zones=aggregates.zones(known.aggregates))
-        facts = dataclasses.replace(facts, tenants=self._tenants(facts))
+        facts = dataclasses.replace(facts, instance_states=self._instance_states(facts))
         services = services + self._others(services, [
-            tenant.host for tenant in facts.tenants.values() if tenant.host])
+            state.host for state in facts.instance_states.values() if state.host])
         facts = self._with_eligible(facts, services, settings)
         facts = dataclasses.replace(facts, records=self._records(facts))
         facts, mapped, audits = self._judged(
@@ -441,13 +441,13 @@ class Auditor:
         """
         services = services + self._others(services, [
             *(record.host for record in facts.records.values()),
-            *(tenant.host for tenant in facts.tenants.values()
-              if tenant.host)])
+            *(state.host for state in facts.instance_states.values()
+              if state.host)])
         facts = self._with_eligible(facts, services, settings)
         mapped = self._memory.mapped or self.sources.mapped(settings.host)
         robbed = ownership.was_robbed(facts, self._memory.owned)
         audits = 0 if robbed else self._memory.audits
-        facts = dataclasses.replace(facts, standing=ownership.Standing(
+        facts = dataclasses.replace(facts, permissions=ownership.Permissions(
             settled=settled, mapped=mapped is not False,
             tested=audits >= settings.pull_delay_audits))
         return facts, mapped, audits
@@ -463,14 +463,14 @@ class Auditor:
             reasons, settings.pulls_per_audit, self._memory.busy)
         busy = frozenset(node for node in asked if self.in_use(node))
         builds = self._builds(reasons)
-        stranded = self._take_builds(facts, builds, settings)
+        abandoned_builds = self._take_builds(facts, builds, settings)
         reasons = ownership.with_pulls(reasons, asked, busy.union(
             node for node, some in builds.items()
-            if ownership.awaited(some, stranded, facts.host)))
+            if ownership.awaited(some, abandoned_builds, facts.host)))
         reasons, taken = self._take_over(
-            facts, reasons, settings.takeovers_per_audit - len(stranded),
+            facts, reasons, settings.takeovers_per_audit - len(abandoned_builds),
             settings.host)
-        return reasons, busy, {**stranded, **taken}
+        return reasons, busy, {**abandoned_builds, **taken}
 
     def _with_eligible(self, facts, services, settings):
         """Return the facts with these services, and whose instances to take.
@@ -506,10 +506,10 @@ class Auditor:
         :param builds: what :meth:`_builds` returned.
         """
         wanted = [(uuid, some[uuid]) for node, some in builds.items()
-                  for uuid in ownership.stranded(node, some, facts)]
-        return {uuid: tenant.host for uuid, tenant
+                  for uuid in ownership.abandoned_builds(node, some, facts)]
+        return {uuid: state.host for uuid, state
                 in wanted[:settings.takeovers_per_audit]
-                if self.sources.take_over(uuid, tenant, settings.host)}
+                if self.sources.take_over(uuid, state, settings.host)}
 
     def _take_over(self, facts, reasons, limit, host):
         """Return (reasons, {instance: host before}) of those taken over."""
@@ -517,11 +517,11 @@ class Auditor:
         taken = {}
         for node in asked:
             instance = facts.nodes[node]
-            tenant = facts.tenants[instance]
-            if self.sources.take_over(instance, tenant, host):
+            state = facts.instance_states[instance]
+            if self.sources.take_over(instance, state, host):
                 taken[node] = instance
         reasons = ownership.with_takeovers(reasons, asked, taken.keys())
-        return reasons, {instance: facts.tenants[instance].host
+        return reasons, {instance: facts.instance_states[instance].host
                          for instance in taken.values()}
 
     def in_use(self, node):
@@ -530,7 +530,7 @@ class Auditor:
         return consumers is None or bool(consumers)
 
     def _builds(self, reasons):
-        """Return {node: {instance: tenant}} of builds sent to dead hosts.
+        """Return {node: {instance: state}} of builds sent to dead hosts.
 
         A consumer that nova has deleted is no build: whoever owns the node
         clears that up (ResourceTracker._remove_deleted_instances_allocations).
@@ -540,9 +540,9 @@ class Auditor:
             for node, reason in reasons.items()
             if reason is ownership.Reason.ADOPTED}
         every = frozenset().union(*consumers.values())
-        tenants = self.sources.tenants(sorted(every)) if every else {}
-        return {node: {uuid: tenants[uuid] for uuid in some
-                       if uuid in tenants and not tenants[uuid].deleted}
+        instance_states = self.sources.instance_states(sorted(every)) if every else {}
+        return {node: {uuid: instance_states[uuid] for uuid in some
+                       if uuid in instance_states and not instance_states[uuid].deleted}
                 for node, some in sorted(consumers.items())}
 
     def _remember(self, gathered, busy, absences, acquired):
@@ -555,7 +555,7 @@ class Auditor:
                     if facts.view.member(facts.host) else 0),
             rounds=self._memory.rounds + 1 if unknown else 0,
             owned=facts.my_nodes,
-            tenants=facts.tenants,
+            instance_states=facts.instance_states,
             partitions=partitions, busy=busy, absences=absences,
             mapped=bool(gathered.mapped),
             host_aggregates=gathered.host_aggregates,
@@ -574,25 +574,25 @@ class Auditor:
         return [dataclasses.replace(service, ironic=False)
                 for service in found if service]
 
-    def _tenants(self, facts):
-        """Return whose the instances of :func:`.ownership.strangers` are.
+    def _instance_states(self, facts):
+        """Return whose the instances of :func:`.ownership.foreign_instances` are.
 
         Those that were on a host that is still live are not asked for again:
         whatever becomes of them there, that host sees to it. Unless their
         nodes are mine: then it is me who sees to what they leave.
         """
-        wanted = ownership.strangers(facts)
+        wanted = ownership.foreign_instances(facts)
         on_mine = {facts.nodes.get(node) for node in facts.my_nodes}
-        known = {instance: tenant for instance, tenant
-                 in self._memory.tenants.items()
-                 if not tenant.deleted and facts.view.live(tenant.home)
+        known = {instance: state for instance, state
+                 in self._memory.instance_states.items()
+                 if not state.deleted and facts.view.live(state.host_key)
                  and instance not in on_mine}
-        tenants = {instance: known[instance]
+        instance_states = {instance: known[instance]
                    for instance in wanted if instance in known}
         unknown = [instance for instance in wanted if instance not in known]
         if unknown:
-            tenants.update(self.sources.tenants(unknown))
-        return types.MappingProxyType(tenants)
+            instance_states.update(self.sources.instance_states(unknown))
+        return types.MappingProxyType(instance_states)
 
     def _records(self, facts):
         """Return {node: record} of other hosts: candidates and samples."""
@@ -674,7 +674,7 @@ class Auditor:
         return not audit.preferences.prefers(
             host, node, audit.preferences.members.get(host))
 
-    def stands(self, node, record=None):
+    def still_valid(self, node, record=None):
         """Whether a node that is about to become mine still may.
 
         :param node: uuid of a node.
@@ -690,8 +690,8 @@ class Auditor:
             return True
         service = self.sources.service(record.host)
         instance = getattr(audit.nodes.get(node), 'instance_id', None)
-        tenant = self.sources.tenants([instance]).get(
+        state = self.sources.instance_states([instance]).get(
             instance) if instance else None
-        return ownership.stands(
+        return ownership.still_valid(
             reason, audit.owners.get(node), record.owner, audit.view.host,
-            bool(service and service.up), tenant)
+            bool(service and service.up), state)

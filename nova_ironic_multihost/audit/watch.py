@@ -62,17 +62,17 @@ def due(before, after):
     """
     if not after.member(after.host):
         return frozenset()
-    absent = {host: standing for host, standing
-              in ((host, _standing(after, host)) for host in after.services)
-              if standing is not None and host != after.host}
+    absent = {host: state for host, state
+              in ((host, _down_state(after, host)) for host in after.services)
+              if state is not None and host != after.host}
     if (before is None or not before.member(before.host)
             or before.members - after.members):
         return frozenset(absent)
-    return frozenset(host for host, standing in absent.items()
-                     if _standing(before, host) != standing)
+    return frozenset(host for host, state in absent.items()
+                     if _down_state(before, host) != state)
 
 
-def _standing(view, host):
+def _down_state(view, host):
     """Why others may take nodes of a host; None if they may not."""
     service = view.services.get(host)
     if service is None or (service.up and not service.disabled):
@@ -110,7 +110,7 @@ class Watch:
         :param eligible: hosts whose instances may be taken over by now.
         """
         again = {host for host in {*self._attempts, *self._waiting}
-                 if _standing(view, host) is not None}
+                 if _down_state(view, host) is not None}
         return due(self.seen, view) | again | (eligible - self._eligible)
 
     def starting(self, view, due, down_time):

@@ -193,18 +193,18 @@ def instance_uuids(context, host):
     return frozenset(objects.InstanceList.get_uuids_by_host(context, host))
 
 
-def tenants(context, instances):
+def instance_states(context, instances):
     """Read which compute service instances are on.
 
     Deleted rows count, archived ones are gone (the table is then another).
 
     :param instances: uuids of instances.
     :returns: dict of uuid -> :class:`.ownership.
-        Tenant`; no entry for an instance that this cell does not have.
+        InstanceState`; no entry for an instance that this cell does not have.
     """
     context = context.elevated(read_deleted='yes')
     return {
-        instance.uuid: ownership.Tenant(
+        instance.uuid: ownership.InstanceState(
             host=instance.host, deleted=bool(instance.deleted),
             node=instance.node, vm_state=instance.vm_state,
             task_state=instance.task_state)
@@ -305,7 +305,7 @@ def host_aggregates(context):
         for aggregate in listed)
 
 
-def take_over(context, uuid, tenant, host):
+def take_over(context, uuid, state, host):
     """Move an instance to another host, if it is still as it was seen.
 
     One write, which the database makes only if neither vm_state nor
@@ -314,14 +314,14 @@ def take_over(context, uuid, tenant, host):
     fails.
 
     :param uuid: of the instance.
-    :param tenant: :class:`.ownership.Tenant`, as it
+    :param state: :class:`.ownership.InstanceState`, as it
         was seen.
     :param host: the new host.
     :returns: whether it was moved.
     """
     try:
         instance = objects.Instance.get_by_uuid(context, uuid)
-        seen = (tenant.host, tenant.node, tenant.vm_state, tenant.task_state)
+        seen = (state.host, state.node, state.vm_state, state.task_state)
         if seen != (instance.host, instance.node, instance.vm_state,
                     instance.task_state):
             return False
@@ -331,10 +331,10 @@ def take_over(context, uuid, tenant, host):
             return False
         instance.host = host
         instance.task_state = mark = takeover.mark(
-            tenant.task_state, secrets.token_hex(4))
+            state.task_state, secrets.token_hex(4))
         try:
-            instance.save(expected_vm_state=[tenant.vm_state],
-                          expected_task_state=[tenant.task_state])
+            instance.save(expected_vm_state=[state.vm_state],
+                          expected_task_state=[state.task_state])
         except messaging.MessagingTimeout:
             # The answer is lost, not necessarily the write.
             instance = objects.Instance.get_by_uuid(context, uuid)
@@ -395,7 +395,7 @@ class Tracker:
         return (self._manager is not None
                 and node in self._manager.rt.compute_nodes)
 
-    def heed(self, audited, current):
+    def patch_record_reads(self, audited, current):
         """Compare with these records, not with what a replica says.
 
         At each audit nova drops from its tracker what it does not read
@@ -450,7 +450,7 @@ class Tracker:
             self._manager.rt.remove_node(node)
             self.report_client.invalidate_resource_provider(node)
 
-    def when_started(self, act):
+    def patch_post_start(self, act):
         """Have something done when the service has started.
 
         Its first audit is then over and builds that are sent to it arrive
@@ -468,7 +468,7 @@ class Tracker:
 
         self._manager.post_start_hook = hook_and_act
 
-    def guard(self, may_take):
+    def patch_record_moves(self, may_take):
         """Move no record without asking, at the moment when it is read.
 
         The tracker reads a record, makes this host its owner and saves it,
@@ -540,9 +540,9 @@ class Operations:
         """
         if self._gate is None:
             return connection
-        return _AskingConnection(connection, self._gate.touch_again)
+        return _AskingConnection(connection, self._gate.ask_again)
 
-    def enclose(self, gate):
+    def patch_operations(self, gate):
         """Let a gate stand around them.
 
         :param gate: :class:`~nova_ironic_multihost.gate.Gate`.
@@ -563,7 +563,7 @@ class Operations:
         _wrap(self._manager.rt, '_unset_instance_host_and_node',
               gate.clean_up)
         for name in MUTATIONS:
-            _wrap(self._driver, name, gate.touch)
+            _wrap(self._driver, name, gate.change_machine)
         self._manager.external_instance_event = _sifted(
             self._manager.external_instance_event, gate)
 
@@ -779,7 +779,7 @@ class Instances:
         instance.task_state = None
         instance.save(expected_task_state=[before])
 
-    def heed(self, init):
+    def patch_instance_init(self, init):
         """Let something else be done for each instance at the start.
 
         nova goes through the instances of its host one by one

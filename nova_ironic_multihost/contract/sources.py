@@ -59,9 +59,9 @@ class Sources:
         return frozenset().union(*(
             nova_contract.instance_uuids(context, host) for host in hosts))
 
-    def tenants(self, instances):
+    def instance_states(self, instances):
         """Read whose these instances are."""
-        return nova_contract.tenants(
+        return nova_contract.instance_states(
             nova_contract.admin_context(), instances)
 
     def records_of(self, hosts):
@@ -87,7 +87,7 @@ class Sources:
         """Read nova's host aggregates."""
         return nova_contract.host_aggregates(nova_contract.admin_context())
 
-    def take_over(self, instance, tenant, host):
+    def take_over(self, instance, state, host):
         """Move an instance to this host, if it is still as it was seen."""
         return nova_contract.take_over(
-            nova_contract.admin_context(), instance, tenant, host)
+            nova_contract.admin_context(), instance, state, host)

@@ -104,8 +104,8 @@ class View:
     :param host: the host whose view it is, in lower case.
     :param services: host in lower case -> :class:`ComputeService`.
     :param peers: hosts in lower case that share the partition, or None for
-        every host that is not in ``strangers``.
-    :param strangers: hosts in lower case that serve another partition.
+        every host that is not in ``other_partition_hosts``.
+    :param other_partition_hosts: hosts in lower case that serve another partition.
     :param starting: this host has just started and nova has not heard its
         heartbeat yet: it is not held against it.
     """
@@ -114,7 +114,7 @@ class View:
     services: Mapping[str, ComputeService] = dataclasses.field(
         default_factory=lambda: types.MappingProxyType({}))
     peers: frozenset[str] | None = None
-    strangers: frozenset[str] = frozenset()
+    other_partition_hosts: frozenset[str] = frozenset()
     starting: bool = False
 
     def live(self, host):
@@ -124,7 +124,7 @@ class View:
 
     def peer(self, host):
         """Whether the host, in lower case, shares the partition."""
-        if host in self.strangers:
+        if host in self.other_partition_hosts:
             return False
         return self.peers is None or host in self.peers
 
@@ -147,17 +147,17 @@ class View:
             if self.member(host))
 
 
-def view(services, partition, host, strangers=frozenset(), starting=False):
+def view(services, partition, host, other_partition_hosts=frozenset(), starting=False):
     """Return the :class:`View` of a host.
 
     :param services: iterable of :class:`ComputeService`.
     :param partition: :class:`Partition` of this host.
     :param host: this host.
-    :param strangers: hosts in lower case known to serve another partition.
+    :param other_partition_hosts: hosts in lower case known to serve another partition.
     :param starting: see :class:`View`.
     """
     return View(host.lower(), by_name(services), partition.peers,
-                frozenset(strangers), starting)
+                frozenset(other_partition_hosts), starting)
 
 
 def by_name(services):

@@ -114,7 +114,7 @@ class Record:
 
 
 @dataclasses.dataclass(frozen=True)
-class Tenant:
+class InstanceState:
     """An instance that Ironic has on a node, as nova has it.
 
     :param host: compute service that it is on, as nova spells it, or None.
@@ -131,13 +131,13 @@ class Tenant:
     task_state: str | None = None
 
     @property
-    def home(self):
+    def host_key(self):
         """The compute service in lower case, or None."""
         return self.host and self.host.lower()
 
 
 @dataclasses.dataclass(frozen=True)
-class Standing:
+class Permissions:
     """What this host may do beyond keeping and creating.
 
     :param settled: its start is over, builds that are sent to it arrive.
@@ -160,11 +160,11 @@ class Facts:
     :param my_nodes: uuids of the nodes that are recorded on this host.
     :param view: the compute services of this moment.
     :param preferences: who is preferred for which node.
-    :param standing: what this host may do.
+    :param permissions: what this host may do.
     :param partition: the partition that this host serves.
     :param zones: host in lower case -> explicit availability zone.
-    :param tenants: uuid of an instance -> :class:`Tenant`; at least for
-        :func:`strangers`, no entry for an instance that nova does not know.
+    :param instance_states: uuid of an instance -> :class:`InstanceState`; at least for
+        :func:`foreign_instances`, no entry for an instance that nova does not know.
     :param records: node uuid -> :class:`Record` of another host; at least for
         :func:`candidates`, no entry for a node without a record.
     :param eligible: hosts in lower case whose instances may be taken over,
@@ -176,10 +176,10 @@ class Facts:
     my_nodes: Set[str]
     view: membership.View
     preferences: ring.Preferences
-    standing: Standing = Standing()
+    permissions: Permissions = Permissions()
     partition: membership.Partition = membership.Partition()
     zones: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    tenants: Mapping[str, Tenant] = dataclasses.field(default_factory=dict)
+    instance_states: Mapping[str, InstanceState] = dataclasses.field(default_factory=dict)
     records: Mapping[str, Record] = dataclasses.field(default_factory=dict)
     eligible: Set[str] = frozenset()
 
@@ -189,10 +189,10 @@ class Facts:
         return self.view.host
 
 
-def strangers(facts):
+def foreign_instances(facts):
     """Say of which instances it must be known whose they are.
 
-    :param facts: :class:`Facts`, ``tenants`` and ``records`` not needed.
+    :param facts: :class:`Facts`, ``instance_states`` and ``records`` not needed.
     :returns: list of instance uuids: those that are not on this host, on
         nodes that this host owns or might take.
     """
@@ -212,7 +212,7 @@ def candidates(facts):
             if node not in facts.my_nodes
             and instance not in facts.my_instances
             and (instance is None or _is_stray(instance, facts)
-                 or facts.tenants[instance].home in facts.eligible)
+                 or facts.instance_states[instance].host_key in facts.eligible)
             and facts.preferences.may_prefer(facts.host, node)]
 
 
@@ -236,8 +236,8 @@ def _concerns_me(node, facts):
 
 def _is_stray(instance, facts):
     """Whether nova has deleted the instance or does not know it."""
-    tenant = facts.tenants.get(instance)
-    return tenant is None or tenant.deleted
+    state = facts.instance_states.get(instance)
+    return state is None or state.deleted
 
 
 def _reason(node, instance, facts):
@@ -248,26 +248,26 @@ def _reason(node, instance, facts):
         return Reason.INSTANCE_HERE
     if not _concerns_me(node, facts):
         return Reason.INSTANCE_ELSEWHERE
-    tenant = facts.tenants.get(instance)
-    if tenant is None or tenant.deleted:
-        return _stray(node, tenant, facts)
-    if tenant.home == facts.host:
+    state = facts.instance_states.get(instance)
+    if state is None or state.deleted:
+        return _stray(node, state, facts)
+    if state.host_key == facts.host:
         return Reason.INSTANCE_HERE
-    if tenant.home is None:
+    if state.host_key is None:
         # Its build has failed or is sent elsewhere, and who built it is
         # about to free the node.
         return (Reason.BUILDING if node in facts.my_nodes
                 else Reason.INSTANCE_ELSEWHERE)
-    if facts.view.live(tenant.home):
+    if facts.view.live(state.host_key):
         return Reason.INSTANCE_ELSEWHERE
-    return _taking_over(node, tenant, facts)
+    return _taking_over(node, state, facts)
 
 
-def _taking_over(node, tenant, facts):
+def _taking_over(node, state, facts):
     """Why I take over an instance of a dead host, or do not."""
-    if tenant.home not in facts.eligible or tenant.node not in (None, node):
+    if state.host_key not in facts.eligible or state.node not in (None, node):
         return Reason.INSTANCE_OF_DEAD
-    zone = facts.zones.get(tenant.home)
+    zone = facts.zones.get(state.host_key)
     if node in facts.my_nodes:
         heir = (facts.preferences.cross_zones
                 or facts.zones.get(facts.host) == zone)
@@ -286,8 +286,8 @@ def _taking_over(node, tenant, facts):
     return _allowed(facts) or Reason.TAKEN_OVER
 
 
-def _stray(node, tenant, facts):
-    held = Reason.UNKNOWN if tenant is None else Reason.LEAKED
+def _stray(node, state, facts):
+    held = Reason.UNKNOWN if state is None else Reason.LEAKED
     if node in facts.my_nodes:
         return held
     taking = _taking(node, facts)
@@ -323,14 +323,14 @@ def _pulling(record, facts):
             or not facts.view.peer(record.owner)):
         return Reason.OTHER_PARTITION
     return _allowed(facts) or (
-        Reason.PULLED if facts.standing.tested else Reason.UNTESTED)
+        Reason.PULLED if facts.permissions.tested else Reason.UNTESTED)
 
 
 def _allowed(facts):
     """Why I may take nothing from anybody, or None."""
-    if not facts.standing.settled:
+    if not facts.permissions.settled:
         return Reason.STARTING
-    if not facts.standing.mapped:
+    if not facts.permissions.mapped:
         return Reason.UNMAPPED
     return None
 
@@ -372,35 +372,35 @@ def with_pulls(reasons, asked, allocated):
     return result
 
 
-def stranded(node, builds, facts):
+def abandoned_builds(node, builds, facts):
     """Say which builds of a node will never come to an end.
 
     A dead host had claimed them and had not reserved the machine yet: what
     nova gives up when that host starts again.
 
     :param node: uuid of a node that is ADOPTED.
-    :param builds: uuid -> :class:`Tenant`, of the instances of nova that have
+    :param builds: uuid -> :class:`InstanceState`, of the instances of nova that have
         an allocation of it.
     :param facts: :class:`Facts`.
     :returns: list of uuids of instances to take over.
     """
-    return [uuid for uuid, tenant in sorted(builds.items())
-            if tenant.home in facts.eligible
-            and tenant.vm_state == 'building'
-            and tenant.node in (None, node)
+    return [uuid for uuid, state in sorted(builds.items())
+            if state.host_key in facts.eligible
+            and state.vm_state == 'building'
+            and state.node in (None, node)
             and facts.preferences.heir(
-                node, facts.zones.get(tenant.home)) == facts.host]
+                node, facts.zones.get(state.host_key)) == facts.host]
 
 
 def awaited(builds, taken, host):
     """Whether a node has to wait for its host on account of its builds.
 
-    :param builds: as for :func:`stranded`.
+    :param builds: as for :func:`abandoned_builds`.
     :param taken: uuids of the instances that were taken over by now.
     :param host: this host in lower case.
     """
-    return any(uuid not in taken and tenant.home != host
-               for uuid, tenant in builds.items())
+    return any(uuid not in taken and state.host_key != host
+               for uuid, state in builds.items())
 
 
 def takeovers(reasons, limit):
@@ -447,7 +447,7 @@ def was_robbed(facts, owned):
         for record in facts.records.values())
 
 
-def stands(reason, before, now, host, live, tenant=None):
+def still_valid(reason, before, now, host, live, state=None):
     """Whether a decision still stands when it is carried out.
 
     An audit of many nodes lasts minutes, and the tracker moves a record
@@ -458,14 +458,14 @@ def stands(reason, before, now, host, live, tenant=None):
     :param now: its owner at this moment, or None; in lower case, as all.
     :param host: this host.
     :param live: whether the owner of this moment is up.
-    :param tenant: :class:`Tenant` of this moment for a node with an instance,
+    :param state: :class:`InstanceState` of this moment for a node with an instance,
         or None.
     """
     if now in (None, host):
         return True
     if reason in (Reason.INSTANCE_HERE, Reason.TAKEN_OVER):
-        return tenant is not None and (
-            tenant.home == host and not tenant.deleted)
+        return state is not None and (
+            state.host_key == host and not state.deleted)
     if now != before:
         return False
     return reason is Reason.PULLED or not live

@@ -218,7 +218,7 @@ class QueueTestCase(OldOwnerTestCase):
     def test_what_cannot_be_known_is_not_carried_out(self):
         before = self.state(self.server)
         with fixtures.MockPatchObject(
-                nova_contract, 'tenants',
+                nova_contract, 'instance_states',
                 side_effect=messaging.MessagingTimeout('cut off')):
             self.assertRaises(
                 messaging.MessagingTimeout, self.replay, self.server,
@@ -285,7 +285,7 @@ class FrozenTestCase(OldOwnerTestCase):
             before = self.state(server)
             self.requests.clear()
             with fixtures.MockPatchObject(
-                    nova_contract, 'tenants',
+                    nova_contract, 'instance_states',
                     side_effect=messaging.MessagingTimeout('cut off')):
                 held.release()
                 self.assertIsNone(done.result())

@@ -158,18 +158,18 @@ class Sources:
         return {instance.uuid for instance in self._world.instances.values()
                 if instance.host in hosts and not instance.deleted}
 
-    def tenants(self, instances):
+    def instance_states(self, instances):
         pause()
         found = (self._world.instances.get(uuid) for uuid in instances)
-        return {instance.uuid: instance.tenant
+        return {instance.uuid: instance.state
                 for instance in found if instance}
 
-    def take_over(self, instance, tenant, host):
+    def take_over(self, instance, state, host):
         pause()
-        if self._world.instances[instance].tenant != tenant:
+        if self._world.instances[instance].state != state:
             return False
         pause()
-        return self._world.take_over(instance, tenant, host)
+        return self._world.take_over(instance, state, host)
 
     def records_of(self, hosts):
         pause()
@@ -382,7 +382,7 @@ class Process:
     def _look(self):
         """IronicMultiHostDriver._look."""
         try:
-            view = self.auditor.look(self._settings, self.watch.hosts)[1]
+            view = self.auditor.read_view(self._settings, self.watch.hosts)[1]
             if self.auditor.last is None:
                 return
             eligible = self.auditor.eligible(self._settings, view)
@@ -429,7 +429,7 @@ class Process:
 
     def _update(self, node):
         """ResourceTracker.update_available_resource, of one node."""
-        if node not in self.tracked and not self.auditor.stands(node):
+        if node not in self.tracked and not self.auditor.still_valid(node):
             return
         if node in self.auditor.last.recent and node in self.tracked:
             self.providers.pop(node, None)
@@ -449,7 +449,7 @@ class Process:
             seen = self.sources.situation(node)
             if row.deleted:
                 world.undelete(node)
-            elif not self.auditor.stands(
+            elif not self.auditor.still_valid(
                     node, ownership.Record(node, row.host)):
                 return False
             taken = row.host == self.host or self._move(node, seen)

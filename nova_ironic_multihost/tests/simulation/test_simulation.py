@@ -721,10 +721,10 @@ class Simulation(stateful.RuleBasedStateMachine):
         for instance in world.instances.values():
             if instance.deleted or not instance.host:
                 continue
-            stranded = (instance.building and instance.node in world.machines
+            abandoned_builds = (instance.building and instance.node in world.machines
                         and world.owner(instance.node) == instance.host)
             if (world.machines.get(instance.node) != instance.uuid
-                    and not stranded):
+                    and not abandoned_builds):
                 continue
             if instance.host in self._processes:
                 assert not instance.task, f'{instance} is stuck'

@@ -88,9 +88,9 @@ class Instance:
     task: str | None = None
 
     @property
-    def tenant(self):
+    def state(self):
         """What an audit reads of it."""
-        return ownership.Tenant(
+        return ownership.InstanceState(
             self.host, self.deleted, self.node if self.host else None,
             'building' if self.building else 'active', self.task)
 
@@ -468,13 +468,13 @@ class World:
     def take_over(self, uuid, seen, host):
         """Move an instance to another host, in one write.
 
-        :param seen: :class:`.ownership.Tenant`; what is compared are its
+        :param seen: :class:`.ownership.InstanceState`; what is compared are its
             states, as nova's database does, and not its host.
         :param host: the new host.
         :returns: whether it was as it was seen.
         """
         instance = self.instances[uuid]
-        now = instance.tenant
+        now = instance.state
         if instance.deleted or (now.vm_state, now.task_state) != (
                 seen.vm_state, seen.task_state):
             return False

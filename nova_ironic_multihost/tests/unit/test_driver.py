@@ -52,7 +52,7 @@ class DriverTestCase(base.BaseTestCase):
     """The driver of host compute-1, with nova and Ironic answering by value.
 
     ``services`` is host -> up, ``ironic`` node -> instance, ``placed``
-    instance -> Tenant, ``owners`` node -> host of its record.
+    instance -> InstanceState, ``owners`` node -> host of its record.
     """
 
     def setUp(self):
@@ -72,7 +72,7 @@ class DriverTestCase(base.BaseTestCase):
                 ('ironic_services', self.all_services),
                 ('compute_service', self.one_service),
                 ('instance_uuids', self.instance_uuids),
-                ('tenants', lambda context, wanted: {
+                ('instance_states', lambda context, wanted: {
                     instance: self.placed[instance] for instance in wanted
                     if instance in self.placed}),
                 ('records_of', lambda context, host: [
@@ -88,8 +88,8 @@ class DriverTestCase(base.BaseTestCase):
                 ('provider_aggregates', lambda context, client, node:
                     frozenset(self.carried))):
             self.patch(nova_contract, name, answer)
-        self.enclose = mock.Mock()
-        self.patch(nova_contract.Operations, 'enclose', self.enclose)
+        self.patch_operations = mock.Mock()
+        self.patch(nova_contract.Operations, 'patch_operations', self.patch_operations)
         self.manager = mock.Mock()
         self.manager.rt.compute_nodes = {}
         self.driver = multihost.IronicMultiHostDriver(
@@ -109,8 +109,8 @@ class DriverTestCase(base.BaseTestCase):
         return None
 
     def instance_uuids(self, context, host):
-        return frozenset(instance for instance, tenant in self.placed.items()
-                         if tenant.host == host)
+        return frozenset(instance for instance, state in self.placed.items()
+                         if state.host == host)
 
     def record(self, node):
         return ownership.Record(node, self.owners[node], row=mock.Mock(
@@ -127,7 +127,7 @@ class DriverTestCase(base.BaseTestCase):
 
     def place(self, node, instance, host, deleted=False):
         self.ironic[node] = instance
-        self.placed[instance] = ownership.Tenant(host, deleted)
+        self.placed[instance] = ownership.InstanceState(host, deleted)
 
     def start_and_audit(self, times=1):
         """Do the first audit and some more; return the last answer."""
@@ -228,9 +228,9 @@ class InitHostTestCase(DriverTestCase):
 
     def test_operations_are_those_of_this_host_from_the_start(self):
         self.driver.init_host(ME)
-        gate, = self.enclose.call_args.args
-        self.placed = {'i1': ownership.Tenant(ME.upper()),
-                       'i2': ownership.Tenant('compute-2')}
+        gate, = self.patch_operations.call_args.args
+        self.placed = {'i1': ownership.InstanceState(ME.upper()),
+                       'i2': ownership.InstanceState('compute-2')}
         self.assertEqual({'i1'}, gate.present(['i1', 'i2']))
 
     def test_ironic_is_reached_by_way_of_the_operations(self):
@@ -738,7 +738,7 @@ class TakeoverTestCase(DriverTestCase):
             set(NODES) & set(self.preferred(ME, ME, 'compute-2')))
         self.owners[self.mine] = 'dead'
         self.ironic[self.mine] = 'i1'
-        self.placed['i1'] = ownership.Tenant(
+        self.placed['i1'] = ownership.InstanceState(
             'dead', node=self.mine, vm_state='active')
         self.patch(nova_contract, 'compute_service', self.fenced)
         self.patch(nova_contract, 'take_over', self.take_over)
@@ -758,8 +758,8 @@ class TakeoverTestCase(DriverTestCase):
         return [self.fenced(context, servicegroup_api, host)
                 for host in self.services]
 
-    def take_over(self, context, instance, tenant, host):
-        self.placed[instance] = dataclasses.replace(tenant, host=host)
+    def take_over(self, context, instance, state, host):
+        self.placed[instance] = dataclasses.replace(state, host=host)
         return True
 
     def test_it_is_managed_said_and_brought_to_rest(self):

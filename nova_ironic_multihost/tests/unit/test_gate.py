@@ -26,11 +26,11 @@ class Sources:
     """Where instances and records are, or an error."""
 
     def __init__(self):
-        self.hosts = {'i1': ownership.Tenant('me')}
+        self.hosts = {'i1': ownership.InstanceState('me')}
         self.owners = {}
         self.error = None
 
-    def tenants(self, instances):
+    def instance_states(self, instances):
         if self.error:
             raise self.error
         return {instance: self.hosts[instance] for instance in instances
@@ -46,27 +46,27 @@ class RuleTestCase(base.BaseTestCase):
     def test_instance_of_mine_or_of_nobody_is_not_elsewhere(self):
         for host in ('me', 'ME', None):
             self.assertFalse(
-                operations.elsewhere(ownership.Tenant(host), 'me'))
+                operations.elsewhere(ownership.InstanceState(host), 'me'))
         self.assertFalse(operations.elsewhere(None, 'me'))
 
     def test_instance_of_another_is_elsewhere(self):
         for deleted in (False, True):
             self.assertTrue(operations.elsewhere(
-                ownership.Tenant('other', deleted), 'me'))
+                ownership.InstanceState('other', deleted), 'me'))
 
     def test_machine_follows_its_instance(self):
         for owner in ('me', 'other', None):
-            self.assertTrue(operations.touchable(
-                ownership.Tenant('me'), owner, 'me'))
-            self.assertFalse(operations.touchable(
-                ownership.Tenant('other'), owner, 'me'))
+            self.assertTrue(operations.may_change_machine(
+                ownership.InstanceState('me'), owner, 'me'))
+            self.assertFalse(operations.may_change_machine(
+                ownership.InstanceState('other'), owner, 'me'))
 
     def test_machine_of_a_deleted_instance_is_the_node_owners(self):
-        for tenant in (None, ownership.Tenant('me', deleted=True),
-                       ownership.Tenant('other', deleted=True)):
-            self.assertTrue(operations.touchable(tenant, 'me', 'me'))
-            self.assertTrue(operations.touchable(tenant, None, 'me'))
-            self.assertFalse(operations.touchable(tenant, 'other', 'me'))
+        for state in (None, ownership.InstanceState('me', deleted=True),
+                       ownership.InstanceState('other', deleted=True)):
+            self.assertTrue(operations.may_change_machine(state, 'me', 'me'))
+            self.assertTrue(operations.may_change_machine(state, None, 'me'))
+            self.assertFalse(operations.may_change_machine(state, 'other', 'me'))
 
 
 class GateTestCase(base.BaseTestCase):
@@ -78,7 +78,7 @@ class GateTestCase(base.BaseTestCase):
         self.done = []
 
     def move(self):
-        self.sources.hosts['i1'] = ownership.Tenant('other')
+        self.sources.hosts['i1'] = ownership.InstanceState('other')
 
     def act(self):
         self.done.append('act')
@@ -87,8 +87,8 @@ class GateTestCase(base.BaseTestCase):
     def operate(self, act, **kwargs):
         return self.gate.operate('stop', INSTANCE, act, **kwargs)
 
-    def touch(self):
-        return self.gate.touch('power_off', INSTANCE, self.act)
+    def change_machine(self):
+        return self.gate.change_machine('power_off', INSTANCE, self.act)
 
     def clean_up(self):
         return self.gate.clean_up('revert', INSTANCE, self.act)
@@ -126,7 +126,7 @@ class GateTestCase(base.BaseTestCase):
         def stop():
             self.move()
             try:
-                self.touch()
+                self.change_machine()
             except Exception:  # noqa: BLE001
                 self.done.append('cleaned up')
             self.done.append('written')
@@ -135,44 +135,44 @@ class GateTestCase(base.BaseTestCase):
         self.assertEqual([], self.done)
 
     def test_gate_is_closed_again_after_an_operation_that_ended(self):
-        self.operate(lambda: self.move() or self.touch())
-        self.assertRaises(exception.InstanceElsewhere, self.touch)
+        self.operate(lambda: self.move() or self.change_machine())
+        self.assertRaises(exception.InstanceElsewhere, self.change_machine)
 
-    def test_machine_that_is_touched_beside_an_operation(self):
-        self.assertEqual('result', self.touch())
+    def test_machine_that_is_changing_beside_an_operation(self):
+        self.assertEqual('result', self.change_machine())
         self.move()
-        error = self.assertRaises(exception.InstanceElsewhere, self.touch)
+        error = self.assertRaises(exception.InstanceElsewhere, self.change_machine)
         self.assertIn('i1', str(error))
         self.assertEqual(['act'], self.done)
 
     def test_machine_of_what_cannot_be_read_is_left_alone(self):
         def stop():
             self.sources.error = TimeoutError()
-            self.touch()
+            self.change_machine()
         self.assertRaises(TimeoutError, self.operate, stop)
         self.assertEqual([], self.done)
 
     def test_machine_is_left_alone_from_the_moment_it_moves(self):
         def power_off():
-            self.gate.touch_again()
+            self.gate.ask_again()
             self.done.append('soft')
             self.move()
-            self.gate.touch_again()
+            self.gate.ask_again()
             self.done.append('hard')
-        self.operate(lambda: self.gate.touch('off', INSTANCE, power_off))
+        self.operate(lambda: self.gate.change_machine('off', INSTANCE, power_off))
         self.assertEqual(['soft'], self.done)
 
     def test_what_is_done_to_no_machine_is_not_asked_for(self):
-        self.touch()
+        self.change_machine()
         self.sources.error = TimeoutError()
-        self.gate.touch_again()
+        self.gate.ask_again()
 
     def test_machine_of_a_deleted_instance(self):
-        self.sources.hosts['i1'] = ownership.Tenant('me', deleted=True)
+        self.sources.hosts['i1'] = ownership.InstanceState('me', deleted=True)
         self.sources.owners['n1'] = 'ME'
-        self.assertEqual('result', self.touch())
+        self.assertEqual('result', self.change_machine())
         self.sources.owners['n1'] = 'other'
-        self.assertRaises(exception.InstanceElsewhere, self.touch)
+        self.assertRaises(exception.InstanceElsewhere, self.change_machine)
 
     def test_failure_here_is_cleaned_up(self):
         def stop():
@@ -221,7 +221,7 @@ class GateTestCase(base.BaseTestCase):
             lambda: self.gate.attempt('build', INSTANCE, self.act)))
 
     def test_events_are_for_those_that_are_here(self):
-        self.sources.hosts['i2'] = ownership.Tenant('other')
-        self.sources.hosts['i3'] = ownership.Tenant(None)
+        self.sources.hosts['i2'] = ownership.InstanceState('other')
+        self.sources.hosts['i3'] = ownership.InstanceState(None)
         self.assertEqual({'i1', 'i3'},
                          self.gate.present(['i1', 'i2', 'i3']))

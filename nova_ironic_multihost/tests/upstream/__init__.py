@@ -42,8 +42,8 @@ class Recordless(sources.Sources):
     def service(self, host):
         return None
 
-    def tenants(self, instances):
-        return {instance: ownership.Tenant('another-host')
+    def instance_states(self, instances):
+        return {instance: ownership.InstanceState('another-host')
                 for instance in instances}
 
     def records_of(self, hosts):

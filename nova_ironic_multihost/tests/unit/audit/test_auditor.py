@@ -72,11 +72,11 @@ class Cloud:
         return types.SimpleNamespace(id=uuid, instance_id=self.ironic[uuid])
 
     def instances(self, hosts):
-        return {instance for instance, tenant in self.placed.items()
-                if tenant.host in hosts and not tenant.deleted}
+        return {instance for instance, state in self.placed.items()
+                if state.host in hosts and not state.deleted}
 
-    def tenants(self, instances):
-        self.asked += [('tenant', instance) for instance in instances]
+    def instance_states(self, instances):
+        self.asked += [('instance_state', instance) for instance in instances]
         return {instance: self.placed[instance]
                 for instance in instances if instance in self.placed}
 
@@ -103,11 +103,11 @@ class Cloud:
     def aggregates(self):
         return self.host_aggregates
 
-    def take_over(self, instance, tenant, host):
+    def take_over(self, instance, state, host):
         self.asked.append(('take_over', instance))
-        if self.placed[instance] != tenant:
+        if self.placed[instance] != state:
             return False
-        self.placed[instance] = dataclasses.replace(tenant, host=host)
+        self.placed[instance] = dataclasses.replace(state, host=host)
         return True
 
 
@@ -238,8 +238,8 @@ class OwnershipTestCase(AuditTestCase):
         self.cloud.owners = dict.fromkeys(NODES, 'b')
         self.cloud.set('b', up=False)
         self.cloud.placed = {
-            'i1': ownership.Tenant(None),
-            'i2': ownership.Tenant(None, deleted=True)}
+            'i1': ownership.InstanceState(None),
+            'i2': ownership.InstanceState(None, deleted=True)}
         self.cloud.allocations = {
             building: frozenset(['i1']), deleted: frozenset(['i2']),
             gone: frozenset(['of-nobody']), unknown: None}
@@ -292,7 +292,7 @@ class OwnershipTestCase(AuditTestCase):
         self.cloud = Cloud('A')
         self.cloud.set('A', up=False)
         self.cloud.ironic[NODES[0]] = 'i1'
-        self.cloud.placed = {'i1': ownership.Tenant('A')}
+        self.cloud.placed = {'i1': ownership.InstanceState('A')}
         self.cloud.owners = dict.fromkeys(NODES, 'A')
         found = self.audit('a', settled=False)
         self.assertEqual(set(NODES), set(found.nodes))
@@ -316,10 +316,10 @@ class ForeignInstancesTestCase(AuditTestCase):
         self.cloud.set('b', up=False)
         self.cloud.ironic[NODES[0]] = 'i1'
         self.cloud.owners = dict.fromkeys(NODES, 'b')
-        self.cloud.placed = {'i1': ownership.Tenant('b')}
+        self.cloud.placed = {'i1': ownership.InstanceState('b')}
         found = self.audit('a')
         self.assertIs(Reason.INSTANCE_OF_DEAD, found.reasons[NODES[0]])
-        self.cloud.placed = {'i1': ownership.Tenant('b', deleted=True)}
+        self.cloud.placed = {'i1': ownership.InstanceState('b', deleted=True)}
         found = self.audit('a')
         self.assertIs(Reason.LEAKED, found.reasons[NODES[0]])
         self.assertIn(NODES[0], found.nodes)
@@ -328,41 +328,41 @@ class ForeignInstancesTestCase(AuditTestCase):
         self.cloud.ironic = dict.fromkeys(NODES)
         for node in NODES:
             self.cloud.ironic[node] = f'i-{node}'
-            self.cloud.placed[f'i-{node}'] = ownership.Tenant('b')
+            self.cloud.placed[f'i-{node}'] = ownership.InstanceState('b')
         self.audit('a')
-        self.assertNotEqual([], self.asked('tenant'))
+        self.assertNotEqual([], self.asked('instance_state'))
         self.audit('a')
-        self.assertEqual([], self.asked('tenant'))
+        self.assertEqual([], self.asked('instance_state'))
 
     def test_instance_of_a_live_host_on_a_node_of_mine_is_watched(self):
         # b took it over and died before the node followed; while b was down
         # the server was deleted, which b does not know any more.
         self.cloud.owners = dict.fromkeys(NODES, 'a')
         self.cloud.ironic[NODES[0]] = 'i1'
-        self.cloud.placed = {'i1': ownership.Tenant('b')}
+        self.cloud.placed = {'i1': ownership.InstanceState('b')}
         self.assertIs(Reason.INSTANCE_ELSEWHERE,
                       self.audit('a').reasons[NODES[0]])
-        self.cloud.placed = {'i1': ownership.Tenant('b', deleted=True)}
+        self.cloud.placed = {'i1': ownership.InstanceState('b', deleted=True)}
         self.assertIs(Reason.LEAKED, self.audit('a').reasons[NODES[0]])
 
     def test_instance_is_asked_for_again_when_its_host_has_died(self):
         self.cloud.ironic[NODES[0]] = 'i1'
         self.cloud.owners = dict.fromkeys(NODES, 'b')
-        self.cloud.placed = {'i1': ownership.Tenant('b')}
+        self.cloud.placed = {'i1': ownership.InstanceState('b')}
         self.cloud.set('c')
         self.settle('a')
         self.cloud.set('b', up=False)
         self.cloud.set('c', up=False)
-        self.cloud.placed = {'i1': ownership.Tenant('b', deleted=True)}
+        self.cloud.placed = {'i1': ownership.InstanceState('b', deleted=True)}
         self.assertIs(Reason.LEAKED, self.audit('a').reasons[NODES[0]])
 
     def test_instance_that_was_not_deleted_after_all(self):
         self.cloud.set('b', up=False)
         self.cloud.ironic[NODES[0]] = 'i1'
-        self.cloud.placed = {'i1': ownership.Tenant('b', deleted=True)}
+        self.cloud.placed = {'i1': ownership.InstanceState('b', deleted=True)}
         self.audit('a')
         self.cloud.set('b')
-        self.cloud.placed = {'i1': ownership.Tenant('b')}
+        self.cloud.placed = {'i1': ownership.InstanceState('b')}
         self.assertIs(Reason.INSTANCE_ELSEWHERE,
                       self.audit('a').reasons[NODES[0]])
 
@@ -372,7 +372,7 @@ class CostTestCase(AuditTestCase):
     def test_steady_state_reads_nothing_of_others(self):
         for node in NODES[:5]:
             self.cloud.ironic[node] = f'i-{node}'
-            self.cloud.placed[f'i-{node}'] = ownership.Tenant('b')
+            self.cloud.placed[f'i-{node}'] = ownership.InstanceState('b')
             self.cloud.owners[node] = 'b'
         self.settle('a', 'b')
         self.audit('a')
@@ -482,12 +482,12 @@ class StandsTestCase(AuditTestCase):
         self.node = next(iter(auditor.last.nodes))
 
     def test_as_decided(self):
-        self.assertTrue(self.auditor.stands(self.node))
+        self.assertTrue(self.auditor.still_valid(self.node))
 
     def test_not_when_a_third_host_was_faster(self):
         self.cloud.owners[self.node] = 'c'
         self.cloud.set('c')
-        self.assertFalse(self.auditor.stands(self.node))
+        self.assertFalse(self.auditor.still_valid(self.node))
 
     def test_only_nodes_that_another_would_pull_may_be_gone(self):
         self.settle('b')
@@ -503,36 +503,36 @@ class StandsTestCase(AuditTestCase):
         self.assertFalse(audit.Auditor(self.cloud).may_be_gone(NODES[0]))
 
     def test_nothing_before_the_first_audit(self):
-        self.assertFalse(audit.Auditor(self.cloud).stands(self.node))
+        self.assertFalse(audit.Auditor(self.cloud).still_valid(self.node))
 
     def test_record_that_was_read_by_nova_is_not_read_again(self):
         self.cloud.asked.clear()
         self.cloud.set('c')
-        self.assertFalse(self.auditor.stands(
+        self.assertFalse(self.auditor.still_valid(
             self.node, ownership.Record(self.node, 'c')))
-        self.assertTrue(self.auditor.stands(
+        self.assertTrue(self.auditor.still_valid(
             self.node, ownership.Record(self.node, 'A')))
         self.assertEqual([], self.asked('record'))
 
     def test_not_for_a_node_that_is_not_mine(self):
         other = next(iter(set(NODES) - set(self.auditor.last.nodes)))
-        self.assertFalse(self.auditor.stands(other))
-        self.assertFalse(self.auditor.stands('never-heard-of'))
+        self.assertFalse(self.auditor.still_valid(other))
+        self.assertFalse(self.auditor.still_valid('never-heard-of'))
 
     def test_owner_that_came_back_keeps_its_node(self):
         self.cloud.set('b', up=False)
         self.auditor.audit(audit.Settings('a', ring_partitions=32))
-        self.assertTrue(self.auditor.stands(NODES[0]))
+        self.assertTrue(self.auditor.still_valid(NODES[0]))
         self.cloud.set('b')
-        self.assertFalse(self.auditor.stands(NODES[0]))
+        self.assertFalse(self.auditor.still_valid(NODES[0]))
 
     def test_my_instance_that_moved_on_takes_no_node_along(self):
         self.cloud.ironic[self.node] = 'i1'
-        self.cloud.placed = {'i1': ownership.Tenant('a')}
+        self.cloud.placed = {'i1': ownership.InstanceState('a')}
         self.auditor.audit(audit.Settings('a', ring_partitions=32))
-        self.assertTrue(self.auditor.stands(self.node))
-        self.cloud.placed = {'i1': ownership.Tenant('b')}
-        self.assertFalse(self.auditor.stands(self.node))
+        self.assertTrue(self.auditor.still_valid(self.node))
+        self.cloud.placed = {'i1': ownership.InstanceState('b')}
+        self.assertFalse(self.auditor.still_valid(self.node))
 
 
 class TakeoverTestCase(AuditTestCase):
@@ -546,12 +546,12 @@ class TakeoverTestCase(AuditTestCase):
                        if host == 'c']
         for node in self.theirs:
             self.cloud.ironic[node] = f'i-{node}'
-            self.cloud.placed[f'i-{node}'] = ownership.Tenant(
+            self.cloud.placed[f'i-{node}'] = ownership.InstanceState(
                 'c', node=node, vm_state='active')
         self.options['policy'] = takeover.Policy('forced_down')
 
     def hosts(self):
-        return {tenant.host for tenant in self.cloud.placed.values()}
+        return {state.host for state in self.cloud.placed.values()}
 
     def test_a_fenced_hosts_instances_go_to_the_preferred(self):
         self.cloud.set('c', up=False)
@@ -567,8 +567,8 @@ class TakeoverTestCase(AuditTestCase):
             taken.update(dict.fromkeys(found.taken_over, host))
         self.assertEqual({f'i-{node}' for node in self.theirs}, taken.keys())
         self.assertEqual(taken, {
-            instance: tenant.host
-            for instance, tenant in self.cloud.placed.items()})
+            instance: state.host
+            for instance, state in self.cloud.placed.items()})
         for node in self.theirs:
             self.assertEqual(taken[f'i-{node}'], self.cloud.owners[node])
 
@@ -585,10 +585,10 @@ class TakeoverTestCase(AuditTestCase):
         self.cloud.set('c', up=False, forced_down=True)
         take_over = self.cloud.take_over
 
-        def too_late(instance, tenant, host):
+        def too_late(instance, state, host):
             self.cloud.placed[instance] = dataclasses.replace(
-                tenant, task_state='rebooting')
-            return take_over(instance, tenant, host)
+                state, task_state='rebooting')
+            return take_over(instance, state, host)
 
         self.cloud.take_over = too_late
         found = self.audit('a')
@@ -601,7 +601,7 @@ class TakeoverTestCase(AuditTestCase):
         for node in self.theirs:
             self.cloud.ironic[node] = None
             self.cloud.allocations[node] = frozenset([f'i-{node}'])
-            self.cloud.placed[f'i-{node}'] = ownership.Tenant(
+            self.cloud.placed[f'i-{node}'] = ownership.InstanceState(
                 'c', node=node, vm_state='building')
         self.cloud.set('b', up=False)
 
@@ -685,8 +685,8 @@ class TakeoverTestCase(AuditTestCase):
             taken, {f'i-{node}' for node, reason in reasons.items()
                     if reason is Reason.TAKEN_OVER})
         self.assertEqual(taken, {
-            instance for instance, tenant in self.cloud.placed.items()
-            if tenant.host == 'a'})
+            instance for instance, state in self.cloud.placed.items()
+            if state.host == 'a'})
         self.assertLessEqual(before.nodes.keys(), after.nodes.keys())
         # Once for each.
         self.auditors['a'].audit_hosts(
@@ -701,7 +701,7 @@ class TakeoverTestCase(AuditTestCase):
         auditor = self.auditors['a']
         for seconds, expected in ((0, set()), (59, set()), (1, {'c'})):
             self.clock.now += seconds
-            _, view = auditor.look(settings)
+            _, view = auditor.read_view(settings)
             self.assertEqual(expected, auditor.eligible(settings, view))
 
     def test_a_host_that_starts_takes_nothing_over(self):
@@ -763,17 +763,17 @@ class AuditHostsTestCase(AuditTestCase):
         self.audit_hosts('b', 'a')
         node, other = sorted(self.share)[:2]
         self.cloud.owners.update({node: 'a', other: 'c'})
-        self.assertTrue(self.auditors['b'].stands(node))
-        self.assertFalse(self.auditors['b'].stands(other))
+        self.assertTrue(self.auditors['b'].still_valid(node))
+        self.assertFalse(self.auditors['b'].still_valid(other))
 
     def test_instances_and_builds_of_the_dead_stay(self):
         for host in 'ac':
             self.cloud.set(host, up=False)
         used, building, leaked = sorted(self.theirs)[:3]
         self.cloud.ironic.update({used: 'i1', leaked: 'i3'})
-        self.cloud.placed = {'i1': ownership.Tenant('a'),
-                             'i2': ownership.Tenant(None),
-                             'i3': ownership.Tenant('a', deleted=True)}
+        self.cloud.placed = {'i1': ownership.InstanceState('a'),
+                             'i2': ownership.InstanceState(None),
+                             'i3': ownership.InstanceState('a', deleted=True)}
         self.cloud.allocations = {building: frozenset(['i2'])}
         found, mine = self.audit_hosts('b', 'a')
         self.assertEqual(self.theirs - {used, building}, mine)
@@ -787,7 +787,7 @@ class AuditHostsTestCase(AuditTestCase):
             audit.Settings('b', ring_partitions=32))
         building = min(self.share)
         self.assertIn(building, found.nodes)
-        self.cloud.placed = {'i1': ownership.Tenant(None)}
+        self.cloud.placed = {'i1': ownership.InstanceState(None)}
         self.cloud.allocations = {building: frozenset(['i1'])}
         found, mine = self.audit_hosts('b', 'a')
         self.assertNotIn(building, mine)
@@ -866,7 +866,7 @@ class AuditHostsTestCase(AuditTestCase):
     def test_instances_of_a_fenced_host_are_taken_over(self):
         self.options['policy'] = takeover.Policy('forced_down')
         self.cloud.ironic.update({node: f'i-{node}' for node in self.theirs})
-        self.cloud.placed = {f'i-{node}': ownership.Tenant('a')
+        self.cloud.placed = {f'i-{node}': ownership.InstanceState('a')
                              for node in self.theirs}
         self.audit('b')
         self.cloud.set('a', up=False)
@@ -887,8 +887,8 @@ class AuditHostsTestCase(AuditTestCase):
     def test_look_sees_who_is_disabled_too(self):
         auditor, settings = self.auditors['b'], audit.Settings('b')
         self.cloud.set('a', disabled=True)
-        self.assertNotIn('a', auditor.look(settings)[1].services)
-        view = auditor.look(settings, ['a'])[1]
+        self.assertNotIn('a', auditor.read_view(settings)[1].services)
+        view = auditor.read_view(settings, ['a'])[1]
         self.assertTrue(view.services['a'].disabled)
         self.assertEqual({'b', 'c'}, view.members)
 

@@ -174,7 +174,7 @@ class SignaturesTestCase(base.BaseTestCase):
         self.assertParameters(
             ['self', 'context', 'nodenames', 'use_slave', 'startup'], method)
         compute = mock.Mock()
-        nova_contract.Tracker(mock.Mock(_compute=compute)).heed(list, list)
+        nova_contract.Tracker(mock.Mock(_compute=compute)).patch_record_reads(list, list)
         self.assertEqual(parameters(method)[1:],
                          parameters(compute._get_compute_nodes_in_db))
         source = inspect.getsource(
@@ -268,11 +268,11 @@ class TrackerTestCase(base.BaseTestCase):
     def test_a_driver_on_its_own_has_no_tracker(self):
         tracker = nova_contract.Tracker(None)
         self.assertFalse(tracker.has(NODE))
-        tracker.heed(list, list)
-        tracker.guard(bool)
+        tracker.patch_record_reads(list, list)
+        tracker.patch_record_moves(bool)
         tracker.audit(NODE)
         tracker.drop(NODE)
-        tracker.when_started(self.fail)
+        tracker.patch_post_start(self.fail)
 
     def test_records_at_hand(self):
         self.assertFalse(self.tracker.has(NODE))
@@ -281,7 +281,7 @@ class TrackerTestCase(base.BaseTestCase):
 
     def test_records_of_the_audit_are_what_nova_compares_with(self):
         rows = [mock.sentinel.first, mock.sentinel.second]
-        self.tracker.heed(lambda: [mock.Mock(row=row) for row in rows], list)
+        self.tracker.patch_record_reads(lambda: [mock.Mock(row=row) for row in rows], list)
         self.assertEqual(rows, self.compute._get_compute_nodes_in_db(
             mock.sentinel.context, [NODE], use_slave=True, startup=False))
 
@@ -299,7 +299,7 @@ class TrackerTestCase(base.BaseTestCase):
             clean(rows)
 
         self.rt.clean_compute_node_cache = clean_after_a_while
-        self.tracker.heed(list, lambda: list(mine))
+        self.tracker.patch_record_reads(list, lambda: list(mine))
         rows = self.compute._get_compute_nodes_in_db(
             mock.sentinel.context, [NODE])
         self.rt.clean_compute_node_cache(rows)
@@ -338,7 +338,7 @@ class TrackerTestCase(base.BaseTestCase):
             manager.ComputeManager.pre_start_hook))
         hook = self.compute.post_start_hook
         started = mock.Mock()
-        self.tracker.when_started(started)
+        self.tracker.patch_post_start(started)
         self.compute.post_start_hook()
         hook.assert_called_once_with()
         started.assert_called_once_with()
@@ -385,7 +385,7 @@ class TrackerTestCase(base.BaseTestCase):
         context = nova_contract.admin_context()
         self.assertRaises(exception.InvalidConfiguration,
                           self.rt._init_compute_node, context, resources)
-        self.tracker.guard(bool)
+        self.tracker.patch_record_moves(bool)
         self.assertRaises(nova_contract.ComputeHostNotFound,
                           self.rt._init_compute_node, context, resources)
 
@@ -399,7 +399,7 @@ class TrackerTestCase(base.BaseTestCase):
         self.patch(self.rt, '_copy_resources')
         self.patch(self.rt, '_setup_pci_tracker')
         asked = []
-        self.tracker.guard(lambda found: asked.append(found) or may_take)
+        self.tracker.patch_record_moves(lambda found: asked.append(found) or may_take)
         resources = {'hypervisor_hostname': NODE, 'uuid': NODE}
         context = nova_contract.admin_context()
         may_take = False
@@ -422,7 +422,7 @@ class TrackerTestCase(base.BaseTestCase):
     def test_other_errors_in_the_configuration_still_end_the_start(self):
         self.patch(self.rt, '_init_compute_node',
                    side_effect=exception.InvalidConfiguration('wrong'))
-        self.tracker.guard(bool)
+        self.tracker.patch_record_moves(bool)
         self.assertRaises(
             exception.InvalidConfiguration, self.rt._init_compute_node,
             nova_contract.admin_context(), {'hypervisor_hostname': NODE})
@@ -532,7 +532,7 @@ class ConductorTestCase(base.BaseTestCase):
                 ('InstanceList.get_uuids_by_host',
                  nova_contract.instance_uuids, 'host-1'),
                 ('InstanceList.get_by_filters',
-                 nova_contract.tenants, [NODE]),
+                 nova_contract.instance_states, [NODE]),
                 ('ComputeNodeList.get_all_by_host',
                  nova_contract.records_of, 'host-1'),
                 ('ComputeNodeList.get_all_by_uuids',

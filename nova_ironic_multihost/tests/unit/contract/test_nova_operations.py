@@ -212,8 +212,8 @@ class SeamTestCase(base.BaseTestCase):
 
     def setUp(self):
         super().setUp()
-        self.tenants = {}
-        sources = mock.Mock(tenants=lambda wanted: self.tenants,
+        self.instance_states = {}
+        sources = mock.Mock(instance_states=lambda wanted: self.instance_states,
                             records=lambda nodes: [])
         self.build = mock.Mock()
         self.manager = Endpoint(
@@ -222,11 +222,11 @@ class SeamTestCase(base.BaseTestCase):
         self.gate = operations.Gate('me', sources)
         self.operations = nova_contract.Operations(
             mock.Mock(_compute=self.manager), self.driver)
-        self.operations.enclose(self.gate)
+        self.operations.patch_operations(self.gate)
         self.instance = objects.Instance(uuid=UUID, node=None)
 
     def move(self):
-        self.tenants[UUID] = ownership.Tenant('other')
+        self.instance_states[UUID] = ownership.InstanceState('other')
 
     def send(self, method, **arguments):
         return dispatcher.RPCDispatcher(
@@ -306,7 +306,7 @@ class SeamTestCase(base.BaseTestCase):
                     {}, self.instance),
                 lambda: self.manager.rt._unset_instance_host_and_node(
                     self.instance)):
-            self.tenants.clear()
+            self.instance_states.clear()
             self.manager.asked.clear()
             write()
             self.assertEqual(1, len(self.manager.asked))
@@ -316,7 +316,7 @@ class SeamTestCase(base.BaseTestCase):
 
     def test_events_reach_the_instances_that_are_here(self):
         other = objects.Instance(uuid=UUID.replace('1', '2'))
-        self.tenants[other.uuid] = ownership.Tenant('other')
+        self.instance_states[other.uuid] = ownership.InstanceState('other')
         events = [mock.Mock(instance_uuid=instance.uuid)
                   for instance in (self.instance, other)]
         events[0].name, events[1].name = 'mine', 'theirs'
@@ -359,7 +359,7 @@ class SeamTestCase(base.BaseTestCase):
 
         self.driver.power_off = types.MethodType(
             lambda driver, instance: power_off(instance), self.driver)
-        self.operations.enclose(self.gate)
+        self.operations.patch_operations(self.gate)
         self.assertRaises(nova_contract.NovaException,
                           self.driver.power_off, self.instance)
         ironic.set_node_power_state.assert_called_once_with('soft')
@@ -368,7 +368,7 @@ class SeamTestCase(base.BaseTestCase):
         driver = nova_contract.IronicDriver(None)
         before = dict(vars(driver))
         alone = nova_contract.Operations(None, driver)
-        alone.enclose(mock.Mock())
+        alone.patch_operations(mock.Mock())
         self.assertEqual(before, vars(driver))
         self.assertIs(mock.sentinel.connection,
                       alone.connection(mock.sentinel.connection))
@@ -378,7 +378,7 @@ class SeamTestCase(base.BaseTestCase):
         compute.rt = object.__new__(resource_tracker.ResourceTracker)
         self.move()
         nova_contract.Operations(
-            mock.Mock(_compute=compute), self.driver).enclose(self.gate)
+            mock.Mock(_compute=compute), self.driver).patch_operations(self.gate)
         for name in nova_contract.operations(manager.ComputeManager):
             if name in nova_contract.AWAITED or name == 'rebuild_instance':
                 continue

@@ -142,13 +142,13 @@ class InstancesTestCase(DatabaseTestCase):
         self.instance(uuidsentinel.nowhere, None)
         self.instance(uuidsentinel.not_asked, 'host-1')
         with mock.patch.object(nova_contract, 'BATCH', 2):
-            found = nova_contract.tenants(self.context, [
+            found = nova_contract.instance_states(self.context, [
                 uuidsentinel.here, uuidsentinel.unknown, uuidsentinel.deleted,
                 uuidsentinel.nowhere])
         self.assertEqual({
-            uuidsentinel.here: ownership.Tenant('host-1', False),
-            uuidsentinel.deleted: ownership.Tenant('host-2', True),
-            uuidsentinel.nowhere: ownership.Tenant(None, False)}, found)
+            uuidsentinel.here: ownership.InstanceState('host-1', False),
+            uuidsentinel.deleted: ownership.InstanceState('host-2', True),
+            uuidsentinel.nowhere: ownership.InstanceState(None, False)}, found)
 
 
 
@@ -162,7 +162,7 @@ class TakeoverTestCase(DatabaseTestCase):
         self.row.save()
 
     def seen(self, **how):
-        return ownership.Tenant(**{
+        return ownership.InstanceState(**{
             'host': 'dead', 'node': self.row.node, 'vm_state': 'active',
             'task_state': None, **how})
 
@@ -170,14 +170,14 @@ class TakeoverTestCase(DatabaseTestCase):
         row = objects.Instance.get_by_uuid(self.context, self.uuid)
         return row.host, row.vm_state, row.task_state
 
-    def take_over(self, tenant=None, host='mine'):
+    def take_over(self, state=None, host='mine'):
         return nova_contract.take_over(
-            self.context, self.uuid, tenant or self.seen(), host)
+            self.context, self.uuid, state or self.seen(), host)
 
     def test_as_it_is_read(self):
         self.assertEqual(
             {self.uuid: self.seen()},
-            nova_contract.tenants(self.context, [self.uuid]))
+            nova_contract.instance_states(self.context, [self.uuid]))
 
     def test_it_is_moved_and_marked(self):
         self.assertTrue(self.take_over())
@@ -192,10 +192,10 @@ class TakeoverTestCase(DatabaseTestCase):
         self.assertEqual('deleting', takeover.marked(self.now()[2]))
 
     def test_not_when_anything_has_changed(self):
-        for tenant in (self.seen(host='other'), self.seen(node='other'),
+        for state in (self.seen(host='other'), self.seen(node='other'),
                        self.seen(vm_state='stopped'),
                        self.seen(task_state='rebooting')):
-            self.assertFalse(self.take_over(tenant))
+            self.assertFalse(self.take_over(state))
         self.assertEqual(('dead', 'active', None), self.now())
 
     def test_one_of_two_that_read_the_same(self):
@@ -399,7 +399,7 @@ class InstanceOfThisHostTestCase(DatabaseTestCase):
 
     def test_something_else_is_done_at_the_start(self):
         seen = []
-        self.instances.heed(
+        self.instances.patch_instance_init(
             lambda init, instance: seen.append((init, instance)))
         self.manager._init_instance('context', 'instance')
         self.init.assert_not_called()
@@ -409,7 +409,7 @@ class InstanceOfThisHostTestCase(DatabaseTestCase):
         self.init.assert_called_once_with('context', 'instance')
 
     def test_without_a_manager(self):
-        nova_contract.Instances(object()).heed(None)
+        nova_contract.Instances(object()).patch_instance_init(None)
 
     def test_notifications(self):
         sent = []

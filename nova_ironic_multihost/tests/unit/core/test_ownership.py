@@ -27,7 +27,7 @@ NODE = '1be26c0b-03f2-4d2e-ae87-c02d7f33c123'
 PREFERRED = ring.Ring(HOSTS, 32).host_for(NODE)
 OTHER, THIRD = (host for host in HOSTS if host != PREFERRED)
 
-READY = ownership.Standing()
+READY = ownership.Permissions()
 
 
 def services(*hosts, **states):
@@ -40,12 +40,12 @@ def services(*hosts, **states):
     return known
 
 
-def facts(host, known=None, zones=None, partition=None, strangers=(),
+def facts(host, known=None, zones=None, partition=None, other_partition_hosts=(),
           cross_zones=False, **rest):
     """Return the facts of a host; all hosts are up unless told."""
     known = services(*HOSTS) if known is None else known
     partition = partition or membership.Partition()
-    view = membership.view(known, partition, host, strangers)
+    view = membership.view(known, partition, host, other_partition_hosts)
     zones = zones or {}
     preferences = ring.Preferences(
         {member: zones.get(member) for member in view.members}, 32,
@@ -83,7 +83,7 @@ class FreeNodeTestCase(base.BaseTestCase):
 
     def test_first_audit_creates(self):
         self.assertIs(Reason.CREATED, reason(
-            PREFERRED, standing=ownership.Standing(settled=False)))
+            PREFERRED, permissions=ownership.Permissions(settled=False)))
 
     def test_node_of_a_dead_host_is_adopted_by_the_preferred(self):
         for dead in (services(PREFERRED, OTHER, **{THIRD: 'down'}),
@@ -96,12 +96,12 @@ class FreeNodeTestCase(base.BaseTestCase):
     def test_adopting_waits_for_the_start_and_the_mapping(self):
         known = services(PREFERRED, **{OTHER: 'down'})
         for standing, expected in (
-                (ownership.Standing(settled=False), Reason.STARTING),
-                (ownership.Standing(mapped=False), Reason.UNMAPPED),
-                (ownership.Standing(tested=False), Reason.ADOPTED)):
+                (ownership.Permissions(settled=False), Reason.STARTING),
+                (ownership.Permissions(mapped=False), Reason.UNMAPPED),
+                (ownership.Permissions(tested=False), Reason.ADOPTED)):
             self.assertIs(expected, reason(
                 PREFERRED, known=known, records=recorded(OTHER),
-                standing=standing))
+                permissions=standing))
 
     def test_node_of_a_live_peer_is_pulled_by_the_preferred(self):
         self.assertIs(Reason.PULLED, reason(
@@ -116,11 +116,11 @@ class FreeNodeTestCase(base.BaseTestCase):
 
     def test_pulling_waits_for_start_mapping_and_test(self):
         for standing, expected in (
-                (ownership.Standing(settled=False), Reason.STARTING),
-                (ownership.Standing(mapped=False), Reason.UNMAPPED),
-                (ownership.Standing(tested=False), Reason.UNTESTED)):
+                (ownership.Permissions(settled=False), Reason.STARTING),
+                (ownership.Permissions(mapped=False), Reason.UNMAPPED),
+                (ownership.Permissions(tested=False), Reason.UNTESTED)):
             self.assertIs(expected, reason(
-                PREFERRED, records=recorded(OTHER), standing=standing))
+                PREFERRED, records=recorded(OTHER), permissions=standing))
 
     def test_who_is_no_member_takes_nothing(self):
         for state in ('disabled', 'down', 'fenced'):
@@ -181,9 +181,9 @@ class FreeNodeTestCase(base.BaseTestCase):
 class NodeWithInstanceTestCase(base.BaseTestCase):
     """Rules 1 to 5 of the decision."""
 
-    def reason(self, host, tenant=None, **how):
+    def reason(self, host, state=None, **how):
         return reason(host, nodes={NODE: 'i1'},
-                      tenants={'i1': tenant} if tenant else {}, **how)
+                      instance_states={'i1': state} if state else {}, **how)
 
     def test_node_with_my_instance_is_mine_whoever_is_preferred(self):
         for host in HOSTS:
@@ -193,51 +193,51 @@ class NodeWithInstanceTestCase(base.BaseTestCase):
 
     def test_instance_claimed_since_the_instances_were_read_is_mine(self):
         self.assertIs(Reason.INSTANCE_HERE, self.reason(
-            PREFERRED, ownership.Tenant(PREFERRED.upper())))
+            PREFERRED, ownership.InstanceState(PREFERRED.upper())))
 
     def test_node_with_an_instance_of_a_live_host_is_not_mine(self):
         for mine in ((), {NODE}):
             self.assertIs(Reason.INSTANCE_ELSEWHERE, self.reason(
-                PREFERRED, ownership.Tenant(OTHER), my_nodes=mine))
+                PREFERRED, ownership.InstanceState(OTHER), my_nodes=mine))
 
     def test_node_with_an_instance_of_a_dead_host_is_not_mine(self):
         known = services(PREFERRED, **{OTHER: 'down'})
         self.assertIs(Reason.INSTANCE_OF_DEAD, self.reason(
-            PREFERRED, ownership.Tenant(OTHER), known=known,
+            PREFERRED, ownership.InstanceState(OTHER), known=known,
             records=recorded(OTHER)))
 
     def test_node_of_a_build_that_is_nowhere_stays_with_its_owner(self):
-        nowhere = ownership.Tenant(None)
+        nowhere = ownership.InstanceState(None)
         self.assertIs(Reason.BUILDING, self.reason(
             OTHER, nowhere, my_nodes={NODE}))
         self.assertIs(Reason.INSTANCE_ELSEWHERE, self.reason(
             PREFERRED, nowhere))
 
     def test_leaked_and_unknown_stay_with_their_owner(self):
-        for tenant, expected in ((None, Reason.UNKNOWN), (
-                ownership.Tenant(OTHER, deleted=True), Reason.LEAKED)):
+        for state, expected in ((None, Reason.UNKNOWN), (
+                ownership.InstanceState(OTHER, deleted=True), Reason.LEAKED)):
             for host in HOSTS:
                 self.assertIs(expected, self.reason(
-                    host, tenant, my_nodes={NODE}))
+                    host, state, my_nodes={NODE}))
             self.assertFalse(self.reason(
-                PREFERRED, tenant, records=recorded(OTHER)).mine)
+                PREFERRED, state, records=recorded(OTHER)).mine)
 
     def test_leaked_and_unknown_go_to_the_preferred_without_live_owner(self):
         known = services(PREFERRED, THIRD, **{OTHER: 'down'})
-        for tenant, expected in ((None, Reason.UNKNOWN), (
-                ownership.Tenant(OTHER, deleted=True), Reason.LEAKED)):
+        for state, expected in ((None, Reason.UNKNOWN), (
+                ownership.InstanceState(OTHER, deleted=True), Reason.LEAKED)):
             for records in ({}, recorded(OTHER)):
                 self.assertIs(expected, self.reason(
-                    PREFERRED, tenant, known=known, records=records))
+                    PREFERRED, state, known=known, records=records))
                 self.assertFalse(self.reason(
-                    THIRD, tenant, known=known, records=records).mine)
+                    THIRD, state, known=known, records=records).mine)
 
     def test_leaked_machine_waits_for_the_start(self):
         known = services(PREFERRED, **{OTHER: 'down'})
         self.assertIs(Reason.STARTING, self.reason(
-            PREFERRED, ownership.Tenant(OTHER, deleted=True), known=known,
+            PREFERRED, ownership.InstanceState(OTHER, deleted=True), known=known,
             records=recorded(OTHER),
-            standing=ownership.Standing(settled=False)))
+            permissions=ownership.Permissions(settled=False)))
 
 
 class TakeoverTestCase(base.BaseTestCase):
@@ -245,11 +245,11 @@ class TakeoverTestCase(base.BaseTestCase):
 
     DEAD = services(PREFERRED, THIRD, **{OTHER: 'fenced'})
 
-    def reason(self, host, tenant=None, **how):
+    def reason(self, host, state=None, **how):
         how = {'known': self.DEAD, 'eligible': {OTHER},
                'records': recorded(OTHER), **how}
-        return reason(host, nodes={NODE: 'i1'}, tenants={
-            'i1': tenant or ownership.Tenant(OTHER, node=NODE)}, **how)
+        return reason(host, nodes={NODE: 'i1'}, instance_states={
+            'i1': state or ownership.InstanceState(OTHER, node=NODE)}, **how)
 
     def test_the_preferred_takes_it(self):
         self.assertIs(Reason.TAKEN_OVER, self.reason(PREFERRED))
@@ -268,7 +268,7 @@ class TakeoverTestCase(base.BaseTestCase):
 
     def test_not_if_nova_has_it_on_another_node(self):
         self.assertIs(Reason.INSTANCE_OF_DEAD, self.reason(
-            PREFERRED, ownership.Tenant(OTHER, node='another')))
+            PREFERRED, ownership.InstanceState(OTHER, node='another')))
 
     def test_a_live_owner_of_the_node_takes_it_instead(self):
         for owner, other in ((THIRD, PREFERRED), (PREFERRED, THIRD)):
@@ -279,17 +279,17 @@ class TakeoverTestCase(base.BaseTestCase):
 
     def test_it_waits_for_the_start_and_the_mapping(self):
         for standing, expected in (
-                (ownership.Standing(settled=False), Reason.STARTING),
-                (ownership.Standing(mapped=False), Reason.UNMAPPED),
-                (ownership.Standing(tested=False), Reason.TAKEN_OVER)):
+                (ownership.Permissions(settled=False), Reason.STARTING),
+                (ownership.Permissions(mapped=False), Reason.UNMAPPED),
+                (ownership.Permissions(tested=False), Reason.TAKEN_OVER)):
             self.assertIs(expected, self.reason(
-                PREFERRED, standing=standing))
+                PREFERRED, permissions=standing))
 
     def test_not_across_partitions(self):
         self.assertIs(Reason.OTHER_PARTITION, self.reason(
             PREFERRED, records=recorded(OTHER, 'shard=x')))
         self.assertIs(Reason.OTHER_PARTITION, self.reason(
-            PREFERRED, strangers=[OTHER]))
+            PREFERRED, other_partition_hosts=[OTHER]))
 
     def test_it_stays_in_its_zone(self):
         for zones, taker in (
@@ -313,7 +313,7 @@ class TakeoverTestCase(base.BaseTestCase):
 
     def test_its_record_is_asked_for(self):
         seen = facts(PREFERRED, known=self.DEAD, nodes={NODE: 'i1'},
-                     tenants={'i1': ownership.Tenant(OTHER, node=NODE)})
+                     instance_states={'i1': ownership.InstanceState(OTHER, node=NODE)})
         self.assertEqual([], ownership.candidates(seen))
         self.assertEqual([NODE], ownership.candidates(
             dataclasses.replace(seen, eligible={OTHER})))
@@ -327,13 +327,13 @@ class TakeoverTestCase(base.BaseTestCase):
             ownership.with_takeovers(reasons, ['n1', 'n2'], {'n1'}))
 
     def test_the_record_follows_while_the_instance_is_mine(self):
-        for tenant, expected in (
-                (ownership.Tenant(PREFERRED), True),
-                (ownership.Tenant(THIRD), False),
-                (ownership.Tenant(PREFERRED, deleted=True), False),
+        for state, expected in (
+                (ownership.InstanceState(PREFERRED), True),
+                (ownership.InstanceState(THIRD), False),
+                (ownership.InstanceState(PREFERRED, deleted=True), False),
                 (None, False)):
-            self.assertIs(expected, ownership.stands(
-                Reason.TAKEN_OVER, OTHER, OTHER, PREFERRED, False, tenant))
+            self.assertIs(expected, ownership.still_valid(
+                Reason.TAKEN_OVER, OTHER, OTHER, PREFERRED, False, state))
 
 
 @st.composite
@@ -347,21 +347,21 @@ def clouds(draw):
                           min_size=1, max_size=12))
     instances = {node: f'i-{node}' if draw(st.booleans()) else None
                  for node in nodes}
-    tenants = {instance: ownership.Tenant(
+    instance_states = {instance: ownership.InstanceState(
         draw(st.sampled_from((*hosts, None))), deleted=draw(st.booleans()))
         for instance in instances.values()
         if instance and draw(st.booleans())}
     records = {node: ownership.Record(node, draw(st.sampled_from(hosts)))
                for node in nodes if draw(st.booleans())}
-    return known, instances, tenants, records
+    return known, instances, instance_states, records
 
 
 def cloud_facts(host, cloud, **how):
-    known, nodes, tenants, records = cloud
+    known, nodes, instance_states, records = cloud
     return facts(
-        host, known=known, nodes=nodes, tenants=tenants,
-        my_instances={instance for instance, tenant in tenants.items()
-                      if tenant.home == host and not tenant.deleted},
+        host, known=known, nodes=nodes, instance_states=instance_states,
+        my_instances={instance for instance, state in instance_states.items()
+                      if state.host_key == host and not state.deleted},
         my_nodes={node for node, record in records.items()
                   if record.owner == host},
         records={node: record for node, record in records.items()
@@ -374,7 +374,7 @@ class DecideTestCase(base.BaseTestCase):
 
     @given(clouds())
     def test_one_view_gives_each_node_one_taker(self, cloud):
-        known, nodes, tenants, records = cloud
+        known, nodes, instance_states, records = cloud
         decisions = {service.host: ownership.decide(
             cloud_facts(service.host, cloud)) for service in known}
         live = {service.host for service in known if service.up}
@@ -391,7 +391,7 @@ class DecideTestCase(base.BaseTestCase):
 
     @given(clouds())
     def test_only_idle_nodes_leave_a_live_owner(self, cloud):
-        known, nodes, tenants, records = cloud
+        known, nodes, instance_states, records = cloud
         live = {service.host for service in known if service.up}
         for service in known:
             decided = cloud_facts(service.host, cloud)
@@ -405,7 +405,7 @@ class DecideTestCase(base.BaseTestCase):
     def test_every_node_that_may_be_has_a_member_for_its_owner(self, cloud):
         # After the takers have taken, each free node is on a member, if
         # there is one.
-        known, nodes, tenants, records = cloud
+        known, nodes, instance_states, records = cloud
         members = {service.host for service in known
                    if service.up and not service.disabled}
         decisions = {host: ownership.decide(cloud_facts(host, cloud))
@@ -420,12 +420,12 @@ class DecideTestCase(base.BaseTestCase):
     def test_what_is_not_asked_for_is_not_needed(self, cloud):
         for service in cloud[0]:
             whole = cloud_facts(service.host, cloud)
-            wanted = set(ownership.strangers(dataclasses.replace(
-                whole, tenants={}, records={})))
+            wanted = set(ownership.foreign_instances(dataclasses.replace(
+                whole, instance_states={}, records={})))
             asked = dataclasses.replace(
-                whole, records={}, tenants={
-                    instance: tenant for instance, tenant
-                    in whole.tenants.items() if instance in wanted})
+                whole, records={}, instance_states={
+                    instance: state for instance, state
+                    in whole.instance_states.items() if instance in wanted})
             candidates = set(ownership.candidates(asked))
             asked = dataclasses.replace(asked, records={
                 node: record for node, record in whole.records.items()
@@ -435,14 +435,14 @@ class DecideTestCase(base.BaseTestCase):
 
     @given(clouds(), st.randoms(use_true_random=False))
     def test_the_order_of_the_listing_does_not_matter(self, cloud, rnd):
-        known, nodes, tenants, records = cloud
+        known, nodes, instance_states, records = cloud
         shuffled = list(nodes.items())
         rnd.shuffle(shuffled)
         for service in known:
             self.assertEqual(
                 ownership.decide(cloud_facts(service.host, cloud)),
                 ownership.decide(cloud_facts(
-                    service.host, (known, dict(shuffled), tenants, records))))
+                    service.host, (known, dict(shuffled), instance_states, records))))
 
 
 class PullsTestCase(base.BaseTestCase):
@@ -477,11 +477,11 @@ class AwaitedTestCase(base.BaseTestCase):
 
 
     def test_builds_keep_it_waiting_until_they_are_mine(self):
-        builds = {'i1': ownership.Tenant(OTHER), 'i2': ownership.Tenant(None)}
+        builds = {'i1': ownership.InstanceState(OTHER), 'i2': ownership.InstanceState(None)}
         self.assertFalse(ownership.awaited({}, {}, PREFERRED))
         self.assertTrue(ownership.awaited(builds, {'i1'}, PREFERRED))
         self.assertFalse(ownership.awaited(builds, {'i1', 'i2'}, PREFERRED))
-        builds['i2'] = ownership.Tenant(PREFERRED.upper())
+        builds['i2'] = ownership.InstanceState(PREFERRED.upper())
         self.assertFalse(ownership.awaited(builds, {'i1'}, PREFERRED))
 
 
@@ -490,38 +490,38 @@ class StrandedTestCase(base.BaseTestCase):
 
     def setUp(self):
         super().setUp()
-        self.tenant = ownership.Tenant(OTHER.upper(), node=NODE,
+        self.state = ownership.InstanceState(OTHER.upper(), node=NODE,
                                        vm_state='building')
 
-    def stranded(self, host=PREFERRED, eligible=(OTHER,), zones=None,
+    def abandoned_builds(self, host=PREFERRED, eligible=(OTHER,), zones=None,
                  **changes):
         known = services(PREFERRED, THIRD, **{
             OTHER.replace('-', '_'): 'fenced'})
-        return ownership.stranded(
-            NODE, {'i1': dataclasses.replace(self.tenant, **changes)},
+        return ownership.abandoned_builds(
+            NODE, {'i1': dataclasses.replace(self.state, **changes)},
             facts(host, known=known, zones=zones, eligible=eligible))
 
     def test_a_claimed_build_of_a_fenced_host(self):
-        self.assertEqual(['i1'], self.stranded())
+        self.assertEqual(['i1'], self.abandoned_builds())
         # It claims first and says where afterwards.
-        self.assertEqual(['i1'], self.stranded(node=None))
+        self.assertEqual(['i1'], self.abandoned_builds(node=None))
 
     def test_one_that_waits_in_its_queue_is_not(self):
-        self.tenant = ownership.Tenant(None, vm_state='building')
-        self.assertEqual([], self.stranded())
+        self.state = ownership.InstanceState(None, vm_state='building')
+        self.assertEqual([], self.abandoned_builds())
 
     def test_not_without_leave(self):
-        self.assertEqual([], self.stranded(eligible=()))
+        self.assertEqual([], self.abandoned_builds(eligible=()))
 
     def test_not_what_is_no_build_or_elsewhere(self):
-        self.assertEqual([], self.stranded(vm_state='active'))
-        self.assertEqual([], self.stranded(node='another'))
+        self.assertEqual([], self.abandoned_builds(vm_state='active'))
+        self.assertEqual([], self.abandoned_builds(node='another'))
 
     def test_the_preferred_of_the_zone_takes_it(self):
-        self.assertEqual([], self.stranded(THIRD))
+        self.assertEqual([], self.abandoned_builds(THIRD))
         zones = dict.fromkeys((OTHER, THIRD), 'z1')
-        self.assertEqual([], self.stranded(zones=zones))
-        self.assertEqual(['i1'], self.stranded(THIRD, zones=zones))
+        self.assertEqual([], self.abandoned_builds(zones=zones))
+        self.assertEqual(['i1'], self.abandoned_builds(THIRD, zones=zones))
 
 
 class WasRobbedTestCase(base.BaseTestCase):
@@ -546,36 +546,36 @@ class WasRobbedTestCase(base.BaseTestCase):
 
 class StandsTestCase(base.BaseTestCase):
 
-    def stands(self, reason, before, now, live=False, tenant=None):
-        return ownership.stands(reason, before, now, 'me', live, tenant)
+    def still_valid(self, reason, before, now, live=False, state=None):
+        return ownership.still_valid(reason, before, now, 'me', live, state)
 
     def test_nobodys_and_my_own_node_may_be_mine(self):
         for reason in Reason:
             for now in (None, 'me'):
-                self.assertTrue(self.stands(reason, 'a', now))
+                self.assertTrue(self.still_valid(reason, 'a', now))
 
     def test_another_that_came_first_keeps_the_node(self):
         for reason in (Reason.CREATED, Reason.ADOPTED, Reason.PULLED,
                        Reason.LEAKED, Reason.KEPT, Reason.UNLISTED):
             for before in (None, 'me', 'a'):
                 for live in (True, False):
-                    self.assertFalse(self.stands(reason, before, 'b', live))
+                    self.assertFalse(self.still_valid(reason, before, 'b', live))
 
     def test_owner_that_came_back_keeps_the_node(self):
         for reason in (Reason.ADOPTED, Reason.LEAKED, Reason.UNKNOWN):
-            self.assertTrue(self.stands(reason, 'a', 'a', live=False))
-            self.assertFalse(self.stands(reason, 'a', 'a', live=True))
+            self.assertTrue(self.still_valid(reason, 'a', 'a', live=False))
+            self.assertFalse(self.still_valid(reason, 'a', 'a', live=True))
 
     def test_live_owner_may_be_relieved(self):
-        self.assertTrue(self.stands(Reason.PULLED, 'a', 'a', live=True))
+        self.assertTrue(self.still_valid(Reason.PULLED, 'a', 'a', live=True))
 
     def test_node_follows_my_instance_as_long_as_it_is_mine(self):
-        for tenant, expected in (
-                (ownership.Tenant('ME'), True),
-                (ownership.Tenant('me', deleted=True), False),
-                (ownership.Tenant('a'), False), (None, False)):
-            self.assertEqual(expected, self.stands(
-                Reason.INSTANCE_HERE, 'a', 'a', True, tenant))
+        for state, expected in (
+                (ownership.InstanceState('ME'), True),
+                (ownership.InstanceState('me', deleted=True), False),
+                (ownership.InstanceState('a'), False), (None, False)):
+            self.assertEqual(expected, self.still_valid(
+                Reason.INSTANCE_HERE, 'a', 'a', True, state))
 
 
 class TallyTestCase(base.BaseTestCase):

@@ -10,69 +10,73 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
+"""The virt driver: nova's methods that this package overrides, each short.
 
-"""The virt driver: gathers, lets the pure core decide, carries it out."""
+What they do is elsewhere: audits in :mod:`nova_ironic_multihost.audit`, the
+rules in :mod:`nova_ironic_multihost.core`, all that has to do with nova in
+:mod:`nova_ironic_multihost.contract`.
+"""
 
 import time
 
 from oslo_log import log as logging
 
-from nova_ironic_multihost.audit import auditor as audits
+from nova_ironic_multihost.audit import auditor
+from nova_ironic_multihost.audit import look
+from nova_ironic_multihost.audit import offer
+from nova_ironic_multihost.audit import timer
 from nova_ironic_multihost.audit import watch
 from nova_ironic_multihost import conf
 from nova_ironic_multihost.conf import contradictions
-from nova_ironic_multihost.contract import listing as nodes
-from nova_ironic_multihost.contract import nova as nova_contract
+from nova_ironic_multihost.contract import calls
+from nova_ironic_multihost.contract import machines
+from nova_ironic_multihost.contract import names
+from nova_ironic_multihost.contract import node_cache
+from nova_ironic_multihost.contract import operations
+from nova_ironic_multihost.contract import patches
+from nova_ironic_multihost.contract import provider
+from nova_ironic_multihost.contract import reads
+from nova_ironic_multihost.contract import settings
 from nova_ironic_multihost.contract import sources
-from nova_ironic_multihost.core import aggregates
-from nova_ironic_multihost.core import ownership
-from nova_ironic_multihost.core import takeover
+from nova_ironic_multihost.core.ownership import Reason
 from nova_ironic_multihost import exception
-from nova_ironic_multihost import gate as operations
+from nova_ironic_multihost import gate
 from nova_ironic_multihost import recovery
 
 LOG = logging.getLogger(__name__)
-CONF = nova_contract.CONF
-
-#: Nodes that no server may be built on, whatever Ironic says of them.
-_BARRED = frozenset({
-    ownership.Reason.BUILDING, ownership.Reason.LEAKED,
-    ownership.Reason.UNKNOWN, ownership.Reason.UNLISTED})
+CONF = names.CONF
 
 
-class IronicMultiHostDriver(nova_contract.IronicDriver):
+class IronicMultiHostDriver(names.IronicDriver):
     """IronicDriver that manages this compute service's part of the nodes.
 
-    Three rules hold at each audit (nova's ``update_available_resource``): a
-    compute service manages every node with an instance of its own, every
-    node without an instance that the hash ring maps to it, and no node with
-    an instance of another. A node keeps its owner until that is possible
-    without harm. With one compute service it manages every node, as nova's
-    own driver does.
-
-    Overrides only; the rules are in :mod:`~nova_ironic_multihost.core.ownership`.
+    At each audit (nova's ``update_available_resource``) a compute service
+    manages every node with an instance of its own, every node without one
+    that the hash ring maps to it, as far as that is possible without harm,
+    and no node with an instance of another. A single one manages every node.
     """
 
     def __init__(self, virtapi, read_only=False):
         super().__init__(virtapi, read_only)
         conf.register_opts(CONF)
-        self.node_cache = nodes.Cache()
-        self._tracker = nova_contract.Tracker(virtapi)
-        self._auditor = audits.Auditor(
-            sources.Sources(self, self._tracker))
-        self._instances = nova_contract.Instances(virtapi)
-        self._recovery = recovery.Recovery(
-            self._instances, self._provision_state, self._wait_until_deployed)
-        self._operations = nova_contract.Operations(virtapi, self)
-        self._watch = watch.Watch()
-        self._timer = watch.Timer(
+        # nova's code, which we inherit, calls it node_cache. Ours does not:
+        # nova's own tests put a plain dict there.
+        self.node_cache = self._nodes = node_cache.NodeCache()
+        self._tracker = calls.Tracker(virtapi)
+        self._auditor = auditor.Auditor(
+            sources.NovaSources(self, self._tracker), sources.NovaWrites())
+        self._offers = offer.Offers(self._auditor, self._tracker)
+        self._looks = look.Look(self._auditor, self._tracker, self._acquired)
+        self._timer = timer.Timer(
             self._look, lambda: watch.period(CONF.report_interval))
+        its_machines = machines.Machines(self)
+        self._recovery = recovery.Recovery(
+            calls.Instances(virtapi), its_machines.provision_state,
+            its_machines.wait_until_deployed)
+        self._gate = None
         self._settled = False
-        self._tally = None
+        # The last audit of all nodes; looks have changed the auditor's.
         self._audited = None
-        # Nodes that have changed since they were listed.
-        self._changed = set()
-        self._pulled = ()
 
     @property
     def hash_ring(self):
@@ -82,26 +86,29 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
     @property
     def ironic_connection(self):
         """Connection to Ironic that changes no machine of another host."""
-        return self._operations.connection(super().ironic_connection)
+        connection = super().ironic_connection
+        return connection if self._gate is None else (
+            operations.AskingConnection(connection, self._gate))
 
     def init_host(self, host):
         """Refuse settings that cannot work, then see who else is there.
 
         :raises ConfigurationContradiction: says what to change.
         """
-        found = contradictions.find(CONF, host)
-        for sentence in found:
-            LOG.error(sentence)
-        if found:
+        if found := contradictions.find(CONF, host):
+            LOG.error(' '.join(found))
             raise exception.ConfigurationContradiction(found)
-        self._tracker.patch_record_reads(lambda: self._audited.records,
-                           lambda: self._auditor.last.records)
-        self._tracker.patch_record_moves(
-            lambda record: self._auditor.still_valid(record.node, record))
-        self._instances.patch_instance_init(self._recovery.start)
-        self._operations.patch_operations(
-            operations.Gate(host, self._auditor.sources))
-        self._tracker.patch_post_start(self._timer.start)
+        manager = names.manager_of(self.virtapi)
+        patches.patch_record_reads(
+            manager, lambda: self._audited.records,
+            lambda: self._auditor.last.records)
+        patches.patch_record_moves(
+            manager,
+            lambda record: self._offers.still_valid(record.node, record))
+        patches.patch_instance_init(manager, self._recovery.start)
+        self._gate = gate.Gate(host, self._auditor.sources)
+        patches.patch_operations(manager, self, self._gate)
+        patches.patch_post_start(manager, self._timer.start)
         super().init_host(host)
 
     def cleanup_host(self, host):
@@ -131,18 +138,17 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
         sets to ERROR: those of nobody else.
         """
         return {record.node: record.node
-                for record in self._auditor.records(self._settings())}
+                for record in self._auditor.records(settings.read())}
 
     def list_instance_uuids(self):
         """Return the uuids of the instances on the nodes that are ours.
 
-        nova's reaper looks here for instances that it has deleted. Empty
-        before the first audit; instances that nova does not know are no
-        business of its.
+        nova's reaper looks here for instances that it has deleted; what nova
+        does not know is no business of its. Empty before the first audit.
         """
         return [node.instance_id for node in self.node_cache.values()
                 if node.instance_id is not None
-                and self._reason(node.id) is not ownership.Reason.UNKNOWN]
+                and self._auditor.reason(node.id) is not Reason.UNKNOWN]
 
     def is_node_deleted(self, nodename):
         """Whether Ironic has confirmed that it has the node no more."""
@@ -155,15 +161,13 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
         :raises ComputeHostNotFound: when the node has got another owner
             since the audit began: the tracker would take its record.
         """
-        if not self._may_take(nodename):
-            raise nova_contract.ComputeHostNotFound(host=nodename)
-        audit = self._auditor.last
-        if audit and (nodename in audit.recent
-                      or not self._tracker.has(nodename)):
+        if not self._offers.may_take(nodename):
+            raise names.ComputeHostNotFound(host=nodename)
+        if self._offers.is_new(nodename):
             self._tracker.refresh(nodename)
         resources = super().get_available_resource(nodename)
-        if label := nova_contract.node_partition().label:
-            resources['stats'][nova_contract.PARTITION] = label
+        if label := settings.partition().label:
+            resources['stats'][reads.PARTITION] = label
         return resources
 
     def update_provider_tree(self, provider_tree, nodename, allocations=None):
@@ -173,21 +177,15 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
             another has pulled it since the audit began, or it is to be pulled
             from another and a build has been sent there after all.
         """
-        if (self._auditor.may_be_gone(nodename)
-                and not self._auditor.still_valid(nodename)):
-            raise nova_contract.ComputeHostNotFound(host=nodename)
+        offered = self._offers.of(nodename)
+        if offered is offer.Offer.REFUSED:
+            raise names.ComputeHostNotFound(host=nodename)
         super().update_provider_tree(provider_tree, nodename, allocations)
-        reason = self._reason(nodename)
-        pulling = (reason is ownership.Reason.PULLED
-                   and not self._tracker.has(nodename))
-        if pulling and self._auditor.in_use(nodename):
-            raise nova_contract.ComputeHostNotFound(host=nodename)
-        if pulling or reason in _BARRED:
-            # A node that moves is offered again when its record has moved.
-            # Placement refuses the change if a build got in between, and
-            # nova then asks again.
-            _reserve(provider_tree, nodename)
-        self._follow_aggregates(provider_tree, nodename)
+        if offered is offer.Offer.NOTHING:
+            provider.reserve(provider_tree, nodename)
+        if self._auditor.last is not None:
+            provider.follow_aggregates(
+                provider_tree, nodename, self._auditor.last, self._tracker)
 
     def prepare_for_spawn(self, instance):
         """Reserve the node of an instance in Ironic.
@@ -197,13 +195,13 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
         """
         try:
             super().prepare_for_spawn(instance)
-        except nova_contract.NodeNotFound as exc:
-            raise nova_contract.ComputeResourcesUnavailable(
+        except names.NodeNotFound as exc:
+            raise names.ComputeResourcesUnavailable(
                 reason=str(exc)) from exc
-        except nova_contract.InstanceDeployFailure as exc:
-            if not isinstance(exc.__context__, nova_contract.NodeConflict):
+        except names.InstanceDeployFailure as exc:
+            if not isinstance(exc.__context__, names.NodeConflict):
                 raise
-            raise nova_contract.ComputeResourcesUnavailable(
+            raise names.ComputeResourcesUnavailable(
                 reason=exc.format_message()) from exc
         # From now on its machine is in use, whatever becomes of the build.
         self._audit_now(instance.get('node'))
@@ -214,7 +212,7 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
         nova reports the node when it takes back the claim: as it is then.
         """
         super().failed_spawn_cleanup(instance)
-        self._forget(instance.get('node'))
+        self._nodes.forget(instance.get('node'))
 
     def destroy(self, context, instance, network_info,
                 block_device_info=None, destroy_disks=True,
@@ -247,7 +245,7 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
             block_device_info=block_device_info,
             preserve_ephemeral=preserve_ephemeral, accel_uuids=accel_uuids,
             reimage_boot_volume=(
-                reimage_boot_volume and nova_contract.volume_backed(bdms)))
+                reimage_boot_volume and reads.volume_backed(bdms)))
 
     def _refresh_cache(self):
         # nova takes an empty cache for one that was never filled; a build
@@ -256,38 +254,42 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
             self._audit()
 
     def _refresh_hash_ring(self, ctxt):
-        self._auditor.refresh_ring(self._settings(), starting=not self._settled)
+        self._auditor.refresh_ring(
+            settings.read(), starting=not self._settled)
 
     def _node_from_cache(self, node_id):
         # nova's also keeps nodes that are not ours.
-        @nova_contract.synchronized(f'ironic-node-{node_id}')
-        def read():
-            node = self.node_cache.get(node_id)
-            if node is None:
-                node = self._get_node(node_id)
-                reason = self._reason(node_id)
-                if reason and reason.mine:
-                    self.node_cache[node_id] = node
-            return node
+        return self._nodes.read(
+            node_id, self._get_node, self._auditor.is_mine)
 
-        return read()
+    def _audit(self):
+        """Audit all nodes; return the uuids of those that are mine."""
+        self._nodes.begin_listing()
+        return list(self._auditor.audit(
+            settings.read(), self._settled, self._publish).nodes)
 
-    def _forget(self, node_id):
-        """Ask Ironic for a node anew: it has changed since it was read."""
-        # What another thread has read before must not come in afterwards.
-        @nova_contract.synchronized(f'ironic-node-{node_id}')
-        def forget():
-            self._changed.add(node_id)
-            self.node_cache.pop(node_id, None)
+    def _publish(self, audit):
+        """Let nova work with what an audit of all nodes has found."""
+        self._audited = audit
+        self._recovery.took_over(audit.taken_over)
+        self._nodes.replace(audit.nodes)
+        self.node_cache_time = time.time()
 
-        forget()
+    def _look(self):
+        """Do what is done every few seconds between nova's audits."""
+        return self._looks.once(settings.read(), CONF.service_down_time)
+
+    def _acquired(self, audit, mine):
+        """Let nova work with nodes that a look has found to be mine."""
+        self._recovery.took_over(audit.taken_over)
+        self._nodes.add({node: audit.nodes[node] for node in mine})
 
     def _audit_now(self, node_id):
         """Let nova and placement know at once what became of a node.
 
         Whoever builds or deletes goes on in any case.
         """
-        self._forget(node_id)
+        self._nodes.forget(node_id)
         if not self._tracker.has(node_id):
             return
         try:
@@ -296,180 +298,4 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
             LOG.exception('Node %s could not be audited; the next audit of '
                           'all nodes does it.', node_id)
         # It goes on changing: nothing is to be told by what it was.
-        self._forget(node_id)
-
-    def _audit(self):
-        self._changed = set()
-        audit = self._auditor.audit(
-            self._settings(), self._settled, self._publish)
-        self._report(audit.reasons)
-        return list(audit.nodes)
-
-    def _publish(self, audit):
-        self._audited = audit
-        self._took_over(audit.taken_over)
-        self.node_cache = nodes.Cache(audit.nodes)
-        self.node_cache_time = time.time()
-        for node in self._changed.copy():
-            self.node_cache.pop(node, None)
-
-    def _look(self):
-        """Look who is there, and audit at once the nodes that it concerns.
-
-        Done every few seconds between nova's audits.
-
-        :returns: :class:`.membership.View` of this moment.
-        """
-        settings = self._settings()
-        audit = self._auditor.last
-        hosts = dict.fromkeys(self._watch.hosts)
-        if audit is not None:
-            hosts.update((service.host, None)
-                         for service in audit.view.services.values())
-        _, view = self._auditor.read_view(settings, hosts)
-        if audit is not None:
-            self._audit_pulled()
-            eligible = self._auditor.eligible(settings, view)
-            due = self._watch.due(view, eligible)
-            starting = self._watch.starting(
-                view, due, CONF.service_down_time)
-            missed, waiting = self._audit_hosts(
-                settings, view, due - starting)
-            self._watch.done(view, missed, eligible, starting.union(waiting))
-        return view
-
-    def _audit_hosts(self, settings, view, hosts):
-        """Audit the nodes of some hosts and take what is mine.
-
-        :param hosts: hosts in lower case.
-        :returns: (those of them of which some nodes could not be taken,
-            those of which more instances wait to be taken over).
-        """
-        missed = set()
-        if not hosts:
-            return missed, ()
-
-        def take(audit, mine):
-            self._took_over(audit.taken_over)
-            self.node_cache.update(
-                (node, audit.nodes[node]) for node in mine)
-            for node in mine:
-                # It may have been here before.
-                self._tracker.drop(node)
-                self._tracker.audit(node)
-                if not self._tracker.has(node):
-                    missed.add(audit.owners[node])
-            self._pulled = tuple(
-                node for node in mine
-                if audit.reasons[node] is ownership.Reason.PULLED)
-
-        names = {host: view.services[host].host for host in sorted(hosts)}
-        reasons = self._auditor.audit_hosts(
-            settings, list(names.values()), take)
-        if reasons:
-            LOG.info('Audited the nodes of %(hosts)s, which left: '
-                     '%(tally)s.', {
-                         'hosts': ', '.join(names.values()),
-                         'tally': _in_words(ownership.tally(reasons))})
-        waits = ownership.Reason.INSTANCE_WAITS in reasons.values()
-        return missed, hosts if waits else ()
-
-    def _audit_pulled(self):
-        """Audit nodes that came from live hosts once more.
-
-        Their former owner may have set traits until now.
-        """
-        pulled, self._pulled = self._pulled, ()
-        for node in pulled:
-            if self._tracker.has(node):
-                self._tracker.audit(node)
-
-    def _settings(self):
-        options = CONF.ironic_multihost
-        return audits.Settings(
-            host=CONF.host, partition=nova_contract.node_partition(),
-            ring_partitions=options.ring_partitions,
-            pulls_per_audit=options.pulls_per_audit,
-            pull_delay_audits=options.pull_delay_audits,
-            move_across_zones=options.move_across_zones,
-            max_vanished_percent=options.max_vanished_percent,
-            policy=takeover.Policy(
-                options.instance_takeover, options.takeover_after),
-            takeovers_per_audit=options.takeovers_per_audit)
-
-    def _took_over(self, instances):
-        """Say which instances were taken over, and bring them to rest.
-
-        :param instances: uuid -> host that it was on before.
-        """
-        for host in sorted(set(instances.values())):
-            uuids = sorted(uuid for uuid, before in instances.items()
-                           if before == host)
-            LOG.info('Took over %(count)d instances of compute service '
-                     '%(host)s, which is down.',
-                     {'count': len(uuids), 'host': host})
-            self._instances.notify('ironic_multihost.takeover', {
-                'host': CONF.host, 'source_host': host, 'instances': uuids})
-        self._recovery.add(instances)
-
-    def _provision_state(self, instance):
-        """Return that of an instance's node, None if the node is not its."""
-        try:
-            node = self._get_node(instance.node)
-        except nova_contract.NodeNotFound:
-            return None
-        return (node.provision_state
-                if node.instance_id == instance.uuid else None)
-
-    def _wait_until_deployed(self, instance):
-        nova_contract.wait(
-            self._wait_for_active, instance, CONF.ironic.api_retry_interval)
-
-    def _reason(self, node):
-        audit = self._auditor.last
-        return audit and audit.reasons.get(node)
-
-    def _may_take(self, node):
-        return (self._auditor.last is None or self._tracker.has(node)
-                or self._auditor.still_valid(node))
-
-    def _follow_aggregates(self, provider_tree, node):
-        audit = self._auditor.last
-        if audit is None:
-            return
-
-        def wanted(current):
-            return aggregates.wanted(
-                audit.view.host, audit.host_aggregates, current,
-                audit.view.services)
-
-        cached = provider_tree.data(node).aggregates
-        if wanted(cached) == cached:
-            return
-        # nova's copy may be minutes old; what others set since must stay.
-        current = nova_contract.provider_aggregates(
-            nova_contract.admin_context(), self._tracker.report_client, node)
-        if current is not None:
-            provider_tree.update_aggregates(node, wanted(current))
-
-    def _report(self, reasons):
-        tally = ownership.tally(reasons)
-        if tally != self._tally:
-            LOG.info('Managing %(mine)d of %(all)d nodes: %(tally)s.', {
-                'mine': sum(tally[reason] for reason in tally if reason.mine),
-                'all': len(reasons),
-                'tally': _in_words(tally)})
-            self._tally = tally
-
-
-def _in_words(tally):
-    return ', '.join(f'{count} {reason.value}' for reason, count
-                     in tally.items() if count) or 'none'
-
-
-def _reserve(provider_tree, node):
-    """Let placement offer nothing of a node."""
-    inventory = provider_tree.data(node).inventory
-    provider_tree.update_inventory(node, {
-        name: {**item, 'reserved': item['total']}
-        for name, item in inventory.items()})
+        self._nodes.forget(node_id)

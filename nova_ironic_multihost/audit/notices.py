@@ -10,82 +10,95 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
-"""What an operator is told of, once, when it begins."""
+"""What an operator is told of an audit: each thing once, when it begins."""
 
 import collections
+from collections.abc import Mapping
+import dataclasses
 import logging
 
 from oslo_log import log
 
+from nova_ironic_multihost.core import absence
 from nova_ironic_multihost.core import ownership
+from nova_ironic_multihost.core.ownership import Reason
 
 LOG = log.getLogger(__name__)
 
 
-def due(host, mapped, reasons, absences, zones_known=True):
+@dataclasses.dataclass(frozen=True)
+class Notice:
+    """One thing that an operator has to know.
+
+    :param level: of :mod:`logging`.
+    :param sentence: what it is, and the remedy. Of nodes, ``{count}`` is
+        their number and ``{example}`` the uuid of one.
+    """
+
+    level: int
+    sentence: str
+
+
+#: Why nodes are (not) mine -> what an operator is told of such nodes.
+OF_NODES = {
+    Reason.OTHER_PARTITION: Notice(
+        logging.WARNING,
+        '{count} nodes that this host serves, for example {example}, are '
+        'recorded on live compute services of other partitions, and are left '
+        'there. Give all compute services of these nodes the same [ironic]'
+        'conductor_group, shard and peer_list, or such as have no node in '
+        'common.'),
+    Reason.UNKNOWN: Notice(
+        logging.WARNING,
+        '{count} nodes, for example {example}, are held for instances that '
+        'nova does not know: they belong to another cell or another user of '
+        'Ironic, or their rows are archived. They are reported as in use and '
+        'nothing is done to them. If nobody uses them: "openstack baremetal '
+        'node undeploy".'),
+    Reason.LEAKED: Notice(
+        logging.INFO,
+        '{count} nodes, for example {example}, are held for instances that '
+        'were deleted while their compute service was down. [DEFAULT]'
+        'running_deleted_instance_action says what becomes of them.'),
+    Reason.OTHER_ZONE: Notice(
+        logging.INFO,
+        '{count} nodes that the hash ring gives to this host stay with the '
+        'compute services of their availability zone. Set [ironic_multihost]'
+        'move_across_zones to let nodes change it.'),
+}
+
+
+def due(host: str, mapped: bool | None, reasons: Mapping[str, Reason],
+        absences: absence.Absences, zones_known: bool = True
+        ) -> dict[object, Notice]:
     """Return what an operator has to know after an audit.
 
     :param host: this host.
     :param mapped: whether it is mapped to a cell, None if unknown.
-    :param reasons: node uuid -> :class:`.ownership.Reason`.
-    :param absences: :class:`.absence.Absences`.
+    :param reasons: node uuid -> why it is mine or not.
+    :param absences: nodes that are recorded here and not listed.
     :param zones_known: whether nova's host aggregates could be read.
-    :returns: dict of what it is about -> (level of :mod:`logging`, sentence).
+    :returns: what it is about -> the notice.
     """
-    counts = collections.Counter(reasons.values())
-    examples = {}
-    for node, reason in reasons.items():
-        examples.setdefault(reason, node)
-    found = {}
+    found: dict[object, Notice] = {}
     if mapped is False:
-        found['unmapped'] = (
+        found['unmapped'] = Notice(
             logging.WARNING,
             f'This host, {host}, is not mapped to a cell, so the scheduler '
             'cannot use its nodes and it takes none from others. Run '
             '"nova-manage cell_v2 discover_hosts --by-service"; no restart '
             'is needed.')
     if not zones_known:
-        found['aggregates'] = (
+        found['aggregates'] = Notice(
             logging.WARNING,
             "nova's host aggregates cannot be read, so availability zones "
             'hinder no node from changing its compute service, and nodes '
             'that move do not get the aggregates of their host in placement. '
             'Set [api_database]connection in nova.conf of the '
             'nova-conductor of this cell.')
-    if count := counts[ownership.Reason.OTHER_PARTITION]:
-        found['partition'] = (
-            logging.WARNING,
-            f'{count} nodes that this host serves, for example '
-            f'{examples[ownership.Reason.OTHER_PARTITION]}, are recorded on '
-            'live compute services of other partitions, and are left there. '
-            'Give all compute services of these nodes the same [ironic]'
-            'conductor_group, shard and peer_list, or such as have no node '
-            'in common.')
-    if count := counts[ownership.Reason.UNKNOWN]:
-        found['unknown'] = (
-            logging.WARNING,
-            f'{count} nodes, for example '
-            f'{examples[ownership.Reason.UNKNOWN]}, are held for instances '
-            'that nova does not know: they belong to another cell or another '
-            'user of Ironic, or their rows are archived. They are reported '
-            'as in use and nothing is done to them. If nobody uses them: '
-            '"openstack baremetal node undeploy".')
-    if count := counts[ownership.Reason.LEAKED]:
-        found['leaked'] = (
-            logging.INFO,
-            f'{count} nodes, for example {examples[ownership.Reason.LEAKED]},'
-            ' are held for instances that were deleted while their compute '
-            'service was down. [DEFAULT]running_deleted_instance_action says '
-            'what becomes of them.')
-    if count := counts[ownership.Reason.OTHER_ZONE]:
-        found['zone'] = (
-            logging.INFO,
-            f'{count} nodes that the hash ring gives to this host stay with '
-            'the compute services of their availability zone. Set '
-            '[ironic_multihost]move_across_zones to let nodes change it.')
+    found.update(_of_nodes(reasons))
     if absences.braked:
-        found['brake'] = (
+        found['brake'] = Notice(
             logging.ERROR,
             f'{len(absences.counts)} nodes that are recorded on this host '
             'have vanished from Ironic at once. Nothing is deleted. If the '
@@ -96,18 +109,48 @@ def due(host, mapped, reasons, absences, zones_known=True):
     return found
 
 
+def _of_nodes(reasons: Mapping[str, Reason]) -> dict[object, Notice]:
+    counts = collections.Counter(reasons.values())
+    examples: dict[Reason, str] = {}
+    for node, reason in reasons.items():
+        examples.setdefault(reason, node)
+    return {
+        reason: dataclasses.replace(notice, sentence=notice.sentence.format(
+            count=counts[reason], example=examples[reason]))
+        for reason, notice in OF_NODES.items() if counts[reason]}
+
+
+def in_words(tally: Mapping[Reason, int]) -> str:
+    """Return how many nodes there are for each reason, for a log line."""
+    return ', '.join(f'{count} {reason.value}' for reason, count
+                     in tally.items() if count) or 'none'
+
+
 class Notices:
     """Tells each thing once, and again only after it was over."""
 
-    def __init__(self):
-        self._told = frozenset()
+    def __init__(self) -> None:
+        self._told: frozenset[object] = frozenset()
+        self._tally: Mapping[Reason, int] = {}
 
-    def tell(self, found):
+    def tell(self, found: Mapping[object, Notice]) -> None:
         """Log what is new.
 
         :param found: what :func:`due` returned.
         """
-        for subject, (level, sentence) in found.items():
+        for subject, notice in found.items():
             if subject not in self._told:
-                LOG.log(level, sentence)
+                LOG.log(notice.level, notice.sentence)
         self._told = frozenset(found)
+
+    def count(self, reasons: Mapping[str, Reason]) -> None:
+        """Log how many nodes are managed, and why, if that has changed.
+
+        :param reasons: node uuid -> why it is mine or not.
+        """
+        tally = ownership.tally(reasons)
+        if tally != self._tally:
+            LOG.info('Managing %(mine)d of %(all)d nodes: %(tally)s.', {
+                'mine': sum(tally[reason] for reason in tally if reason.mine),
+                'all': len(reasons), 'tally': in_words(tally)})
+            self._tally = tally

@@ -25,12 +25,12 @@ dead; so a service that has just started leaves whoever is merely silent to
 its full audits for a while.
 """
 
-import threading
+from collections.abc import Callable
+from collections.abc import Iterable
 import time
 
-from oslo_log import log as logging
-
-LOG = logging.getLogger(__name__)
+from nova_ironic_multihost.core.host import HostKey
+from nova_ironic_multihost.core import membership
 
 #: The most seconds between two looks. A host that died is noticed so long
 #: after service_down_time; guarantee G4 leaves 5 s more for its nodes.
@@ -41,7 +41,7 @@ PERIOD = 10
 ATTEMPTS = 3
 
 
-def period(report_interval):
+def period(report_interval: float) -> float:
     """Return the seconds between two looks.
 
     :param report_interval: seconds between two heartbeats of a service;
@@ -50,15 +50,16 @@ def period(report_interval):
     return max(1, min(report_interval, PERIOD))
 
 
-def due(before, after):
+def due(before: membership.View | None, after: membership.View
+        ) -> frozenset[HostKey]:
     """Say of which hosts some nodes may have become mine.
 
     When somebody leaves the ring, this host may be preferred for nodes of
     hosts that left earlier, too: who left now was to take those and has not.
 
-    :param before: :class:`.membership.View` of the look before, or None.
-    :param after: that of this look.
-    :returns: frozenset of hosts in lower case, none of them a member.
+    :param before: what the look before saw, None if there was none.
+    :param after: what this look saw.
+    :returns: hosts, none of them a member.
     """
     if not after.member(after.host):
         return frozenset()
@@ -72,8 +73,9 @@ def due(before, after):
                      if _down_state(before, host) != state)
 
 
-def _down_state(view, host):
-    """Why others may take nodes of a host; None if they may not."""
+def _down_state(view: membership.View, host: HostKey
+                ) -> tuple[bool, bool, bool] | None:
+    """Say why others may take nodes of a host; None if they may not."""
     service = view.services.get(host)
     if service is None or (service.up and not service.disabled):
         return None
@@ -84,40 +86,43 @@ class Watch:
     """What the looks so far have found, and what is left to do.
 
     :param clock: monotonic clock, in seconds.
-    :ivar seen: :class:`.membership.View` of the last look whose consequences
-        were drawn, or None.
+    :ivar seen: what the last look saw whose consequences were drawn, or
+        None.
     """
 
-    def __init__(self, clock=time.monotonic):
-        self.seen = None
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.seen: membership.View | None = None
         self._clock = clock
-        self._begun = None
-        self._attempts = {}
-        self._eligible = frozenset()
-        self._waiting = frozenset()
+        self._begun: float | None = None
+        self._attempts: dict[HostKey, int] = {}
+        self._eligible: frozenset[HostKey] = frozenset()
+        self._waiting: frozenset[HostKey] = frozenset()
 
     @property
-    def hosts(self):
+    def hosts(self) -> tuple[str, ...]:
         """The hosts that were there, as nova spells them."""
         if self.seen is None:
             return ()
         return tuple(service.host for service in self.seen.services.values())
 
-    def due(self, view, eligible=frozenset()):
+    def due(self, view: membership.View,
+            eligible: frozenset[HostKey] = frozenset()
+            ) -> frozenset[HostKey]:
         """Return the hosts whose nodes are to be audited now.
 
-        :param view: :class:`.membership.View` of this look.
+        :param view: what this look saw.
         :param eligible: hosts whose instances may be taken over by now.
         """
         again = {host for host in {*self._attempts, *self._waiting}
                  if _down_state(view, host) is not None}
         return due(self.seen, view) | again | (eligible - self._eligible)
 
-    def starting(self, view, due, down_time):
+    def starting(self, view: membership.View, due: Iterable[HostKey],
+                 down_time: float) -> frozenset[HostKey]:
         """Return those of the due hosts that may be about to come up.
 
-        :param view: :class:`.membership.View` of this look.
-        :param due: hosts in lower case, none of them a member.
+        :param view: what this look saw.
+        :param due: hosts, none of them a member.
         :param down_time: seconds of silence after which nova takes a service
             for dead; so long after the first look nobody is excused.
         """
@@ -129,12 +134,14 @@ class Watch:
             host for host in due if not (view.services[host].up
                                          or view.services[host].forced_down))
 
-    def done(self, view, missed=(), eligible=frozenset(), waiting=()):
+    def done(self, view: membership.View, missed: Iterable[HostKey] = (),
+             eligible: frozenset[HostKey] = frozenset(),
+             waiting: Iterable[HostKey] = ()) -> None:
         """Note that this was done.
 
         Without it the next look finds the same to do.
 
-        :param view: :class:`.membership.View` of this look.
+        :param view: what this look saw.
         :param missed: hosts of which some nodes could not be taken.
         :param eligible: as for :meth:`due`.
         :param waiting: hosts that are left to the next looks: they may be
@@ -147,50 +154,3 @@ class Watch:
         attempts = {host: self._attempts.get(host, 0) + 1 for host in missed}
         self._attempts = {host: count for host, count in attempts.items()
                           if count < ATTEMPTS}
-
-
-class Timer:
-    """Does something every few seconds, in a thread of its own.
-
-    :param act: function without arguments; what it raises is logged, once
-        for each kind of error until it succeeds again.
-    :param seconds: function without arguments that returns the pause.
-    """
-
-    def __init__(self, act, seconds):
-        self._act = act
-        self._seconds = seconds
-        self._stopped = threading.Event()
-        self._failures = set()
-        self._thread = None
-
-    def start(self):
-        """Begin, if it has not begun."""
-        if self._thread is None:
-            self._stopped = threading.Event()
-            self._thread = threading.Thread(
-                target=self._run, args=(self._stopped,),
-                name='ironic-multihost-watch', daemon=True)
-            self._thread.start()
-
-    def stop(self):
-        """Do not do it again; what is under way is not waited for."""
-        self._stopped.set()
-        self._thread = None
-
-    def _run(self, stopped):
-        while not stopped.wait(self._seconds()):
-            self.turn()
-
-    def turn(self):
-        """Do it once; raises nothing."""
-        try:
-            self._act()
-        except Exception as exc:
-            if type(exc) not in self._failures:
-                self._failures.add(type(exc))
-                LOG.warning('A look at the compute services failed: %s. It '
-                            'is repeated until it succeeds.', exc,
-                            exc_info=True)
-        else:
-            self._failures.clear()

@@ -55,7 +55,8 @@ class Absences:
     braked: bool = False
 
 
-def observe(absences, mine, listed, percent):
+def observe(absences: Absences, mine: Set[str], listed: Set[str],
+            percent: int) -> Absences:
     """Compare what is recorded here with what Ironic lists.
 
     :param absences: :class:`Absences` after the audit before.
@@ -78,7 +79,7 @@ def observe(absences, mine, listed, percent):
         frozenset(), braked)
 
 
-def questions(absences):
+def questions(absences: Absences) -> list[str]:
     """Say which nodes to ask Ironic for.
 
     :param absences: what :func:`observe` returned.
@@ -91,7 +92,8 @@ def questions(absences):
                   key=lambda node: -absences.counts[node])[:QUESTIONS]
 
 
-def answered(absences, mine, gone, found):
+def answered(absences: Absences, mine: Set[str], gone: Set[str],
+             found: Set[str]) -> Absences:
     """Return the absences with Ironic's answers.
 
     :param absences: what :func:`observe` returned.

@@ -13,7 +13,7 @@
 
 """Which placement aggregates the resource provider of a node carries.
 
-Pure. The scheduler asks placement for an availability zone, a tenant's
+Pure. The scheduler asks placement for an availability zone, a project's
 aggregate or against an isolated one by aggregate uuid, so a node can only be
 found there if its provider carries the aggregates of its host. nova's API
 writes them to the first node of a host alone, and to none that comes later.
@@ -31,13 +31,15 @@ so now. nova deletes an aggregate only when it has no hosts, so that its uuid
 stays on a provider for no longer than an audit. What changed while this
 service was down is not known and stays: no request names the uuid of a
 deleted aggregate, while taking away what others need would harm them.
-
-Host names are compared in lower case, as everywhere in this package.
 """
 
+from collections.abc import Iterable
 from collections.abc import Mapping
 import dataclasses
 import types
+
+from nova_ironic_multihost.core.host import host_key
+from nova_ironic_multihost.core.host import HostKey
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,17 +47,19 @@ class Aggregate:
     """One host aggregate of nova.
 
     :param uuid: its uuid, which is also its name in placement.
-    :param hosts: its hosts, in any case; kept as a frozenset in lower case.
+    :param hosts: its hosts.
     :param availability_zone: the zone that its metadata names, or None.
     """
 
     uuid: str
-    hosts: frozenset[str]
+    hosts: frozenset[HostKey]
     availability_zone: str | None = None
 
-    def __post_init__(self):
-        object.__setattr__(self, 'hosts', frozenset(
-            host.lower() for host in self.hosts))
+    @classmethod
+    def of(cls, uuid: str, hosts: Iterable[str],
+           availability_zone: str | None = None) -> 'Aggregate':
+        """Return an aggregate whose hosts are spelled as nova does."""
+        return cls(uuid, frozenset(map(host_key, hosts)), availability_zone)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,17 +69,17 @@ class Known:
     ``Known()`` is the start: nothing is known, so nothing is changed.
 
     :param aggregates: tuple of :class:`Aggregate`, all of nova's.
-    :param members: uuid -> frozenset of the hosts in lower case that are or
-        were in it; of aggregates that nova has or had.
+    :param members: uuid -> the hosts that are or were in it; of aggregates
+        that nova has or had.
     :param read: whether they could ever be read.
     """
 
     aggregates: tuple[Aggregate, ...] = ()
-    members: Mapping[str, frozenset[str]] = dataclasses.field(
+    members: Mapping[str, frozenset[HostKey]] = dataclasses.field(
         default_factory=lambda: types.MappingProxyType({}))
     read: bool = False
 
-    def after(self, read):
+    def after(self, read: tuple[Aggregate, ...] | None) -> 'Known':
         """Return what is known after one more reading.
 
         :param read: tuple of :class:`Aggregate`, or None when they could
@@ -90,36 +94,36 @@ class Known:
         return Known(tuple(read), types.MappingProxyType(members), True)
 
 
-def wanted(host, known, current, hosts):
+def wanted(host: HostKey, known: Known, current: Iterable[str],
+           hosts: Iterable[HostKey]) -> frozenset[str]:
     """Return the aggregates that the provider of a node should carry.
 
-    :param host: the compute service that owns the node, in any case.
+    :param host: the compute service that owns the node.
     :param known: :class:`Known`.
     :param current: iterable of the uuids that the provider carries.
-    :param hosts: iterable of the hosts in lower case that own or may have
-        owned nodes, such as ``View.services``; ``host`` need not be there.
+    :param hosts: iterable of the hosts that own or may have owned nodes, such
+        as ``View.services``; ``host`` need not be there.
     :returns: frozenset of uuids: those of the host's aggregates, and of the
         current ones those that no host can have brought.
     """
-    host = host.lower()
-    hosts = {host, *hosts}
+    owners = {host, *hosts}
     carried = {aggregate.uuid for aggregate in known.aggregates
                if host in aggregate.hosts}
     return frozenset(carried.union(
         uuid for uuid in current
-        if hosts.isdisjoint(known.members.get(uuid, ()))))
+        if owners.isdisjoint(known.members.get(uuid, ()))))
 
 
-def zones(aggregates):
+def zones(aggregates: Iterable[Aggregate]) -> dict[HostKey, str]:
     """Return the hosts that are explicitly in an availability zone.
 
     :param aggregates: iterable of :class:`Aggregate`.
-    :returns: dict of host in lower case -> name of the zone. A host that is
+    :returns: dict of host -> name of the zone. A host that is
         in none of the aggregates with a zone is missing: it is in nova's
         default zone. Of several zones, which nova's API does not allow, it
         is always the same one.
     """
-    found = {}
+    found: dict[HostKey, str] = {}
     for aggregate in aggregates:
         zone = aggregate.availability_zone
         if zone:

@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """Who shares the nodes: services, peers, members.
 
 A *peer* is a compute service of the same partition: any service with an
@@ -19,14 +18,17 @@ those of them that ``[ironic]peer_list`` names; with an empty list nobody but
 this host. A *member* is a peer that is up and enabled; the members make up
 the hash ring. This host is judged as every other is, by what nova's services
 table says of it, so that all hosts come to one conclusion about it.
-
-Host names are compared in lower case, as DNS and MySQL do.
 """
 
+from collections.abc import Iterable
 from collections.abc import Mapping
+from collections.abc import Set
 import dataclasses
 import types
 import urllib.parse
+
+from nova_ironic_multihost.core.host import host_key
+from nova_ironic_multihost.core.host import HostKey
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,6 +49,11 @@ class ComputeService:
     forced_down: bool = False
     ironic: bool = True
 
+    @property
+    def key(self) -> HostKey:
+        """The host."""
+        return host_key(self.host)
+
 
 @dataclasses.dataclass(frozen=True)
 class Partition:
@@ -65,13 +72,13 @@ class Partition:
     peer_list: tuple[str, ...] = ()
 
     @classmethod
-    def from_label(cls, label):
+    def from_label(cls, label: str) -> 'Partition':
         """Return what :attr:`label` was made from, without the peers."""
         fields = dict(urllib.parse.parse_qsl(label, keep_blank_values=True))
         return cls(fields.get('conductor_group'), fields.get('shard'))
 
     @property
-    def label(self):
+    def label(self) -> str:
         """Text by which other hosts know the partition; '' for all nodes."""
         return urllib.parse.urlencode({
             name: value for name, value in (
@@ -79,13 +86,13 @@ class Partition:
                 ('shard', self.shard or None)) if value is not None})
 
     @property
-    def peers(self):
-        """The other hosts that may be members, lower case; None for any."""
+    def peers(self) -> frozenset[HostKey] | None:
+        """The other hosts that may be members; None for any."""
         if not self.label:
             return None
-        return frozenset(name.lower() for name in self.peer_list)
+        return frozenset(host_key(name) for name in self.peer_list)
 
-    def excludes(self, other):
+    def excludes(self, other: 'Partition') -> bool:
         """Whether no node can be in both partitions.
 
         An unrestricted partition overlaps with every other one.
@@ -101,35 +108,35 @@ class Partition:
 class View:
     """The compute services as one host sees them at one moment.
 
-    :param host: the host whose view it is, in lower case.
-    :param services: host in lower case -> :class:`ComputeService`.
-    :param peers: hosts in lower case that share the partition, or None for
-        every host that is not in ``other_partition_hosts``.
-    :param other_partition_hosts: hosts in lower case that serve another partition.
+    :param host: the host whose view it is.
+    :param services: host -> :class:`ComputeService`.
+    :param peers: hosts that share the partition, or None for every host that
+        is not in ``other_partition_hosts``.
+    :param other_partition_hosts: hosts that serve another partition.
     :param starting: this host has just started and nova has not heard its
         heartbeat yet: it is not held against it.
     """
 
-    host: str
-    services: Mapping[str, ComputeService] = dataclasses.field(
+    host: HostKey
+    services: Mapping[HostKey, ComputeService] = dataclasses.field(
         default_factory=lambda: types.MappingProxyType({}))
-    peers: frozenset[str] | None = None
-    other_partition_hosts: frozenset[str] = frozenset()
+    peers: Set[HostKey] | None = None
+    other_partition_hosts: Set[HostKey] = frozenset()
     starting: bool = False
 
-    def live(self, host):
-        """Whether the host, in lower case, is up; False if nova has it not."""
-        service = self.services.get(host)
+    def live(self, host: HostKey | None) -> bool:
+        """Whether the host is up; False if nova does not have it."""
+        service = self.services.get(host) if host is not None else None
         return service is not None and service.up
 
-    def peer(self, host):
-        """Whether the host, in lower case, shares the partition."""
+    def peer(self, host: HostKey) -> bool:
+        """Whether the host shares the partition."""
         if host in self.other_partition_hosts:
             return False
         return self.peers is None or host in self.peers
 
-    def member(self, host):
-        """Whether the host, in lower case, is a member."""
+    def member(self, host: HostKey) -> bool:
+        """Whether the host is a member."""
         service = self.services.get(host)
         if host == self.host:
             # nova knows of no service: it is as new as that.
@@ -140,51 +147,51 @@ class View:
                 and not service.disabled and self.peer(host))
 
     @property
-    def members(self):
-        """The members, as a frozenset of hosts in lower case."""
+    def members(self) -> frozenset[HostKey]:
+        """The hosts that are members."""
         return frozenset(
             host for host in {*self.services, self.host}
             if self.member(host))
 
 
-def view(services, partition, host, other_partition_hosts=frozenset(), starting=False):
+def view(services: Iterable[ComputeService], partition: Partition, host: str,
+         other_partition_hosts: Iterable[HostKey] = (),
+         starting: bool = False) -> View:
     """Return the :class:`View` of a host.
 
-    :param services: iterable of :class:`ComputeService`.
-    :param partition: :class:`Partition` of this host.
+    :param services: all compute services that are known.
+    :param partition: the partition that this host serves.
     :param host: this host.
-    :param other_partition_hosts: hosts in lower case known to serve another partition.
+    :param other_partition_hosts: hosts known to serve another partition.
     :param starting: see :class:`View`.
     """
-    return View(host.lower(), by_name(services), partition.peers,
+    return View(host_key(host), by_host(services), partition.peers,
                 frozenset(other_partition_hosts), starting)
 
 
-def by_name(services):
-    """Return an immutable map: host in lower case -> service.
+def by_host(services: Iterable[ComputeService]
+            ) -> Mapping[HostKey, ComputeService]:
+    """Return an immutable map: host -> service.
 
-    :param services: iterable of :class:`ComputeService`. Of two whose names
-        differ in case only (a host that was renamed so, on a database that
-        tells them apart) the one that is up counts.
+    :param services: of two that are one host (it was renamed in case, on a
+        database that tells both names apart) the one that is up counts.
     """
-    known = {}
+    known: dict[HostKey, ComputeService] = {}
     for service in services:
-        key = service.host.lower()
-        if key not in known or service.up and not known[key].up:
-            known[key] = service
+        before = known.get(service.key)
+        if before is None or service.up and not before.up:
+            known[service.key] = service
     return types.MappingProxyType(known)
 
 
-def spellings(services, host):
+def spellings(services: Iterable[ComputeService], host: str
+              ) -> tuple[str, ...]:
     """Return the ways in which nova spells a host.
 
-    A host that was renamed in case only has instances and records under both
-    names (bug 1866380).
-
-    :param services: iterable of :class:`ComputeService`.
-    :param host: this host.
+    :param services: all compute services that are known.
+    :param host: a host in any spelling.
     :returns: tuple of names, ``host`` first.
     """
     return tuple(dict.fromkeys(
         [host, *sorted(service.host for service in services
-                       if service.host.lower() == host.lower())]))
+                       if service.key == host_key(host))]))

@@ -13,210 +13,118 @@
 
 """Who owns a node: the decision.
 
-Pure: values in, decision out. Everything the decision needs is gathered
-before, everything that follows from it is carried out after.
+Pure: what the decision needs is gathered before, what follows from it is
+carried out after.
 
 A node's record (the live row of nova's ``compute_nodes``) says who owns it;
 the hash ring says who is preferred. Ownership is sticky: a preference alone
 takes nothing from a live owner but an idle node, so that hosts whose views
-differ for a while leave the records alone. The rules are tried in this order
-for every node that Ironic lists, "me" being the host that decides:
-
-1. a node with an instance of mine is mine;
-2. a node with an instance of another live host is not mine;
-3. a node with an instance of a dead host is mine if the policy says so and I
-   am to have it (take-over), else not;
-4. a node whose instance nova has deleted is a leaked machine: mine if I own
-   it, or if its owner is none or dead and I am preferred;
-5. the same holds for a node with an instance that nova does not know;
-6. a free node of mine stays mine, whoever is preferred;
-7. a free node without a record is mine if I am preferred (create);
-8. a free node of a dead host is mine if I am preferred (adopt), unless a
-   build was sent there: when the host returns it goes on with it, or nova
-   there ends it, which nobody else can;
-9. a free node of a live peer is mine if I am preferred and it is idle (pull);
-10. a free node of a live host of another partition is not mine;
-11. anything else is not mine.
-
-Only a member is ever preferred, so a host that is disabled, forced down or
-cut off keeps what it has (rules 1, 4 to 6) and takes nothing.
+differ for a while leave the records alone. The rules are numbered as in
+:mod:`.rules`; "me" is the host that decides.
 """
 
+from collections.abc import Container
+from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Set
-import dataclasses
 import enum
-import typing
 
+from nova_ironic_multihost.core.facts import Facts
+from nova_ironic_multihost.core.facts import InstanceState
+from nova_ironic_multihost.core.facts import Inventory
+from nova_ironic_multihost.core.facts import Record
+from nova_ironic_multihost.core.host import HostKey
 from nova_ironic_multihost.core import membership
 from nova_ironic_multihost.core import ring
 
 
 class Reason(enum.Enum):
-    """Why a node is mine or not; the value is for people to read."""
+    """Why a node is mine or not; the value is for people to read.
 
-    INSTANCE_HERE = 'with an instance of this compute service'
-    TAKEN_OVER = 'with an instance of a dead compute service until now'
-    BUILDING = 'held for an instance that is on no compute service'
-    LEAKED = 'held for an instance that nova has deleted'
-    UNKNOWN = 'held for an instance that nova does not know'
-    KEPT = 'free and recorded here'
-    CREATED = 'free and recorded nowhere so far'
-    ADOPTED = 'free and recorded on a compute service that is down'
-    PULLED = 'free and recorded on another compute service until now'
-    UNLISTED = 'recorded here and not listed by Ironic'
-    INSTANCE_ELSEWHERE = 'with an instance of another compute service'
-    INSTANCE_OF_DEAD = 'with an instance of a compute service that is down'
-    INSTANCE_WAITS = 'with an instance to be taken over by a later audit'
-    OTHER_PREFERRED = 'free and preferred by another compute service'
-    AWAITED = 'waits for the compute service that its build was sent to'
-    STARTING = 'to be taken when the start of this service is over'
-    UNMAPPED = 'to be taken when this host is mapped to a cell'
-    UNTESTED = 'to be pulled when this service has been up for some audits'
-    ALLOCATED = 'to be pulled when no build is on its way to it'
-    QUEUED = 'to be pulled by one of the next audits'
-    OTHER_ZONE = 'recorded in another availability zone'
-    OTHER_PARTITION = 'recorded on a compute service of another partition'
-
-    @property
-    def mine(self):
-        """Whether this compute service manages the node."""
-        return self in _MINE
-
-
-_MINE = frozenset({
-    Reason.INSTANCE_HERE, Reason.TAKEN_OVER, Reason.BUILDING,
-    Reason.LEAKED, Reason.UNKNOWN, Reason.KEPT, Reason.CREATED,
-    Reason.ADOPTED, Reason.PULLED, Reason.UNLISTED})
-
-
-@dataclasses.dataclass(frozen=True)
-class Record:
-    """A live row of nova's ``compute_nodes``.
-
-    :param node: uuid of the node, which is the uuid of the row.
-    :param host: the owner, as nova spells it.
-    :param partition: label of the partition that the owner serves, see
-        :attr:`.membership.Partition.label`.
-    :param row: what nova works with, if it comes from there.
+    :ivar rules: numbers of the rules of :mod:`.rules` that it comes from.
+    :ivar mine: whether this compute service manages the node.
     """
 
-    node: str
-    host: str
-    partition: str = ''
-    row: typing.Any = dataclasses.field(
-        default=None, compare=False, repr=False)
+    INSTANCE_HERE = True, 'with an instance of this compute service', 1
+    TAKEN_OVER = (
+        True, 'with an instance of a dead compute service until now', 3)
+    BUILDING = True, 'held for an instance that is on no compute service', 6
+    LEAKED = True, 'held for an instance that nova has deleted', 4
+    UNKNOWN = True, 'held for an instance that nova does not know', 5
+    KEPT = True, 'free and recorded here', 6
+    CREATED = True, 'free and recorded nowhere so far', 7
+    ADOPTED = True, 'free and recorded on a compute service that is down', 8
+    PULLED = True, 'free and recorded on another compute service until now', 9
+    UNLISTED = True, 'recorded here and not listed by Ironic', 6
+    INSTANCE_ELSEWHERE = (
+        False, 'with an instance of another compute service', 2)
+    INSTANCE_OF_DEAD = (
+        False, 'with an instance of a compute service that is down', 3)
+    INSTANCE_WAITS = (
+        False, 'with an instance to be taken over by a later audit', 3)
+    OTHER_PREFERRED = (
+        False, 'free and preferred by another compute service', 11)
+    AWAITED = (
+        False, 'waits for the compute service that its build was sent to', 8)
+    STARTING = (
+        False, 'to be taken when the start of this service is over',
+        3, 4, 5, 8, 9)
+    UNMAPPED = (
+        False, 'to be taken when this host is mapped to a cell', 3, 4, 5, 8, 9)
+    UNTESTED = (
+        False, 'to be pulled when this service has been up for some audits', 9)
+    ALLOCATED = False, 'to be pulled when no build is on its way to it', 9
+    QUEUED = False, 'to be pulled by one of the next audits', 9
+    OTHER_ZONE = False, 'recorded in another availability zone', 8, 9
+    OTHER_PARTITION = (
+        False, 'recorded on a compute service of another partition', 3, 10)
 
-    @property
-    def owner(self):
-        """The owner in lower case."""
-        return self.host.lower()
+    mine: bool
+    rules: tuple[int, ...]
+
+    def __new__(cls, mine: bool, text: str, *rules: int) -> 'Reason':
+        """Take the text for the value."""
+        reason = object.__new__(cls)
+        reason._value_ = text
+        reason.mine = mine
+        reason.rules = rules
+        return reason
 
 
-@dataclasses.dataclass(frozen=True)
-class InstanceState:
-    """An instance that Ironic has on a node, as nova has it.
+def foreign_instances(inventory: Inventory) -> list[str]:
+    """Return the instances whose host must be looked up.
 
-    :param host: compute service that it is on, as nova spells it, or None.
-    :param deleted: nova has its row, and the row is deleted.
-    :param node: uuid of the node that nova has it on, or None.
-    :param vm_state: nova's vm_state.
-    :param task_state: nova's task_state, None if it does nothing.
+    :returns: uuids of those that are not on this host, on nodes that this
+        host owns or might take.
     """
-
-    host: str | None
-    deleted: bool = False
-    node: str | None = None
-    vm_state: str | None = None
-    task_state: str | None = None
-
-    @property
-    def host_key(self):
-        """The compute service in lower case, or None."""
-        return self.host and self.host.lower()
+    return [instance for node, instance in inventory.nodes.items()
+            if instance is not None
+            and instance not in inventory.my_instances
+            and inventory.concerns_me(node)]
 
 
-@dataclasses.dataclass(frozen=True)
-class Permissions:
-    """What this host may do beyond keeping and creating.
+def candidates(inventory: Inventory,
+               states: Mapping[str, InstanceState]) -> list[str]:
+    """Return the nodes whose owner must be looked up.
 
-    :param settled: its start is over, builds that are sent to it arrive.
-    :param mapped: the scheduler can send builds to it, as far as is known.
-    :param tested: it has been a member for long enough to pull.
+    :param states: uuid -> :class:`InstanceState`, of the
+        :func:`foreign_instances`.
+    :returns: uuids of nodes that this host does not own and would take,
+        depending on who does.
     """
+    def waits_for_a_live_host(instance: str) -> bool:
+        state = states.get(instance)
+        return state is not None and not state.deleted and (
+            state.host_key is None or inventory.view.live(state.host_key))
 
-    settled: bool = True
-    mapped: bool = True
-    tested: bool = True
-
-
-@dataclasses.dataclass(frozen=True)
-class Facts:
-    """All that the decision depends on, gathered at one moment.
-
-    :param nodes: node uuid -> uuid of the instance that Ironic has on it, or
-        None. Exactly the nodes of the partition.
-    :param my_instances: uuids of the instances that nova has on this host.
-    :param my_nodes: uuids of the nodes that are recorded on this host.
-    :param view: the compute services of this moment.
-    :param preferences: who is preferred for which node.
-    :param permissions: what this host may do.
-    :param partition: the partition that this host serves.
-    :param zones: host in lower case -> explicit availability zone.
-    :param instance_states: uuid of an instance -> :class:`InstanceState`; at least for
-        :func:`foreign_instances`, no entry for an instance that nova does not know.
-    :param records: node uuid -> :class:`Record` of another host; at least for
-        :func:`candidates`, no entry for a node without a record.
-    :param eligible: hosts in lower case whose instances may be taken over,
-        see :func:`.takeover.eligible`.
-    """
-
-    nodes: Mapping[str, str | None]
-    my_instances: Set[str]
-    my_nodes: Set[str]
-    view: membership.View
-    preferences: ring.Preferences
-    permissions: Permissions = Permissions()
-    partition: membership.Partition = membership.Partition()
-    zones: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    instance_states: Mapping[str, InstanceState] = dataclasses.field(default_factory=dict)
-    records: Mapping[str, Record] = dataclasses.field(default_factory=dict)
-    eligible: Set[str] = frozenset()
-
-    @property
-    def host(self):
-        """This host in lower case."""
-        return self.view.host
+    return [node for node, instance in inventory.nodes.items()
+            if node not in inventory.my_nodes
+            and instance not in inventory.my_instances
+            and inventory.preferences.may_prefer(inventory.host, node)
+            and (instance is None or not waits_for_a_live_host(instance))]
 
 
-def foreign_instances(facts):
-    """Say of which instances it must be known whose they are.
-
-    :param facts: :class:`Facts`, ``instance_states`` and ``records`` not needed.
-    :returns: list of instance uuids: those that are not on this host, on
-        nodes that this host owns or might take.
-    """
-    return [instance for node, instance in facts.nodes.items()
-            if instance is not None and instance not in facts.my_instances
-            and _concerns_me(node, facts)]
-
-
-def candidates(facts):
-    """Say of which nodes it must be known who owns them.
-
-    :param facts: :class:`Facts`, ``records`` not needed.
-    :returns: list of uuids of nodes that this host does not own and would
-        take, depending on who does.
-    """
-    return [node for node, instance in facts.nodes.items()
-            if node not in facts.my_nodes
-            and instance not in facts.my_instances
-            and (instance is None or _is_stray(instance, facts)
-                 or facts.instance_states[instance].host_key in facts.eligible)
-            and facts.preferences.may_prefer(facts.host, node)]
-
-
-def decide(facts):
+def decide(facts: Facts) -> dict[str, Reason]:
     """Say for each node why it is mine or not.
 
     Of the nodes that are PULLED it is not yet known whether builds are on
@@ -229,24 +137,13 @@ def decide(facts):
             for node, instance in facts.nodes.items()}
 
 
-def _concerns_me(node, facts):
-    return (node in facts.my_nodes
-            or facts.preferences.may_prefer(facts.host, node))
-
-
-def _is_stray(instance, facts):
-    """Whether nova has deleted the instance or does not know it."""
-    state = facts.instance_states.get(instance)
-    return state is None or state.deleted
-
-
-def _reason(node, instance, facts):
+def _reason(node: str, instance: str | None, facts: Facts) -> Reason:
     if instance is None:
         return (Reason.KEPT if node in facts.my_nodes
                 else _taking(node, facts))
     if instance in facts.my_instances:
         return Reason.INSTANCE_HERE
-    if not _concerns_me(node, facts):
+    if not facts.concerns_me(node):
         return Reason.INSTANCE_ELSEWHERE
     state = facts.instance_states.get(instance)
     if state is None or state.deleted:
@@ -260,14 +157,15 @@ def _reason(node, instance, facts):
                 else Reason.INSTANCE_ELSEWHERE)
     if facts.view.live(state.host_key):
         return Reason.INSTANCE_ELSEWHERE
-    return _taking_over(node, state, facts)
+    return _taking_over(node, state, state.host_key, facts)
 
 
-def _taking_over(node, state, facts):
-    """Why I take over an instance of a dead host, or do not."""
-    if state.host_key not in facts.eligible or state.node not in (None, node):
+def _taking_over(node: str, state: InstanceState, home: HostKey, facts: Facts
+                 ) -> Reason:
+    """Why I take over an instance of ``home``, a dead host, or do not."""
+    if home not in facts.eligible or state.node not in (None, node):
         return Reason.INSTANCE_OF_DEAD
-    zone = facts.zones.get(state.host_key)
+    zone = facts.zones.get(home)
     if node in facts.my_nodes:
         heir = (facts.preferences.cross_zones
                 or facts.zones.get(facts.host) == zone)
@@ -283,10 +181,10 @@ def _taking_over(node, state, facts):
         heir = facts.preferences.heir(node, zone) == facts.host
     if not heir:
         return Reason.INSTANCE_OF_DEAD
-    return _allowed(facts) or Reason.TAKEN_OVER
+    return _refused(facts) or Reason.TAKEN_OVER
 
 
-def _stray(node, state, facts):
+def _stray(node: str, state: InstanceState | None, facts: Facts) -> Reason:
     held = Reason.UNKNOWN if state is None else Reason.LEAKED
     if node in facts.my_nodes:
         return held
@@ -297,7 +195,7 @@ def _stray(node, state, facts):
     return Reason.INSTANCE_ELSEWHERE if taking is Reason.PULLED else taking
 
 
-def _taking(node, facts):
+def _taking(node: str, facts: Facts) -> Reason:
     """Why I take a node that I do not own, or do not."""
     record = facts.records.get(node)
     if record is None:
@@ -311,22 +209,22 @@ def _taking(node, facts):
         return Reason.OTHER_PREFERRED
     if facts.view.live(record.owner):
         return _pulling(record, facts)
-    return _allowed(facts) or Reason.ADOPTED
+    return _refused(facts) or Reason.ADOPTED
 
 
-def _pulling(record, facts):
+def _pulling(record: Record, facts: Facts) -> Reason:
     theirs = membership.Partition.from_label(record.partition)
     if facts.partition.excludes(theirs):
         # The node has changed its partition, its owner lets it go.
-        return _allowed(facts) or Reason.PULLED
+        return _refused(facts) or Reason.PULLED
     if (record.partition != facts.partition.label
             or not facts.view.peer(record.owner)):
         return Reason.OTHER_PARTITION
-    return _allowed(facts) or (
+    return _refused(facts) or (
         Reason.PULLED if facts.permissions.tested else Reason.UNTESTED)
 
 
-def _allowed(facts):
+def _refused(facts: Facts) -> Reason | None:
     """Why I may take nothing from anybody, or None."""
     if not facts.permissions.settled:
         return Reason.STARTING
@@ -335,7 +233,8 @@ def _allowed(facts):
     return None
 
 
-def pulls(reasons, limit, busy=frozenset()):
+def pulls(reasons: Mapping[str, Reason], limit: int,
+          busy: Set[str] = frozenset()) -> list[str]:
     """Say which nodes to pull in this audit.
 
     :param reasons: what :func:`decide` returned.
@@ -351,7 +250,8 @@ def pulls(reasons, limit, busy=frozenset()):
     return wanted[:limit]
 
 
-def with_pulls(reasons, asked, allocated):
+def with_pulls(reasons: Mapping[str, Reason], asked: Iterable[str],
+               allocated: Set[str]) -> dict[str, Reason]:
     """Return the reasons with only those nodes taken that are idle.
 
     :param reasons: what :func:`decide` returned.
@@ -359,7 +259,7 @@ def with_pulls(reasons, asked, allocated):
     :param allocated: of those and of the ADOPTED nodes, the ones that have an
         allocation of an instance that nova has.
     """
-    asked = set(asked)
+    asked = frozenset(asked)
     result = dict(reasons)
     for node, reason in reasons.items():
         if reason is Reason.ADOPTED and node in allocated:
@@ -372,38 +272,41 @@ def with_pulls(reasons, asked, allocated):
     return result
 
 
-def abandoned_builds(node, builds, facts):
+def abandoned_builds(node: str, builds: Mapping[str, InstanceState],
+                     facts: Facts) -> list[str]:
     """Say which builds of a node will never come to an end.
 
     A dead host had claimed them and had not reserved the machine yet: what
     nova gives up when that host starts again.
 
     :param node: uuid of a node that is ADOPTED.
-    :param builds: uuid -> :class:`InstanceState`, of the instances of nova that have
-        an allocation of it.
+    :param builds: uuid -> :class:`InstanceState`, of the instances of nova
+        that have an allocation of it.
     :param facts: :class:`Facts`.
     :returns: list of uuids of instances to take over.
     """
     return [uuid for uuid, state in sorted(builds.items())
-            if state.host_key in facts.eligible
+            if state.host_key is not None
+            and state.host_key in facts.eligible
             and state.vm_state == 'building'
             and state.node in (None, node)
             and facts.preferences.heir(
                 node, facts.zones.get(state.host_key)) == facts.host]
 
 
-def awaited(builds, taken, host):
+def awaited(builds: Mapping[str, InstanceState], taken: Container[str],
+            host: HostKey) -> bool:
     """Whether a node has to wait for its host on account of its builds.
 
     :param builds: as for :func:`abandoned_builds`.
     :param taken: uuids of the instances that were taken over by now.
-    :param host: this host in lower case.
+    :param host: this host.
     """
     return any(uuid not in taken and state.host_key != host
                for uuid, state in builds.items())
 
 
-def takeovers(reasons, limit):
+def takeovers(reasons: Mapping[str, Reason], limit: int) -> list[str]:
     """Say which nodes' instances to take over in this audit.
 
     :param reasons: what :func:`decide` returned.
@@ -414,14 +317,15 @@ def takeovers(reasons, limit):
                   if reason is Reason.TAKEN_OVER)[:limit]
 
 
-def with_takeovers(reasons, asked, taken):
+def with_takeovers(reasons: Mapping[str, Reason], asked: Iterable[str],
+                   taken: Container[str]) -> dict[str, Reason]:
     """Return the reasons with only those instances taken over that were.
 
     :param reasons: what :func:`decide` returned.
     :param asked: what :func:`takeovers` returned.
     :param taken: of those, the nodes whose instances are on this host now.
     """
-    asked = set(asked)
+    asked = frozenset(asked)
     result = dict(reasons)
     for node, reason in reasons.items():
         if reason is Reason.TAKEN_OVER and node not in taken:
@@ -430,24 +334,28 @@ def with_takeovers(reasons, asked, taken):
     return result
 
 
-def was_robbed(facts, owned):
+def was_robbed(records: Mapping[str, Record], view: membership.View,
+               preferences: ring.Preferences, zones: Mapping[HostKey, str],
+               owned: Set[str]) -> bool:
     """Whether others took nodes from me as if I were dead.
 
     They would, after my heartbeat failed for a while: nodes that I owned and
     am preferred for are recorded on other live hosts.
 
-    :param facts: :class:`Facts`.
+    :param records: node uuid -> record of another host.
+    :param zones: host -> explicit availability zone.
     :param owned: uuids of the nodes that I owned at the audit before.
     """
     return any(
-        record.node in owned
-        and facts.view.live(record.owner)
-        and facts.preferences.prefers(
-            facts.host, record.node, facts.zones.get(record.owner))
-        for record in facts.records.values())
+        record.node in owned and view.live(record.owner)
+        and preferences.prefers(
+            view.host, record.node, zones.get(record.owner))
+        for record in records.values())
 
 
-def still_valid(reason, before, now, host, live, state=None):
+def still_valid(reason: Reason, before: HostKey | None, now: HostKey | None,
+                host: HostKey, live: bool, state: InstanceState | None = None
+                ) -> bool:
     """Whether a decision still stands when it is carried out.
 
     An audit of many nodes lasts minutes, and the tracker moves a record
@@ -455,11 +363,11 @@ def still_valid(reason, before, now, host, live, state=None):
 
     :param reason: why the node is mine.
     :param before: owner of the node when that was decided, or None.
-    :param now: its owner at this moment, or None; in lower case, as all.
+    :param now: its owner at this moment, or None.
     :param host: this host.
     :param live: whether the owner of this moment is up.
-    :param state: :class:`InstanceState` of this moment for a node with an instance,
-        or None.
+    :param state: :class:`InstanceState` of this moment for a node with an
+        instance, or None.
     """
     if now in (None, host):
         return True
@@ -471,7 +379,7 @@ def still_valid(reason, before, now, host, live, state=None):
     return reason is Reason.PULLED or not live
 
 
-def tally(reasons):
+def tally(reasons: Mapping[str, Reason]) -> dict[Reason, int]:
     """Count the nodes for each reason.
 
     :param reasons: what :func:`decide` returned.

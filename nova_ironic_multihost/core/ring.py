@@ -14,25 +14,32 @@
 """Which member prefers which node.
 
 A consistent hash over the members: every compute service that sees the same
-members and uses the same number of partitions computes the same preference,
+members and uses the same number of points computes the same preference,
 whatever the order in which it learned of them, and a member that comes or
 goes changes the preference of its own share of the nodes only. A preference
 is not an ownership; :mod:`nova_ironic_multihost.core.ownership` decides that.
 """
 
 import collections
+from collections.abc import Iterable
+from collections.abc import Mapping
 
 from oslo_log import log as logging
 from tooz import hashring
 
+from nova_ironic_multihost.core.host import HostKey
+
 LOG = logging.getLogger(__name__)
+
+#: Stands for any availability zone that no member is in.
+NO_MEMBERS_ZONE = ''
 
 
 class Ring:
     """An immutable map: node uuid -> the member that prefers the node.
 
-    :param members: iterable of host names in lower case; at least one.
-    :param partitions: points per member on the ring, 1 or more. More points
+    :param members: iterable of hosts; at least one.
+    :param points: points per member on the ring, 1 or more. More points
         spread the nodes more evenly; the table in the documentation (page
         "The hash ring") says what they cost.
     :raises ValueError: when there is no member.
@@ -40,27 +47,27 @@ class Ring:
     ``hashring`` is the tooz ring behind it; nobody may change it.
     """
 
-    def __init__(self, members, partitions):
+    def __init__(self, members: Iterable[HostKey], points: int) -> None:
         self.members = frozenset(members)
-        self.partitions = partitions
+        self.points = points
         if not self.members:
             raise ValueError('a ring needs at least one member')
-        self.hashring = hashring.HashRing(self.members,
-                                           partitions=partitions)
+        self.hashring = hashring.HashRing(self.members, partitions=points)
 
-    def host_for(self, node_uuid):
+    def host_for(self, node_uuid: str) -> HostKey:
         """Return the member that prefers the node.
 
         :param node_uuid: uuid of an Ironic node, as Ironic spells it.
         """
+        host: HostKey
         host, = self.hashring.get_nodes(node_uuid.encode('utf-8'))
         return host
 
-    def prefers(self, host, node_uuid):
-        """Whether ``host``, in lower case, is the node's preferred member."""
+    def prefers(self, host: HostKey, node_uuid: str) -> bool:
+        """Whether ``host`` is the node's preferred member."""
         return host in self.hashring.get_nodes(node_uuid.encode('utf-8'))
 
-    def shares(self, node_uuids):
+    def shares(self, node_uuids: Iterable[str]) -> dict[HostKey, int]:
         """Count the nodes that each member prefers.
 
         :param node_uuids: iterable of node uuids.
@@ -80,34 +87,36 @@ class Preferences:
     one it is wanted only if that would want it from anybody: else it would
     be on its way to yet another member, in a third zone perhaps.
 
-    :param members: host in lower case -> its explicit availability zone, or
+    :param members: host -> its explicit availability zone, or
         None; may be empty, then nobody is preferred for anything.
-    :param partitions: points per member on the ring, 1 or more.
+    :param points: points per member on the ring, 1 or more.
     :param cross_zones: whether nodes may cross zones.
     """
 
-    def __init__(self, members, partitions, cross_zones=False):
+    def __init__(self, members: Mapping[HostKey, str | None], points: int,
+                 cross_zones: bool = False) -> None:
         self.members = dict(members)
-        self.partitions = partitions
+        self.points = points
         self.cross_zones = cross_zones
         zones = set() if cross_zones else set(self.members.values()) - {None}
-        self.ring = _ring(self.members, partitions)
+        self.ring = _ring(self.members, points)
         # Of those that may take the nodes of a zone without a member.
         self._open = _ring(
             (host for host, zone in self.members.items() if zone is None),
-            partitions) if zones else self.ring
-        self._zones = {
+            points) if zones else self.ring
+        self._zones: dict[str | None, Ring | None] = {
             zone: _ring((host for host, its in self.members.items()
-                         if its in (zone, None)), partitions)
+                         if its in (zone, None)), points)
             for zone in zones}
-        self._own = {
+        self._own: dict[str | None, Ring | None] = {
             zone: _ring((host for host, its in self.members.items()
-                         if its == zone), partitions)
+                         if its == zone), points)
             for zone in zones}
         # One for each way in which the owner's zone matters.
-        self._cases = (None, *zones, object()) if zones else (None,)
+        self._cases: tuple[str | None, ...] = (
+            (None, *zones, NO_MEMBERS_ZONE) if zones else (None,))
 
-    def ring_for(self, zone):
+    def ring_for(self, zone: str | None) -> Ring | None:
         """Return the ring of those that may take nodes of a zone, or None.
 
         :param zone: explicit availability zone of the node's owner; None if
@@ -117,31 +126,33 @@ class Preferences:
             return self.ring
         return self._zones.get(zone, self._open)
 
-    def host_for(self, node_uuid, zone=None):
+    def host_for(self, node_uuid: str, zone: str | None = None
+                 ) -> HostKey | None:
         """Return the member that prefers the node, None if nobody may."""
         ring = self.ring_for(zone)
-        host = ring and ring.host_for(node_uuid)
-        if (ring is not self.ring and zone in self._own
-                and self.members[host] is None
+        if ring is None or self.ring is None:
+            return None
+        host = ring.host_for(node_uuid)
+        own = self._own.get(zone)
+        if (own is not None and self.members[host] is None
                 and not self.ring.prefers(host, node_uuid)):
-            return self._own[zone].host_for(node_uuid)
+            return own.host_for(node_uuid)
         return host
 
-    def prefers(self, host, node_uuid, zone=None):
-        """Whether ``host``, in lower case, is the node's preferred member."""
+    def prefers(self, host: HostKey, node_uuid: str, zone: str | None = None
+                ) -> bool:
+        """Whether ``host`` is the node's preferred member."""
         return self.host_for(node_uuid, zone) == host
 
-    def may_prefer(self, host, node_uuid):
-        """Whether ``host`` is preferred for the node with any owner at all.
-
-        :param host: host in lower case.
-        """
+    def may_prefer(self, host: HostKey, node_uuid: str) -> bool:
+        """Whether ``host`` is preferred for the node with any owner at all."""
         return any(
             self.prefers(host, node_uuid, zone) for zone in self._cases) or (
             bool(self._own) and self.heir(
                 node_uuid, self.members.get(host)) == host)
 
-    def heir(self, node_uuid, zone=None):
+    def heir(self, node_uuid: str, zone: str | None = None
+             ) -> HostKey | None:
         """Return the member that is to have a dead host's instance, or None.
 
         An instance was asked for in the zone of its host and stays there: it
@@ -153,29 +164,31 @@ class Preferences:
             ring = self.ring
         else:
             ring = self._open if zone is None else self._own.get(zone)
-        return ring and ring.host_for(node_uuid)
+        return ring.host_for(node_uuid) if ring is not None else None
 
 
-def _ring(hosts, partitions):
+def _ring(hosts: Iterable[HostKey], points: int) -> Ring | None:
     hosts = frozenset(hosts)
-    return Ring(hosts, partitions) if hosts else None
+    return Ring(hosts, points) if hosts else None
 
 
-def refreshed(preferences, members, partitions, cross_zones=False):
+def refreshed(preferences: Preferences | None,
+              members: Mapping[HostKey, str | None], points: int,
+              cross_zones: bool = False) -> Preferences:
     """Return the preferences of these members, the given ones if they are.
 
     Building a ring takes milliseconds, but an audit that changes nothing
     should do nothing. Who joined and who left is logged.
 
     :param preferences: the :class:`Preferences` so far, or None.
-    :param members: host in lower case -> explicit availability zone or None.
-    :param partitions: points per member.
+    :param members: host -> explicit availability zone or None.
+    :param points: points per member.
     :param cross_zones: whether nodes may cross zones.
     """
     members = dict(members)
     if preferences and (
-            preferences.members, preferences.partitions,
-            preferences.cross_zones) == (members, partitions, cross_zones):
+            preferences.members, preferences.points,
+            preferences.cross_zones) == (members, points, cross_zones):
         return preferences
     before = set(preferences.members) if preferences else set()
     if before != set(members):
@@ -186,4 +199,4 @@ def refreshed(preferences, members, partitions, cross_zones=False):
                      or 'none',
                      'left': ', '.join(sorted(before - set(members)))
                      or 'none'})
-    return Preferences(members, partitions, cross_zones)
+    return Preferences(members, points, cross_zones)

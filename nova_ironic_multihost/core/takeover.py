@@ -24,8 +24,13 @@ host, and only if the task state is what it was when the decision was made: of
 two compute services that take over one instance one fails.
 """
 
+from collections.abc import Mapping
 import dataclasses
 import enum
+import types
+
+from nova_ironic_multihost.core.host import HostKey
+from nova_ironic_multihost.core import membership
 
 #: The values of ``[ironic_multihost]instance_takeover``.
 NEVER = 'never'
@@ -49,7 +54,8 @@ class Policy:
     after: float = 0
 
 
-def eligible(policy, view, down_for):
+def eligible(policy: Policy, view: membership.View,
+             down_for: Mapping[HostKey, float]) -> frozenset[HostKey]:
     """Say whose instances may be taken over.
 
     A host that was only seen down may be alive and cut off, and a host that
@@ -58,9 +64,8 @@ def eligible(policy, view, down_for):
 
     :param policy: :class:`Policy`.
     :param view: :class:`.membership.View`.
-    :param down_for: host in lower case -> seconds for which it has been seen
-        down without a break, for those that are.
-    :returns: frozenset of hosts in lower case.
+    :param down_for: host -> seconds for which it has been seen down without a
+        break, for those that are.
     """
     if policy.when == NEVER or not view.member(view.host):
         return frozenset()
@@ -80,7 +85,36 @@ def eligible(policy, view, down_for):
         and not others[host].up})
 
 
-def mark(task_state, token):
+@dataclasses.dataclass(frozen=True)
+class Outages:
+    """Since when hosts have been seen down.
+
+    :param since: host -> when it was first seen down, of those that have been
+        down ever since; in seconds of a monotonic clock.
+    """
+
+    since: Mapping[HostKey, float] = dataclasses.field(
+        default_factory=lambda: types.MappingProxyType({}))
+
+    def after(self, view: membership.View, now: float) -> 'Outages':
+        """Return the outages after one more look.
+
+        :param view: what was seen; a host that it lacks may be met again.
+        :param now: time of this look.
+        """
+        return Outages(types.MappingProxyType({
+            **{host: since for host, since in self.since.items()
+               if not view.live(host)},
+            **{host: self.since.get(host, now)
+               for host, service in view.services.items()
+               if not service.up}}))
+
+    def lengths(self, now: float) -> dict[HostKey, float]:
+        """Return host -> seconds for which it has been down."""
+        return {host: now - since for host, since in self.since.items()}
+
+
+def mark(task_state: str | None, token: str) -> str:
     """Return the task state of an instance that is being taken over.
 
     :param task_state: the one it had, possibly such a mark of another host
@@ -90,17 +124,17 @@ def mark(task_state, token):
     return f'{_MARK}:{token}:{marked(task_state) or ""}'
 
 
-def is_mark(task_state):
+def is_mark(task_state: str | None) -> bool:
     """Whether a task state is one of :func:`mark`."""
-    return bool(task_state) and task_state.startswith(f'{_MARK}:')
+    return task_state is not None and task_state.startswith(f'{_MARK}:')
 
 
-def marked(task_state):
+def marked(task_state: str | None) -> str | None:
     """Return what an instance was doing when it was taken over.
 
     :param task_state: its task state; one that is no mark is the answer.
     """
-    if not is_mark(task_state):
+    if task_state is None or not is_mark(task_state):
         return task_state
     return task_state.split(':', 2)[2] or None
 
@@ -131,7 +165,8 @@ _DEPLOYING = frozenset({
 _BEFORE_REBUILD = frozenset({'rebuilding', 'rebuild_block_device_mapping'})
 
 
-def step(vm_state, task_state, provision_state):
+def step(vm_state: str | None, task_state: str | None,
+         provision_state: str | None) -> Step:
     """Say what an instance needs to come to rest.
 
     :param vm_state: nova's vm_state.
@@ -154,7 +189,7 @@ def step(vm_state, task_state, provision_state):
     return Step.AWAIT
 
 
-def resting(vm_state, provision_state):
+def resting(vm_state: str, provision_state: str | None) -> str:
     """Return the vm_state of an instance that is in the middle of nothing.
 
     :param vm_state: the one that nova has.

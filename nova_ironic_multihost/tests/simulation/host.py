@@ -12,28 +12,27 @@
 
 """One nova-compute of the simulation.
 
-The audits are those of the product; nova's manager and resource tracker, and
-the driver between them, are modelled. Each question that an audit asks and
-each step by which it is carried out is a moment at which it stands still and
-everything else may go on, for any time.
+Audits, looks between them and what placement is offered are the product's
+(:mod:`nova_ironic_multihost.audit`); nova's manager and resource tracker are
+modelled. Each question that the product asks and each step by which nova
+carries out the answer is a moment at which it stands still and everything
+else may go on, for any time.
 """
+
+import contextlib
 
 import greenlet
 
-from nova_ironic_multihost.audit import auditor as audit
-from nova_ironic_multihost.audit import watch
+from nova_ironic_multihost.audit import auditor
+from nova_ironic_multihost.audit import look
+from nova_ironic_multihost.audit import offer
+from nova_ironic_multihost.core.facts import Record
 from nova_ironic_multihost.core import ownership
 from nova_ironic_multihost.core import takeover
 from nova_ironic_multihost.tests.simulation import world as worlds
 
 #: Times that nova's tracker tries to write to a provider that changes.
 ATTEMPTS = 4
-
-#: Reasons for which the driver offers nothing of a node to the scheduler.
-BARRED = frozenset({
-    ownership.Reason.BUILDING, ownership.Reason.LEAKED,
-    ownership.Reason.UNKNOWN, ownership.Reason.UNLISTED})
-
 
 #: Why a host leaves a node alone that is recorded on it.
 LEFT = frozenset({
@@ -66,7 +65,7 @@ class Lock:
 
 
 class Sources:
-    """:class:`.audit.Sources` from the world.
+    """The ports of :mod:`nova_ironic_multihost.audit.sources` to the world.
 
     :ivar lag: by how many changes the next reading of the services is old.
     :ivar version: number of the states that were read last, see
@@ -173,7 +172,7 @@ class Sources:
 
     def records_of(self, hosts):
         pause()
-        found = [ownership.Record(row.node, row.host, row.partition)
+        found = [Record(row.node, row.host, row.partition)
                  for row in self._world.live_rows() if row.host in hosts]
         self.recorded = {record.node for record in found}
         self.looked = True
@@ -181,7 +180,7 @@ class Sources:
 
     def records(self, nodes):
         pause()
-        return [ownership.Record(row.node, row.host, row.partition)
+        return [Record(row.node, row.host, row.partition)
                 for row in self._world.live_rows() if row.node in nodes]
 
     def consumers(self, node):
@@ -201,6 +200,9 @@ class Sources:
 
 class Process:
     """A nova-compute from its start to its end.
+
+    To the product it is nova's resource tracker (``has``, ``drop``,
+    ``audit``).
 
     :ivar auditor: the product's.
     :ivar sources: what it asks.
@@ -222,11 +224,16 @@ class Process:
         self._running = None
         self.host = settings.host
         self.sources = Sources(world, self.host)
-        self.auditor = audit.Auditor(self.sources)
+
+        def clock():
+            return world.clock
+
+        self.auditor = auditor.Auditor(self.sources, self.sources, clock)
         self.auditor._lock = Lock()
+        self._offers = offer.Offers(self.auditor, self)
+        self._look = look.Look(self.auditor, self, self._acquired, clock)
         # What is decided by the older view is judged by that one.
         self.sources.overlap = lambda: self.auditing and self.looking
-        self.watch = watch.Watch(lambda: world.clock)
         self.tracked = set()
         self.providers = {}
         self.serving = False
@@ -294,7 +301,7 @@ class Process:
         self._running.switch()
         if self._running.dead:
             self._running = None
-            self._body = self._audit
+            self._body = self._audit_all
             self._audits += 1
         self._world.note()
         return self.auditing
@@ -314,7 +321,7 @@ class Process:
         :returns: whether it goes on after it.
         """
         if self._looking is None:
-            self._looking = greenlet.greenlet(self._look)
+            self._looking = greenlet.greenlet(self._look_once)
         self._world.note()
         self._looking.switch()
         if self._looking.dead:
@@ -350,11 +357,11 @@ class Process:
         if self.host not in world.services:
             world.services[self.host] = worlds.Service(
                 self.host, world.clock, mapped=False)
-        self._audit()
+        self._audit_all()
         self.serving = True
         world.services[self.host].beat = world.clock
 
-    def _audit(self):
+    def _audit_all(self):
         """ComputeManager.update_available_resource."""
         self.sources.looked = False
         try:
@@ -377,36 +384,25 @@ class Process:
             if record.node in found.deleted:
                 self._delete(record)
         for node in sorted(found.nodes):
-            self._update(node)
+            self.audit(node)
 
-    def _look(self):
-        """IronicMultiHostDriver._look."""
-        try:
-            view = self.auditor.read_view(self._settings, self.watch.hosts)[1]
-            if self.auditor.last is None:
-                return
-            eligible = self.auditor.eligible(self._settings, view)
-            due = self.watch.due(view, eligible)
-            starting = self.watch.starting(view, due, worlds.DOWN_TIME)
-            due = due - starting
-            missed, waiting = set(), frozenset()
-            if due:
-                reasons = self.auditor.audit_hosts(
-                    self._settings, sorted(due),
-                    lambda audit, mine: self._take_all(audit, mine, missed))
-                if ownership.Reason.INSTANCE_WAITS in reasons.values():
-                    waiting = due
-            self.watch.done(view, missed, eligible, starting | waiting)
-        except NotReadyError:
-            return
+    def _look_once(self):
+        """What the driver's timer does."""
+        # A look that fails is logged and repeated.
+        with contextlib.suppress(NotReadyError):
+            self._look.once(self._settings, worlds.DOWN_TIME)
 
-    def _take_all(self, found, mine, missed):
+    def _acquired(self, found, mine):
         self.recovering += found.taken_over
-        for node in mine:
+
+    def has(self, node):
+        """Whether ResourceTracker.compute_nodes has the node."""
+        return node in self.tracked
+
+    def drop(self, node):
+        """ResourceTracker.remove_node."""
+        if node in self.tracked:
             self._forget(node)
-            self._update(node)
-            if node not in self.tracked:
-                missed.add(found.owners[node])
 
     def _check_kept(self, found):
         """Raise Broken when it leaves what is free and its own to nobody."""
@@ -427,11 +423,11 @@ class Process:
             pause()
             self._world.delete_provider(record.node)
 
-    def _update(self, node):
+    def audit(self, node):
         """ResourceTracker.update_available_resource, of one node."""
-        if node not in self.tracked and not self.auditor.still_valid(node):
+        if not self._offers.may_take(node):
             return
-        if node in self.auditor.last.recent and node in self.tracked:
+        if self._offers.is_new(node):
             self.providers.pop(node, None)
         pause()
         with self.updating:
@@ -449,8 +445,8 @@ class Process:
             seen = self.sources.situation(node)
             if row.deleted:
                 world.undelete(node)
-            elif not self.auditor.still_valid(
-                    node, ownership.Record(node, row.host)):
+            elif not self._offers.still_valid(
+                    node, Record(node, row.host)):
                 return False
             taken = row.host == self.host or self._move(node, seen)
         if taken:
@@ -471,18 +467,16 @@ class Process:
 
     def _report(self, node):
         """ResourceTracker._update_to_placement; False when it fails."""
-        reason = self.auditor.last.reasons.get(node)
-        pulling = (reason is ownership.Reason.PULLED
-                   and node not in self.tracked)
         for _ in range(ATTEMPTS):
             if node not in self.providers:
                 provider = self._world.provide(node)
                 self.providers[node] = provider.generation, provider.reserved
             generation, reserved = self.providers[node]
             pause()
-            if pulling and self.auditor.in_use(node):
+            offered = self._offers.of(node)
+            if offered is offer.Offer.REFUSED:
                 return False
-            wanted = pulling or reason in BARRED
+            wanted = offered is offer.Offer.NOTHING
             if wanted == reserved:
                 return True
             pause()

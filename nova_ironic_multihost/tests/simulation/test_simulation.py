@@ -31,7 +31,7 @@ import hypothesis
 from hypothesis import stateful
 from hypothesis import strategies
 
-from nova_ironic_multihost.audit import auditor as audit
+from nova_ironic_multihost.audit import model
 from nova_ironic_multihost.core import ring
 from nova_ironic_multihost.core import takeover
 from nova_ironic_multihost.tests.simulation import host as hosts
@@ -46,7 +46,7 @@ SEED = int(os.environ.get(
 
 HOSTS = 6
 NODES = 8
-RING_PARTITIONS = 6
+RING_POINTS = 6
 
 #: Audits of each host in which nothing moves any more, in the end.
 QUIET = 2
@@ -85,8 +85,8 @@ class Simulation(stateful.RuleBasedStateMachine):
             self.world.machines[self.world.new('node')] = None
         for _ in range(number):
             name = self.world.new('host')
-            self.settings[name] = audit.Settings(
-                name, ring_partitions=RING_PARTITIONS,
+            self.settings[name] = model.Settings(
+                name, points=RING_POINTS,
                 pulls_per_audit=limit, pull_delay_audits=delay,
                 policy=takeover.Policy(when), takeovers_per_audit=limit)
             if started:
@@ -688,7 +688,7 @@ class Simulation(stateful.RuleBasedStateMachine):
             return {instance.host} if world.up(instance.host) else {owner}
         zones = world.zones
         preferences = ring.Preferences(
-            {name: zones.get(name) for name in members}, RING_PARTITIONS)
+            {name: zones.get(name) for name in members}, RING_POINTS)
         preferred = {preferences.host_for(node, zones.get(owner)) or owner}
         provider = world.providers.get(node)
         if owner is None:
@@ -721,10 +721,10 @@ class Simulation(stateful.RuleBasedStateMachine):
         for instance in world.instances.values():
             if instance.deleted or not instance.host:
                 continue
-            abandoned_builds = (instance.building and instance.node in world.machines
+            abandoned = (instance.building and instance.node in world.machines
                         and world.owner(instance.node) == instance.host)
             if (world.machines.get(instance.node) != instance.uuid
-                    and not abandoned_builds):
+                    and not abandoned):
                 continue
             if instance.host in self._processes:
                 assert not instance.task, f'{instance} is stuck'

@@ -24,6 +24,7 @@ import collections
 import dataclasses
 
 from nova_ironic_multihost.core import aggregates
+from nova_ironic_multihost.core.facts import InstanceState
 from nova_ironic_multihost.core import membership
 from nova_ironic_multihost.core import ownership
 from nova_ironic_multihost.core import takeover
@@ -90,7 +91,7 @@ class Instance:
     @property
     def state(self):
         """What an audit reads of it."""
-        return ownership.InstanceState(
+        return InstanceState(
             self.host, self.deleted, self.node if self.host else None,
             'building' if self.building else 'active', self.task)
 
@@ -468,7 +469,7 @@ class World:
     def take_over(self, uuid, seen, host):
         """Move an instance to another host, in one write.
 
-        :param seen: :class:`.ownership.InstanceState`; what is compared are its
+        :param seen: :class:`.facts.InstanceState`; what is compared are its
             states, as nova's database does, and not its host.
         :param host: the new host.
         :returns: whether it was as it was seen.

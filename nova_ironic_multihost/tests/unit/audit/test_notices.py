@@ -30,35 +30,35 @@ class DueTestCase(base.BaseTestCase):
             'n1': Reason.KEPT, 'n2': Reason.INSTANCE_ELSEWHERE}))
 
     def test_host_that_is_not_mapped_is_told_the_command(self):
-        (_, sentence), = due(mapped=False).values()
+        sentence = due(mapped=False)['unmapped'].sentence
         self.assertIn('discover_hosts --by-service', sentence)
         self.assertIn('compute-1', sentence)
         self.assertEqual({}, due(mapped=None))
 
     def test_aggregates_that_cannot_be_read(self):
-        (_, sentence), = notices.due(
+        notice, = notices.due(
             'compute-1', True, {}, absence.Absences(), False).values()
-        self.assertIn('[api_database]connection', sentence)
+        self.assertIn('[api_database]connection', notice.sentence)
 
     def test_counts_and_one_example_in_the_place_of_a_list(self):
         for reason, words in (
                 (Reason.OTHER_PARTITION, 'peer_list'),
                 (Reason.UNKNOWN, 'node undeploy'),
                 (Reason.LEAKED, 'running_deleted_instance_action')):
-            (_, sentence), = due(dict.fromkeys(
-                ['n1', 'n2', 'n3'], reason)).values()
+            notice, = due(dict.fromkeys(['n1', 'n2', 'n3'], reason)).values()
+            sentence = notice.sentence
             self.assertIn('3 nodes', sentence)
             self.assertIn('n1', sentence)
             self.assertNotIn('n2', sentence)
             self.assertIn(words, sentence)
 
     def test_brake_says_what_to_do_in_either_case(self):
-        (level, sentence), = due(counts={'n1': 0, 'n2': 0},
-                                 braked=True).values()
-        self.assertEqual('ERROR', notices.logging.getLevelName(level))
-        self.assertIn('2 nodes', sentence)
-        self.assertIn('[ironic]', sentence)
-        self.assertIn('max_vanished_percent', sentence)
+        notice, = due(counts={'n1': 0, 'n2': 0}, braked=True).values()
+        self.assertEqual(
+            'ERROR', notices.logging.getLevelName(notice.level))
+        self.assertIn('2 nodes', notice.sentence)
+        self.assertIn('[ironic]', notice.sentence)
+        self.assertIn('max_vanished_percent', notice.sentence)
 
 
 class NoticesTestCase(base.BaseTestCase):
@@ -69,3 +69,14 @@ class NoticesTestCase(base.BaseTestCase):
             for mapped in (False, False, True, False):
                 told.tell(due(mapped=mapped))
         self.assertEqual(2, len(logs.output))
+
+    def test_counts_of_nodes_are_told_when_they_change(self):
+        told = notices.Notices()
+        with self.assertLogs(notices.__name__, 'INFO') as logs:
+            for reasons in ({'n1': Reason.KEPT}, {'n2': Reason.KEPT},
+                            {'n1': Reason.KEPT, 'n2': Reason.LEAKED}):
+                told.count(reasons)
+        first, second = logs.output
+        self.assertIn('Managing 1 of 1 nodes: 1 free and recorded here.',
+                      first)
+        self.assertIn('Managing 2 of 2 nodes', second)

@@ -12,7 +12,6 @@
 
 
 import itertools
-import threading
 
 import hypothesis
 from hypothesis import strategies
@@ -200,37 +199,3 @@ class TakeoverTestCase(base.BaseTestCase):
         self.assertEqual(set(), self.watch.due(view(b=UP, c=UP)))
         self.watch.done(self.view)
         self.assertEqual(set(), self.watch.due(self.view))
-
-
-class TimerTestCase(base.BaseTestCase):
-
-    def test_acts_again_and_again_until_it_is_stopped(self):
-        turns = threading.Semaphore(0)
-        timer = watch.Timer(turns.release, lambda: 0.001)
-        timer.start()
-        thread, = (thread for thread in threading.enumerate()
-                   if thread.name == 'ironic-multihost-watch')
-        timer.start()
-        for _ in range(3):
-            self.assertTrue(turns.acquire(timeout=60))
-        self.assertTrue(thread.daemon)
-        timer.stop()
-        thread.join(60)
-        self.assertFalse(thread.is_alive())
-
-    def test_failures_do_not_end_it_and_are_logged_once_for_each_kind(self):
-        failures = [OSError('first'), OSError('again'), ValueError('other'),
-                    None, OSError('new')]
-        turns = itertools.count()
-
-        def act():
-            failure = failures[next(turns)]
-            if failure:
-                raise failure
-
-        timer = watch.Timer(act, lambda: 0)
-        with self.assertLogs(watch.__name__, 'WARNING') as logs:
-            for _ in failures:
-                timer.turn()
-        self.assertEqual(['first', 'other', 'new'], [
-            record.args[0].args[0] for record in logs.records])

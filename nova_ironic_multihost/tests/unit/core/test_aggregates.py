@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from oslotest import base
 
 from nova_ironic_multihost.core import aggregates
+from nova_ironic_multihost.core.host import host_key
 
 NOVAS = [f'nova-{number}' for number in range(4)]
 FOREIGN = [f'foreign-{number}' for number in range(3)]
@@ -29,7 +30,7 @@ ANYWHERE = [*SPELLINGS, 'libvirt']
 def readings(draw):
     """What nova may answer: any of its aggregates with any hosts."""
     return tuple(
-        aggregates.Aggregate(
+        aggregates.Aggregate.of(
             uuid, draw(st.frozensets(st.sampled_from(ANYWHERE))),
             draw(st.sampled_from([None, 'east', 'west'])))
         for uuid in draw(st.lists(st.sampled_from(NOVAS), unique=True)))
@@ -50,7 +51,7 @@ HOSTS = st.sampled_from(SPELLINGS)
 
 
 def aggregate(uuid, *hosts, zone=None):
-    return aggregates.Aggregate(uuid, frozenset(hosts), zone)
+    return aggregates.Aggregate.of(uuid, hosts, zone)
 
 
 def known(*listed):
@@ -58,7 +59,7 @@ def known(*listed):
 
 
 def wanted(host, seen, current):
-    return aggregates.wanted(host, seen, current, IRONIC)
+    return aggregates.wanted(host_key(host), seen, current, IRONIC)
 
 
 class WantedTestCase(base.BaseTestCase):

@@ -17,6 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oslotest import base
 
+from nova_ironic_multihost.core.facts import Facts
+from nova_ironic_multihost.core.facts import InstanceState
+from nova_ironic_multihost.core.facts import Permissions
+from nova_ironic_multihost.core.facts import Record
 from nova_ironic_multihost.core import membership
 from nova_ironic_multihost.core import ownership
 from nova_ironic_multihost.core import ring
@@ -27,7 +31,7 @@ NODE = '1be26c0b-03f2-4d2e-ae87-c02d7f33c123'
 PREFERRED = ring.Ring(HOSTS, 32).host_for(NODE)
 OTHER, THIRD = (host for host in HOSTS if host != PREFERRED)
 
-READY = ownership.Permissions()
+READY = Permissions()
 
 
 def services(*hosts, **states):
@@ -40,8 +44,8 @@ def services(*hosts, **states):
     return known
 
 
-def facts(host, known=None, zones=None, partition=None, other_partition_hosts=(),
-          cross_zones=False, **rest):
+def facts(host, known=None, zones=None, partition=None,
+          other_partition_hosts=(), cross_zones=False, **rest):
     """Return the facts of a host; all hosts are up unless told."""
     known = services(*HOSTS) if known is None else known
     partition = partition or membership.Partition()
@@ -50,7 +54,7 @@ def facts(host, known=None, zones=None, partition=None, other_partition_hosts=()
     preferences = ring.Preferences(
         {member: zones.get(member) for member in view.members}, 32,
         cross_zones)
-    return ownership.Facts(
+    return Facts(
         **{'nodes': {NODE: None}, 'my_instances': frozenset(),
            'my_nodes': frozenset(), 'view': view, 'zones': zones,
            'preferences': preferences, 'partition': partition, **rest})
@@ -61,7 +65,7 @@ def reason(host, **how):
 
 
 def recorded(host, partition=''):
-    return {NODE: ownership.Record(NODE, host, partition)}
+    return {NODE: Record(NODE, host, partition)}
 
 
 class FreeNodeTestCase(base.BaseTestCase):
@@ -83,7 +87,7 @@ class FreeNodeTestCase(base.BaseTestCase):
 
     def test_first_audit_creates(self):
         self.assertIs(Reason.CREATED, reason(
-            PREFERRED, permissions=ownership.Permissions(settled=False)))
+            PREFERRED, permissions=Permissions(settled=False)))
 
     def test_node_of_a_dead_host_is_adopted_by_the_preferred(self):
         for dead in (services(PREFERRED, OTHER, **{THIRD: 'down'}),
@@ -96,9 +100,9 @@ class FreeNodeTestCase(base.BaseTestCase):
     def test_adopting_waits_for_the_start_and_the_mapping(self):
         known = services(PREFERRED, **{OTHER: 'down'})
         for standing, expected in (
-                (ownership.Permissions(settled=False), Reason.STARTING),
-                (ownership.Permissions(mapped=False), Reason.UNMAPPED),
-                (ownership.Permissions(tested=False), Reason.ADOPTED)):
+                (Permissions(settled=False), Reason.STARTING),
+                (Permissions(mapped=False), Reason.UNMAPPED),
+                (Permissions(tested=False), Reason.ADOPTED)):
             self.assertIs(expected, reason(
                 PREFERRED, known=known, records=recorded(OTHER),
                 permissions=standing))
@@ -116,9 +120,9 @@ class FreeNodeTestCase(base.BaseTestCase):
 
     def test_pulling_waits_for_start_mapping_and_test(self):
         for standing, expected in (
-                (ownership.Permissions(settled=False), Reason.STARTING),
-                (ownership.Permissions(mapped=False), Reason.UNMAPPED),
-                (ownership.Permissions(tested=False), Reason.UNTESTED)):
+                (Permissions(settled=False), Reason.STARTING),
+                (Permissions(mapped=False), Reason.UNMAPPED),
+                (Permissions(tested=False), Reason.UNTESTED)):
             self.assertIs(expected, reason(
                 PREFERRED, records=recorded(OTHER), permissions=standing))
 
@@ -193,21 +197,21 @@ class NodeWithInstanceTestCase(base.BaseTestCase):
 
     def test_instance_claimed_since_the_instances_were_read_is_mine(self):
         self.assertIs(Reason.INSTANCE_HERE, self.reason(
-            PREFERRED, ownership.InstanceState(PREFERRED.upper())))
+            PREFERRED, InstanceState(PREFERRED.upper())))
 
     def test_node_with_an_instance_of_a_live_host_is_not_mine(self):
         for mine in ((), {NODE}):
             self.assertIs(Reason.INSTANCE_ELSEWHERE, self.reason(
-                PREFERRED, ownership.InstanceState(OTHER), my_nodes=mine))
+                PREFERRED, InstanceState(OTHER), my_nodes=mine))
 
     def test_node_with_an_instance_of_a_dead_host_is_not_mine(self):
         known = services(PREFERRED, **{OTHER: 'down'})
         self.assertIs(Reason.INSTANCE_OF_DEAD, self.reason(
-            PREFERRED, ownership.InstanceState(OTHER), known=known,
+            PREFERRED, InstanceState(OTHER), known=known,
             records=recorded(OTHER)))
 
     def test_node_of_a_build_that_is_nowhere_stays_with_its_owner(self):
-        nowhere = ownership.InstanceState(None)
+        nowhere = InstanceState(None)
         self.assertIs(Reason.BUILDING, self.reason(
             OTHER, nowhere, my_nodes={NODE}))
         self.assertIs(Reason.INSTANCE_ELSEWHERE, self.reason(
@@ -215,7 +219,7 @@ class NodeWithInstanceTestCase(base.BaseTestCase):
 
     def test_leaked_and_unknown_stay_with_their_owner(self):
         for state, expected in ((None, Reason.UNKNOWN), (
-                ownership.InstanceState(OTHER, deleted=True), Reason.LEAKED)):
+                InstanceState(OTHER, deleted=True), Reason.LEAKED)):
             for host in HOSTS:
                 self.assertIs(expected, self.reason(
                     host, state, my_nodes={NODE}))
@@ -225,7 +229,7 @@ class NodeWithInstanceTestCase(base.BaseTestCase):
     def test_leaked_and_unknown_go_to_the_preferred_without_live_owner(self):
         known = services(PREFERRED, THIRD, **{OTHER: 'down'})
         for state, expected in ((None, Reason.UNKNOWN), (
-                ownership.InstanceState(OTHER, deleted=True), Reason.LEAKED)):
+                InstanceState(OTHER, deleted=True), Reason.LEAKED)):
             for records in ({}, recorded(OTHER)):
                 self.assertIs(expected, self.reason(
                     PREFERRED, state, known=known, records=records))
@@ -235,9 +239,9 @@ class NodeWithInstanceTestCase(base.BaseTestCase):
     def test_leaked_machine_waits_for_the_start(self):
         known = services(PREFERRED, **{OTHER: 'down'})
         self.assertIs(Reason.STARTING, self.reason(
-            PREFERRED, ownership.InstanceState(OTHER, deleted=True), known=known,
+            PREFERRED, InstanceState(OTHER, deleted=True), known=known,
             records=recorded(OTHER),
-            permissions=ownership.Permissions(settled=False)))
+            permissions=Permissions(settled=False)))
 
 
 class TakeoverTestCase(base.BaseTestCase):
@@ -249,7 +253,7 @@ class TakeoverTestCase(base.BaseTestCase):
         how = {'known': self.DEAD, 'eligible': {OTHER},
                'records': recorded(OTHER), **how}
         return reason(host, nodes={NODE: 'i1'}, instance_states={
-            'i1': state or ownership.InstanceState(OTHER, node=NODE)}, **how)
+            'i1': state or InstanceState(OTHER, node=NODE)}, **how)
 
     def test_the_preferred_takes_it(self):
         self.assertIs(Reason.TAKEN_OVER, self.reason(PREFERRED))
@@ -268,7 +272,7 @@ class TakeoverTestCase(base.BaseTestCase):
 
     def test_not_if_nova_has_it_on_another_node(self):
         self.assertIs(Reason.INSTANCE_OF_DEAD, self.reason(
-            PREFERRED, ownership.InstanceState(OTHER, node='another')))
+            PREFERRED, InstanceState(OTHER, node='another')))
 
     def test_a_live_owner_of_the_node_takes_it_instead(self):
         for owner, other in ((THIRD, PREFERRED), (PREFERRED, THIRD)):
@@ -279,9 +283,9 @@ class TakeoverTestCase(base.BaseTestCase):
 
     def test_it_waits_for_the_start_and_the_mapping(self):
         for standing, expected in (
-                (ownership.Permissions(settled=False), Reason.STARTING),
-                (ownership.Permissions(mapped=False), Reason.UNMAPPED),
-                (ownership.Permissions(tested=False), Reason.TAKEN_OVER)):
+                (Permissions(settled=False), Reason.STARTING),
+                (Permissions(mapped=False), Reason.UNMAPPED),
+                (Permissions(tested=False), Reason.TAKEN_OVER)):
             self.assertIs(expected, self.reason(
                 PREFERRED, permissions=standing))
 
@@ -312,11 +316,10 @@ class TakeoverTestCase(base.BaseTestCase):
             cross_zones=True))
 
     def test_its_record_is_asked_for(self):
-        seen = facts(PREFERRED, known=self.DEAD, nodes={NODE: 'i1'},
-                     instance_states={'i1': ownership.InstanceState(OTHER, node=NODE)})
-        self.assertEqual([], ownership.candidates(seen))
-        self.assertEqual([NODE], ownership.candidates(
-            dataclasses.replace(seen, eligible={OTHER})))
+        states = {'i1': InstanceState(OTHER, node=NODE)}
+        for known, wanted in ((services(*HOSTS), []), (self.DEAD, [NODE])):
+            self.assertEqual(wanted, ownership.candidates(
+                facts(PREFERRED, known=known, nodes={NODE: 'i1'}), states))
 
     def test_only_so_many_at_once(self):
         reasons = dict.fromkeys(('n1', 'n2', 'n3'), Reason.TAKEN_OVER)
@@ -328,9 +331,9 @@ class TakeoverTestCase(base.BaseTestCase):
 
     def test_the_record_follows_while_the_instance_is_mine(self):
         for state, expected in (
-                (ownership.InstanceState(PREFERRED), True),
-                (ownership.InstanceState(THIRD), False),
-                (ownership.InstanceState(PREFERRED, deleted=True), False),
+                (InstanceState(PREFERRED), True),
+                (InstanceState(THIRD), False),
+                (InstanceState(PREFERRED, deleted=True), False),
                 (None, False)):
             self.assertIs(expected, ownership.still_valid(
                 Reason.TAKEN_OVER, OTHER, OTHER, PREFERRED, False, state))
@@ -347,11 +350,11 @@ def clouds(draw):
                           min_size=1, max_size=12))
     instances = {node: f'i-{node}' if draw(st.booleans()) else None
                  for node in nodes}
-    instance_states = {instance: ownership.InstanceState(
+    instance_states = {instance: InstanceState(
         draw(st.sampled_from((*hosts, None))), deleted=draw(st.booleans()))
         for instance in instances.values()
         if instance and draw(st.booleans())}
-    records = {node: ownership.Record(node, draw(st.sampled_from(hosts)))
+    records = {node: Record(node, draw(st.sampled_from(hosts)))
                for node in nodes if draw(st.booleans())}
     return known, instances, instance_states, records
 
@@ -426,7 +429,8 @@ class DecideTestCase(base.BaseTestCase):
                 whole, records={}, instance_states={
                     instance: state for instance, state
                     in whole.instance_states.items() if instance in wanted})
-            candidates = set(ownership.candidates(asked))
+            candidates = set(ownership.candidates(
+                asked, asked.instance_states))
             asked = dataclasses.replace(asked, records={
                 node: record for node, record in whole.records.items()
                 if node in candidates})
@@ -477,24 +481,24 @@ class AwaitedTestCase(base.BaseTestCase):
 
 
     def test_builds_keep_it_waiting_until_they_are_mine(self):
-        builds = {'i1': ownership.InstanceState(OTHER), 'i2': ownership.InstanceState(None)}
+        builds = {'i1': InstanceState(OTHER), 'i2': InstanceState(None)}
         self.assertFalse(ownership.awaited({}, {}, PREFERRED))
         self.assertTrue(ownership.awaited(builds, {'i1'}, PREFERRED))
         self.assertFalse(ownership.awaited(builds, {'i1', 'i2'}, PREFERRED))
-        builds['i2'] = ownership.InstanceState(PREFERRED.upper())
+        builds['i2'] = InstanceState(PREFERRED.upper())
         self.assertFalse(ownership.awaited(builds, {'i1'}, PREFERRED))
 
 
-class StrandedTestCase(base.BaseTestCase):
+class AbandonedBuildsTestCase(base.BaseTestCase):
     """OTHER has died over a build that it had claimed."""
 
     def setUp(self):
         super().setUp()
-        self.state = ownership.InstanceState(OTHER.upper(), node=NODE,
-                                       vm_state='building')
+        self.state = InstanceState(
+            OTHER.upper(), node=NODE, vm_state='building')
 
-    def abandoned_builds(self, host=PREFERRED, eligible=(OTHER,), zones=None,
-                 **changes):
+    def abandoned(self, host=PREFERRED, eligible=(OTHER,), zones=None,
+                  **changes):
         known = services(PREFERRED, THIRD, **{
             OTHER.replace('-', '_'): 'fenced'})
         return ownership.abandoned_builds(
@@ -502,49 +506,50 @@ class StrandedTestCase(base.BaseTestCase):
             facts(host, known=known, zones=zones, eligible=eligible))
 
     def test_a_claimed_build_of_a_fenced_host(self):
-        self.assertEqual(['i1'], self.abandoned_builds())
+        self.assertEqual(['i1'], self.abandoned())
         # It claims first and says where afterwards.
-        self.assertEqual(['i1'], self.abandoned_builds(node=None))
+        self.assertEqual(['i1'], self.abandoned(node=None))
 
     def test_one_that_waits_in_its_queue_is_not(self):
-        self.state = ownership.InstanceState(None, vm_state='building')
-        self.assertEqual([], self.abandoned_builds())
+        self.state = InstanceState(None, vm_state='building')
+        self.assertEqual([], self.abandoned())
 
     def test_not_without_leave(self):
-        self.assertEqual([], self.abandoned_builds(eligible=()))
+        self.assertEqual([], self.abandoned(eligible=()))
 
     def test_not_what_is_no_build_or_elsewhere(self):
-        self.assertEqual([], self.abandoned_builds(vm_state='active'))
-        self.assertEqual([], self.abandoned_builds(node='another'))
+        self.assertEqual([], self.abandoned(vm_state='active'))
+        self.assertEqual([], self.abandoned(node='another'))
 
     def test_the_preferred_of_the_zone_takes_it(self):
-        self.assertEqual([], self.abandoned_builds(THIRD))
+        self.assertEqual([], self.abandoned(THIRD))
         zones = dict.fromkeys((OTHER, THIRD), 'z1')
-        self.assertEqual([], self.abandoned_builds(zones=zones))
-        self.assertEqual(['i1'], self.abandoned_builds(THIRD, zones=zones))
+        self.assertEqual([], self.abandoned(zones=zones))
+        self.assertEqual(['i1'], self.abandoned(THIRD, zones=zones))
 
 
 class WasRobbedTestCase(base.BaseTestCase):
 
+    def was_robbed(self, host, owned=(NODE,), known=None):
+        seen = facts(host, known=known)
+        return ownership.was_robbed(
+            recorded(OTHER), seen.view, seen.preferences, {}, set(owned))
+
     def test_nodes_that_others_took_from_me_are_noticed(self):
-        self.assertTrue(ownership.was_robbed(
-            facts(PREFERRED, records=recorded(OTHER)), {NODE}))
+        self.assertTrue(self.was_robbed(PREFERRED))
 
     def test_what_was_not_mine_is_no_loss(self):
-        self.assertFalse(ownership.was_robbed(
-            facts(PREFERRED, records=recorded(OTHER)), set()))
+        self.assertFalse(self.was_robbed(PREFERRED, owned=()))
 
     def test_what_i_am_not_preferred_for_is_no_loss(self):
-        self.assertFalse(ownership.was_robbed(
-            facts(THIRD, records=recorded(OTHER)), {NODE}))
+        self.assertFalse(self.was_robbed(THIRD))
 
     def test_a_dead_robber_is_none(self):
-        known = services(PREFERRED, **{OTHER: 'down'})
-        self.assertFalse(ownership.was_robbed(
-            facts(PREFERRED, known=known, records=recorded(OTHER)), {NODE}))
+        self.assertFalse(self.was_robbed(
+            PREFERRED, known=services(PREFERRED, **{OTHER: 'down'})))
 
 
-class StandsTestCase(base.BaseTestCase):
+class StillValidTestCase(base.BaseTestCase):
 
     def still_valid(self, reason, before, now, live=False, state=None):
         return ownership.still_valid(reason, before, now, 'me', live, state)
@@ -571,9 +576,9 @@ class StandsTestCase(base.BaseTestCase):
 
     def test_node_follows_my_instance_as_long_as_it_is_mine(self):
         for state, expected in (
-                (ownership.InstanceState('ME'), True),
-                (ownership.InstanceState('me', deleted=True), False),
-                (ownership.InstanceState('a'), False), (None, False)):
+                (InstanceState('ME'), True),
+                (InstanceState('me', deleted=True), False),
+                (InstanceState('a'), False), (None, False)):
             self.assertEqual(expected, self.still_valid(
                 Reason.INSTANCE_HERE, 'a', 'a', True, state))
 

@@ -78,7 +78,7 @@ class RingTestCase(base.BaseTestCase):
             ['compute-3', 'compute-1', 'compute-2', 'compute-1', 'compute-1',
              'compute-3'], mapped)
 
-    def test_shares_are_even_with_the_default_partitions(self):
+    def test_shares_are_even_with_the_default_points(self):
         for count in (2, 3, 10):
             members = ring.Ring([f'host-{i}' for i in range(count)], 1024)
             shares = members.shares(nodes(10000))
@@ -192,13 +192,13 @@ class RefreshedTestCase(base.BaseTestCase):
 
     def test_any_change_makes_new_preferences(self):
         before = ring.refreshed(None, {'a': None, 'b': 'z'}, 8)
-        for members, partitions, cross in (
+        for members, points, cross in (
                 ({'a': None}, 8, False), ({'a': None, 'b': None}, 8, False),
                 ({'a': None, 'b': 'z'}, 9, False),
                 ({'a': None, 'b': 'z'}, 8, True)):
-            after = ring.refreshed(before, members, partitions, cross)
+            after = ring.refreshed(before, members, points, cross)
             self.assertEqual(members, after.members)
-            self.assertEqual(partitions, after.partitions)
+            self.assertEqual(points, after.points)
             self.assertEqual(cross, after.cross_zones)
         self.assertEqual({'a': None, 'b': 'z'}, before.members)
 

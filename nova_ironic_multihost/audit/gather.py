@@ -1,0 +1,359 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Gathering: each fact is read once, in the order in which it is needed.
+
+An audit of all nodes and one of the nodes of some hosts differ in the nodes
+that they begin with (:func:`all_nodes`, :func:`nodes_of_hosts`); what else
+must be known of those is gathered in one way.
+"""
+
+import collections
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+import types
+
+from oslo_log import log as logging
+
+from nova_ironic_multihost.audit.model import Audit
+from nova_ironic_multihost.audit.model import Memory
+from nova_ironic_multihost.audit.model import Settings
+from nova_ironic_multihost.audit.sources import Node
+from nova_ironic_multihost.audit.sources import Sources
+from nova_ironic_multihost.core import absence
+from nova_ironic_multihost.core import aggregates
+from nova_ironic_multihost.core.facts import Facts
+from nova_ironic_multihost.core.facts import InstanceState
+from nova_ironic_multihost.core.facts import Inventory
+from nova_ironic_multihost.core.facts import Permissions
+from nova_ironic_multihost.core.facts import Record
+from nova_ironic_multihost.core.host import host_key
+from nova_ironic_multihost.core import membership
+from nova_ironic_multihost.core import ownership
+from nova_ironic_multihost.core import ring
+from nova_ironic_multihost.core import takeover
+
+LOG = logging.getLogger(__name__)
+
+#: Nodes whose records are read to learn which partition a member serves.
+SAMPLE = 8
+
+#: Nodes in a listing that cost Ironic as much as one that is asked for alone.
+TOGETHER = 20
+
+
+@dataclasses.dataclass(frozen=True)
+class Roster:
+    """Who is there, and who is preferred for which node.
+
+    :param services: all compute services that are known so far.
+    :param view: how this host sees them.
+    :param preferences: made of the members in this view.
+    :param host_aggregates: nova's host aggregates, as far as they are known.
+    """
+
+    services: tuple[membership.ComputeService, ...]
+    view: membership.View
+    preferences: ring.Preferences
+    host_aggregates: aggregates.Known
+
+
+@dataclasses.dataclass(frozen=True)
+class Gathered:
+    """What an audit has gathered.
+
+    :param facts: what the decision depends on.
+    :param found: uuid -> node, of the nodes that are decided on.
+    :param outages: since when hosts have been seen down.
+    :param audits: see :class:`.model.Memory`, before this audit.
+    :param host_aggregates: nova's host aggregates, as far as they are known.
+    :param mapped: whether this host is mapped, None if that is not known.
+    :param records: the records of this host.
+    :param absences: nodes that are recorded here and not listed.
+    :param unlisted: uuid -> node, of those of them that are not deleted, as
+        far as there is one.
+    """
+
+    facts: Facts
+    found: Mapping[str, Node]
+    outages: takeover.Outages
+    audits: int
+    host_aggregates: aggregates.Known
+    mapped: bool | None
+    records: tuple[Record, ...] = ()
+    absences: absence.Absences = absence.Absences()
+    unlisted: Mapping[str, Node] = dataclasses.field(
+        default_factory=lambda: types.MappingProxyType({}))
+
+
+def services(sources: Sources, memory: Memory, settings: Settings,
+             hosts: Iterable[str] = (), starting: bool = False
+             ) -> tuple[tuple[membership.ComputeService, ...],
+                        membership.View]:
+    """Read who is there.
+
+    One question to nova, and one more for each host that is disabled.
+
+    :param hosts: those that were there, as nova spells them: nova lists them
+        only while they are enabled.
+    :param starting: see :class:`.membership.View`.
+    """
+    known = _with_services_of(
+        sources, sources.services(), [settings.host, *hosts])
+    label = settings.partition.label
+    return known, membership.view(
+        known, settings.partition, settings.host,
+        other_partition_hosts=(
+            host for host, theirs in memory.partition_labels.items()
+            if theirs != label),
+        starting=starting)
+
+
+def roster(sources: Sources, memory: Memory, settings: Settings,
+           hosts: Iterable[str] = (), starting: bool = False) -> Roster:
+    """Read who is there, and make the hash ring of the members.
+
+    :param hosts: as for :func:`services`.
+    :param starting: as for :func:`services`.
+    """
+    known, view = services(sources, memory, settings, hosts, starting)
+    host_aggregates = memory.host_aggregates.after(sources.aggregates())
+    zones = aggregates.zones(host_aggregates.aggregates)
+    preferences = ring.refreshed(
+        memory.preferences, {host: zones.get(host) for host in view.members},
+        settings.points, settings.move_across_zones)
+    return Roster(known, view, preferences, host_aggregates)
+
+
+def all_nodes(sources: Sources, memory: Memory, settings: Settings,
+              roster: Roster, listed: Mapping[str, Node], settled: bool,
+              last: Audit | None, now: float) -> Gathered:
+    """Gather what there is to know for an audit of all nodes.
+
+    :param listed: uuid -> node, what Ironic lists.
+    :param settled: the start of this compute service is over.
+    :param last: the audit before.
+    :param now: monotonic time in seconds.
+    """
+    hosts = membership.spellings(roster.services, settings.host)
+    records = tuple(sources.records_of(hosts))
+    inventory = Inventory(
+        nodes={node: found.instance_id for node, found in listed.items()},
+        my_instances=frozenset(sources.instances(hosts)),
+        my_nodes=frozenset(record.node for record in records),
+        view=roster.view, preferences=roster.preferences)
+    absences, unlisted = _absences(
+        sources, memory, settings, inventory, last)
+    states = _instance_states(sources, memory, inventory)
+    others = _records_of_others(sources, memory, inventory, states)
+    facts, outages, mapped, audits = _facts(
+        sources, memory, settings, roster, inventory, states, others,
+        settled, now)
+    return Gathered(
+        facts, listed, outages, audits, roster.host_aggregates, mapped,
+        records, absences, unlisted)
+
+
+def nodes_of_hosts(sources: Sources, memory: Memory, settings: Settings,
+                   roster: Roster, hosts: Iterable[str], known: int,
+                   now: float) -> Gathered:
+    """Gather what there is to know of the nodes recorded on some hosts.
+
+    :param hosts: others than this, as nova spells them.
+    :param known: how many nodes Ironic listed last.
+    :param now: monotonic time in seconds.
+    """
+    names = [name for host in hosts
+             for name in membership.spellings(roster.services, host)]
+    records = {
+        record.node: record for record in sources.records_of(names)
+        if roster.preferences.may_prefer(roster.view.host, record.node)}
+    found = _fetch(sources, settings.partition, list(records), known)
+    inventory = Inventory(
+        nodes={node: its.instance_id for node, its in found.items()},
+        my_instances=frozenset(), my_nodes=frozenset(),
+        view=roster.view, preferences=roster.preferences)
+    states = _instance_states(sources, memory, inventory)
+    facts, outages, mapped, audits = _facts(
+        sources, memory, settings, roster, inventory, states,
+        {node: records[node] for node in found}, True, now)
+    return Gathered(
+        facts, found, outages, audits, roster.host_aggregates, mapped)
+
+
+def _facts(sources: Sources, memory: Memory, settings: Settings,
+           roster: Roster, inventory: Inventory,
+           states: Mapping[str, InstanceState],
+           records: Mapping[str, Record], settled: bool, now: float
+           ) -> tuple[Facts, takeover.Outages, bool | None, int]:
+    """Gather the services of everybody who was met; then all is known.
+
+    Whoever is not in nova's list, be it disabled or without a node, may have
+    nodes and instances.
+
+    :param states: of the instances whose host had to be looked up.
+    :param records: of the nodes whose owner had to be looked up.
+    :returns: (facts, outages, whether this host is mapped, audits); see
+        :class:`Gathered`.
+    """
+    known = _with_services_of(sources, roster.services, [
+        *(record.host for record in records.values()),
+        *(state.host for state in states.values() if state.host)])
+    view = dataclasses.replace(
+        roster.view, services=membership.by_host(known))
+    zones = aggregates.zones(roster.host_aggregates.aggregates)
+    outages = memory.outages.after(view, now)
+    mapped = memory.mapped or sources.mapped(settings.host)
+    audits = 0 if ownership.was_robbed(
+        records, view, roster.preferences, zones, memory.owned
+    ) else memory.audits
+    facts = Facts(
+        nodes=inventory.nodes, my_instances=inventory.my_instances,
+        my_nodes=inventory.my_nodes, view=view,
+        preferences=inventory.preferences, partition=settings.partition,
+        zones=zones, instance_states=states, records=records,
+        eligible=takeover.eligible(
+            settings.policy, view, outages.lengths(now)),
+        permissions=Permissions(
+            settled=settled, mapped=mapped is not False,
+            tested=audits >= settings.pull_delay_audits))
+    return facts, outages, mapped, audits
+
+
+def _with_services_of(sources: Sources,
+                      known: Iterable[membership.ComputeService],
+                      hosts: Iterable[str]
+                      ) -> tuple[membership.ComputeService, ...]:
+    """Add the services of those of the hosts that are not known yet.
+
+    Either they are disabled, or they had no Ironic compute node when nova
+    was asked for the services that have one.
+    """
+    known = tuple(known)
+    keys = {service.key for service in known}
+    missing = {host_key(host): host for host in hosts
+               if host_key(host) not in keys}
+    found = [sources.service(host) for host in missing.values()]
+    return known + tuple(
+        dataclasses.replace(service, ironic=False)
+        for service in found if service)
+
+
+def _instance_states(sources: Sources, memory: Memory, inventory: Inventory
+                     ) -> Mapping[str, InstanceState]:
+    """Look up the instances whose host must be known.
+
+    Those that were on a host that is still live are not asked for again:
+    whatever becomes of them there, that host sees to it. Unless their nodes
+    are mine: then it is me who sees to what they leave.
+    """
+    wanted = ownership.foreign_instances(inventory)
+    on_mine = {inventory.nodes.get(node) for node in inventory.my_nodes}
+    remembered = {
+        instance: state for instance, state in memory.instance_states.items()
+        if not state.deleted and inventory.view.live(state.host_key)
+        and instance not in on_mine}
+    states = {instance: remembered[instance]
+              for instance in wanted if instance in remembered}
+    unknown = [instance for instance in wanted if instance not in remembered]
+    if unknown:
+        states.update(sources.instance_states(unknown))
+    return types.MappingProxyType(states)
+
+
+def _records_of_others(sources: Sources, memory: Memory,
+                       inventory: Inventory,
+                       states: Mapping[str, InstanceState]
+                       ) -> dict[str, Record]:
+    """Look up who owns candidates and samples."""
+    wanted = dict.fromkeys(ownership.candidates(inventory, states))
+    wanted.update(dict.fromkeys(_samples(memory, inventory)))
+    if not wanted:
+        return {}
+    return {record.node: record for record in sources.records(list(wanted))
+            if record.node not in inventory.my_nodes}
+
+
+def _samples(memory: Memory, inventory: Inventory) -> Iterator[str]:
+    """Yield nodes that tell which partition the members serve.
+
+    A member that serves another partition does not see all our nodes, so
+    those that it is preferred for would be nobody's.
+    """
+    preferences = inventory.preferences
+    members = {member for member in preferences.members
+               if member != inventory.host
+               and member not in memory.partition_labels}
+    if not members:
+        return
+    seen: collections.Counter[str] = collections.Counter()
+    first = memory.rounds * SAMPLE
+    for node in inventory.nodes:
+        host = preferences.host_for(node)
+        if host is not None and host in members:
+            if first <= seen[host] < first + SAMPLE:
+                yield node
+            seen[host] += 1
+
+
+def _fetch(sources: Sources, partition: membership.Partition,
+           wanted: Sequence[str], known: int) -> dict[str, Node]:
+    """Return {uuid: node} of these nodes, as far as Ironic has them.
+
+    :param known: how many nodes Ironic listed last.
+    """
+    if not wanted:
+        return {}
+    # A node alone does not tell its partition.
+    if partition.label or TOGETHER * len(wanted) > known:
+        listed = sources.nodes(partition)
+        return {node: listed[node] for node in wanted if node in listed}
+    found = {node: sources.node(node) for node in wanted}
+    return {node: its for node, its in found.items() if its is not None}
+
+
+def _absences(sources: Sources, memory: Memory, settings: Settings,
+              inventory: Inventory, last: Audit | None
+              ) -> tuple[absence.Absences, dict[str, Node]]:
+    """Ask for the nodes that are recorded here and not listed.
+
+    :returns: (what is known of them, {uuid: node} of those that are not
+        deleted, as far as there is one).
+    """
+    mine = inventory.my_nodes
+    absences = absence.observe(
+        memory.absences, mine, inventory.nodes.keys(),
+        settings.max_vanished_percent)
+    gone, found = set(), set()
+    before = last.nodes if last else {}
+    nodes = {node: before[node] for node in absences.counts
+             if node in before}
+    for node in absence.questions(absences):
+        try:
+            answer = sources.node(node)
+        except Exception as exc:  # noqa: BLE001
+            # Whatever it is, it is not the answer that there is none.
+            LOG.debug('Ironic does not say whether it has node %(node)s: '
+                      '%(exc)s', {'node': node, 'exc': exc})
+            found.add(node)
+            continue
+        if answer is None:
+            gone.add(node)
+        else:
+            found.add(node)
+            nodes[node] = answer
+    absences = absence.answered(absences, mine, gone, found)
+    return absences, {node: known for node, known in nodes.items()
+                      if node not in absences.confirmed}

@@ -1,0 +1,124 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A look: who is there now, and an audit of the nodes that it concerns.
+
+Every few seconds between nova's audits; :mod:`.watch` says what follows from
+what was seen.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+import time
+
+from oslo_log import log as logging
+
+from nova_ironic_multihost.audit import auditor as auditors
+from nova_ironic_multihost.audit.model import Audit
+from nova_ironic_multihost.audit.model import Settings
+from nova_ironic_multihost.audit import notices
+from nova_ironic_multihost.audit.sources import Tracker
+from nova_ironic_multihost.audit import watch
+from nova_ironic_multihost.core.host import HostKey
+from nova_ironic_multihost.core import membership
+from nova_ironic_multihost.core import ownership
+from nova_ironic_multihost.core.ownership import Reason
+
+LOG = logging.getLogger(__name__)
+
+
+class Look:
+    """Looks, again and again, from one thread.
+
+    :param auditor: audits the nodes of hosts that left.
+    :param tracker: nova's resource tracker, which takes them.
+    :param acquired: called with the audit and the uuids of the nodes that
+        are mine by it, before the tracker takes them.
+    :param clock: monotonic clock, in seconds.
+    """
+
+    def __init__(self, auditor: auditors.Auditor, tracker: Tracker,
+                 acquired: Callable[[Audit, list[str]], None],
+                 clock: Callable[[], float] = time.monotonic) -> None:
+        self._auditor = auditor
+        self._tracker = tracker
+        self._acquired = acquired
+        self._watch = watch.Watch(clock)
+        self._pulled: tuple[str, ...] = ()
+
+    def once(self, settings: Settings, down_time: float) -> membership.View:
+        """Look who is there, and audit at once the nodes that it concerns.
+
+        :param down_time: nova's ``service_down_time``, in seconds.
+        :returns: what was seen.
+        """
+        last = self._auditor.last
+        hosts = dict.fromkeys(self._watch.hosts)
+        if last is not None:
+            hosts.update((service.host, None)
+                         for service in last.view.services.values())
+        view = self._auditor.read_view(settings, hosts)
+        if last is None:
+            return view
+        self._audit_pulled()
+        eligible = self._auditor.eligible(settings, view)
+        due = self._watch.due(view, eligible)
+        starting = self._watch.starting(view, due, down_time)
+        missed, waiting = self._audit_hosts(settings, view, due - starting)
+        self._watch.done(view, missed, eligible, starting.union(waiting))
+        return view
+
+    def _audit_hosts(self, settings: Settings, view: membership.View,
+                     hosts: frozenset[HostKey]
+                     ) -> tuple[set[HostKey], Iterable[HostKey]]:
+        """Audit the nodes of some hosts and take what is mine.
+
+        :returns: (those of them of which some nodes could not be taken,
+            those of which more instances wait to be taken over).
+        """
+        missed: set[HostKey] = set()
+        if not hosts:
+            return missed, ()
+
+        def take(audit: Audit, mine: list[str]) -> None:
+            self._acquired(audit, mine)
+            for node in mine:
+                # It may have been here before.
+                self._tracker.drop(node)
+                self._tracker.audit(node)
+                owner = audit.owners[node]
+                if owner is not None and not self._tracker.has(node):
+                    missed.add(owner)
+            self._pulled = tuple(
+                node for node in mine
+                if audit.reasons[node] is Reason.PULLED)
+
+        names = [view.services[host].host for host in sorted(hosts)]
+        reasons = self._auditor.audit_hosts(settings, names, take)
+        if reasons:
+            LOG.info('Audited the nodes of %(hosts)s, which left: '
+                     '%(tally)s.', {
+                         'hosts': ', '.join(names),
+                         'tally': notices.in_words(
+                             ownership.tally(reasons))})
+        waits = Reason.INSTANCE_WAITS in reasons.values()
+        return missed, hosts if waits else ()
+
+    def _audit_pulled(self) -> None:
+        """Audit nodes that came from live hosts once more.
+
+        Their former owner may have set traits until now.
+        """
+        pulled, self._pulled = self._pulled, ()
+        for node in pulled:
+            if self._tracker.has(node):
+                self._tracker.audit(node)

@@ -1,0 +1,123 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The values that audits work with; immutable, replaced whole."""
+
+from collections.abc import Mapping
+import dataclasses
+import types
+
+from nova_ironic_multihost.audit.sources import Node
+from nova_ironic_multihost.core import absence
+from nova_ironic_multihost.core import aggregates
+from nova_ironic_multihost.core.facts import InstanceState
+from nova_ironic_multihost.core.facts import Record
+from nova_ironic_multihost.core.host import HostKey
+from nova_ironic_multihost.core import membership
+from nova_ironic_multihost.core.ownership import Reason
+from nova_ironic_multihost.core import ring
+from nova_ironic_multihost.core import takeover
+
+#: Audits for which a node that came from another owner counts as recent.
+RECENT = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """The options that audits follow, see :mod:`nova_ironic_multihost.conf`.
+
+    :param points: points per member on the hash ring,
+        ``[ironic_multihost]ring_partitions``.
+    """
+
+    host: str
+    partition: membership.Partition = membership.Partition()
+    points: int = 1024
+    pulls_per_audit: int = 200
+    pull_delay_audits: int = 2
+    move_across_zones: bool = False
+    max_vanished_percent: int = 50
+    policy: takeover.Policy = takeover.Policy()
+    takeovers_per_audit: int = 50
+
+
+@dataclasses.dataclass(frozen=True)
+class Audit:
+    """What one audit found and decided.
+
+    :param view: the compute services, as this host saw them.
+    :param preferences: who is preferred for which node.
+    :param reasons: node uuid -> :class:`.ownership.Reason`, of all nodes that
+        Ironic lists or that are recorded here.
+    :param nodes: uuid -> node, of the nodes that are mine.
+    :param owners: uuid -> owner or None, of the nodes that are mine, when
+        that was decided.
+    :param records: the records of this host that nova is to know of: of nodes
+        that are mine and of nodes that are deleted.
+    :param deleted: uuids of the nodes that Ironic has no more.
+    :param host_aggregates: nova's host aggregates, as far as they are known.
+    :param recent: uuids of the nodes that came from another owner in one of
+        the last :data:`RECENT` audits before.
+    :param taken_over: instance uuid -> host that it was on before, of those
+        that this audit took over.
+    """
+
+    view: membership.View
+    preferences: ring.Preferences
+    reasons: Mapping[str, Reason]
+    nodes: Mapping[str, Node]
+    owners: Mapping[str, HostKey | None]
+    records: tuple[Record, ...] = ()
+    deleted: frozenset[str] = frozenset()
+    host_aggregates: aggregates.Known = aggregates.Known()
+    recent: frozenset[str] = frozenset()
+    taken_over: Mapping[str, str | None] = dataclasses.field(
+        default_factory=lambda: types.MappingProxyType({}))
+
+
+@dataclasses.dataclass(frozen=True)
+class Memory:
+    """What an audit remembers of those before.
+
+    :param preferences: who is preferred for which node, None before the first
+        look at the services.
+    :param outages: since when hosts have been seen down.
+    :param audits: number of audits in a row, up to the last one, in which
+        this host was a member whom nobody took for dead.
+    :param rounds: number of audits in a row in which the partition of some
+        member was not known; others are then sampled.
+    :param owned: uuids of the nodes that were recorded here.
+    :param instance_states: instance uuid -> :class:`.facts.InstanceState`, as
+        it was.
+    :param partition_labels: host -> label of its partition.
+    :param busy: nodes that could not be pulled for their allocations.
+    :param absences: nodes that are not listed.
+    :param mapped: this host was found to be mapped.
+    :param host_aggregates: nova's host aggregates, as far as they are known.
+    :param recent: for each of the last :data:`RECENT` audits the uuids of the
+        nodes that came from another owner.
+    """
+
+    preferences: ring.Preferences | None = None
+    outages: takeover.Outages = takeover.Outages()
+    audits: int = 0
+    rounds: int = 0
+    owned: frozenset[str] = frozenset()
+    instance_states: Mapping[str, InstanceState] = dataclasses.field(
+        default_factory=lambda: types.MappingProxyType({}))
+    partition_labels: Mapping[HostKey, str] = dataclasses.field(
+        default_factory=lambda: types.MappingProxyType({}))
+    busy: frozenset[str] = frozenset()
+    absences: absence.Absences = absence.Absences()
+    mapped: bool = False
+    host_aggregates: aggregates.Known = aggregates.Known()
+    recent: tuple[frozenset[str], ...] = ()

@@ -1,0 +1,116 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Late checks: whether what an audit decided still holds when it is done.
+
+An audit of many nodes lasts minutes, and the tracker moves a record whoever
+owns it by then (nova: ResourceTracker._init_compute_node). So each node is
+judged once more right before it is taken, and before placement is told of it.
+"""
+
+import enum
+
+from nova_ironic_multihost.audit import auditor as auditors
+from nova_ironic_multihost.audit import decision
+from nova_ironic_multihost.audit.model import Audit
+from nova_ironic_multihost.audit.sources import Tracker
+from nova_ironic_multihost.core.facts import Record
+from nova_ironic_multihost.core import ownership
+from nova_ironic_multihost.core.ownership import Reason
+
+#: Nodes that no server may be built on, whatever Ironic says of them.
+BARRED = frozenset({
+    Reason.BUILDING, Reason.LEAKED, Reason.UNKNOWN, Reason.UNLISTED})
+
+
+class Offer(enum.Enum):
+    """What placement is to be told of a node."""
+
+    AS_IRONIC_SAYS = 'what Ironic says of it'
+    NOTHING = 'it is reserved, no server may be built on it'
+    REFUSED = "it is another compute service's to speak for"
+
+
+class Offers:
+    """Judges the nodes that an auditor has decided on.
+
+    :param auditor: the auditor.
+    :param tracker: nova's resource tracker.
+    """
+
+    def __init__(self, auditor: auditors.Auditor, tracker: Tracker) -> None:
+        self._auditor = auditor
+        self._tracker = tracker
+
+    def may_take(self, node: str) -> bool:
+        """Whether the tracker may take the record of a node, or has it."""
+        return (self._auditor.last is None or self._tracker.has(node)
+                or self.still_valid(node))
+
+    def is_new(self, node: str) -> bool:
+        """Whether placement must be asked for a node as if for the first time.
+
+        For a while the former owner still sets traits of a node that moved
+        (ComputeManager._update_compute_provider_status), which nova's cache
+        of placement would hide for minutes.
+        """
+        audit = self._auditor.last
+        return audit is not None and (
+            node in audit.recent or not self._tracker.has(node))
+
+    def of(self, node: str) -> Offer:
+        """Say what placement may be told of a node.
+
+        A node that is pulled is offered again when its record has moved. If
+        a build gets in between, placement refuses the change, whose
+        generation was read before, and nova asks again.
+        """
+        audit = self._auditor.last
+        reason = self._auditor.reason(node)
+        if audit and reason is Reason.KEPT and _may_be_gone(audit, node) and (
+                not self.still_valid(node)):
+            return Offer.REFUSED
+        if reason is Reason.PULLED and not self._tracker.has(node):
+            if decision.in_use(self._auditor.sources, node):
+                return Offer.REFUSED
+            return Offer.NOTHING
+        return Offer.NOTHING if reason in BARRED else Offer.AS_IRONIC_SAYS
+
+    def still_valid(self, node: str, record: Record | None = None) -> bool:
+        """Whether a node that is about to become mine still may.
+
+        :param node: uuid of a node.
+        :param record: its record of this moment, if it has been read.
+        """
+        audit = self._auditor.last
+        reason = audit.reasons.get(node) if audit else None
+        if audit is None or reason is None or not reason.mine:
+            return False
+        sources = self._auditor.sources
+        record = record or next(iter(sources.records([node])), None)
+        if record is None or record.owner == audit.view.host:
+            return True
+        service = sources.service(record.host)
+        known = audit.nodes.get(node)
+        instance = known.instance_id if known else None
+        state = sources.instance_states([instance]).get(
+            instance) if instance else None
+        return ownership.still_valid(
+            reason, audit.owners.get(node), record.owner, audit.view.host,
+            service is not None and service.up, state)
+
+
+def _may_be_gone(audit: Audit, node: str) -> bool:
+    """Whether another may have taken a node of mine since the audit began."""
+    host = audit.view.host
+    return not audit.preferences.prefers(
+        host, node, audit.preferences.members.get(host))

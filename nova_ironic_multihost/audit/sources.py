@@ -1,0 +1,107 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What an audit asks of the world, and what it has it do: the ports.
+
+nova, placement and Ironic in a nova-compute (:mod:`nova_ironic_multihost.
+contract`), a model of them in the simulation. Each method asks anew.
+"""
+
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from collections.abc import Set
+import typing
+
+from nova_ironic_multihost.core import aggregates
+from nova_ironic_multihost.core.facts import InstanceState
+from nova_ironic_multihost.core.facts import Record
+from nova_ironic_multihost.core import membership
+
+
+class Node(typing.Protocol):
+    """A node as Ironic's client hands it out; more is nova's business."""
+
+    @property
+    def instance_id(self) -> str | None:
+        """Uuid of the instance that Ironic has on it."""
+
+
+class Sources(typing.Protocol):
+    """Where the facts come from. Nothing here changes anything."""
+
+    def services(self) -> list[membership.ComputeService]:
+        """Return the enabled services that have an Ironic compute node."""
+
+    def service(self, host: str) -> membership.ComputeService | None:
+        """Return any compute service, None if nova does not have it."""
+
+    def nodes(self, partition: membership.Partition) -> Mapping[str, Node]:
+        """Return {uuid: node}, the whole list.
+
+        :raises VirtDriverNotReady: when Ironic does not give it.
+        """
+
+    def node(self, uuid: str) -> Node | None:
+        """Return one node, None when Ironic has no such node.
+
+        :raises Exception: when that cannot be known.
+        """
+
+    def instances(self, hosts: Iterable[str]) -> Set[str]:
+        """Return the uuids of the instances on these hosts."""
+
+    def instance_states(self, instances: Sequence[str]
+                        ) -> Mapping[str, InstanceState]:
+        """Return {uuid: state} of instances; no entry for an unknown one."""
+
+    def records_of(self, hosts: Iterable[str]) -> list[Record]:
+        """Return the records of these hosts."""
+
+    def records(self, nodes: Sequence[str]) -> list[Record]:
+        """Return the records of these nodes."""
+
+    def consumers(self, node: str) -> Set[str] | None:
+        """Return the consumers of a node, None if they are not known."""
+
+    def mapped(self, host: str) -> bool | None:
+        """Whether the host is mapped to a cell, None if it is not known."""
+
+    def aggregates(self) -> tuple[aggregates.Aggregate, ...] | None:
+        """Return nova's host aggregates, None if they are not known."""
+
+
+class Writes(typing.Protocol):
+    """What an audit changes itself. All else is done by nova's tracker."""
+
+    def take_over(self, instance: str, state: InstanceState, host: str
+                  ) -> bool:
+        """Make an instance this host's if it is still as it was seen.
+
+        :param instance: uuid.
+        :param state: as it was seen.
+        :param host: this host.
+        :returns: whether it is this host's now.
+        """
+
+
+class Tracker(typing.Protocol):
+    """nova's resource tracker, which audits one node at a time."""
+
+    def has(self, node: str) -> bool:
+        """Whether it has the record of a node at hand."""
+
+    def drop(self, node: str) -> None:
+        """Have it forget a node, so that it looks at its record."""
+
+    def audit(self, node: str) -> None:
+        """Have it take the record of a node and tell placement of it."""

@@ -1,0 +1,68 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The timer: a thread that does one thing every few seconds."""
+
+from collections.abc import Callable
+import threading
+
+from oslo_log import log as logging
+
+LOG = logging.getLogger(__name__)
+
+
+class Timer:
+    """Does something every few seconds, in a thread of its own.
+
+    :param act: function without arguments; what it raises is logged, once
+        for each kind of error until it succeeds again.
+    :param seconds: function without arguments that returns the pause.
+    """
+
+    def __init__(self, act: Callable[[], object],
+                 seconds: Callable[[], float]) -> None:
+        self._act = act
+        self._seconds = seconds
+        self._stopped = threading.Event()
+        self._failures: set[type[Exception]] = set()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin, if it has not begun."""
+        if self._thread is None:
+            self._stopped = threading.Event()
+            self._thread = threading.Thread(
+                target=self._run, args=(self._stopped,),
+                name='ironic-multihost-watch', daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Do not do it again; what is under way is not waited for."""
+        self._stopped.set()
+        self._thread = None
+
+    def _run(self, stopped: threading.Event) -> None:
+        while not stopped.wait(self._seconds()):
+            self.turn()
+
+    def turn(self) -> None:
+        """Do it once; raises nothing."""
+        try:
+            self._act()
+        except Exception as exc:
+            if type(exc) not in self._failures:
+                self._failures.add(type(exc))
+                LOG.warning('A look at the compute services failed: %s. It '
+                            'is repeated until it succeeds.', exc,
+                            exc_info=True)
+        else:
+            self._failures.clear()

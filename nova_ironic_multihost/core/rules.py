@@ -1,0 +1,69 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The rules in words: who owns a node.
+
+:mod:`.ownership` carries them out; the documentation's table is made from
+them. They are tried in this order for every node that Ironic lists, "I" being
+the host that decides. Only a member is ever preferred, so a host that is
+disabled, forced down or cut off keeps what it has (rules 1 and 4 to 6) and
+takes nothing.
+"""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Rule:
+    """One row of the table.
+
+    :param instance: what Ironic has on the node.
+    :param owner: whose the record of the node is.
+    :param preferred: whether the ring has to prefer me.
+    :param outcome: what the node is to me then; the emphasised word is what
+        the documentation calls it.
+    """
+
+    instance: str
+    owner: str
+    preferred: str
+    outcome: str
+
+
+#: Number of the rule -> the rule.
+RULES = {
+    1: Rule('an instance of mine', 'any', 'any', 'mine'),
+    2: Rule('an instance of another live compute service', 'any', 'any',
+            'not mine'),
+    3: Rule('an instance of a compute service that is down',
+            'any that is not live', 'I am its heir',
+            'mine: *take over*, if ``[ironic_multihost]instance_takeover`` '
+            'says so; else not mine'),
+    4: Rule('an instance that nova has deleted',
+            'me; or none, or one that is down', 'any; or yes',
+            "mine, *leaked*: in use, and named to nova's reaper"),
+    5: Rule('an instance that nova does not know',
+            'me; or none, or one that is down', 'any; or yes',
+            'mine, in use, never touched, warned about'),
+    6: Rule('none, or one that is on no compute service', 'me', 'any',
+            'mine: *keep*'),
+    7: Rule('none', 'no record', 'yes', 'mine: *create*'),
+    8: Rule('none', 'one that is down', 'yes',
+            'mine: *adopt*, unless a build was sent there: when that compute '
+            'service returns it goes on with it, or nova ends it there, which '
+            'nobody else can'),
+    9: Rule('none', 'a live one of this partition, enabled or not', 'yes',
+            'mine: *pull*, if the node is idle'),
+    10: Rule('none', 'a live one of another partition', 'any',
+             'not mine, warned about'),
+    11: Rule('anything else', '', '', 'not mine'),
+}

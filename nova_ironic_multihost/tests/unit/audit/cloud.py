@@ -1,0 +1,195 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A cloud of plain values, and what every test of an audit stands on."""
+
+import dataclasses
+import types
+
+from oslotest import base
+
+from nova_ironic_multihost.audit import auditor
+from nova_ironic_multihost.audit import model
+from nova_ironic_multihost.audit import offer
+from nova_ironic_multihost.core.facts import InstanceState
+from nova_ironic_multihost.core.facts import Record
+from nova_ironic_multihost.core import membership
+from nova_ironic_multihost.core import ring
+
+NODES = [f'1be26c0b-03f2-4d2e-ae87-c02d7f33c1{i:02}' for i in range(20)]
+
+
+def instance(host, node):
+    """Return an ACTIVE instance."""
+    return InstanceState(host, node=node, vm_state='active')
+
+
+class Cloud:
+    """The ports, answered from plain values; counts the questions."""
+
+    def __init__(self, *hosts):
+        self.states = {
+            host: membership.ComputeService(host, up=True) for host in hosts}
+        self.ironic = dict.fromkeys(NODES)
+        self.hidden = set()
+        self.owners = {}
+        self.labels = {}
+        self.placed = {}
+        self.allocations = {}
+        self.is_mapped = True
+        self.host_aggregates = ()
+        self.broken = False
+        self.asked = []
+
+    def set(self, host, **state):
+        self.states[host] = membership.ComputeService(
+            host, **{'up': True, **state})
+
+    def services(self):
+        return [service for service in self.states.values()
+                if not service.disabled and service.ironic]
+
+    def service(self, host):
+        return self.states.get(host)
+
+    def nodes(self, partition):
+        if self.broken:
+            raise OSError('Ironic is away')
+        return {node: types.SimpleNamespace(id=node, instance_id=instance)
+                for node, instance in self.ironic.items()
+                if node not in self.hidden}
+
+    def node(self, uuid):
+        self.asked.append(('node', uuid))
+        if self.broken:
+            raise OSError('Ironic is away')
+        if uuid not in self.ironic:
+            return None
+        return types.SimpleNamespace(id=uuid, instance_id=self.ironic[uuid])
+
+    def instances(self, hosts):
+        return {instance for instance, state in self.placed.items()
+                if state.host in hosts and not state.deleted}
+
+    def instance_states(self, instances):
+        self.asked += [('instance_state', instance) for instance in instances]
+        return {instance: self.placed[instance]
+                for instance in instances if instance in self.placed}
+
+    def record(self, node):
+        host = self.owners[node]
+        return Record(node, host, self.labels.get(host, ''))
+
+    def records_of(self, hosts):
+        return [self.record(node) for node, host in self.owners.items()
+                if host in hosts]
+
+    def records(self, nodes):
+        self.asked += [('record', node) for node in nodes]
+        return [self.record(node) for node in nodes if node in self.owners]
+
+    def consumers(self, node):
+        self.asked.append(('consumers', node))
+        return self.allocations.get(node, frozenset())
+
+    def mapped(self, host):
+        self.asked.append(('mapped', host))
+        return self.is_mapped
+
+    def aggregates(self):
+        return self.host_aggregates
+
+    def take_over(self, instance, state, host):
+        self.asked.append(('take_over', instance))
+        if self.placed[instance] != state:
+            return False
+        self.placed[instance] = dataclasses.replace(state, host=host)
+        return True
+
+
+class Tracker:
+    """nova's resource tracker: takes every node except ``failing``."""
+
+    def __init__(self, *tracked):
+        self.tracked = set(tracked)
+        self.failing = set()
+        self.audited = []
+
+    def has(self, node):
+        return node in self.tracked
+
+    def drop(self, node):
+        self.tracked.discard(node)
+
+    def audit(self, node):
+        self.audited.append(node)
+        if node not in self.failing:
+            self.tracked.add(node)
+
+
+class Clock:
+
+    now = 1000.0
+
+    def __call__(self):
+        return self.now
+
+
+class AuditTestCase(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.cloud = Cloud('a', 'b')
+        self.clock = Clock()
+        self.auditors = {}
+        self.options = {'pull_delay_audits': 1}
+
+    def audit(self, host='a', settled=True, **options):
+        """Audit one host and let it take what it finds to be its own."""
+        if host not in self.auditors:
+            self.auditors[host] = auditor.Auditor(self.cloud, self.cloud, self.clock)
+        self.cloud.asked.clear()
+        found = self.auditors[host].audit(model.Settings(
+            host, points=32, **{**self.options, **options}), settled)
+        for node in found.nodes:
+            self.cloud.owners[node] = host
+        for node in found.deleted:
+            self.cloud.owners.pop(node, None)
+        return found
+
+    def audit_hosts(self, host, *others, **options):
+        """Audit the nodes of some hosts; return what ``then`` was told."""
+        self.cloud.asked.clear()
+        told = []
+        self.decided = self.auditors[host].audit_hosts(model.Settings(
+            host, points=32, **{**self.options, **options}),
+            others, lambda *facts: told.append(facts))
+        (found, mine), = told
+        for node in mine:
+            self.cloud.owners[node] = host
+        return found, set(mine)
+
+    def settle(self, *hosts):
+        for _ in range(4):
+            for host in hosts:
+                self.audit(host)
+
+    def offers(self, host='a', *tracked):
+        """Return what judges the nodes of a host that tracks some."""
+        return offer.Offers(self.auditors[host], Tracker(*tracked))
+
+    def asked(self, what):
+        return [about for kind, about in self.cloud.asked if kind == what]
+
+    def preferred(self, host, *members):
+        members = ring.Ring(members, 32)
+        return {node for node in NODES if members.prefers(host, node)}

@@ -1,0 +1,195 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Instances and builds of a dead host are taken over, each once."""
+
+import dataclasses
+
+from nova_ironic_multihost.audit import model
+from nova_ironic_multihost.core.facts import InstanceState
+from nova_ironic_multihost.core.ownership import Reason
+from nova_ironic_multihost.core import takeover
+from nova_ironic_multihost.tests.unit.audit import cloud
+
+
+class TakeoverTestCase(cloud.AuditTestCase):
+    """c dies with an instance on each of its nodes."""
+
+    def setUp(self):
+        super().setUp()
+        self.cloud = cloud.Cloud('a', 'b', 'c')
+        self.settle('a', 'b', 'c')
+        self.theirs = [node for node, host in self.cloud.owners.items()
+                       if host == 'c']
+        for node in self.theirs:
+            self.cloud.ironic[node] = f'i-{node}'
+            self.cloud.placed[f'i-{node}'] = InstanceState(
+                'c', node=node, vm_state='active')
+        self.options['policy'] = takeover.Policy('forced_down')
+
+    def hosts(self):
+        return {state.host for state in self.cloud.placed.values()}
+
+    def test_a_fenced_hosts_instances_go_to_the_preferred(self):
+        self.cloud.set('c', up=False)
+        self.audit('a'), self.audit('b')
+        self.assertEqual({'c'}, self.hosts())
+        self.cloud.set('c', up=False, forced_down=True)
+        taken = {}
+        for host in 'ab':
+            found = self.audit(host)
+            self.assertEqual(
+                {'c'} if found.taken_over else set(),
+                set(found.taken_over.values()))
+            taken.update(dict.fromkeys(found.taken_over, host))
+        self.assertEqual({f'i-{node}' for node in self.theirs}, taken.keys())
+        self.assertEqual(taken, {
+            instance: state.host
+            for instance, state in self.cloud.placed.items()})
+        for node in self.theirs:
+            self.assertEqual(taken[f'i-{node}'], self.cloud.owners[node])
+
+    def test_once(self):
+        self.cloud.set('c', up=False, forced_down=True)
+        self.settle('a', 'b')
+        for host in 'ab':
+            found = self.audit(host)
+            self.assertEqual({}, dict(found.taken_over))
+            self.assertEqual([], self.asked('take_over'))
+            self.assertIn(Reason.INSTANCE_HERE, found.reasons.values())
+
+    def test_one_that_has_changed_since_is_left(self):
+        self.cloud.set('c', up=False, forced_down=True)
+        take_over = self.cloud.take_over
+
+        def too_late(instance, state, host):
+            self.cloud.placed[instance] = dataclasses.replace(
+                state, task_state='rebooting')
+            return take_over(instance, state, host)
+
+        self.cloud.take_over = too_late
+        found = self.audit('a')
+        self.assertEqual({}, dict(found.taken_over))
+        self.assertNotIn(Reason.TAKEN_OVER, found.reasons.values())
+        self.assertEqual({'c'}, self.hosts())
+
+    def strand(self):
+        """c had claimed its builds, and had reserved no machine yet."""
+        for node in self.theirs:
+            self.cloud.ironic[node] = None
+            self.cloud.allocations[node] = frozenset([f'i-{node}'])
+            self.cloud.placed[f'i-{node}'] = InstanceState(
+                'c', node=node, vm_state='building')
+        self.cloud.set('b', up=False)
+
+    def test_builds_without_a_machine_are_taken_and_their_nodes_too(self):
+        self.strand()
+        self.cloud.set('c', up=False)
+        found = self.audit('a')
+        self.assertEqual(
+            {Reason.AWAITED}, {found.reasons[node] for node in self.theirs})
+        self.cloud.set('c', up=False, forced_down=True)
+        found = self.audit('a')
+        self.assertEqual({f'i-{node}': 'c' for node in self.theirs},
+                         dict(found.taken_over))
+        self.assertEqual(
+            {Reason.ADOPTED}, {found.reasons[node] for node in self.theirs})
+        self.assertEqual({}, dict(self.audit('a').taken_over))
+
+    def test_builds_and_servers_are_so_many_together(self):
+        self.strand()
+        self.cloud.set('c', up=False, forced_down=True)
+        server = self.theirs[0]
+        self.cloud.ironic[server] = f'i-{server}'
+        first, second = (self.audit('a', takeovers_per_audit=2)
+                         for _ in range(2))
+        self.assertEqual(2, len(first.taken_over))
+        self.assertIs(Reason.INSTANCE_WAITS, first.reasons[server])
+        self.assertEqual(2, [first.reasons[node] for node in self.theirs]
+                         .count(Reason.ADOPTED))
+        self.assertEqual(2, len(second.taken_over))
+
+    def test_build_that_has_changed_since_keeps_its_node_waiting(self):
+        self.strand()
+        self.cloud.set('c', up=False, forced_down=True)
+        self.cloud.take_over = lambda *arguments: False
+        found = self.audit('a')
+        self.assertEqual({}, dict(found.taken_over))
+        self.assertEqual(
+            {Reason.AWAITED}, {found.reasons[node] for node in self.theirs})
+
+    def test_so_many_in_one_audit(self):
+        self.cloud.set('c', up=False, forced_down=True)
+        self.cloud.set('b', up=False)
+        self.assertGreater(len(self.theirs), 3)
+        found = self.audit('a', takeovers_per_audit=2)
+        self.assertEqual(2, len(found.taken_over))
+        self.assertEqual(
+            len(self.theirs) - 2,
+            list(found.reasons.values()).count(Reason.INSTANCE_WAITS))
+        self.assertEqual(
+            2, len(self.audit('a', takeovers_per_audit=2).taken_over))
+
+    def test_down_counts_from_when_it_was_first_seen_down(self):
+        self.options['policy'] = takeover.Policy('down', after=60)
+        self.cloud.set('c', up=False)
+        self.settle('a', 'b')
+        self.clock.now += 59
+        self.settle('a', 'b')
+        self.assertEqual({'c'}, self.hosts())
+        self.cloud.set('c')
+        self.audit('a'), self.audit('b')
+        self.cloud.set('c', up=False)
+        self.clock.now += 59
+        self.settle('a', 'b')
+        self.clock.now += 59
+        self.settle('a', 'b')
+        self.assertEqual({'c'}, self.hosts())
+        self.clock.now += 1
+        self.settle('a', 'b')
+        self.assertEqual({'a', 'b'}, self.hosts())
+
+    def test_those_of_one_host_are_audited_at_once(self):
+        self.cloud.set('c', up=False, forced_down=True)
+        before = self.auditors['a'].last
+        reasons = self.auditors['a'].audit_hosts(
+            model.Settings('a', points=32, **self.options), ['c'],
+            lambda found, mine: None)
+        after = self.auditors['a'].last
+        taken = set(after.taken_over)
+        self.assertTrue(taken)
+        self.assertEqual(
+            taken, {f'i-{node}' for node, reason in reasons.items()
+                    if reason is Reason.TAKEN_OVER})
+        self.assertEqual(taken, {
+            instance for instance, state in self.cloud.placed.items()
+            if state.host == 'a'})
+        self.assertLessEqual(before.nodes.keys(), after.nodes.keys())
+        # Once for each.
+        self.auditors['a'].audit_hosts(
+            model.Settings('a', points=32, **self.options), ['c'],
+            lambda found, mine: None)
+        self.assertEqual({}, dict(self.auditors['a'].last.taken_over))
+
+    def test_looks_count_the_time_for_which_a_host_is_down(self):
+        self.options['policy'] = takeover.Policy('down', after=60)
+        settings = model.Settings('a', points=32, **self.options)
+        self.cloud.set('c', up=False)
+        auditor = self.auditors['a']
+        for seconds, expected in ((0, set()), (59, set()), (1, {'c'})):
+            self.clock.now += seconds
+            view = auditor.read_view(settings)
+            self.assertEqual(expected, auditor.eligible(settings, view))
+
+    def test_a_host_that_starts_takes_nothing_over(self):
+        self.cloud.set('c', up=False, forced_down=True)
+        self.assertEqual({}, dict(self.audit('a', settled=False).taken_over))

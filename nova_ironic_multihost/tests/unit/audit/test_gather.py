@@ -1,0 +1,178 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What is read for an audit, and what is concluded from it."""
+
+from nova_ironic_multihost.core import absence
+from nova_ironic_multihost.core.facts import InstanceState
+from nova_ironic_multihost.core import membership
+from nova_ironic_multihost.core.ownership import Reason
+from nova_ironic_multihost.tests.unit.audit import cloud
+
+
+class ForeignInstancesTestCase(cloud.AuditTestCase):
+
+    def test_leaked_machine_of_a_dead_host_is_owned(self):
+        self.cloud.set('b', up=False)
+        self.cloud.ironic[cloud.NODES[0]] = 'i1'
+        self.cloud.owners = dict.fromkeys(cloud.NODES, 'b')
+        self.cloud.placed = {'i1': InstanceState('b')}
+        found = self.audit('a')
+        self.assertIs(Reason.INSTANCE_OF_DEAD, found.reasons[cloud.NODES[0]])
+        self.cloud.placed = {'i1': InstanceState('b', deleted=True)}
+        found = self.audit('a')
+        self.assertIs(Reason.LEAKED, found.reasons[cloud.NODES[0]])
+        self.assertIn(cloud.NODES[0], found.nodes)
+
+    def test_instance_of_a_live_host_is_asked_for_once(self):
+        self.cloud.ironic = dict.fromkeys(cloud.NODES)
+        for node in cloud.NODES:
+            self.cloud.ironic[node] = f'i-{node}'
+            self.cloud.placed[f'i-{node}'] = InstanceState('b')
+        self.audit('a')
+        self.assertNotEqual([], self.asked('instance_state'))
+        self.audit('a')
+        self.assertEqual([], self.asked('instance_state'))
+
+    def test_instance_of_a_live_host_on_a_node_of_mine_is_watched(self):
+        # b took it over and died before the node followed; while b was down
+        # the server was deleted, which b does not know any more.
+        self.cloud.owners = dict.fromkeys(cloud.NODES, 'a')
+        self.cloud.ironic[cloud.NODES[0]] = 'i1'
+        self.cloud.placed = {'i1': InstanceState('b')}
+        self.assertIs(Reason.INSTANCE_ELSEWHERE,
+                      self.audit('a').reasons[cloud.NODES[0]])
+        self.cloud.placed = {'i1': InstanceState('b', deleted=True)}
+        self.assertIs(Reason.LEAKED, self.audit('a').reasons[cloud.NODES[0]])
+
+    def test_instance_is_asked_for_again_when_its_host_has_died(self):
+        self.cloud.ironic[cloud.NODES[0]] = 'i1'
+        self.cloud.owners = dict.fromkeys(cloud.NODES, 'b')
+        self.cloud.placed = {'i1': InstanceState('b')}
+        self.cloud.set('c')
+        self.settle('a')
+        self.cloud.set('b', up=False)
+        self.cloud.set('c', up=False)
+        self.cloud.placed = {'i1': InstanceState('b', deleted=True)}
+        self.assertIs(Reason.LEAKED, self.audit('a').reasons[cloud.NODES[0]])
+
+    def test_instance_that_was_not_deleted_after_all(self):
+        self.cloud.set('b', up=False)
+        self.cloud.ironic[cloud.NODES[0]] = 'i1'
+        self.cloud.placed = {'i1': InstanceState('b', deleted=True)}
+        self.audit('a')
+        self.cloud.set('b')
+        self.cloud.placed = {'i1': InstanceState('b')}
+        self.assertIs(Reason.INSTANCE_ELSEWHERE,
+                      self.audit('a').reasons[cloud.NODES[0]])
+
+
+class CostTestCase(cloud.AuditTestCase):
+
+    def test_steady_state_reads_nothing_of_others(self):
+        for node in cloud.NODES[:5]:
+            self.cloud.ironic[node] = f'i-{node}'
+            self.cloud.placed[f'i-{node}'] = InstanceState('b')
+            self.cloud.owners[node] = 'b'
+        self.settle('a', 'b')
+        self.audit('a')
+        self.assertEqual([], self.cloud.asked)
+
+
+class PartitionTestCase(cloud.AuditTestCase):
+
+    def test_member_that_serves_a_shard_only_gets_nothing_else(self):
+        # b sees the nodes of its shard alone; nobody told a.
+        shard = cloud.NODES[:4]
+        self.cloud.owners = dict.fromkeys(shard, 'b')
+        self.cloud.labels = {'b': 'shard=s1'}
+        self.settle('a')
+        found = self.audit('a')
+        self.assertEqual(set(cloud.NODES) - set(shard), set(found.nodes))
+        self.assertIn(Reason.OTHER_PARTITION, found.reasons.values())
+
+    def test_partition_of_a_member_is_learned_from_any_of_its_nodes(self):
+        # None of its nodes is one that a would take.
+        preferred = [node for node in cloud.NODES
+                     if node in self.preferred('b', 'a', 'b')]
+        for shard in (preferred[:1], preferred[-1:]):
+            self.cloud.owners = dict.fromkeys(shard, 'b')
+            self.cloud.labels = {'b': 'shard=s1'}
+            self.auditors.clear()
+            self.settle('a')
+            self.assertEqual(set(cloud.NODES) - set(shard),
+                             set(self.audit('a').nodes))
+
+    def test_two_share_a_shard(self):
+        self.cloud.labels = {'a': 'shard=s1', 'b': 'shard=s1'}
+        self.options['partition'] = membership.Partition(
+            shard='s1', peer_list=('A', 'b'))
+        self.settle('a', 'b')
+        for host in 'ab':
+            self.assertEqual(self.preferred(host, 'a', 'b'),
+                             set(self.audit(host).nodes))
+
+    def test_shard_without_peers_takes_nothing_from_another_host(self):
+        self.cloud.labels = {'a': 'shard=s1', 'b': 'shard=s1'}
+        self.cloud.owners = dict.fromkeys(cloud.NODES[:4], 'b')
+        self.options['partition'] = membership.Partition(shard='s1')
+        self.settle('a')
+        self.assertEqual(set(cloud.NODES[4:]), set(self.audit('a').nodes))
+
+
+class AbsenceTestCase(cloud.AuditTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.cloud = cloud.Cloud('a')
+        self.settle('a')
+
+    def test_node_that_was_removed_is_deleted_after_two_audits(self):
+        del self.cloud.ironic[cloud.NODES[0]]
+        found = self.audit()
+        self.assertEqual(frozenset(), found.deleted)
+        self.assertIn(cloud.NODES[0], found.nodes)
+        self.assertIs(Reason.UNLISTED, found.reasons[cloud.NODES[0]])
+        found = self.audit()
+        self.assertEqual({cloud.NODES[0]}, found.deleted)
+        self.assertNotIn(cloud.NODES[0], found.nodes)
+        self.assertIn(cloud.NODES[0], {record.node for record in found.records})
+
+    def test_node_that_is_left_out_of_the_listing_is_kept(self):
+        self.cloud.hidden = {cloud.NODES[0]}
+        for _ in range(3 * absence.AUDITS_OF_MANY):
+            found = self.audit()
+            self.assertEqual(frozenset(), found.deleted)
+            self.assertIn(cloud.NODES[0], found.nodes)
+
+    def test_empty_listing_deletes_nothing_and_asks_nothing(self):
+        self.cloud.ironic.clear()
+        for _ in range(3 * absence.AUDITS_OF_MANY):
+            found = self.audit()
+            self.assertEqual(frozenset(), found.deleted)
+            self.assertEqual(set(cloud.NODES), set(found.nodes))
+            self.assertEqual([], self.asked('node'))
+
+    def test_broken_answer_is_no_deletion(self):
+        self.cloud.hidden = {cloud.NODES[0]}
+        self.cloud.node = lambda uuid: 1 / 0
+        for _ in range(absence.AUDITS + 1):
+            self.assertEqual(frozenset(), self.audit().deleted)
+
+    def test_node_without_a_known_state_is_not_reported(self):
+        # A compute service that starts while it may list nothing.
+        self.auditors.clear()
+        self.cloud.hidden = set(cloud.NODES)
+        found = self.audit(settled=False)
+        self.assertEqual({}, dict(found.nodes))
+        self.assertEqual((), found.records)
+        self.assertEqual(frozenset(), found.deleted)

@@ -1,0 +1,126 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Between two audits: who left, and what becomes of its nodes."""
+
+from nova_ironic_multihost.audit import auditor
+from nova_ironic_multihost.audit import look
+from nova_ironic_multihost.audit import model
+from nova_ironic_multihost.core.ownership import Reason
+from nova_ironic_multihost.core import takeover
+from nova_ironic_multihost.tests.unit.audit import cloud
+
+NODES = cloud.NODES
+
+
+class LookTestCase(cloud.AuditTestCase):
+    """b has all nodes and leaves; a looks."""
+
+    def setUp(self):
+        super().setUp()
+        self.options['pulls_per_audit'] = 0
+        self.down_time = 0
+        self.cloud.owners = dict.fromkeys(NODES, 'b')
+        self.tracker = cloud.Tracker()
+        self.acquired = []
+        for _ in range(2):
+            self.audit('a')
+        self.look = self.look_of(self.auditors['a'])
+        self.look()
+
+    def look_of(self, some_auditor):
+        """Return a function that looks once."""
+        one = look.Look(some_auditor, self.tracker, self.acquire, self.clock)
+        return lambda **options: one.once(model.Settings(
+            'a', points=32, **{**self.options, **options}), self.down_time)
+
+    def acquire(self, audit, mine):
+        self.acquired.append(mine)
+        self.cloud.owners.update(dict.fromkeys(
+            set(mine) - self.tracker.failing, 'a'))
+
+    def test_nodes_of_who_left_are_taken_and_no_others(self):
+        self.cloud.owners[NODES[0]] = 'a'
+        self.audit('a')
+        self.cloud.set('b', up=False)
+        self.assertFalse(self.look().live('b'))
+        self.assertEqual(NODES[1:], self.tracker.audited)
+        self.assertEqual([NODES[1:]], self.acquired)
+        self.look()
+        self.assertEqual(NODES[1:], self.tracker.audited)
+
+    def test_who_may_be_starting_keeps_its_nodes(self):
+        self.down_time = 60
+        self.cloud.set('b', up=False)
+        self.look()
+        self.assertEqual([], self.tracker.audited)
+        self.clock.now += 60
+        self.look()
+        self.assertEqual(NODES, self.tracker.audited)
+
+    def test_before_the_first_audit_it_only_looks(self):
+        first = self.look_of(auditor.Auditor(self.cloud, self.cloud))
+        self.cloud.set('b', up=False)
+        self.assertFalse(first().live('b'))
+        self.assertEqual([], self.tracker.audited)
+
+    def test_what_it_led_to_is_logged_once(self):
+        self.cloud.set('b', up=False)
+        with self.assertLogs(look.__name__, 'INFO') as logs:
+            for _ in range(3):
+                self.look()
+        line, = logs.output
+        self.assertIn('Audited the nodes of b, which left: 20 free and '
+                      'recorded on a compute service that is down.', line)
+
+    def test_a_stale_record_at_hand_is_dropped_first(self):
+        self.tracker.tracked = {NODES[0]}
+        self.tracker.failing = {NODES[0]}
+        self.cloud.set('b', up=False)
+        self.look()
+        self.assertNotIn(NODES[0], self.tracker.tracked)
+
+    def test_a_node_that_could_not_be_taken_is_tried_three_times(self):
+        self.cloud.set('b', up=False)
+        self.tracker.failing = {NODES[0]}
+        for _ in range(5):
+            self.look()
+        self.assertEqual(3, self.tracker.audited.count(NODES[0]))
+        self.assertEqual(1, self.tracker.audited.count(NODES[1]))
+
+    def test_a_look_that_failed_leaves_the_same_to_do(self):
+        self.cloud.set('b', up=False)
+        self.cloud.broken = True
+        self.assertRaises(OSError, self.look)
+        self.cloud.broken = False
+        self.look()
+        self.assertEqual(NODES, self.tracker.audited)
+
+    def test_nodes_pulled_from_a_live_host_are_audited_twice(self):
+        self.cloud.set('b', disabled=True)
+        for _ in range(3):
+            self.look(pulls_per_audit=3)
+        self.assertEqual(NODES[:3] * 2, self.tracker.audited)
+
+    def test_instances_over_the_limit_are_left_to_the_next_looks(self):
+        self.options.update(
+            policy=takeover.Policy('forced_down'), takeovers_per_audit=2)
+        for node in NODES[:5]:
+            self.cloud.ironic[node] = f'i-{node}'
+            self.cloud.placed[f'i-{node}'] = cloud.instance('b', node)
+        self.cloud.set('b', up=False, forced_down=True)
+        for expected in (2, 4, 5, 5):
+            self.look()
+            self.assertEqual(expected, sum(
+                state.host == 'a' for state in self.cloud.placed.values()))
+        self.assertIn(
+            Reason.ADOPTED, self.auditors['a'].last.reasons.values())

@@ -1,0 +1,160 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What still holds of a decision when it is carried out."""
+
+from nova_ironic_multihost.audit import auditor
+from nova_ironic_multihost.audit import model
+from nova_ironic_multihost.audit import offer
+from nova_ironic_multihost.audit.offer import Offer
+from nova_ironic_multihost.core.facts import InstanceState
+from nova_ironic_multihost.core.facts import Record
+from nova_ironic_multihost.core.ownership import Reason
+from nova_ironic_multihost.tests.unit.audit import cloud
+
+
+class StillValidTestCase(cloud.AuditTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.cloud.owners = dict.fromkeys(cloud.NODES, 'b')
+        self.auditors['a'] = self.auditor = auditor.Auditor(
+            self.cloud, self.cloud)
+        for _ in range(2):
+            self.auditor.audit(model.Settings(
+                'a', points=32, pull_delay_audits=1))
+        self.node = next(iter(self.auditor.last.nodes))
+
+    def test_as_decided(self):
+        self.assertTrue(self.offers().still_valid(self.node))
+
+    def test_not_when_a_third_host_was_faster(self):
+        self.cloud.owners[self.node] = 'c'
+        self.cloud.set('c')
+        self.assertFalse(self.offers().still_valid(self.node))
+
+    def test_nothing_before_the_first_audit(self):
+        offers = offer.Offers(
+            auditor.Auditor(self.cloud, self.cloud), cloud.Tracker())
+        self.assertFalse(offers.still_valid(self.node))
+        # nova's start is not over: it is not for us to judge.
+        self.assertTrue(offers.may_take(self.node))
+
+    def test_record_that_was_read_by_nova_is_not_read_again(self):
+        self.cloud.asked.clear()
+        self.cloud.set('c')
+        self.assertFalse(self.offers().still_valid(
+            self.node, Record(self.node, 'c')))
+        self.assertTrue(self.offers().still_valid(
+            self.node, Record(self.node, 'A')))
+        self.assertEqual([], self.asked('record'))
+
+    def test_not_for_a_node_that_is_not_mine(self):
+        other = next(iter(set(cloud.NODES) - set(self.auditor.last.nodes)))
+        self.assertFalse(self.offers().still_valid(other))
+        self.assertFalse(self.offers().still_valid('never-heard-of'))
+
+    def test_owner_that_came_back_keeps_its_node(self):
+        self.cloud.set('b', up=False)
+        self.auditor.audit(model.Settings('a', points=32))
+        self.assertTrue(self.offers().still_valid(cloud.NODES[0]))
+        self.cloud.set('b')
+        self.assertFalse(self.offers().still_valid(cloud.NODES[0]))
+
+    def test_my_instance_that_moved_on_takes_no_node_along(self):
+        self.cloud.ironic[self.node] = 'i1'
+        self.cloud.placed = {'i1': InstanceState('a')}
+        self.auditor.audit(model.Settings('a', points=32))
+        self.assertTrue(self.offers().still_valid(self.node))
+        self.cloud.placed = {'i1': InstanceState('b')}
+        self.assertFalse(self.offers().still_valid(self.node))
+
+    def test_what_the_tracker_has_is_not_looked_up(self):
+        self.cloud.owners[self.node] = 'c'
+        self.cloud.set('c')
+        self.assertFalse(self.offers().may_take(self.node))
+        self.cloud.asked.clear()
+        self.assertTrue(self.offers('a', self.node).may_take(self.node))
+        self.assertEqual([], self.cloud.asked)
+
+
+class OfferTestCase(cloud.AuditTestCase):
+    """What placement is told; all nodes are b's at first."""
+
+    def setUp(self):
+        super().setUp()
+        self.cloud.owners = dict.fromkeys(cloud.NODES, 'b')
+        self.settle('b')
+        for _ in range(2):
+            self.audit('a')
+        self.pulled = next(iter(self.auditors['a'].last.nodes))
+
+    def test_a_node_that_is_pulled_is_offered_when_it_has_moved(self):
+        self.assertIs(Offer.NOTHING, self.offers().of(self.pulled))
+        self.assertIs(Offer.AS_IRONIC_SAYS,
+                      self.offers('a', self.pulled).of(self.pulled))
+
+    def test_a_node_that_a_build_is_on_its_way_to_is_not_pulled(self):
+        for consumers in (frozenset(['i1']), None):
+            self.cloud.allocations[self.pulled] = consumers
+            self.assertIs(Offer.REFUSED, self.offers().of(self.pulled))
+
+    def test_a_node_that_another_has_pulled_is_no_more_spoken_for(self):
+        self.assertEqual('a', self.cloud.owners[self.pulled])
+        offers = self.offers('b', *cloud.NODES)
+        self.assertIs(Reason.KEPT,
+                      self.auditors['b'].last.reasons[self.pulled])
+        self.assertIs(Offer.REFUSED, offers.of(self.pulled))
+        self.cloud.owners[self.pulled] = 'b'
+        self.assertIs(Offer.AS_IRONIC_SAYS, offers.of(self.pulled))
+
+    def test_only_of_nodes_that_another_would_pull_it_is_asked(self):
+        self.cloud.asked.clear()
+        for node in cloud.NODES:
+            self.offers('b', *cloud.NODES).of(node)
+        self.assertEqual(
+            set(cloud.NODES) - self.preferred('b', 'a', 'b'),
+            set(self.asked('record')))
+        self.cloud.set('b', disabled=True)
+        self.cloud.owners = dict.fromkeys(cloud.NODES, 'b')
+        self.audit('b')
+        self.cloud.asked.clear()
+        for node in cloud.NODES:
+            self.offers('b', *cloud.NODES).of(node)
+        self.assertEqual(set(cloud.NODES), set(self.asked('record')))
+
+    def test_nodes_of_lost_servers_are_not_offered(self):
+        leaked, unknown, building, mine, free = cloud.NODES[:5]
+        self.cloud = cloud.Cloud('a')
+        self.cloud.owners = dict.fromkeys(cloud.NODES, 'a')
+        self.cloud.ironic.update({
+            leaked: 'i1', unknown: 'i2', building: 'i3', mine: 'i4'})
+        self.cloud.placed = {
+            'i1': InstanceState('b', deleted=True),
+            'i3': InstanceState(None), 'i4': InstanceState('a')}
+        del self.auditors['a']
+        self.audit('a')
+        offers = self.offers('a', *cloud.NODES)
+        for node in (leaked, unknown, building):
+            self.assertIs(Offer.NOTHING, offers.of(node))
+        for node in (mine, free):
+            self.assertIs(Offer.AS_IRONIC_SAYS, offers.of(node))
+
+    def test_placement_is_asked_anew_for_nodes_that_have_moved(self):
+        offers = self.offers('a', *cloud.NODES)
+        self.assertTrue(self.offers().is_new(self.pulled))
+        self.assertFalse(offers.is_new(self.pulled))
+        self.audit('a')
+        self.assertTrue(offers.is_new(self.pulled))
+        for _ in range(2):
+            self.audit('a')
+        self.assertFalse(offers.is_new(self.pulled))

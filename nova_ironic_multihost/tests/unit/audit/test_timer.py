@@ -1,0 +1,54 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The timer goes on whatever happens, and ends when it is told."""
+
+import itertools
+import threading
+
+from oslotest import base
+
+from nova_ironic_multihost.audit import timer as timers
+
+
+class TimerTestCase(base.BaseTestCase):
+
+    def test_acts_again_and_again_until_it_is_stopped(self):
+        turns = threading.Semaphore(0)
+        timer = timers.Timer(turns.release, lambda: 0.001)
+        timer.start()
+        thread, = (thread for thread in threading.enumerate()
+                   if thread.name == 'ironic-multihost-watch')
+        timer.start()
+        for _ in range(3):
+            self.assertTrue(turns.acquire(timeout=60))
+        self.assertTrue(thread.daemon)
+        timer.stop()
+        thread.join(60)
+        self.assertFalse(thread.is_alive())
+
+    def test_failures_do_not_end_it_and_are_logged_once_for_each_kind(self):
+        failures = [OSError('first'), OSError('again'), ValueError('other'),
+                    None, OSError('new')]
+        turns = itertools.count()
+
+        def act():
+            failure = failures[next(turns)]
+            if failure:
+                raise failure
+
+        timer = timers.Timer(act, lambda: 0)
+        with self.assertLogs(timers.__name__, 'WARNING') as logs:
+            for _ in failures:
+                timer.turn()
+        self.assertEqual(['first', 'other', 'new'], [
+            record.args[0].args[0] for record in logs.records])

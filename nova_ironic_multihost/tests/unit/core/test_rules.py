@@ -1,0 +1,43 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Each rule leads to a reason, and each reason comes from a rule."""
+
+from oslotest import base
+
+from nova_ironic_multihost.core.ownership import Reason
+from nova_ironic_multihost.core import rules
+
+
+class RulesTestCase(base.BaseTestCase):
+
+    def test_numbers_follow_each_other(self):
+        self.assertEqual(list(range(1, len(rules.RULES) + 1)),
+                         list(rules.RULES))
+
+    def test_every_reason_names_rules_that_exist(self):
+        for reason in Reason:
+            self.assertTrue(reason.rules, reason)
+            self.assertLessEqual(set(reason.rules), rules.RULES.keys())
+
+    def test_every_rule_has_a_reason_that_does_what_it_says(self):
+        for number, rule in rules.RULES.items():
+            outcomes = {reason.mine for reason in Reason
+                        if number in reason.rules}
+            self.assertIn(rule.outcome.startswith('mine'), outcomes)
+
+    def test_a_rule_that_takes_nothing_has_no_reason_that_does(self):
+        for number, rule in rules.RULES.items():
+            if rule.outcome.startswith('not mine'):
+                self.assertEqual({False}, {
+                    reason.mine for reason in Reason
+                    if number in reason.rules})

@@ -21,18 +21,22 @@ from nova_ironic_multihost.audit import auditor as audits
 from nova_ironic_multihost.audit import watch
 from nova_ironic_multihost import conf
 from nova_ironic_multihost.conf import contradictions
-from nova_ironic_multihost.contract import listing as nodes
-from nova_ironic_multihost.contract import nova as nova_contract
+from nova_ironic_multihost.contract import calls
+from nova_ironic_multihost.contract import names
+from nova_ironic_multihost.contract import node_cache
+from nova_ironic_multihost.contract import operations
+from nova_ironic_multihost.contract import patches
+from nova_ironic_multihost.contract import provider
+from nova_ironic_multihost.contract import reads
+from nova_ironic_multihost.contract import settings
 from nova_ironic_multihost.contract import sources
-from nova_ironic_multihost.core import aggregates
 from nova_ironic_multihost.core import ownership
-from nova_ironic_multihost.core import takeover
 from nova_ironic_multihost import exception
-from nova_ironic_multihost import gate as operations
+from nova_ironic_multihost import gate
 from nova_ironic_multihost import recovery
 
 LOG = logging.getLogger(__name__)
-CONF = nova_contract.CONF
+CONF = names.CONF
 
 #: Nodes that no server may be built on, whatever Ironic says of them.
 _BARRED = frozenset({
@@ -40,7 +44,7 @@ _BARRED = frozenset({
     ownership.Reason.UNKNOWN, ownership.Reason.UNLISTED})
 
 
-class IronicMultiHostDriver(nova_contract.IronicDriver):
+class IronicMultiHostDriver(names.IronicDriver):
     """IronicDriver that manages this compute service's part of the nodes.
 
     Three rules hold at each audit (nova's ``update_available_resource``): a
@@ -56,22 +60,22 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
     def __init__(self, virtapi, read_only=False):
         super().__init__(virtapi, read_only)
         conf.register_opts(CONF)
-        self.node_cache = nodes.Cache()
-        self._tracker = nova_contract.Tracker(virtapi)
+        # nova's code, which we inherit, calls it node_cache. Ours does not:
+        # nova's own tests put a plain dict there.
+        self.node_cache = self._nodes = node_cache.NodeCache()
+        self._tracker = calls.Tracker(virtapi)
         self._auditor = audits.Auditor(
-            sources.Sources(self, self._tracker))
-        self._instances = nova_contract.Instances(virtapi)
+            sources.NovaSources(self, self._tracker))
+        self._instances = calls.Instances(virtapi)
         self._recovery = recovery.Recovery(
             self._instances, self._provision_state, self._wait_until_deployed)
-        self._operations = nova_contract.Operations(virtapi, self)
+        self._gate = None
         self._watch = watch.Watch()
         self._timer = watch.Timer(
             self._look, lambda: watch.period(CONF.report_interval))
         self._settled = False
         self._tally = None
         self._audited = None
-        # Nodes that have changed since they were listed.
-        self._changed = set()
         self._pulled = ()
 
     @property
@@ -82,7 +86,10 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
     @property
     def ironic_connection(self):
         """Connection to Ironic that changes no machine of another host."""
-        return self._operations.connection(super().ironic_connection)
+        connection = super().ironic_connection
+        if self._gate is None:
+            return connection
+        return operations.AskingConnection(connection, self._gate)
 
     def init_host(self, host):
         """Refuse settings that cannot work, then see who else is there.
@@ -94,14 +101,17 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
             LOG.error(sentence)
         if found:
             raise exception.ConfigurationContradiction(found)
-        self._tracker.patch_record_reads(lambda: self._audited.records,
-                           lambda: self._auditor.last.records)
-        self._tracker.patch_record_moves(
+        manager = names.manager_of(self.virtapi)
+        patches.patch_record_reads(
+            manager, lambda: self._audited.records,
+            lambda: self._auditor.last.records)
+        patches.patch_record_moves(
+            manager,
             lambda record: self._auditor.still_valid(record.node, record))
-        self._instances.patch_instance_init(self._recovery.start)
-        self._operations.patch_operations(
-            operations.Gate(host, self._auditor.sources))
-        self._tracker.patch_post_start(self._timer.start)
+        patches.patch_instance_init(manager, self._recovery.start)
+        self._gate = gate.Gate(host, self._auditor.sources)
+        patches.patch_operations(manager, self, self._gate)
+        patches.patch_post_start(manager, self._timer.start)
         super().init_host(host)
 
     def cleanup_host(self, host):
@@ -131,7 +141,7 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
         sets to ERROR: those of nobody else.
         """
         return {record.node: record.node
-                for record in self._auditor.records(self._settings())}
+                for record in self._auditor.records(settings.read())}
 
     def list_instance_uuids(self):
         """Return the uuids of the instances on the nodes that are ours.
@@ -156,14 +166,14 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
             since the audit began: the tracker would take its record.
         """
         if not self._may_take(nodename):
-            raise nova_contract.ComputeHostNotFound(host=nodename)
+            raise names.ComputeHostNotFound(host=nodename)
         audit = self._auditor.last
         if audit and (nodename in audit.recent
                       or not self._tracker.has(nodename)):
             self._tracker.refresh(nodename)
         resources = super().get_available_resource(nodename)
-        if label := nova_contract.node_partition().label:
-            resources['stats'][nova_contract.PARTITION] = label
+        if label := settings.partition().label:
+            resources['stats'][reads.PARTITION] = label
         return resources
 
     def update_provider_tree(self, provider_tree, nodename, allocations=None):
@@ -175,19 +185,21 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
         """
         if (self._auditor.may_be_gone(nodename)
                 and not self._auditor.still_valid(nodename)):
-            raise nova_contract.ComputeHostNotFound(host=nodename)
+            raise names.ComputeHostNotFound(host=nodename)
         super().update_provider_tree(provider_tree, nodename, allocations)
         reason = self._reason(nodename)
         pulling = (reason is ownership.Reason.PULLED
                    and not self._tracker.has(nodename))
         if pulling and self._auditor.in_use(nodename):
-            raise nova_contract.ComputeHostNotFound(host=nodename)
+            raise names.ComputeHostNotFound(host=nodename)
         if pulling or reason in _BARRED:
             # A node that moves is offered again when its record has moved.
             # Placement refuses the change if a build got in between, and
             # nova then asks again.
-            _reserve(provider_tree, nodename)
-        self._follow_aggregates(provider_tree, nodename)
+            provider.reserve(provider_tree, nodename)
+        if audit := self._auditor.last:
+            provider.follow_aggregates(
+                provider_tree, nodename, audit, self._tracker)
 
     def prepare_for_spawn(self, instance):
         """Reserve the node of an instance in Ironic.
@@ -197,13 +209,13 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
         """
         try:
             super().prepare_for_spawn(instance)
-        except nova_contract.NodeNotFound as exc:
-            raise nova_contract.ComputeResourcesUnavailable(
+        except names.NodeNotFound as exc:
+            raise names.ComputeResourcesUnavailable(
                 reason=str(exc)) from exc
-        except nova_contract.InstanceDeployFailure as exc:
-            if not isinstance(exc.__context__, nova_contract.NodeConflict):
+        except names.InstanceDeployFailure as exc:
+            if not isinstance(exc.__context__, names.NodeConflict):
                 raise
-            raise nova_contract.ComputeResourcesUnavailable(
+            raise names.ComputeResourcesUnavailable(
                 reason=exc.format_message()) from exc
         # From now on its machine is in use, whatever becomes of the build.
         self._audit_now(instance.get('node'))
@@ -214,7 +226,7 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
         nova reports the node when it takes back the claim: as it is then.
         """
         super().failed_spawn_cleanup(instance)
-        self._forget(instance.get('node'))
+        self._nodes.forget(instance.get('node'))
 
     def destroy(self, context, instance, network_info,
                 block_device_info=None, destroy_disks=True,
@@ -247,7 +259,7 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
             block_device_info=block_device_info,
             preserve_ephemeral=preserve_ephemeral, accel_uuids=accel_uuids,
             reimage_boot_volume=(
-                reimage_boot_volume and nova_contract.volume_backed(bdms)))
+                reimage_boot_volume and reads.volume_backed(bdms)))
 
     def _refresh_cache(self):
         # nova takes an empty cache for one that was never filled; a build
@@ -256,38 +268,18 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
             self._audit()
 
     def _refresh_hash_ring(self, ctxt):
-        self._auditor.refresh_ring(self._settings(), starting=not self._settled)
+        self._auditor.refresh_ring(settings.read(), starting=not self._settled)
 
     def _node_from_cache(self, node_id):
         # nova's also keeps nodes that are not ours.
-        @nova_contract.synchronized(f'ironic-node-{node_id}')
-        def read():
-            node = self.node_cache.get(node_id)
-            if node is None:
-                node = self._get_node(node_id)
-                reason = self._reason(node_id)
-                if reason and reason.mine:
-                    self.node_cache[node_id] = node
-            return node
-
-        return read()
-
-    def _forget(self, node_id):
-        """Ask Ironic for a node anew: it has changed since it was read."""
-        # What another thread has read before must not come in afterwards.
-        @nova_contract.synchronized(f'ironic-node-{node_id}')
-        def forget():
-            self._changed.add(node_id)
-            self.node_cache.pop(node_id, None)
-
-        forget()
+        return self._nodes.read(node_id, self._get_node, self._is_mine)
 
     def _audit_now(self, node_id):
         """Let nova and placement know at once what became of a node.
 
         Whoever builds or deletes goes on in any case.
         """
-        self._forget(node_id)
+        self._nodes.forget(node_id)
         if not self._tracker.has(node_id):
             return
         try:
@@ -296,22 +288,20 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
             LOG.exception('Node %s could not be audited; the next audit of '
                           'all nodes does it.', node_id)
         # It goes on changing: nothing is to be told by what it was.
-        self._forget(node_id)
+        self._nodes.forget(node_id)
 
     def _audit(self):
-        self._changed = set()
+        self._nodes.begin_listing()
         audit = self._auditor.audit(
-            self._settings(), self._settled, self._publish)
+            settings.read(), self._settled, self._publish)
         self._report(audit.reasons)
         return list(audit.nodes)
 
     def _publish(self, audit):
         self._audited = audit
         self._took_over(audit.taken_over)
-        self.node_cache = nodes.Cache(audit.nodes)
+        self._nodes.replace(audit.nodes)
         self.node_cache_time = time.time()
-        for node in self._changed.copy():
-            self.node_cache.pop(node, None)
 
     def _look(self):
         """Look who is there, and audit at once the nodes that it concerns.
@@ -320,25 +310,25 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
 
         :returns: :class:`.membership.View` of this moment.
         """
-        settings = self._settings()
+        options = settings.read()
         audit = self._auditor.last
         hosts = dict.fromkeys(self._watch.hosts)
         if audit is not None:
             hosts.update((service.host, None)
                          for service in audit.view.services.values())
-        _, view = self._auditor.read_view(settings, hosts)
+        _, view = self._auditor.read_view(options, hosts)
         if audit is not None:
             self._audit_pulled()
-            eligible = self._auditor.eligible(settings, view)
+            eligible = self._auditor.eligible(options, view)
             due = self._watch.due(view, eligible)
             starting = self._watch.starting(
                 view, due, CONF.service_down_time)
             missed, waiting = self._audit_hosts(
-                settings, view, due - starting)
+                options, view, due - starting)
             self._watch.done(view, missed, eligible, starting.union(waiting))
         return view
 
-    def _audit_hosts(self, settings, view, hosts):
+    def _audit_hosts(self, options, view, hosts):
         """Audit the nodes of some hosts and take what is mine.
 
         :param hosts: hosts in lower case.
@@ -351,8 +341,7 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
 
         def take(audit, mine):
             self._took_over(audit.taken_over)
-            self.node_cache.update(
-                (node, audit.nodes[node]) for node in mine)
+            self._nodes.add({node: audit.nodes[node] for node in mine})
             for node in mine:
                 # It may have been here before.
                 self._tracker.drop(node)
@@ -363,13 +352,13 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
                 node for node in mine
                 if audit.reasons[node] is ownership.Reason.PULLED)
 
-        names = {host: view.services[host].host for host in sorted(hosts)}
+        spelt = {host: view.services[host].host for host in sorted(hosts)}
         reasons = self._auditor.audit_hosts(
-            settings, list(names.values()), take)
+            options, list(spelt.values()), take)
         if reasons:
             LOG.info('Audited the nodes of %(hosts)s, which left: '
                      '%(tally)s.', {
-                         'hosts': ', '.join(names.values()),
+                         'hosts': ', '.join(spelt.values()),
                          'tally': _in_words(ownership.tally(reasons))})
         waits = ownership.Reason.INSTANCE_WAITS in reasons.values()
         return missed, hosts if waits else ()
@@ -383,19 +372,6 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
         for node in pulled:
             if self._tracker.has(node):
                 self._tracker.audit(node)
-
-    def _settings(self):
-        options = CONF.ironic_multihost
-        return audits.Settings(
-            host=CONF.host, partition=nova_contract.node_partition(),
-            ring_partitions=options.ring_partitions,
-            pulls_per_audit=options.pulls_per_audit,
-            pull_delay_audits=options.pull_delay_audits,
-            move_across_zones=options.move_across_zones,
-            max_vanished_percent=options.max_vanished_percent,
-            policy=takeover.Policy(
-                options.instance_takeover, options.takeover_after),
-            takeovers_per_audit=options.takeovers_per_audit)
 
     def _took_over(self, instances):
         """Say which instances were taken over, and bring them to rest.
@@ -416,41 +392,26 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
         """Return that of an instance's node, None if the node is not its."""
         try:
             node = self._get_node(instance.node)
-        except nova_contract.NodeNotFound:
+        except names.NodeNotFound:
             return None
         return (node.provision_state
                 if node.instance_id == instance.uuid else None)
 
     def _wait_until_deployed(self, instance):
-        nova_contract.wait(
+        calls.wait(
             self._wait_for_active, instance, CONF.ironic.api_retry_interval)
 
     def _reason(self, node):
         audit = self._auditor.last
         return audit and audit.reasons.get(node)
 
+    def _is_mine(self, node):
+        reason = self._reason(node)
+        return bool(reason and reason.mine)
+
     def _may_take(self, node):
         return (self._auditor.last is None or self._tracker.has(node)
                 or self._auditor.still_valid(node))
-
-    def _follow_aggregates(self, provider_tree, node):
-        audit = self._auditor.last
-        if audit is None:
-            return
-
-        def wanted(current):
-            return aggregates.wanted(
-                audit.view.host, audit.host_aggregates, current,
-                audit.view.services)
-
-        cached = provider_tree.data(node).aggregates
-        if wanted(cached) == cached:
-            return
-        # nova's copy may be minutes old; what others set since must stay.
-        current = nova_contract.provider_aggregates(
-            nova_contract.admin_context(), self._tracker.report_client, node)
-        if current is not None:
-            provider_tree.update_aggregates(node, wanted(current))
 
     def _report(self, reasons):
         tally = ownership.tally(reasons)
@@ -465,11 +426,3 @@ class IronicMultiHostDriver(nova_contract.IronicDriver):
 def _in_words(tally):
     return ', '.join(f'{count} {reason.value}' for reason, count
                      in tally.items() if count) or 'none'
-
-
-def _reserve(provider_tree, node):
-    """Let placement offer nothing of a node."""
-    inventory = provider_tree.data(node).inventory
-    provider_tree.update_inventory(node, {
-        name: {**item, 'reserved': item['total']}
-        for name, item in inventory.items()})

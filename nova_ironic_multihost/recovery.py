@@ -40,7 +40,7 @@ _STUCK = ('Instance %(uuid)s was taken over and cannot be brought to rest; it '
 class Recovery:
     """Brings instances to rest that this host has taken over.
 
-    :param instances: :class:`.nova_contract.Instances`.
+    :param instances: :class:`.calls.Instances`.
     :param machine: function of a nova.objects.Instance that returns the
         provision state of its Ironic node, None if there is none.
     :param wait: function of a nova.objects.Instance that returns when Ironic

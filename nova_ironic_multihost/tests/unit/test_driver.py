@@ -21,7 +21,11 @@ from oslo_config import fixture as config_fixture
 from oslo_service import loopingcall
 from oslotest import base
 
-from nova_ironic_multihost.contract import nova as nova_contract
+from nova_ironic_multihost.contract import calls
+from nova_ironic_multihost.contract import names
+from nova_ironic_multihost.contract import operations
+from nova_ironic_multihost.contract import patches
+from nova_ironic_multihost.contract import reads
 from nova_ironic_multihost.core import aggregates
 from nova_ironic_multihost.core import membership
 from nova_ironic_multihost.core import ownership
@@ -87,9 +91,9 @@ class DriverTestCase(base.BaseTestCase):
                 ('host_aggregates', lambda context: self.host_aggregates),
                 ('provider_aggregates', lambda context, client, node:
                     frozenset(self.carried))):
-            self.patch(nova_contract, name, answer)
+            self.patch(reads, name, answer)
         self.patch_operations = mock.Mock()
-        self.patch(nova_contract.Operations, 'patch_operations', self.patch_operations)
+        self.patch(patches, 'patch_operations', self.patch_operations)
         self.manager = mock.Mock()
         self.manager.rt.compute_nodes = {}
         self.driver = multihost.IronicMultiHostDriver(
@@ -195,9 +199,9 @@ class GetAvailableNodesTestCase(DriverTestCase):
         order = []
         self.connection.nodes.side_effect = (
             lambda **kwargs: order.append('nodes') or iter([]))
-        self.patch(nova_contract, 'instance_uuids',
+        self.patch(reads, 'instance_uuids',
                    lambda context, host: order.append('instances') or [])
-        self.patch(nova_contract, 'ironic_services',
+        self.patch(reads, 'ironic_services',
                    lambda *arguments: order.append('services') or [])
         self.driver.get_available_nodes()
         self.assertEqual(['nodes', 'services', 'instances'], order)
@@ -228,14 +232,16 @@ class InitHostTestCase(DriverTestCase):
 
     def test_operations_are_those_of_this_host_from_the_start(self):
         self.driver.init_host(ME)
-        gate, = self.patch_operations.call_args.args
+        _, _, gate = self.patch_operations.call_args.args
         self.placed = {'i1': ownership.InstanceState(ME.upper()),
                        'i2': ownership.InstanceState('compute-2')}
         self.assertEqual({'i1'}, gate.present(['i1', 'i2']))
 
     def test_ironic_is_reached_by_way_of_the_operations(self):
-        self.patch(nova_contract.Operations, 'connection',
-                   lambda operations, connection: ('asks', connection))
+        self.assertIs(self.connection, self.driver.ironic_connection)
+        self.patch(operations, 'AskingConnection',
+                   lambda connection, gate: ('asks', connection))
+        self.driver.init_host(ME)
         self.assertEqual(('asks', self.connection),
                          self.driver.ironic_connection)
 
@@ -316,7 +322,7 @@ class GetAvailableResourceTestCase(DriverTestCase):
 
     def test_node_that_the_tracker_has_is_not_looked_up_again(self):
         self.manager.rt.compute_nodes = {NODES[0]: mock.Mock()}
-        self.patch(nova_contract, 'records', mock.Mock(
+        self.patch(reads, 'records', mock.Mock(
             side_effect=AssertionError))
         self.driver.get_available_resource(NODES[0])
 
@@ -339,13 +345,13 @@ class GetAvailableResourceTestCase(DriverTestCase):
     def test_partition_is_told_to_other_computes(self):
         self.patch(self.driver, '_can_send_version', mock.Mock())
         self.assertNotIn(
-            nova_contract.PARTITION,
+            reads.PARTITION,
             self.driver.get_available_resource(NODES[0])['stats'])
         self.config.config(group='ironic', shard='rack1')
         self.assertEqual(
             'shard=rack1',
             self.driver.get_available_resource(NODES[0])['stats'][
-                nova_contract.PARTITION])
+                reads.PARTITION])
 
 
 class UpdateProviderTreeTestCase(DriverTestCase):
@@ -479,7 +485,7 @@ class PrepareForSpawnTestCase(DriverTestCase):
 class RebuildTestCase(DriverTestCase):
 
     def rebuild(self, bdms, reimage):
-        with mock.patch.object(nova_contract.IronicDriver, 'rebuild') as done:
+        with mock.patch.object(names.IronicDriver, 'rebuild') as done:
             self.driver.rebuild(
                 'context', 'instance', 'image', 'files', 'password',
                 'allocations', bdms, 'detach', 'attach', network_info='net',
@@ -591,9 +597,9 @@ class LookTestCase(DriverTestCase):
     def test_nodes_pulled_from_a_live_host_are_audited_twice(self):
         # It may have set their traits until now.
         self.config.config(group='ironic_multihost', pulls_per_audit=3)
-        self.patch(nova_contract, 'ironic_services', lambda *arguments: [
+        self.patch(reads, 'ironic_services', lambda *arguments: [
             membership.ComputeService(ME, True)])
-        self.patch(nova_contract, 'compute_service', (
+        self.patch(reads, 'compute_service', (
             lambda context, api, host: membership.ComputeService(
                 host, True, disabled=True) if host != ME else None))
         for _ in range(3):
@@ -654,12 +660,12 @@ class AuditNowTestCase(DriverTestCase):
             self.ironic[NODES[0]] = None
 
         with mock.patch.object(
-                nova_contract.IronicDriver, 'destroy', side_effect=free):
+                names.IronicDriver, 'destroy', side_effect=free):
             self.driver.destroy('context', self.instance, 'network')
         self.assertEqual([(NODES[0], 1), (NODES[0], 0)], self.told)
 
     def test_node_is_not_audited_when_it_could_not_be_freed(self):
-        with mock.patch.object(nova_contract.IronicDriver, 'destroy',
+        with mock.patch.object(names.IronicDriver, 'destroy',
                                side_effect=OSError('refused')):
             self.assertRaises(OSError, self.driver.destroy, 'context',
                               self.instance, 'network')
@@ -669,7 +675,7 @@ class AuditNowTestCase(DriverTestCase):
         self.driver.prepare_for_spawn(self.instance)
         self.driver.node_cache[NODES[0]] = FakeNode(NODES[0], 'i1')
         with mock.patch.object(
-                nova_contract.IronicDriver, 'failed_spawn_cleanup'):
+                names.IronicDriver, 'failed_spawn_cleanup'):
             self.driver.failed_spawn_cleanup(self.instance)
         self.assertNotIn(NODES[0], self.driver.node_cache)
 
@@ -677,7 +683,7 @@ class AuditNowTestCase(DriverTestCase):
         self.manager._update_available_resource_for_node = mock.Mock(
             side_effect=OSError('refused'))
         self.driver.prepare_for_spawn(self.instance)
-        with mock.patch.object(nova_contract.IronicDriver, 'destroy'):
+        with mock.patch.object(names.IronicDriver, 'destroy'):
             self.driver.destroy('context', self.instance, 'network')
 
     def test_node_of_another_is_left_alone(self):
@@ -740,8 +746,8 @@ class TakeoverTestCase(DriverTestCase):
         self.ironic[self.mine] = 'i1'
         self.placed['i1'] = ownership.InstanceState(
             'dead', node=self.mine, vm_state='active')
-        self.patch(nova_contract, 'compute_service', self.fenced)
-        self.patch(nova_contract, 'take_over', self.take_over)
+        self.patch(reads, 'compute_service', self.fenced)
+        self.patch(calls, 'take_over', self.take_over)
         self.notified = []
         self.recovered = []
         self.patch(self.driver._instances, 'notify',
@@ -797,7 +803,7 @@ class TakeoverTestCase(DriverTestCase):
         self.assertIsNone(self.driver._provision_state(instance))
 
         def gone(uuid):
-            raise nova_contract.NodeNotFound
+            raise names.NodeNotFound
 
         self.patch(self.driver, '_get_node', gone)
         self.assertIsNone(self.driver._provision_state(instance))

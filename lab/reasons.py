@@ -117,11 +117,12 @@ class _Judge:
         return self._reasons[host][node]
 
     def _decide(self, host):
+        from nova_ironic_multihost.core import facts
         from nova_ironic_multihost.core import membership
         from nova_ironic_multihost.core import ownership
 
         seen = self._seen
-        reasons = ownership.decide(ownership.Facts(
+        reasons = ownership.decide(facts.Facts(
             nodes={node.uuid: node.instance_uuid for node in seen.nodes},
             my_instances=frozenset(
                 instance.uuid for instance in seen.instances
@@ -130,12 +131,13 @@ class _Judge:
             view=membership.view(
                 self._services, membership.Partition(), host),
             preferences=self._preferences,
-            permissions=ownership.Permissions(mapped=seen.service_of[host].mapped),
+            permissions=facts.Permissions(
+                mapped=seen.service_of[host].mapped),
             zones=self._zones,
-            instance_states={instance.uuid: ownership.InstanceState(
+            instance_states={instance.uuid: facts.InstanceState(
                 instance.host, instance.deleted)
                 for instance in seen.instances},
-            records={record.node: ownership.Record(record.node, record.host)
+            records={record.node: facts.Record(record.node, record.host)
                      for record in seen.records if record.key != host}))
         return ownership.with_pulls(reasons, reasons, {
             allocation.provider for allocation in seen.allocations})

@@ -59,8 +59,7 @@ class IronicMultiHostDriver(names.IronicDriver):
     def __init__(self, virtapi, read_only=False):
         super().__init__(virtapi, read_only)
         conf.register_opts(CONF)
-        # nova's code, which we inherit, calls it node_cache. Ours does not:
-        # nova's own tests put a plain dict there.
+        # Ours does not read node_cache: nova's own tests put a dict there.
         self.node_cache = self._nodes = node_cache.NodeCache()
         self._tracker = calls.Tracker(virtapi)
         self._auditor = auditor.Auditor(
@@ -276,7 +275,7 @@ class IronicMultiHostDriver(names.IronicDriver):
         self.node_cache_time = time.time()
 
     def _look(self):
-        """Do what is done every few seconds between nova's audits."""
+        # Done every few seconds between nova's audits.
         return self._looks.once(settings.read(), CONF.service_down_time)
 
     def _acquired(self, audit, mine):

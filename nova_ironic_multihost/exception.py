@@ -13,10 +13,10 @@
 
 """Errors of this package, each with the remedy in its message."""
 
-from nova_ironic_multihost.contract import nova as nova_contract
+from nova_ironic_multihost.contract import names
 
 
-class ConfigurationContradiction(nova_contract.NovaException):
+class ConfigurationContradiction(names.NovaException):
     """Settings of nova.conf that cannot work together.
 
     :param contradictions: list of sentences that say what to change.
@@ -29,7 +29,7 @@ class ConfigurationContradiction(nova_contract.NovaException):
         super().__init__(contradictions=' '.join(self.contradictions))
 
 
-class InstanceElsewhere(nova_contract.NovaException):
+class InstanceElsewhere(names.NovaException):
     """The machine of an instance is another compute service's to change.
 
     :param name: what was to be done.

@@ -31,6 +31,7 @@ import threading
 
 from oslo_log import log as logging
 
+from nova_ironic_multihost.core.host import host_key
 from nova_ironic_multihost import exception
 
 LOG = logging.getLogger(__name__)
@@ -52,9 +53,9 @@ def elsewhere(state, host):
 
     One that is on none, as its build has not begun or has failed, is not.
 
-    :param state: :class:`.ownership.InstanceState` as nova has it now, or None if
+    :param state: :class:`.facts.InstanceState` as nova has it now, or None if
         nova does not have it.
-    :param host: this host in lower case.
+    :param host: this host.
     """
     return state is not None and state.host_key not in (None, host)
 
@@ -66,9 +67,9 @@ def may_change_machine(state, owner, host):
     is then a matter of the owner of the node.
 
     :param state: as for :func:`elsewhere`.
-    :param owner: owner of its node in lower case, or None; needed only if the
+    :param owner: owner of its node, or None; needed only if the
         instance is deleted or nova does not have it.
-    :param host: this host in lower case.
+    :param host: this host.
     """
     if state is None or state.deleted:
         return owner in (None, host)
@@ -82,12 +83,12 @@ class Gate:
     ``act``, is a function without arguments.
 
     :param host: the compute service.
-    :param sources: the :class:`.audit.Sources` of which ``instance_states`` and
-        ``records`` are asked.
+    :param sources: an :class:`.audit.sources.Sources`, asked for
+        ``instance_states`` and ``records``.
     """
 
     def __init__(self, host, sources):
-        self._host = host.lower()
+        self._host = host_key(host)
         self._sources = sources
         self._thread = threading.local()
 
@@ -159,7 +160,7 @@ class Gate:
             self._thread.changing = before
 
     def ask_again(self):
-        """Ask again in the middle of :meth:`change_machine`, which may take long.
+        """Ask again in the middle of :meth:`change_machine`: it may take long.
 
         :raises Exception: as :meth:`change_machine` does.
         """
@@ -205,7 +206,8 @@ class Gate:
             self._thread.inside = False
 
     def _instance_state(self, instance):
-        return self._sources.instance_states([instance.uuid]).get(instance.uuid)
+        return self._sources.instance_states(
+            [instance.uuid]).get(instance.uuid)
 
     def _is_elsewhere(self, instance):
         return elsewhere(self._instance_state(instance), self._host)

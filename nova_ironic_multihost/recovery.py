@@ -21,6 +21,7 @@ import threading
 
 from oslo_log import log as logging
 
+from nova_ironic_multihost.contract import names
 from nova_ironic_multihost.core import takeover
 
 LOG = logging.getLogger(__name__)
@@ -40,7 +41,7 @@ _STUCK = ('Instance %(uuid)s was taken over and cannot be brought to rest; it '
 class Recovery:
     """Brings instances to rest that this host has taken over.
 
-    :param instances: :class:`.nova_contract.Instances`.
+    :param instances: :class:`.calls.Instances`.
     :param machine: function of a nova.objects.Instance that returns the
         provision state of its Ironic node, None if there is none.
     :param wait: function of a nova.objects.Instance that returns when Ironic
@@ -66,6 +67,22 @@ class Recovery:
                 if self._workers < WORKERS:
                     self._workers += 1
                     _start(self._work)
+
+    def took_over(self, instances):
+        """Say which instances were taken over, and bring them to rest.
+
+        :param instances: uuid -> host that it was on before.
+        """
+        for host in sorted(set(instances.values())):
+            uuids = sorted(uuid for uuid, before in instances.items()
+                           if before == host)
+            LOG.info('Took over %(count)d instances of compute service '
+                     '%(host)s, which is down.',
+                     {'count': len(uuids), 'host': host})
+            self._instances.notify('ironic_multihost.takeover', {
+                'host': names.CONF.host, 'source_host': host,
+                'instances': uuids})
+        self.add(instances)
 
     def start(self, init, instance):
         """Do what is due for an instance at the start of the service.

@@ -19,14 +19,18 @@ of nodes would be taken for nodes that are gone, and their records and
 resource providers deleted.
 """
 
+from collections.abc import Callable
+
 from oslo_log import log as logging
 
-from nova_ironic_multihost.contract import nova as nova_contract
+from nova_ironic_multihost.contract import names
+from nova_ironic_multihost.core import membership
 
 LOG = logging.getLogger(__name__)
 
 
-def query(partition):
+def query(
+        partition: membership.Partition) -> tuple[dict[str, str], list[str]]:
     """Say how Ironic lists the nodes of a partition, and of no other.
 
     :param partition: :class:`.membership.Partition`.
@@ -45,7 +49,8 @@ def query(partition):
     return filters, versions
 
 
-def read(partition, get_node_list, can_send_version):
+def read(partition: membership.Partition, get_node_list: Callable,
+         can_send_version: Callable[[str], None]) -> list:
     """List the nodes of the partition.
 
     :param partition: :class:`.membership.Partition`.
@@ -58,12 +63,12 @@ def read(partition, get_node_list, can_send_version):
     try:
         for version in versions:
             can_send_version(version)
-        return get_node_list(fields=nova_contract.NODE_FIELDS, **filters)
-    except nova_contract.IronicAPIVersionNotAvailable as exc:
+        return get_node_list(fields=names.NODE_FIELDS, **filters)
+    except names.IronicAPIVersionNotAvailable as exc:
         LOG.error('Ironic cannot list the nodes of a conductor group or a '
                   'shard: %s Upgrade Ironic, or unset [ironic]'
                   'conductor_group and [ironic]shard in nova.conf.', exc)
-        raise nova_contract.VirtDriverNotReady() from exc
+        raise names.VirtDriverNotReady() from exc
     except Exception as exc:
         # Any error: nova's _get_node_list lets those of later pages through
         # (bug 1750450), and they would end a starting nova-compute.
@@ -71,7 +76,7 @@ def read(partition, get_node_list, can_send_version):
                   'and the next audit asks again. Check that the Ironic API '
                   'runs and that the credentials in [ironic] of nova.conf '
                   'may list all nodes.', _cause(exc))
-        raise nova_contract.VirtDriverNotReady() from exc
+        raise names.VirtDriverNotReady() from exc
 
 
 def _cause(exc):
@@ -81,30 +86,6 @@ def _cause(exc):
     the error that tells more.
     """
     cause = exc
-    if isinstance(exc, nova_contract.VirtDriverNotReady):
+    if isinstance(exc, names.VirtDriverNotReady):
         cause = exc.__context__ or exc
     return ' '.join(str(cause).split()) or type(cause).__name__
-
-
-class Cache(dict):
-    """Node objects by uuid that may be changed while they are iterated.
-
-    nova's driver iterates over its cache in one thread, and adds to it and
-    takes from it in others, without a lock. Copying a dict's keys or values
-    cannot be interrupted by another thread, in threads of either kind.
-    """
-
-    def __iter__(self):
-        return iter(list(super().keys()))
-
-    def keys(self):
-        """Return a list of the uuids of this moment."""
-        return list(super().keys())
-
-    def values(self):
-        """Return a list of the nodes of this moment."""
-        return list(super().values())
-
-    def items(self):
-        """Return a list of (uuid, node) pairs of this moment."""
-        return list(super().items())

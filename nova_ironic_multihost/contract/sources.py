@@ -13,15 +13,23 @@
 
 """nova, placement and Ironic as the sources of an audit's facts."""
 
-from nova_ironic_multihost.contract import listing as nodes
-from nova_ironic_multihost.contract import nova as nova_contract
+from nova_ironic_multihost.contract import calls
+from nova_ironic_multihost.contract import listing
+from nova_ironic_multihost.contract import names
+from nova_ironic_multihost.contract import reads
 
 
-class Sources:
-    """The :class:`.audit.Sources` of a nova-compute.
+class NovaSources:
+    """The sources of a nova-compute: nova, placement and Ironic.
 
-    :param driver: the virt driver that they are gathered for.
-    :param tracker: its :class:`.nova_contract.Tracker`.
+    Implements the port :class:`.audit.sources.Sources`, method by method.
+
+    Ironic is asked through inherited methods of nova's driver, which are
+    private to it and to its subclasses: ``_get_hypervisor_type``,
+    ``_get_node_list``, ``_can_send_version`` and ``_get_node``.
+
+    :param driver: the virt driver that the facts are gathered for.
+    :param tracker: its :class:`.calls.Tracker`.
     """
 
     def __init__(self, driver, tracker):
@@ -30,19 +38,19 @@ class Sources:
 
     def services(self):
         """Read the enabled services that have an Ironic compute node."""
-        return nova_contract.ironic_services(
-            nova_contract.admin_context(), self._driver.servicegroup_api,
+        return reads.ironic_services(
+            names.admin_context(), self._driver.servicegroup_api,
             self._driver._get_hypervisor_type())
 
     def service(self, host):
         """Read any compute service."""
-        return nova_contract.compute_service(
-            nova_contract.admin_context(), self._driver.servicegroup_api,
+        return reads.compute_service(
+            names.admin_context(), self._driver.servicegroup_api,
             host)
 
     def nodes(self, partition):
         """List the nodes of the partition, all or none."""
-        return {node.id: node for node in nodes.read(
+        return {node.id: node for node in listing.read(
             partition, self._driver._get_node_list,
             self._driver._can_send_version)}
 
@@ -50,44 +58,51 @@ class Sources:
         """Ask Ironic for one node."""
         try:
             return self._driver._get_node(uuid)
-        except nova_contract.NodeNotFound:
+        except names.NodeNotFound:
             return None
 
     def instances(self, hosts):
         """Read the instances on these hosts."""
-        context = nova_contract.admin_context()
+        context = names.admin_context()
         return frozenset().union(*(
-            nova_contract.instance_uuids(context, host) for host in hosts))
+            reads.instance_uuids(context, host) for host in hosts))
 
     def instance_states(self, instances):
         """Read whose these instances are."""
-        return nova_contract.instance_states(
-            nova_contract.admin_context(), instances)
+        return reads.instance_states(
+            names.admin_context(), instances)
 
     def records_of(self, hosts):
         """Read the records of these hosts."""
-        context = nova_contract.admin_context()
+        context = names.admin_context()
         return [record for host in hosts
-                for record in nova_contract.records_of(context, host)]
+                for record in reads.records_of(context, host)]
 
     def records(self, nodes):
         """Read the records of these nodes."""
-        return nova_contract.records(nova_contract.admin_context(), nodes)
+        return reads.records(names.admin_context(), nodes)
 
     def consumers(self, node):
         """Ask placement who has allocated a node."""
-        return nova_contract.consumers(
-            nova_contract.admin_context(), self._tracker.report_client, node)
+        return reads.consumers(
+            names.admin_context(), self._tracker.report_client, node)
 
     def mapped(self, host):
         """Ask whether the host is mapped to a cell."""
-        return nova_contract.host_mapped(nova_contract.admin_context(), host)
+        return reads.host_mapped(names.admin_context(), host)
 
     def aggregates(self):
         """Read nova's host aggregates."""
-        return nova_contract.host_aggregates(nova_contract.admin_context())
+        return reads.host_aggregates(names.admin_context())
+
+
+class NovaWrites:
+    """What audits change of nova themselves.
+
+    Implements the port :class:`.audit.sources.Writes`.
+    """
 
     def take_over(self, instance, state, host):
         """Move an instance to this host, if it is still as it was seen."""
-        return nova_contract.take_over(
-            nova_contract.admin_context(), instance, state, host)
+        return calls.take_over(
+            names.admin_context(), instance, state, host)

@@ -26,7 +26,7 @@ from nova.objects import instance_action
 from nova.objects import instance_fault
 import oslo_messaging as messaging
 
-from nova_ironic_multihost.contract import nova as nova_contract
+from nova_ironic_multihost.contract import reads
 from nova_ironic_multihost import exception as multihost_exception
 from nova_ironic_multihost.tests.functional import base
 from nova_ironic_multihost.tests.functional import hold
@@ -218,7 +218,7 @@ class QueueTestCase(OldOwnerTestCase):
     def test_what_cannot_be_known_is_not_carried_out(self):
         before = self.state(self.server)
         with fixtures.MockPatchObject(
-                nova_contract, 'instance_states',
+                reads, 'instance_states',
                 side_effect=messaging.MessagingTimeout('cut off')):
             self.assertRaises(
                 messaging.MessagingTimeout, self.replay, self.server,
@@ -285,7 +285,7 @@ class FrozenTestCase(OldOwnerTestCase):
             before = self.state(server)
             self.requests.clear()
             with fixtures.MockPatchObject(
-                    nova_contract, 'instance_states',
+                    reads, 'instance_states',
                     side_effect=messaging.MessagingTimeout('cut off')):
                 held.release()
                 self.assertIsNone(done.result())

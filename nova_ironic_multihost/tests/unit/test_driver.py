@@ -18,13 +18,18 @@ from nova.compute import provider_tree
 from nova import exception as nova_exception
 from openstack import exceptions as sdk_exception
 from oslo_config import fixture as config_fixture
-from oslo_service import loopingcall
 from oslotest import base
 
-from nova_ironic_multihost.contract import nova as nova_contract
+from nova_ironic_multihost.audit import notices
+from nova_ironic_multihost.contract import calls
+from nova_ironic_multihost.contract import names
+from nova_ironic_multihost.contract import operations
+from nova_ironic_multihost.contract import patches
+from nova_ironic_multihost.contract import reads
 from nova_ironic_multihost.core import aggregates
+from nova_ironic_multihost.core.facts import InstanceState
+from nova_ironic_multihost.core.facts import Record
 from nova_ironic_multihost.core import membership
-from nova_ironic_multihost.core import ownership
 from nova_ironic_multihost.core import ring as hash_ring
 from nova_ironic_multihost import driver as multihost
 from nova_ironic_multihost import exception
@@ -87,9 +92,9 @@ class DriverTestCase(base.BaseTestCase):
                 ('host_aggregates', lambda context: self.host_aggregates),
                 ('provider_aggregates', lambda context, client, node:
                     frozenset(self.carried))):
-            self.patch(nova_contract, name, answer)
+            self.patch(reads, name, answer)
         self.patch_operations = mock.Mock()
-        self.patch(nova_contract.Operations, 'patch_operations', self.patch_operations)
+        self.patch(patches, 'patch_operations', self.patch_operations)
         self.manager = mock.Mock()
         self.manager.rt.compute_nodes = {}
         self.driver = multihost.IronicMultiHostDriver(
@@ -113,7 +118,7 @@ class DriverTestCase(base.BaseTestCase):
                          if state.host == host)
 
     def record(self, node):
-        return ownership.Record(node, self.owners[node], row=mock.Mock(
+        return Record(node, self.owners[node], row=mock.Mock(
             hypervisor_hostname=node))
 
     def patch(self, target, name, replacement):
@@ -127,7 +132,7 @@ class DriverTestCase(base.BaseTestCase):
 
     def place(self, node, instance, host, deleted=False):
         self.ironic[node] = instance
-        self.placed[instance] = ownership.InstanceState(host, deleted)
+        self.placed[instance] = InstanceState(host, deleted)
 
     def start_and_audit(self, times=1):
         """Do the first audit and some more; return the last answer."""
@@ -173,7 +178,7 @@ class GetAvailableNodesTestCase(DriverTestCase):
     def test_partitions_option_shapes_the_ring(self):
         self.config.config(group='ironic_multihost', ring_partitions=7)
         self.driver.get_available_nodes()
-        self.assertEqual(7, self.driver._auditor.preferences.partitions)
+        self.assertEqual(7, self.driver._auditor.preferences.points)
         self.assertIs(self.driver.hash_ring,
                       self.driver._auditor.preferences.ring.hashring)
 
@@ -195,15 +200,15 @@ class GetAvailableNodesTestCase(DriverTestCase):
         order = []
         self.connection.nodes.side_effect = (
             lambda **kwargs: order.append('nodes') or iter([]))
-        self.patch(nova_contract, 'instance_uuids',
+        self.patch(reads, 'instance_uuids',
                    lambda context, host: order.append('instances') or [])
-        self.patch(nova_contract, 'ironic_services',
+        self.patch(reads, 'ironic_services',
                    lambda *arguments: order.append('services') or [])
         self.driver.get_available_nodes()
         self.assertEqual(['nodes', 'services', 'instances'], order)
 
     def test_what_it_manages_is_logged_on_change_only_and_as_counts(self):
-        with self.assertLogs(multihost.__name__, 'INFO') as logs:
+        with self.assertLogs(notices.__name__, 'INFO') as logs:
             self.driver.get_available_nodes()
             self.driver.get_available_nodes()
         line, = logs.output
@@ -228,14 +233,16 @@ class InitHostTestCase(DriverTestCase):
 
     def test_operations_are_those_of_this_host_from_the_start(self):
         self.driver.init_host(ME)
-        gate, = self.patch_operations.call_args.args
-        self.placed = {'i1': ownership.InstanceState(ME.upper()),
-                       'i2': ownership.InstanceState('compute-2')}
+        _, _, gate = self.patch_operations.call_args.args
+        self.placed = {'i1': InstanceState(ME.upper()),
+                       'i2': InstanceState('compute-2')}
         self.assertEqual({'i1'}, gate.present(['i1', 'i2']))
 
     def test_ironic_is_reached_by_way_of_the_operations(self):
-        self.patch(nova_contract.Operations, 'connection',
-                   lambda operations, connection: ('asks', connection))
+        self.assertIs(self.connection, self.driver.ironic_connection)
+        self.patch(operations, 'AskingConnection',
+                   lambda connection, gate: ('asks', connection))
+        self.driver.init_host(ME)
         self.assertEqual(('asks', self.connection),
                          self.driver.ironic_connection)
 
@@ -316,7 +323,7 @@ class GetAvailableResourceTestCase(DriverTestCase):
 
     def test_node_that_the_tracker_has_is_not_looked_up_again(self):
         self.manager.rt.compute_nodes = {NODES[0]: mock.Mock()}
-        self.patch(nova_contract, 'records', mock.Mock(
+        self.patch(reads, 'records', mock.Mock(
             side_effect=AssertionError))
         self.driver.get_available_resource(NODES[0])
 
@@ -339,13 +346,13 @@ class GetAvailableResourceTestCase(DriverTestCase):
     def test_partition_is_told_to_other_computes(self):
         self.patch(self.driver, '_can_send_version', mock.Mock())
         self.assertNotIn(
-            nova_contract.PARTITION,
+            reads.PARTITION,
             self.driver.get_available_resource(NODES[0])['stats'])
         self.config.config(group='ironic', shard='rack1')
         self.assertEqual(
             'shard=rack1',
             self.driver.get_available_resource(NODES[0])['stats'][
-                nova_contract.PARTITION])
+                reads.PARTITION])
 
 
 class UpdateProviderTreeTestCase(DriverTestCase):
@@ -412,8 +419,8 @@ class UpdateProviderTreeTestCase(DriverTestCase):
 
     def test_node_has_the_aggregates_of_this_host(self):
         self.host_aggregates = (
-            aggregates.Aggregate('ours', frozenset([ME]), None),
-            aggregates.Aggregate('theirs', frozenset(['compute-2']), None))
+            aggregates.Aggregate.of('ours', frozenset([ME]), None),
+            aggregates.Aggregate.of('theirs', frozenset(['compute-2']), None))
         self.services = {ME: True, 'compute-2': True}
         node = self.start_and_audit()[0]
         # nova's copy is older than what neutron has done.
@@ -479,7 +486,7 @@ class PrepareForSpawnTestCase(DriverTestCase):
 class RebuildTestCase(DriverTestCase):
 
     def rebuild(self, bdms, reimage):
-        with mock.patch.object(nova_contract.IronicDriver, 'rebuild') as done:
+        with mock.patch.object(names.IronicDriver, 'rebuild') as done:
             self.driver.rebuild(
                 'context', 'instance', 'image', 'files', 'password',
                 'allocations', bdms, 'detach', 'attach', network_info='net',
@@ -535,30 +542,12 @@ class LookTestCase(DriverTestCase):
         self.driver._look()
         self.assertEqual(NODES[1:], self.audited)
 
-    def test_host_that_may_be_starting_keeps_its_nodes(self):
-        self.config.config(service_down_time=60)
-        self.services['compute-2'] = False
-        self.driver._look()
-        self.assertEqual([], self.audited)
-        self.config.config(service_down_time=0)
-        self.driver._look()
-        self.assertEqual(NODES, self.audited)
-
     def test_nothing_is_done_before_the_first_audit(self):
         driver = multihost.IronicMultiHostDriver(
             mock.Mock(_compute=self.manager))
         self.services['compute-2'] = False
         self.assertFalse(driver._look().live('compute-2'))
         self.assertEqual([], self.audited)
-
-    def test_what_it_led_to_is_logged_and_nothing_else(self):
-        self.services['compute-2'] = False
-        with self.assertLogs(multihost.__name__, 'INFO') as logs:
-            for _ in range(3):
-                self.driver._look()
-        line, = logs.output
-        self.assertIn('Audited the nodes of compute-2, which left: 20 free '
-                      'and recorded on a compute service that is down.', line)
 
     def test_stale_record_at_hand_is_forgotten_first(self):
         # Of a node that was here, and is taken from who took it.
@@ -568,37 +557,6 @@ class LookTestCase(DriverTestCase):
         self.assertIsNot(stale, self.tracked[NODES[0]])
         forget = self.manager.reportclient.invalidate_resource_provider
         forget.assert_any_call(NODES[0])
-
-    def test_node_that_could_not_be_taken_is_tried_again(self):
-        self.services['compute-2'] = False
-        self.stubborn = {NODES[0]}
-        for _ in range(5):
-            self.driver._look()
-        self.assertEqual(3, self.audited.count(NODES[0]))
-        self.assertEqual(1, self.audited.count(NODES[1]))
-
-    def test_look_that_failed_leaves_the_same_to_do(self):
-        self.services['compute-2'] = False
-        listed = self.connection.nodes.side_effect
-        self.connection.nodes.side_effect = OSError('refused')
-        self.assertRaises(nova_exception.VirtDriverNotReady,
-                          self.driver._look)
-        self.assertEqual([], self.audited)
-        self.connection.nodes.side_effect = listed
-        self.driver._look()
-        self.assertEqual(NODES, self.audited)
-
-    def test_nodes_pulled_from_a_live_host_are_audited_twice(self):
-        # It may have set their traits until now.
-        self.config.config(group='ironic_multihost', pulls_per_audit=3)
-        self.patch(nova_contract, 'ironic_services', lambda *arguments: [
-            membership.ComputeService(ME, True)])
-        self.patch(nova_contract, 'compute_service', (
-            lambda context, api, host: membership.ComputeService(
-                host, True, disabled=True) if host != ME else None))
-        for _ in range(3):
-            self.driver._look()
-        self.assertEqual(NODES[:3] * 2, self.audited)
 
     def test_service_that_has_started_looks_until_it_stops(self):
         timer = mock.Mock()
@@ -654,12 +612,12 @@ class AuditNowTestCase(DriverTestCase):
             self.ironic[NODES[0]] = None
 
         with mock.patch.object(
-                nova_contract.IronicDriver, 'destroy', side_effect=free):
+                names.IronicDriver, 'destroy', side_effect=free):
             self.driver.destroy('context', self.instance, 'network')
         self.assertEqual([(NODES[0], 1), (NODES[0], 0)], self.told)
 
     def test_node_is_not_audited_when_it_could_not_be_freed(self):
-        with mock.patch.object(nova_contract.IronicDriver, 'destroy',
+        with mock.patch.object(names.IronicDriver, 'destroy',
                                side_effect=OSError('refused')):
             self.assertRaises(OSError, self.driver.destroy, 'context',
                               self.instance, 'network')
@@ -669,7 +627,7 @@ class AuditNowTestCase(DriverTestCase):
         self.driver.prepare_for_spawn(self.instance)
         self.driver.node_cache[NODES[0]] = FakeNode(NODES[0], 'i1')
         with mock.patch.object(
-                nova_contract.IronicDriver, 'failed_spawn_cleanup'):
+                names.IronicDriver, 'failed_spawn_cleanup'):
             self.driver.failed_spawn_cleanup(self.instance)
         self.assertNotIn(NODES[0], self.driver.node_cache)
 
@@ -677,7 +635,7 @@ class AuditNowTestCase(DriverTestCase):
         self.manager._update_available_resource_for_node = mock.Mock(
             side_effect=OSError('refused'))
         self.driver.prepare_for_spawn(self.instance)
-        with mock.patch.object(nova_contract.IronicDriver, 'destroy'):
+        with mock.patch.object(names.IronicDriver, 'destroy'):
             self.driver.destroy('context', self.instance, 'network')
 
     def test_node_of_another_is_left_alone(self):
@@ -738,14 +696,14 @@ class TakeoverTestCase(DriverTestCase):
             set(NODES) & set(self.preferred(ME, ME, 'compute-2')))
         self.owners[self.mine] = 'dead'
         self.ironic[self.mine] = 'i1'
-        self.placed['i1'] = ownership.InstanceState(
+        self.placed['i1'] = InstanceState(
             'dead', node=self.mine, vm_state='active')
-        self.patch(nova_contract, 'compute_service', self.fenced)
-        self.patch(nova_contract, 'take_over', self.take_over)
+        self.patch(reads, 'compute_service', self.fenced)
+        self.patch(calls, 'take_over', self.take_over)
         self.notified = []
         self.recovered = []
-        self.patch(self.driver._instances, 'notify',
-                   lambda *event: self.notified.append(event))
+        self.patch(calls.Instances, 'notify',
+                   lambda instances, *event: self.notified.append(event))
         self.patch(self.driver._recovery, 'add', self.recovered.extend)
         self.driver.get_available_nodes()
 
@@ -786,31 +744,3 @@ class TakeoverTestCase(DriverTestCase):
             group='ironic_multihost', instance_takeover='never')
         self.assertNotIn(self.mine, self.driver.get_available_nodes())
         self.assertEqual('dead', self.placed['i1'].host)
-
-    def test_what_ironic_has_on_the_node(self):
-        node = FakeNode(self.mine, 'i1')
-        node.provision_state = 'deploying'
-        self.patch(self.driver, '_get_node', lambda uuid: node)
-        instance = mock.Mock(uuid='i1', node=self.mine)
-        self.assertEqual('deploying', self.driver._provision_state(instance))
-        instance.uuid = 'i2'
-        self.assertIsNone(self.driver._provision_state(instance))
-
-        def gone(uuid):
-            raise nova_contract.NodeNotFound
-
-        self.patch(self.driver, '_get_node', gone)
-        self.assertIsNone(self.driver._provision_state(instance))
-
-    def test_a_deployment_is_waited_for(self):
-        asked = []
-
-        def check(instance):
-            asked.append(instance)
-            if len(asked) == 3:
-                raise loopingcall.LoopingCallDone
-
-        self.config.config(group='ironic', api_retry_interval=0)
-        self.patch(self.driver, '_wait_for_active', check)
-        self.driver._wait_until_deployed('instance')
-        self.assertEqual(['instance'] * 3, asked)

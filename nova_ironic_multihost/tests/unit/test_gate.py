@@ -15,9 +15,10 @@ import types
 
 from oslotest import base
 
-from nova_ironic_multihost.core import ownership
+from nova_ironic_multihost.core.facts import InstanceState
+from nova_ironic_multihost.core.facts import Record
 from nova_ironic_multihost import exception
-from nova_ironic_multihost import gate as operations
+from nova_ironic_multihost import gate
 
 INSTANCE = types.SimpleNamespace(uuid='i1', node='n1')
 
@@ -26,7 +27,7 @@ class Sources:
     """Where instances and records are, or an error."""
 
     def __init__(self):
-        self.hosts = {'i1': ownership.InstanceState('me')}
+        self.hosts = {'i1': InstanceState('me')}
         self.owners = {}
         self.error = None
 
@@ -37,7 +38,7 @@ class Sources:
                 if instance in self.hosts}
 
     def records(self, nodes):
-        return [ownership.Record(node, self.owners[node]) for node in nodes
+        return [Record(node, self.owners[node]) for node in nodes
                 if node in self.owners]
 
 
@@ -46,27 +47,28 @@ class RuleTestCase(base.BaseTestCase):
     def test_instance_of_mine_or_of_nobody_is_not_elsewhere(self):
         for host in ('me', 'ME', None):
             self.assertFalse(
-                operations.elsewhere(ownership.InstanceState(host), 'me'))
-        self.assertFalse(operations.elsewhere(None, 'me'))
+                gate.elsewhere(InstanceState(host), 'me'))
+        self.assertFalse(gate.elsewhere(None, 'me'))
 
     def test_instance_of_another_is_elsewhere(self):
         for deleted in (False, True):
-            self.assertTrue(operations.elsewhere(
-                ownership.InstanceState('other', deleted), 'me'))
+            self.assertTrue(gate.elsewhere(
+                InstanceState('other', deleted), 'me'))
 
     def test_machine_follows_its_instance(self):
         for owner in ('me', 'other', None):
-            self.assertTrue(operations.may_change_machine(
-                ownership.InstanceState('me'), owner, 'me'))
-            self.assertFalse(operations.may_change_machine(
-                ownership.InstanceState('other'), owner, 'me'))
+            self.assertTrue(gate.may_change_machine(
+                InstanceState('me'), owner, 'me'))
+            self.assertFalse(gate.may_change_machine(
+                InstanceState('other'), owner, 'me'))
 
     def test_machine_of_a_deleted_instance_is_the_node_owners(self):
-        for state in (None, ownership.InstanceState('me', deleted=True),
-                       ownership.InstanceState('other', deleted=True)):
-            self.assertTrue(operations.may_change_machine(state, 'me', 'me'))
-            self.assertTrue(operations.may_change_machine(state, None, 'me'))
-            self.assertFalse(operations.may_change_machine(state, 'other', 'me'))
+        for state in (None, InstanceState('me', deleted=True),
+                       InstanceState('other', deleted=True)):
+            self.assertTrue(gate.may_change_machine(state, 'me', 'me'))
+            self.assertTrue(gate.may_change_machine(state, None, 'me'))
+            self.assertFalse(
+                gate.may_change_machine(state, 'other', 'me'))
 
 
 class GateTestCase(base.BaseTestCase):
@@ -74,11 +76,11 @@ class GateTestCase(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         self.sources = Sources()
-        self.gate = operations.Gate('Me', self.sources)
+        self.gate = gate.Gate('Me', self.sources)
         self.done = []
 
     def move(self):
-        self.sources.hosts['i1'] = ownership.InstanceState('other')
+        self.sources.hosts['i1'] = InstanceState('other')
 
     def act(self):
         self.done.append('act')
@@ -141,7 +143,8 @@ class GateTestCase(base.BaseTestCase):
     def test_machine_that_is_changing_beside_an_operation(self):
         self.assertEqual('result', self.change_machine())
         self.move()
-        error = self.assertRaises(exception.InstanceElsewhere, self.change_machine)
+        error = self.assertRaises(
+            exception.InstanceElsewhere, self.change_machine)
         self.assertIn('i1', str(error))
         self.assertEqual(['act'], self.done)
 
@@ -159,7 +162,8 @@ class GateTestCase(base.BaseTestCase):
             self.move()
             self.gate.ask_again()
             self.done.append('hard')
-        self.operate(lambda: self.gate.change_machine('off', INSTANCE, power_off))
+        self.operate(
+            lambda: self.gate.change_machine('off', INSTANCE, power_off))
         self.assertEqual(['soft'], self.done)
 
     def test_what_is_done_to_no_machine_is_not_asked_for(self):
@@ -168,7 +172,7 @@ class GateTestCase(base.BaseTestCase):
         self.gate.ask_again()
 
     def test_machine_of_a_deleted_instance(self):
-        self.sources.hosts['i1'] = ownership.InstanceState('me', deleted=True)
+        self.sources.hosts['i1'] = InstanceState('me', deleted=True)
         self.sources.owners['n1'] = 'ME'
         self.assertEqual('result', self.change_machine())
         self.sources.owners['n1'] = 'other'
@@ -221,7 +225,7 @@ class GateTestCase(base.BaseTestCase):
             lambda: self.gate.attempt('build', INSTANCE, self.act)))
 
     def test_events_are_for_those_that_are_here(self):
-        self.sources.hosts['i2'] = ownership.InstanceState('other')
-        self.sources.hosts['i3'] = ownership.InstanceState(None)
+        self.sources.hosts['i2'] = InstanceState('other')
+        self.sources.hosts['i3'] = InstanceState(None)
         self.assertEqual({'i1', 'i3'},
                          self.gate.present(['i1', 'i2', 'i3']))

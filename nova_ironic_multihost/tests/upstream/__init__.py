@@ -28,11 +28,11 @@ from oslo_config import cfg
 
 from nova_ironic_multihost import conf
 from nova_ironic_multihost.contract import sources
-from nova_ironic_multihost.core import ownership
+from nova_ironic_multihost.core.facts import InstanceState
 from nova_ironic_multihost.driver import IronicMultiHostDriver
 
 
-class Recordless(sources.Sources):
+class Recordless(sources.NovaSources):
     """The nova that nova's tests know of: nothing is recorded in it.
 
     They say who is up, which instances are here and what Ironic lists;
@@ -43,7 +43,7 @@ class Recordless(sources.Sources):
         return None
 
     def instance_states(self, instances):
-        return {instance: ownership.InstanceState('another-host')
+        return {instance: InstanceState('another-host')
                 for instance in instances}
 
     def records_of(self, hosts):
@@ -59,7 +59,7 @@ class Recordless(sources.Sources):
         return None
 
 
-sources.Sources = Recordless
+sources.NovaSources = Recordless
 
 # nova's number, which its tests of the ring expect, in the place of ours.
 cfg.set_defaults(conf.OPTS, ring_partitions=driver._HASH_RING_PARTITIONS)

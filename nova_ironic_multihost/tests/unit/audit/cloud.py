@@ -156,7 +156,8 @@ class AuditTestCase(base.BaseTestCase):
     def audit(self, host='a', settled=True, **options):
         """Audit one host and let it take what it finds to be its own."""
         if host not in self.auditors:
-            self.auditors[host] = auditor.Auditor(self.cloud, self.cloud, self.clock)
+            self.auditors[host] = auditor.Auditor(
+                self.cloud, self.cloud, self.clock)
         self.cloud.asked.clear()
         found = self.auditors[host].audit(model.Settings(
             host, points=32, **{**self.options, **options}), settled)

@@ -68,7 +68,8 @@ class OwnershipTestCase(cloud.AuditTestCase):
     def test_first_audit_does_without_a_heartbeat(self):
         self.cloud = cloud.Cloud()
         self.cloud.set('a', up=False)
-        self.assertEqual(set(cloud.NODES), set(self.audit(settled=False).nodes))
+        self.assertEqual(set(cloud.NODES),
+                         set(self.audit(settled=False).nodes))
 
     def test_nodes_with_allocations_are_not_pulled(self):
         self.cloud.owners = dict.fromkeys(cloud.NODES, 'b')

@@ -145,7 +145,8 @@ class AbsenceTestCase(cloud.AuditTestCase):
         found = self.audit()
         self.assertEqual({cloud.NODES[0]}, found.deleted)
         self.assertNotIn(cloud.NODES[0], found.nodes)
-        self.assertIn(cloud.NODES[0], {record.node for record in found.records})
+        self.assertIn(cloud.NODES[0],
+                      {record.node for record in found.records})
 
     def test_node_that_is_left_out_of_the_listing_is_kept(self):
         self.cloud.hidden = {cloud.NODES[0]}

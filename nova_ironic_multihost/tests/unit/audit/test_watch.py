@@ -11,7 +11,6 @@
 # under the License.
 
 
-import itertools
 
 import hypothesis
 from hypothesis import strategies

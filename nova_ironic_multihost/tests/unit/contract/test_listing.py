@@ -15,25 +15,25 @@ from unittest import mock
 
 from oslotest import base
 
-from nova_ironic_multihost.contract import listing as nodes
-from nova_ironic_multihost.contract import nova as nova_contract
+from nova_ironic_multihost.contract import listing
+from nova_ironic_multihost.contract import names
 from nova_ironic_multihost.core import membership
 
 
 class QueryTestCase(base.BaseTestCase):
 
     def test_no_partition_lists_all(self):
-        self.assertEqual(({}, []), nodes.query(membership.Partition()))
+        self.assertEqual(({}, []), listing.query(membership.Partition()))
 
     def test_default_conductor_group_is_asked_for(self):
         self.assertEqual(
             ({'conductor_group': ''}, ['1.46']),
-            nodes.query(membership.Partition(conductor_group='')))
+            listing.query(membership.Partition(conductor_group='')))
 
     def test_conductor_group_and_shard(self):
         self.assertEqual(
             ({'conductor_group': 'rack1', 'shard': 's1'}, ['1.46', '1.82']),
-            nodes.query(membership.Partition(conductor_group='rack1',
+            listing.query(membership.Partition(conductor_group='rack1',
                                              shard='s1')))
 
 
@@ -41,22 +41,22 @@ class ReadTestCase(base.BaseTestCase):
 
     def read(self, get_node_list, can_send_version=mock.Mock(),
              partition=membership.Partition(shard='s1')):
-        return nodes.read(partition, get_node_list, can_send_version)
+        return listing.read(partition, get_node_list, can_send_version)
 
     def test_lists_with_the_fields_that_novas_driver_needs(self):
         get_node_list = mock.Mock(return_value=['a node'])
         self.assertEqual(['a node'], self.read(get_node_list))
         get_node_list.assert_called_once_with(
-            fields=nova_contract.NODE_FIELDS, shard='s1')
+            fields=names.NODE_FIELDS, shard='s1')
 
     def test_ironic_too_old_for_the_filter_lists_nothing(self):
         # Without the filter it would list the nodes of all shards.
         get_node_list = mock.Mock()
         too_old = mock.Mock(
-            side_effect=nova_contract.IronicAPIVersionNotAvailable(
+            side_effect=names.IronicAPIVersionNotAvailable(
                 version='1.82'))
-        with self.assertLogs(nodes.__name__, 'ERROR') as logs:
-            self.assertRaises(nova_contract.VirtDriverNotReady,
+        with self.assertLogs(listing.__name__, 'ERROR') as logs:
+            self.assertRaises(names.VirtDriverNotReady,
                               self.read, get_node_list, too_old)
         get_node_list.assert_not_called()
         self.assertIn('1.82', logs.output[0])
@@ -67,10 +67,10 @@ class ReadTestCase(base.BaseTestCase):
             try:
                 raise OSError('connection\nrefused')
             except OSError:
-                raise nova_contract.VirtDriverNotReady()
+                raise names.VirtDriverNotReady()
 
-        with self.assertLogs(nodes.__name__, 'ERROR') as logs:
-            self.assertRaises(nova_contract.VirtDriverNotReady,
+        with self.assertLogs(listing.__name__, 'ERROR') as logs:
+            self.assertRaises(names.VirtDriverNotReady,
                               self.read, fail)
         line, = logs.output
         self.assertIn('connection refused', line)
@@ -84,8 +84,8 @@ class ReadTestCase(base.BaseTestCase):
             except OSError:
                 raise ValueError('503 from ironic-api')
 
-        with self.assertLogs(nodes.__name__, 'ERROR') as logs:
-            self.assertRaises(nova_contract.VirtDriverNotReady,
+        with self.assertLogs(listing.__name__, 'ERROR') as logs:
+            self.assertRaises(names.VirtDriverNotReady,
                               self.read, fail)
         self.assertIn('503 from ironic-api', logs.output[0])
 
@@ -93,7 +93,7 @@ class ReadTestCase(base.BaseTestCase):
         def fail(version):
             raise OSError('connection refused')
 
-        with self.assertLogs(nodes.__name__, 'ERROR') as logs:
-            self.assertRaises(nova_contract.VirtDriverNotReady,
+        with self.assertLogs(listing.__name__, 'ERROR') as logs:
+            self.assertRaises(names.VirtDriverNotReady,
                               self.read, mock.Mock(), fail)
         self.assertIn('connection refused', logs.output[0])

@@ -89,7 +89,8 @@ class MembersTestCase(base.BaseTestCase):
             up('a', 'b'), 'a', membership.Partition(peer_list=('a',))))
 
     def test_who_serves_another_partition_is_no_member(self):
-        view = membership.view(up('a', 'b'), ANYWHERE, 'a', other_partition_hosts={'b'})
+        view = membership.view(
+            up('a', 'b'), ANYWHERE, 'a', other_partition_hosts={'b'})
         self.assertEqual({'a'}, view.members)
         self.assertTrue(view.live('b'))
         self.assertFalse(view.peer('b'))

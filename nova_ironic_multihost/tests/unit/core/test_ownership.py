@@ -446,7 +446,8 @@ class DecideTestCase(base.BaseTestCase):
             self.assertEqual(
                 ownership.decide(cloud_facts(service.host, cloud)),
                 ownership.decide(cloud_facts(
-                    service.host, (known, dict(shuffled), instance_states, records))))
+                    service.host,
+                    (known, dict(shuffled), instance_states, records))))
 
 
 class PullsTestCase(base.BaseTestCase):
@@ -564,7 +565,8 @@ class StillValidTestCase(base.BaseTestCase):
                        Reason.LEAKED, Reason.KEPT, Reason.UNLISTED):
             for before in (None, 'me', 'a'):
                 for live in (True, False):
-                    self.assertFalse(self.still_valid(reason, before, 'b', live))
+                    self.assertFalse(
+                        self.still_valid(reason, before, 'b', live))
 
     def test_owner_that_came_back_keeps_the_node(self):
         for reason in (Reason.ADOPTED, Reason.LEAKED, Reason.UNKNOWN):

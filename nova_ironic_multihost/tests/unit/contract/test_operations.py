@@ -10,8 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
-"""The gate around nova's operations, on the ComputeManager installed here."""
+"""The gate before nova's operations, on the ComputeManager installed here."""
 
 import ast
 import functools
@@ -35,9 +34,11 @@ import oslo_messaging as messaging
 from oslo_messaging.rpc import dispatcher
 from oslotest import base
 
-from nova_ironic_multihost.contract import nova as nova_contract
-from nova_ironic_multihost.core import ownership
-from nova_ironic_multihost import gate as operations
+from nova_ironic_multihost.contract import names
+from nova_ironic_multihost.contract import operations
+from nova_ironic_multihost.contract import patches
+from nova_ironic_multihost.core.facts import InstanceState
+from nova_ironic_multihost import gate
 
 objects.register_all()
 
@@ -60,12 +61,13 @@ READING = {
     'power_update_event'}
 
 
+@functools.cache
 def senders():
-    """Yield (name, source) of the methods of nova's client."""
+    """Return [(name, source)] of the methods of nova's client."""
     source = textwrap.dedent(inspect.getsource(rpcapi.ComputeAPI))
-    for node in ast.parse(source).body[0].body:
-        if isinstance(node, ast.FunctionDef):
-            yield node.name, ast.get_source_segment(source, node)
+    return [(node.name, ast.get_source_segment(source, node))
+            for node in ast.parse(source).body[0].body
+            if isinstance(node, ast.FunctionDef)]
 
 
 def sent_to_the_host():
@@ -81,27 +83,27 @@ def awaited():
 class NamesTestCase(base.BaseTestCase):
 
     def test_what_goes_to_the_host_of_an_instance_is_gated(self):
-        gated = set(nova_contract.operations(manager.ComputeManager))
+        gated = set(operations.sent_to_host(manager.ComputeManager))
         known = {name for name in sent_to_the_host()
                  if hasattr(manager.ComputeManager, name)}
         self.assertEqual(set(), {
             name for name in known - gated
-            if 'instance' in nova_contract._parameters(
+            if 'instance' in operations.parameters(
                 getattr(manager.ComputeManager, name))})
         self.assertEqual(set(), gated - known - INTERNAL)
 
     def test_what_goes_elsewhere_is_told_where(self):
         self.assertEqual(
-            set(), sent_to_the_host() & nova_contract.ELSEWHERE)
-        for name in nova_contract.ELSEWHERE:
+            set(), sent_to_the_host() & operations.ELSEWHERE)
+        for name in operations.ELSEWHERE:
             self.assertTrue(hasattr(manager.ComputeManager, name), name)
 
     def test_who_waits_is_known(self):
-        gated = set(nova_contract.operations(manager.ComputeManager))
+        gated = set(operations.sent_to_host(manager.ComputeManager))
         # The proxy of consoles takes None for an answer: not valid.
         self.assertEqual(
             (awaited() & gated) - {'validate_console_port'},
-            nova_contract.AWAITED)
+            operations.AWAITED)
 
     def test_what_changes_a_machine_is_gated(self):
         methods = {
@@ -109,21 +111,21 @@ class NamesTestCase(base.BaseTestCase):
             if inspect.isfunction(method) and not name.startswith('_')
             and 'instance' in inspect.signature(method).parameters}
         self.assertEqual(methods - READING,
-                         methods & set(nova_contract.MUTATIONS))
-        self.assertEqual(set(), READING & set(nova_contract.MUTATIONS))
+                         methods & set(operations.MUTATIONS))
+        self.assertEqual(set(), READING & set(operations.MUTATIONS))
 
     def test_what_changes_ironic_is_known_by_its_name(self):
         asked = set(re.findall(r'ironic_connection\.(\w+)',
                                inspect.getsource(ironic_driver)))
         changes = {name for name in asked
-                   if name.startswith(nova_contract.CHANGES)}
+                   if name.startswith(operations.CHANGES)}
         self.assertIn('set_node_power_state', changes)
         self.assertEqual(set(), asked - changes - {
             'get_node', 'get_node_console', 'nodes', 'port_groups', 'ports',
             'validate_node', 'volume_connectors', 'volume_targets'})
 
     def test_clean_ups(self):
-        for name in nova_contract.CLEAN_UPS:
+        for name in operations.CLEAN_UPS:
             self.assertIn('instance', inspect.signature(
                 getattr(manager.ComputeManager, name)).parameters)
         source = inspect.getsource(manager.reverts_task_state)
@@ -144,7 +146,7 @@ class NamesTestCase(base.BaseTestCase):
         self.assertIn('self._build_and_run_instance(', source)
 
     def test_nova_handles_no_failure_that_is_none(self):
-        self.assertNotIsInstance(operations.Cancelled(), Exception)
+        self.assertNotIsInstance(gate.Cancelled(), Exception)
         for module in (manager, exception_wrapper, resource_tracker, claims,
                        ironic_driver):
             self.assertNotRegex(inspect.getsource(module),
@@ -213,20 +215,19 @@ class SeamTestCase(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         self.instance_states = {}
-        sources = mock.Mock(instance_states=lambda wanted: self.instance_states,
-                            records=lambda nodes: [])
+        sources = mock.Mock(
+            instance_states=lambda wanted: self.instance_states,
+            records=lambda nodes: [])
         self.build = mock.Mock()
         self.manager = Endpoint(
             lambda context, instance: self.build(context, instance))
-        self.driver = nova_contract.IronicDriver(None)
-        self.gate = operations.Gate('me', sources)
-        self.operations = nova_contract.Operations(
-            mock.Mock(_compute=self.manager), self.driver)
-        self.operations.patch_operations(self.gate)
+        self.driver = names.IronicDriver(None)
+        self.gate = gate.Gate('me', sources)
+        patches.patch_operations(self.manager, self.driver, self.gate)
         self.instance = objects.Instance(uuid=UUID, node=None)
 
     def move(self):
-        self.instance_states[UUID] = ownership.InstanceState('other')
+        self.instance_states[UUID] = InstanceState('other')
 
     def send(self, method, **arguments):
         return dispatcher.RPCDispatcher(
@@ -316,7 +317,7 @@ class SeamTestCase(base.BaseTestCase):
 
     def test_events_reach_the_instances_that_are_here(self):
         other = objects.Instance(uuid=UUID.replace('1', '2'))
-        self.instance_states[other.uuid] = ownership.InstanceState('other')
+        self.instance_states[other.uuid] = InstanceState('other')
         events = [mock.Mock(instance_uuid=instance.uuid)
                   for instance in (self.instance, other)]
         events[0].name, events[1].name = 'mine', 'theirs'
@@ -334,21 +335,21 @@ class SeamTestCase(base.BaseTestCase):
         connection = mock.Mock()
         self.driver._ironic_connection = connection
         self.move()
-        for name in nova_contract.MUTATIONS:
+        for name in operations.MUTATIONS:
             parameters = inspect.signature(
-                getattr(nova_contract.IronicDriver, name)).parameters
+                getattr(names.IronicDriver, name)).parameters
             arguments = {
                 parameter: None for parameter, kind in parameters.items()
                 if parameter != 'self' and kind.default is kind.empty}
             self.assertRaises(
-                nova_contract.NovaException,
+                names.NovaException,
                 functools.partial(getattr(self.driver, name)),
                 **arguments | {'instance': self.instance})
         self.assertEqual([], connection.method_calls)
 
     def test_machine_is_left_alone_from_the_moment_it_moves(self):
         ironic = mock.Mock()
-        connection = self.operations.connection(ironic)
+        connection = operations.AskingConnection(ironic, self.gate)
 
         def power_off(instance):
             connection.set_node_power_state('soft')
@@ -359,28 +360,18 @@ class SeamTestCase(base.BaseTestCase):
 
         self.driver.power_off = types.MethodType(
             lambda driver, instance: power_off(instance), self.driver)
-        self.operations.patch_operations(self.gate)
-        self.assertRaises(nova_contract.NovaException,
+        patches.patch_operations(self.manager, self.driver, self.gate)
+        self.assertRaises(names.NovaException,
                           self.driver.power_off, self.instance)
         ironic.set_node_power_state.assert_called_once_with('soft')
-
-    def test_driver_on_its_own_has_no_gate(self):
-        driver = nova_contract.IronicDriver(None)
-        before = dict(vars(driver))
-        alone = nova_contract.Operations(None, driver)
-        alone.patch_operations(mock.Mock())
-        self.assertEqual(before, vars(driver))
-        self.assertIs(mock.sentinel.connection,
-                      alone.connection(mock.sentinel.connection))
 
     def test_gate_fits_novas_manager(self):
         compute = object.__new__(manager.ComputeManager)
         compute.rt = object.__new__(resource_tracker.ResourceTracker)
         self.move()
-        nova_contract.Operations(
-            mock.Mock(_compute=compute), self.driver).patch_operations(self.gate)
-        for name in nova_contract.operations(manager.ComputeManager):
-            if name in nova_contract.AWAITED or name == 'rebuild_instance':
+        patches.patch_operations(compute, self.driver, self.gate)
+        for name in operations.sent_to_host(manager.ComputeManager):
+            if name in operations.AWAITED or name == 'rebuild_instance':
                 continue
             self.assertIsNone(getattr(compute, name)(
                 {}, instance=self.instance), name)

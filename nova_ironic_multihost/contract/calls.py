@@ -1,0 +1,248 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What nova does on behalf of this package.
+
+Through nova's manager of the compute service (its resource tracker, its work
+on instances) and through nova's objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+import secrets
+
+from nova.compute import utils as compute_utils
+from nova.compute import vm_states
+from nova import context as nova_context
+from nova import exception
+from nova import objects
+from nova import rpc
+from oslo_log import log as logging
+import oslo_messaging as messaging
+from oslo_service import loopingcall
+from oslo_utils import timeutils
+
+from nova_ironic_multihost.contract import names
+from nova_ironic_multihost.core.facts import InstanceState
+from nova_ironic_multihost.core import takeover
+
+LOG = logging.getLogger(__name__)
+
+#: Statuses of a migration that is over (nova.db.main.api:
+#: migration_get_in_progress_by_host_and_node).
+MIGRATED = frozenset({
+    'confirmed', 'reverted', 'error', 'failed', 'completed', 'cancelled',
+    'done'})
+
+
+class Tracker:
+    """The resource tracker of the compute service that a driver serves.
+
+    A driver that is used alone has none; nothing is then tracked.
+
+    :param virtapi: what nova gave to the driver.
+    """
+
+    def __init__(self, virtapi):
+        self._manager = names.manager_of(virtapi)
+
+    @property
+    def report_client(self):
+        """nova's client of placement."""
+        return self._manager.reportclient
+
+    def has(self, node: str) -> bool:
+        """Whether the tracker has the record of a node at hand.
+
+        It then goes on without a look at who owns the record now
+        (ResourceTracker._init_compute_node), and without changing it.
+        """
+        return (self._manager is not None
+                and node in self._manager.rt.compute_nodes)
+
+    def audit(self, node: str) -> None:
+        """Audit one node now, as nova does in turn at each audit.
+
+        nova asks the driver for the resources of the node, makes its record
+        this host's and tells placement. It logs errors itself. The caller
+        must not hold nova's lock around claims and updates.
+
+        :param node: uuid of the node.
+        """
+        if self._manager is not None:
+            self._manager._update_available_resource_for_node(
+                names.admin_context(), node)
+
+    def drop(self, node: str) -> None:
+        """Let the tracker forget a node, so that it reads its record anew.
+
+        ResourceTracker.clean_compute_node_cache does so at each audit with
+        nodes that another host has got.
+        """
+        if self.has(node):
+            self._manager.rt.remove_node(node)
+            self.report_client.invalidate_resource_provider(node)
+
+    def refresh(self, node: str) -> None:
+        """Forget what placement said of a node, so that nova asks it again.
+
+        For a while the former owner still sets traits of a node that moved
+        (ComputeManager._update_compute_provider_status); nova's cache would
+        hide them for five minutes.
+        """
+        if self._manager is not None:
+            self.report_client.invalidate_resource_provider(node)
+
+
+class Instances:
+    """What nova's manager does for the instances of its compute service.
+
+    :param virtapi: what nova gave to the driver, see :class:`Tracker`.
+    """
+
+    def __init__(self, virtapi):
+        self._manager = names.manager_of(virtapi)
+
+    def read(self, uuid: str) -> objects.Instance | None:
+        """Read an instance with what nova's start of a service wants.
+
+        :returns: nova.objects.Instance, None if it is deleted.
+        """
+        try:
+            return objects.Instance.get_by_uuid(
+                names.admin_context(), uuid,
+                expected_attrs=['info_cache', 'metadata', 'numa_topology'])
+        except exception.InstanceNotFound:
+            return None
+
+    def set_states(self, instance: objects.Instance, vm_state: str,
+                   task_state: str | None) -> bool:
+        """Write both states, if the task state is what was read.
+
+        :returns: whether it was; also False when it is deleted by now.
+        """
+        before = instance.task_state
+        instance.vm_state = vm_state
+        instance.task_state = task_state
+        try:
+            instance.save(expected_task_state=[before])
+        except (exception.InstanceNotFound,
+                exception.InstanceUpdateConflict):
+            return False
+        return True
+
+    def init(self, instance: objects.Instance) -> None:
+        """Do what nova does for an instance at the start of a service.
+
+        nova does it under the id of the instance's last request: it notes
+        there what it does (InstanceActionEvent), and fails over a request
+        that the instance does not have.
+        """
+        context = _of_last_action(instance)
+        with instance.obj_alternate_context(context):
+            self._manager._init_instance(context, instance)
+
+    def fail(self, instance: objects.Instance, reason: str) -> None:
+        """Set an instance to ERROR, with a fault that says why."""
+        compute_utils.add_instance_fault_from_exc(
+            names.admin_context(), instance, names.NovaException(reason))
+        self._manager._set_instance_obj_error_state(
+            instance, clean_task_state=True)
+
+    def deployed(self, instance: objects.Instance) -> None:
+        """Note that a build or a rebuild has come to its end."""
+        before = instance.task_state
+        if instance.launched_at is None or instance.vm_state == 'building':
+            instance.launched_at = timeutils.utcnow()
+        instance.power_state = self._manager._get_power_state(instance)
+        instance.vm_state = vm_states.ACTIVE
+        instance.task_state = None
+        instance.save(expected_task_state=[before])
+
+    def notify(self, event: str, payload: dict) -> None:
+        """Send a notification of this package, as nova's are sent.
+
+        :param event: type of the event.
+        :param payload: dict of JSON.
+        """
+        if rpc.NOTIFICATION_TRANSPORT is None:
+            return
+        messaging.Notifier(
+            rpc.NOTIFICATION_TRANSPORT,
+            publisher_id=f'nova-compute:{names.CONF.host}').info(
+                {}, event, payload)
+
+
+def _of_last_action(instance):
+    """Return a context with the id of the instance's last request."""
+    context = names.admin_context()
+    actions = objects.InstanceActionList.get_by_instance_uuid(
+        context, instance.uuid, limit=1)
+    if actions:
+        context.request_id = actions[0].request_id
+    return context
+
+
+def take_over(context: nova_context.RequestContext, uuid: str,
+              state: InstanceState, host: str) -> bool:
+    """Move an instance to another host, if it is still as it was seen.
+
+    One write, which the database makes only if neither vm_state nor
+    task_state have changed (nova.db.main.api:_instance_update): the new
+    task_state is one that nobody else writes, so of two hosts that try one
+    fails.
+
+    :param uuid: of the instance.
+    :param state: what it was seen to be.
+    :param host: the new host.
+    :returns: whether it was moved.
+    """
+    try:
+        instance = objects.Instance.get_by_uuid(context, uuid)
+        seen = (state.host, state.node, state.vm_state, state.task_state)
+        if seen != (instance.host, instance.node, instance.vm_state,
+                    instance.task_state):
+            return False
+        if any(migration.status not in MIGRATED
+               for migration in objects.MigrationList.get_by_filters(
+                   context, {'instance_uuid': uuid})):
+            return False
+        instance.host = host
+        instance.task_state = mark = takeover.mark(
+            state.task_state, secrets.token_hex(4))
+        try:
+            instance.save(expected_vm_state=[state.vm_state],
+                          expected_task_state=[state.task_state])
+        except messaging.MessagingTimeout:
+            # The answer is lost, not necessarily the write.
+            instance = objects.Instance.get_by_uuid(context, uuid)
+            return (instance.host, instance.task_state) == (host, mark)
+    except (exception.NotFound, exception.UnexpectedTaskStateError,
+            exception.InstanceUpdateConflict) as exc:
+        LOG.debug('Instance %(instance)s is not taken over: %(exc)s', {
+            'instance': uuid, 'exc': exc})
+        return False
+    return True
+
+
+def wait(check: Callable[[objects.Instance], None],
+         instance: objects.Instance, interval: float) -> None:
+    """Call a check of nova's driver until it says that all is done.
+
+    :param check: function of a nova.objects.Instance that raises
+        LoopingCallDone then, and another exception if it failed.
+    :param instance: nova.objects.Instance
+    :param interval: seconds from one call to the next.
+    """
+    loopingcall.FixedIntervalLoopingCall(check, instance).start(
+        interval=interval).wait()

@@ -1,0 +1,48 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The machines of instances, through inherited methods of nova's driver."""
+
+from nova import objects
+
+from nova_ironic_multihost.contract import calls
+from nova_ironic_multihost.contract import names
+
+
+class Machines:
+    """What Ironic makes of the machines of this host's instances.
+
+    Uses ``_get_node`` and ``_wait_for_active``, which are private to nova's
+    driver and to its subclasses.
+
+    :param driver: the virt driver.
+    """
+
+    def __init__(self, driver: names.IronicDriver) -> None:
+        self._driver = driver
+
+    def provision_state(self, instance: objects.Instance) -> str | None:
+        """Return that of an instance's node, None if the node is not its."""
+        try:
+            node = self._driver._get_node(instance.node)
+        except names.NodeNotFound:
+            return None
+        return (node.provision_state
+                if node.instance_id == instance.uuid else None)
+
+    def wait_until_deployed(self, instance: objects.Instance) -> None:
+        """Return when Ironic has deployed an instance.
+
+        :raises Exception: Ironic has failed.
+        """
+        calls.wait(self._driver._wait_for_active, instance,
+                   names.CONF.ironic.api_retry_interval)

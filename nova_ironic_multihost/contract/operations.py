@@ -1,0 +1,203 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""nova's operations on instances, and how a gate stands before them.
+
+Which methods of nova's manager and of its driver for Ironic are operations,
+and which methods take their place; :mod:`.patches` puts them there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+import functools
+import inspect
+import types
+
+from nova import exception
+from nova import safe_utils
+import oslo_messaging as messaging
+
+#: Operations (methods of ComputeManager with a parameter ``instance``) that
+#: are not sent to the host of the instance: it has none, or it is on its way
+#: from host to host, which no instance over Ironic is.
+ELSEWHERE = frozenset({
+    'build_and_run_instance', 'check_can_live_migrate_destination',
+    'confirm_resize', 'confirm_snapshot_based_resize_at_source',
+    'drop_move_claim_at_destination', 'finish_resize',
+    'finish_revert_resize', 'finish_revert_snapshot_based_resize_at_source',
+    'finish_snapshot_based_resize_at_dest', 'live_migration',
+    'live_migration_force_complete', 'post_live_migration_at_destination',
+    'pre_live_migration', 'prep_resize',
+    'prep_snapshot_based_resize_at_dest', 'remove_volume_connection',
+    'revert_resize', 'revert_snapshot_based_resize_at_dest',
+    'rollback_live_migration_at_destination', 'unshelve_instance'})
+
+#: Operations whose sender waits for the answer (ComputeAPI uses ``call``).
+AWAITED = frozenset({
+    'attach_interface', 'check_can_live_migrate_source',
+    'get_console_output', 'get_diagnostics', 'get_instance_diagnostics',
+    'get_mks_console', 'get_serial_console', 'get_spice_console',
+    'get_vnc_console', 'prep_snapshot_based_resize_at_source',
+    'quiesce_instance', 'reserve_block_device_name', 'set_admin_password'})
+
+#: Methods of IronicDriver that change a machine, or Ironic's node of it.
+MUTATIONS = (
+    'attach_interface', 'clean_networks_preparation', 'destroy',
+    'detach_interface', 'failed_spawn_cleanup', 'get_serial_console',
+    'get_vnc_console', 'plug_vifs', 'power_off', 'power_on',
+    'prepare_for_spawn', 'prepare_networks_before_block_device_mapping',
+    'reboot', 'rebuild', 'rescue', 'spawn', 'trigger_crash_dump',
+    'unplug_vifs', 'unrescue')
+
+#: How the names of openstacksdk's methods begin that change something.
+CHANGES = ('attach_', 'create_', 'delete_', 'detach_', 'disable_', 'enable_',
+           'inject_', 'patch_', 'set_', 'update_')
+
+#: What ComputeManager does to an instance when something went wrong.
+CLEAN_UPS = ('_instance_update', '_set_instance_obj_error_state',
+             '_try_deallocate_network')
+
+
+def sent_to_host(manager_class: type) -> list[str]:
+    """Return the names of the operations that go to an instance's host.
+
+    :param manager_class: nova's ComputeManager.
+    """
+    return sorted(
+        name for name, method in inspect.getmembers(
+            manager_class, inspect.isfunction)
+        if not name.startswith('_') and name not in ELSEWHERE
+        and 'instance' in parameters(method))
+
+
+def parameters(function: Callable) -> list[str]:
+    """Return the names of the parameters of what is below all decorators.
+
+    Some of nova's decorators hide them (oslo.messaging's
+    expected_exceptions).
+    """
+    found = list(inspect.signature(function).parameters)
+    if 'instance' not in found:
+        function = safe_utils.get_wrapped_function(function)
+        found = list(inspect.signature(function).parameters)
+    return found
+
+
+def wrapped(name: str, method: types.MethodType,
+            around: Callable) -> types.MethodType:
+    """Return a method that lets another function call a method.
+
+    :param name: what the method is called.
+    :param method: bound method with a parameter ``instance``.
+    :param around: function of (name, instance, function without arguments
+        that calls the method).
+    """
+    position = _position(method, 'instance')
+
+    @functools.wraps(method)
+    def call_around(self, *args, **kwargs):
+        instance = (kwargs['instance'] if 'instance' in kwargs
+                    else args[position])
+        return around(
+            name, instance, functools.partial(method, *args, **kwargs))
+
+    # nova tracks bound methods only (service._TrackingEndpointWrapper).
+    return types.MethodType(call_around, method.__self__)
+
+
+def _position(method, parameter):
+    return parameters(method.__func__).index(parameter) - 1
+
+
+def operate(gate) -> Callable:
+    """Return how a gate carries out an operation, see :func:`wrapped`.
+
+    :param gate: :class:`nova_ironic_multihost.gate.Gate`.
+    """
+    def around(name, instance, act):
+        def refuse():
+            try:
+                raise _conflict(name, instance.uuid)
+            except exception.Invalid as exc:
+                # It goes to the API and not into the log.
+                raise messaging.ExpectedException() from exc
+
+        if name == 'rebuild_instance' and _is_evacuation(act):
+            # Sent to another host on purpose; nova refuses it for Ironic.
+            return act()
+        return gate.operate(name, instance, act, *(
+            [refuse] if name in AWAITED else []))
+
+    return around
+
+
+def _is_evacuation(rebuild):
+    """Whether a call of rebuild_instance is one.
+
+    :param rebuild: partial of the bound method.
+    """
+    if 'recreate' in rebuild.keywords:
+        return rebuild.keywords['recreate']
+    return rebuild.args[_position(rebuild.func, 'recreate')]
+
+
+def _conflict(operation, instance):
+    """Return the error that nova's API answers with 409.
+
+    The next try goes to the right host.
+    """
+    if operation.startswith('get_'):
+        return exception.InstanceNotReady(instance_id=instance)
+    return exception.InstanceInvalidState(
+        instance_uuid=instance, attr='host', state='changed',
+        method=operation)
+
+
+def sifted(method: types.MethodType, gate) -> types.MethodType:
+    """Return a method that takes events for instances of this host only.
+
+    :param method: ComputeManager.external_instance_event, bound.
+    :param gate: :class:`nova_ironic_multihost.gate.Gate`.
+    """
+    @functools.wraps(method)
+    def take(self, context, instances, events):
+        here = gate.present([instance.uuid for instance in instances])
+        return method(
+            context, [instance for instance in instances
+                      if instance.uuid in here],
+            [event for event in events if event.instance_uuid in here])
+
+    return types.MethodType(take, method.__self__)
+
+
+class AskingConnection:
+    """A connection to Ironic that asks the gate before each change.
+
+    :param connection: what nova's driver works with.
+    :param gate: :class:`nova_ironic_multihost.gate.Gate`.
+    """
+
+    def __init__(self, connection, gate):
+        self._connection = connection
+        self._gate = gate
+
+    def __getattr__(self, name):
+        found = getattr(self._connection, name)
+        if not name.startswith(CHANGES):
+            return found
+
+        def ask_first(*args, **kwargs):
+            self._gate.ask_again()
+            return found(*args, **kwargs)
+
+        return ask_first

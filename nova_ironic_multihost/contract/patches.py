@@ -1,0 +1,264 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Every attribute of a live nova object that this package replaces.
+
+nova offers no other way to change what its manager and its resource tracker
+do. :data:`PATCHES` lists the attributes; the functions below replace them,
+each for one purpose. They replace attributes of objects and none of classes:
+oslo.messaging, nova's own calls and its periodic tasks take a method by its
+name from the object when they call it. A driver that is used alone has no
+manager, and the functions then do nothing.
+
+Not in the list are the attributes of this package's own driver, a subclass of
+nova's: its overrides, and ``node_cache`` (:mod:`.node_cache`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Iterable
+import functools
+import typing
+
+from nova.compute import build_results
+from nova import exception
+
+from nova_ironic_multihost.contract import names
+from nova_ironic_multihost.contract import operations
+from nova_ironic_multihost.contract import reads
+from nova_ironic_multihost.core.facts import Record
+
+if typing.TYPE_CHECKING:
+    # The manager loads the driver.
+    from nova.compute.manager import ComputeManager
+
+
+class Patch(typing.NamedTuple):
+    """What is replaced, and why.
+
+    :param target: ``manager`` (nova's ComputeManager), ``tracker`` (its
+        ResourceTracker) or ``driver`` (its driver for Ironic).
+    :param attribute: name of the attribute; or the name in
+        :mod:`.operations` of that which lists several.
+    :param why: what this package needs it for.
+    :param users: classes or functions of nova that rely on the attribute.
+    """
+
+    target: str
+    attribute: str
+    why: str
+    users: tuple[str, ...]
+
+
+PATCHES = (
+    # patch_record_reads
+    Patch('manager', '_get_compute_nodes_in_db',
+          'an audit works with the records that the driver has read, not '
+          'with those of a replica that lags',
+          ('ComputeManager.update_available_resource',)),
+    Patch('tracker', 'clean_compute_node_cache',
+          'a node that this host took since the audit began stays in the '
+          'tracker',
+          ('ComputeManager.update_available_resource',)),
+    # patch_record_moves
+    Patch('tracker', '_get_compute_node',
+          'this host takes no record of another host without asking',
+          ('ResourceTracker._init_compute_node',)),
+    Patch('tracker', '_init_compute_node',
+          'a record that another host creates first refuses one node, and '
+          'does not end the service',
+          ('ResourceTracker._update_available_resource',)),
+    # patch_post_start
+    Patch('manager', 'post_start_hook',
+          'the driver acts when the service takes builds, not earlier',
+          ('Service.start',)),
+    # patch_instance_init
+    Patch('manager', '_init_instance',
+          'a take-over that was interrupted goes on, and what fails for one '
+          'instance does not end the service',
+          ('ComputeManager.init_host',)),
+    # patch_operations
+    Patch('manager', 'operations.sent_to_host',
+          'an operation on an instance that has moved is not carried out',
+          ('RPCDispatcher', 'ComputeManager')),
+    Patch('manager', 'external_instance_event',
+          'an event for an instance that has moved is dropped',
+          ('RPCDispatcher',)),
+    Patch('manager', '_do_build_and_run_instance',
+          'a build of an instance that has moved is not carried out',
+          ('ComputeManager.build_and_run_instance',)),
+    Patch('manager', '_build_and_run_instance',
+          'nova does not clean up after a build whose instance has moved',
+          ('ComputeManager._do_build_and_run_instance',)),
+    Patch('manager', 'operations.CLEAN_UPS',
+          'a failure is not written to an instance that has moved',
+          ('ComputeManager', 'reverts_task_state')),
+    Patch('tracker', '_unset_instance_host_and_node',
+          'an instance that has moved keeps its host and its node',
+          ('ResourceTracker.abort_instance_claim',)),
+    Patch('driver', 'operations.MUTATIONS',
+          'the machine of an instance that has moved is left alone',
+          ('ComputeManager',)),
+)
+
+
+def patch_record_reads(
+        manager: ComputeManager | None,
+        audited: Callable[[], Iterable[Record]],
+        current: Callable[[], Iterable[Record]]) -> None:
+    """Let nova compare its tracker with records that the driver has read.
+
+    At each audit nova drops from its tracker the nodes whose records it does
+    not read, and logs all nodes for each record that it does not expect
+    (ComputeManager.update_available_resource).
+
+    :param manager: nova's ComputeManager.
+    :param audited: returns the records of the audit that has just begun.
+    :param current: returns the records of this moment: nodes that became
+        this host's since the audit began stay in the tracker.
+    """
+    if manager is None:
+        return
+    clean = manager.rt.clean_compute_node_cache
+
+    def read(context, nodenames, use_slave=False, startup=False):
+        return [record.row for record in audited()]
+
+    def rows_by_then():
+        for record in current():
+            yield record.row
+
+    def clean_but_current(rows):
+        # A generator: the tracker asks it when it has its lock, and no
+        # node can come in between.
+        clean(rows_by_then())
+
+    manager._get_compute_nodes_in_db = read
+    manager.rt.clean_compute_node_cache = clean_but_current
+
+
+def patch_record_moves(
+        manager: ComputeManager | None,
+        may_take: Callable[[Record], bool]) -> None:
+    """Ask before the tracker makes another host's record this host's.
+
+    The tracker reads a record, makes this host its owner and saves it,
+    whoever owns it by then (ResourceTracker._init_compute_node). If another
+    host creates the same record first, a starting compute service ends and a
+    running one logs an error; now nova passes over that one node instead.
+
+    :param manager: nova's ComputeManager.
+    :param may_take: says whether a record may become this host's.
+    """
+    if manager is None:
+        return
+    tracker = manager.rt
+    read = tracker._get_compute_node
+    create = tracker._init_compute_node
+
+    def read_if_it_may_be_taken(context, node_uuid):
+        row = read(context, node_uuid)
+        if row is not None and not row.deleted and not may_take(
+                reads.record(row)):
+            raise names.ComputeHostNotFound(host=node_uuid)
+        return row
+
+    def create_unless_taken(context, resources):
+        try:
+            return create(context, resources)
+        except exception.InvalidConfiguration as exc:
+            if not isinstance(exc.__context__, exception.DuplicateRecord):
+                raise
+            raise names.ComputeHostNotFound(
+                host=resources['hypervisor_hostname']) from exc
+
+    tracker._get_compute_node = read_if_it_may_be_taken
+    tracker._init_compute_node = create_unless_taken
+
+
+def patch_post_start(manager: ComputeManager | None,
+                     act: Callable[[], None]) -> None:
+    """Have something done when the service has started.
+
+    Its first audit is then over and builds that are sent to it arrive
+    (nova.service.Service.start).
+
+    :param manager: nova's ComputeManager.
+    :param act: what is to be done.
+    """
+    if manager is None:
+        return
+    hook = manager.post_start_hook
+
+    def hook_and_act():
+        hook()
+        act()
+
+    manager.post_start_hook = hook_and_act
+
+
+def patch_instance_init(manager: ComputeManager | None,
+                        init: Callable) -> None:
+    """Have something else done for each instance when the service starts.
+
+    nova goes through the instances of its host one by one
+    (ComputeManager.init_host), and what fails for one ends the service.
+
+    :param manager: nova's ComputeManager.
+    :param init: function of (what nova would do: a function without
+        arguments; the nova.objects.Instance).
+    """
+    if manager is None:
+        return
+    original = manager._init_instance
+
+    def init_instance(context, instance):
+        init(lambda: original(context, instance), instance)
+
+    manager._init_instance = init_instance
+
+
+def patch_operations(manager: ComputeManager | None,
+                     driver: names.IronicDriver, gate) -> None:
+    """Let a gate stand before nova's operations on instances.
+
+    :param manager: nova's ComputeManager.
+    :param driver: the virt driver.
+    :param gate: :class:`nova_ironic_multihost.gate.Gate`.
+    """
+    if manager is None:
+        return
+    for name in operations.sent_to_host(type(manager)):
+        _wrap(manager, name, operations.operate(gate))
+    # The work of build_and_run_instance, in a thread of its own.
+    # FAILED_BY_POLICY: leave the allocation, and do not count it as a
+    # failure of the host.
+    _wrap(manager, '_do_build_and_run_instance', functools.partial(
+        gate.operate, otherwise=lambda: build_results.FAILED_BY_POLICY))
+    _wrap(manager, '_build_and_run_instance', gate.attempt)
+    for name in operations.CLEAN_UPS:
+        _wrap(manager, name, gate.clean_up)
+    _wrap(manager.rt, '_unset_instance_host_and_node', gate.clean_up)
+    for name in operations.MUTATIONS:
+        _wrap(driver, name, gate.change_machine)
+    manager.external_instance_event = operations.sifted(
+        manager.external_instance_event, gate)
+
+
+def _wrap(target, name, around):
+    """Let another function call a method of an object.
+
+    :param around: see :func:`.operations.wrapped`.
+    """
+    setattr(target, name, operations.wrapped(
+        name, getattr(target, name), around))

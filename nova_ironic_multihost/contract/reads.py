@@ -1,0 +1,254 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What this package reads from nova and placement, as plain values.
+
+Each function asks anew. A nova-compute has no database: nova's objects ask
+its conductor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from collections.abc import Iterator
+import typing
+
+from keystoneauth1 import exceptions as ks_exception
+from nova import context as nova_context
+from nova import exception
+from nova import objects
+from oslo_db import exception as db_exception
+from oslo_log import log as logging
+import oslo_messaging as messaging
+
+from nova_ironic_multihost.core import aggregates
+from nova_ironic_multihost.core.facts import InstanceState
+from nova_ironic_multihost.core.facts import Record
+from nova_ironic_multihost.core import membership
+
+if typing.TYPE_CHECKING:
+    from nova.scheduler.client import report
+    from nova import servicegroup
+
+LOG = logging.getLogger(__name__)
+
+#: Key of a record's statistics that names the partition of its owner.
+PARTITION = 'ironic_multihost_partition'
+
+#: The most rows to ask the conductor for at once.
+BATCH = 500
+
+#: How a conductor answers that has no access to the API database.
+NO_API_DATABASE = (messaging.RemoteError, db_exception.CantStartEngineError)
+
+
+def ironic_services(context: nova_context.RequestContext,
+                    servicegroup_api: servicegroup.API,
+                    hypervisor_type: str) -> list[membership.ComputeService]:
+    """Read the enabled compute services that have an Ironic compute node.
+
+    :param context: nova request context.
+    :param servicegroup_api: nova.servicegroup.API that tells who is up.
+    :param hypervisor_type: what the driver calls itself, 'ironic'.
+    :returns: list of :class:`.membership.ComputeService`.
+    """
+    return [
+        _compute_service(service, servicegroup_api)
+        for service in objects.ServiceList.get_all_computes_by_hv_type(
+            context, hypervisor_type)]
+
+
+def compute_service(context: nova_context.RequestContext,
+                    servicegroup_api: servicegroup.API,
+                    host: str) -> membership.ComputeService | None:
+    """Read one compute service, whatever its state.
+
+    :param context: nova request context.
+    :param servicegroup_api: nova.servicegroup.API that tells who is up.
+    :param host: its host, as nova spells it.
+    :returns: :class:`.membership.ComputeService`, or None when nova has
+        none.
+    """
+    try:
+        service = objects.Service.get_by_compute_host(context, host)
+    except exception.NotFound:
+        return None
+    return _compute_service(service, servicegroup_api)
+
+
+def _compute_service(service, servicegroup_api):
+    return membership.ComputeService(
+        host=service.host, up=servicegroup_api.service_is_up(service),
+        disabled=service.get('disabled', False),
+        forced_down=service.get('forced_down', False))
+
+
+def instance_uuids(context: nova_context.RequestContext,
+                   host: str) -> frozenset[str]:
+    """Read the uuids of the instances that nova has on a host.
+
+    :returns: frozenset of uuids.
+    """
+    return frozenset(objects.InstanceList.get_uuids_by_host(context, host))
+
+
+def instance_states(context: nova_context.RequestContext,
+                    instances: Iterable[str]
+                    ) -> dict[str, InstanceState]:
+    """Read which compute service instances are on.
+
+    Deleted instances are read, too; archived ones are in another table and
+    are not.
+
+    :param instances: uuids of instances.
+    :returns: dict of uuid -> :class:`.facts.InstanceState`; no entry for
+        an instance that this cell does not have.
+    """
+    context = context.elevated(read_deleted='yes')
+    return {
+        instance.uuid: InstanceState(
+            host=instance.host, deleted=bool(instance.deleted),
+            node=instance.node, vm_state=instance.vm_state,
+            task_state=instance.task_state)
+        for some in _batches(instances)
+        for instance in objects.InstanceList.get_by_filters(
+            context, {'uuid': some}, expected_attrs=[])}
+
+
+def records_of(context: nova_context.RequestContext,
+               host: str) -> list[Record]:
+    """Read the records of a host, from the primary database.
+
+    :param host: a host, as nova spells it.
+    :returns: list of :class:`.facts.Record`.
+    """
+    try:
+        rows = objects.ComputeNodeList.get_all_by_host(context, host)
+    except exception.NotFound:
+        return []
+    return [record(row) for row in rows]
+
+
+def records(context: nova_context.RequestContext,
+            nodes: Iterable[str]) -> list[Record]:
+    """Read the records of nodes.
+
+    :param nodes: uuids of nodes, which are those of their records.
+    :returns: list of :class:`.facts.Record`.
+    """
+    return [
+        record(row) for some in _batches(nodes)
+        for row in objects.ComputeNodeList.get_all_by_uuids(context, some)]
+
+
+def record(row: objects.ComputeNode) -> Record:
+    """Return a record as a plain value.
+
+    :param row: nova.objects.ComputeNode; the value carries it.
+    """
+    return Record(
+        node=row.hypervisor_hostname, host=row.host,
+        partition=(row.stats or {}).get(PARTITION, ''), row=row)
+
+
+def _batches(uuids: Iterable[str]) -> Iterator[list[str]]:
+    """Yield lists that fit into one question to the database."""
+    uuids = list(uuids)
+    for first in range(0, len(uuids), BATCH):
+        yield uuids[first:first + BATCH]
+
+
+def consumers(context: nova_context.RequestContext,
+              report_client: report.SchedulerReportClient, node: str
+              ) -> frozenset[str] | None:
+    """Ask placement who has a node, or is on its way to it.
+
+    :param report_client: nova's SchedulerReportClient.
+    :param node: uuid of a node, which is that of its resource provider.
+    :returns: frozenset of uuids, usually of one instance or none; or None
+        when placement does not answer or has no such provider.
+    """
+    try:
+        found = report_client.get_allocations_for_resource_provider(
+            context, node)
+    except (exception.ResourceProviderAllocationRetrievalFailed,
+            ks_exception.ClientException) as exc:
+        LOG.debug('Placement does not say what is allocated of node '
+                  '%(node)s: %(exc)s', {'node': node, 'exc': exc})
+        return None
+    return frozenset(found.allocations)
+
+
+def host_mapped(context: nova_context.RequestContext,
+                host: str) -> bool | None:
+    """Ask whether the scheduler can send builds to a host.
+
+    :param host: a host, as nova spells it.
+    :returns: True or False, or None when the conductor does not know, as it
+        has no access to the API database.
+    """
+    try:
+        objects.HostMapping.get_by_host(context, host)
+    except exception.HostMappingNotFound:
+        return False
+    except NO_API_DATABASE as exc:
+        LOG.debug('It cannot be known whether host %(host)s is mapped to a '
+                  'cell: %(exc)s', {'host': host, 'exc': exc})
+        return None
+    return True
+
+
+def host_aggregates(context: nova_context.RequestContext
+                    ) -> tuple[aggregates.Aggregate, ...] | None:
+    """Read nova's host aggregates.
+
+    :returns: tuple of :class:`.aggregates.Aggregate`, or None when the
+        conductor does not know them, as it has no access to the API database.
+    """
+    try:
+        listed = objects.AggregateList.get_all(context)
+    except NO_API_DATABASE:
+        return None
+    return tuple(
+        aggregates.Aggregate.of(
+            uuid=aggregate.uuid, hosts=aggregate.hosts,
+            availability_zone=aggregate.availability_zone)
+        for aggregate in listed)
+
+
+def provider_aggregates(context: nova_context.RequestContext,
+                        report_client: report.SchedulerReportClient,
+                        provider: str) -> frozenset[str] | None:
+    """Read from placement which aggregates a resource provider carries.
+
+    nova's cache may be minutes old, and a client that speaks placement
+    before 1.19 leaves no trace by which nova would notice a conflict.
+
+    :param report_client: nova's client of placement.
+    :param provider: uuid of the provider.
+    :returns: frozenset of uuids, or None when placement does not answer.
+    """
+    try:
+        found = report_client._get_provider_aggregates(context, provider)
+    except (exception.ResourceProviderAggregateRetrievalFailed,
+            ks_exception.ClientException):
+        return None
+    return None if found is None else frozenset(found.aggregates)
+
+
+def volume_backed(bdms: objects.BlockDeviceMappingList | None) -> bool:
+    """Whether a server has its root disk on a volume.
+
+    :param bdms: its nova.objects.BlockDeviceMappingList.
+    """
+    root = bdms.root_bdm() if bdms else None
+    return root is not None and root.is_volume

@@ -1,0 +1,44 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The options of nova.conf, as plain values."""
+
+from nova_ironic_multihost.audit import model
+from nova_ironic_multihost.contract import names
+from nova_ironic_multihost.core import membership
+from nova_ironic_multihost.core import takeover
+
+
+def read() -> model.Settings:
+    """Read the options that audits follow, as they are now.
+
+    An operator may change some of them while the service runs (SIGHUP).
+    """
+    options = names.CONF.ironic_multihost
+    return model.Settings(
+        host=names.CONF.host, partition=partition(),
+        points=options.ring_partitions,
+        pulls_per_audit=options.pulls_per_audit,
+        pull_delay_audits=options.pull_delay_audits,
+        move_across_zones=options.move_across_zones,
+        max_vanished_percent=options.max_vanished_percent,
+        policy=takeover.Policy(
+            options.instance_takeover, options.takeover_after),
+        takeovers_per_audit=options.takeovers_per_audit)
+
+
+def partition() -> membership.Partition:
+    """Read which nodes this compute service shares."""
+    return membership.Partition(
+        conductor_group=names.CONF.ironic.conductor_group,
+        shard=names.CONF.ironic.shard,
+        peer_list=tuple(names.CONF.ironic.peer_list))

@@ -1,0 +1,303 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What nova does on behalf of this package."""
+
+import functools
+import inspect
+from unittest import mock
+
+from nova.compute import manager
+from nova import context as nova_context
+from nova import objects
+from nova import rpc
+import oslo_messaging as messaging
+from oslo_utils.fixture import uuidsentinel
+from oslo_utils import timeutils
+
+from nova_ironic_multihost.contract import calls
+from nova_ironic_multihost.contract import names
+from nova_ironic_multihost.contract import reads
+from nova_ironic_multihost.core.facts import InstanceState
+from nova_ironic_multihost.core import takeover
+from nova_ironic_multihost.tests.unit.contract import base
+
+NODE = base.NODE
+
+
+class SignaturesTestCase(base.SignaturesTestCase):
+
+    def test_methods_for_instances(self):
+        compute = manager.ComputeManager
+        self.assertParameters(
+            ['self', 'instance', 'clean_task_state'],
+            compute._set_instance_obj_error_state)
+        self.assertParameters(['self', 'instance'], compute._get_power_state)
+        self.assertParameters(
+            ['self', 'instance'], names.IronicDriver._wait_for_active)
+
+    def test_instances_are_written_if_they_are_as_they_were_read(self):
+        self.assertEqual(
+            ['self', 'expected_vm_state', 'expected_task_state'],
+            base.parameters(objects.Instance.save)[:3])
+        self.assertEqual(
+            ['context', 'filters'],
+            base.parameters(objects.MigrationList.get_by_filters)[:2])
+        self.assertEqual(
+            ['context', 'instance_uuid', 'limit'],
+            base.parameters(
+                objects.InstanceActionList.get_by_instance_uuid)[:3])
+
+
+class TrackerTestCase(base.TrackerTestCase):
+
+    def test_the_driver_reaches_the_manager(self):
+        self.assertIs(self.client, self.tracker.report_client)
+        source = inspect.getsource(manager.ComputeManager.__init__)
+        for attribute in ('self.rt = ', 'self.reportclient = ',
+                          'ComputeVirtAPI(self)'):
+            self.assertIn(attribute, source)
+
+    def test_a_driver_on_its_own_has_no_tracker(self):
+        tracker = calls.Tracker(None)
+        self.assertFalse(tracker.has(NODE))
+        tracker.audit(NODE)
+        tracker.drop(NODE)
+        tracker.refresh(NODE)
+
+    def test_records_at_hand(self):
+        self.assertFalse(self.tracker.has(NODE))
+        self.rt.compute_nodes[NODE] = objects.ComputeNode()
+        self.assertTrue(self.tracker.has(NODE))
+
+    def test_audit_of_one_node(self):
+        self.assertEqual(
+            ['self', 'context', 'nodename', 'startup'], base.parameters(
+                manager.ComputeManager._update_available_resource_for_node))
+        audited = self.patch(self.rt, 'update_available_resource')
+        self.compute._update_available_resource_for_node = functools.partial(
+            manager.ComputeManager._update_available_resource_for_node,
+            self.compute)
+        self.tracker.audit(NODE)
+        audited.assert_called_once_with(mock.ANY, NODE, startup=False)
+        self.assertTrue(audited.call_args.args[0].is_admin)
+        # Errors are nova's to log.
+        audited.side_effect = OSError('refused')
+        self.tracker.audit(NODE)
+
+    def test_node_that_the_tracker_forgets(self):
+        self.client._association_refresh_time[NODE] = 1.0
+        self.rt.compute_nodes[NODE] = objects.ComputeNode()
+        for _ in range(2):
+            self.tracker.drop(NODE)
+            self.assertFalse(self.tracker.has(NODE))
+            self.assertNotIn(NODE, self.client._association_refresh_time)
+
+    def test_placement_is_asked_again_for_what_was_forgotten(self):
+        self.client._association_refresh_time[NODE] = 1.0
+        self.tracker.refresh(NODE)
+        self.assertNotIn(NODE, self.client._association_refresh_time)
+
+    def test_what_happens_to_nodes_is_told_without_the_trackers_lock(self):
+        # It is not held where the driver is called to build and to delete,
+        # and the allocation goes after the machine.
+        for method in (manager.ComputeManager._build_resources,
+                       manager.ComputeManager._shutdown_instance,
+                       manager.ComputeManager._delete_instance):
+            self.assertNotIn('COMPUTE_RESOURCE_SEMAPHORE',
+                             inspect.getsource(method))
+        self.assertIn('self.driver.prepare_for_spawn(', inspect.getsource(
+            manager.ComputeManager._build_resources))
+        source = inspect.getsource(manager.ComputeManager._delete_instance)
+        self.assertLess(source.index('self._shutdown_instance('),
+                        source.index('self._complete_deletion('))
+        self.assertIn('delete_allocation_for_instance', inspect.getsource(
+            manager.ComputeManager._complete_deletion))
+
+
+class TakeoverTestCase(base.DatabaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.uuid = uuidsentinel.instance
+        self.row = self.instance(self.uuid, 'dead')
+        self.row.vm_state = 'active'
+        self.row.save()
+
+    def seen(self, **how):
+        return InstanceState(**{
+            'host': 'dead', 'node': self.row.node, 'vm_state': 'active',
+            'task_state': None, **how})
+
+    def now(self):
+        row = objects.Instance.get_by_uuid(self.context, self.uuid)
+        return row.host, row.vm_state, row.task_state
+
+    def take_over(self, state=None, host='mine'):
+        return calls.take_over(
+            self.context, self.uuid, state or self.seen(), host)
+
+    def test_as_it_is_read(self):
+        self.assertEqual(
+            {self.uuid: self.seen()},
+            reads.instance_states(self.context, [self.uuid]))
+
+    def test_it_is_moved_and_marked(self):
+        self.assertTrue(self.take_over())
+        host, vm_state, task_state = self.now()
+        self.assertEqual(('mine', 'active'), (host, vm_state))
+        self.assertTrue(takeover.is_mark(task_state))
+
+    def test_what_it_was_doing_is_kept(self):
+        self.row.task_state = 'deleting'
+        self.row.save()
+        self.assertTrue(self.take_over(self.seen(task_state='deleting')))
+        self.assertEqual('deleting', takeover.marked(self.now()[2]))
+
+    def test_not_when_anything_has_changed(self):
+        for state in (self.seen(host='other'), self.seen(node='other'),
+                       self.seen(vm_state='stopped'),
+                       self.seen(task_state='rebooting')):
+            self.assertFalse(self.take_over(state))
+        self.assertEqual(('dead', 'active', None), self.now())
+
+    def test_one_of_two_that_read_the_same(self):
+        get = objects.Instance.get_by_uuid
+        second = []
+
+        def read_before_the_other_wrote(context, uuid, **how):
+            row = get(context, uuid, **how)
+            if not second:
+                second.append(True)
+                second.append(self.take_over(host='other'))
+            return row
+
+        with mock.patch.object(objects.Instance, 'get_by_uuid',
+                               side_effect=read_before_the_other_wrote):
+            self.assertFalse(self.take_over())
+        self.assertEqual([True, True], second)
+        self.assertEqual('other', self.now()[0])
+
+    def test_not_while_a_migration_is_in_progress(self):
+        objects.Migration(
+            self.context, instance_uuid=self.uuid, status='accepted',
+            migration_type='evacuation', source_compute='dead',
+            source_node='n', dest_compute='x', dest_node='n',
+            dest_compute_id=1).create()
+        self.assertFalse(self.take_over())
+
+    def test_not_when_it_is_gone(self):
+        self.row.destroy()
+        self.assertFalse(self.take_over())
+
+    def test_an_answer_that_is_lost_is_asked_for(self):
+        save = objects.Instance.save
+
+        def lost(row, **how):
+            save(row, **how)
+            raise messaging.MessagingTimeout
+
+        with mock.patch.object(objects.Instance, 'save', lost):
+            self.assertTrue(self.take_over())
+
+    def test_a_write_that_is_lost_is_noticed(self):
+        with mock.patch.object(objects.Instance, 'save',
+                               side_effect=messaging.MessagingTimeout):
+            self.assertFalse(self.take_over())
+        self.assertEqual('dead', self.now()[0])
+
+
+class InstanceOfThisHostTestCase(base.DatabaseTestCase):
+    """What is done for an instance that was taken over."""
+
+    def setUp(self):
+        super().setUp()
+        self.row = self.instance(uuidsentinel.instance, 'mine')
+        self.row.vm_state = 'active'
+        self.row.task_state = 'powering-off'
+        self.row.save()
+        self.manager = mock.Mock(spec=[
+            '_init_instance', '_set_instance_obj_error_state',
+            '_get_power_state'])
+        self.init = self.manager._init_instance
+        self.instances = calls.Instances(
+            mock.Mock(_compute=self.manager))
+
+    def now(self):
+        row = objects.Instance.get_by_uuid(self.context, self.row.uuid)
+        return row.vm_state, row.task_state
+
+    def test_one_that_is_gone(self):
+        self.row.destroy()
+        self.assertIsNone(self.instances.read(self.row.uuid))
+
+    def test_states_are_written_if_nobody_else_has(self):
+        first = self.instances.read(self.row.uuid)
+        second = self.instances.read(self.row.uuid)
+        self.assertTrue(self.instances.set_states(first, 'active', None))
+        self.assertFalse(self.instances.set_states(second, 'stopped', None))
+        self.assertEqual(('active', None), self.now())
+
+    def test_what_nova_does_is_noted_under_the_last_request(self):
+        for request in ('req-1', 'req-2'):
+            context = nova_context.get_admin_context()
+            context.request_id = request
+            objects.InstanceAction.action_start(
+                context, self.row.uuid, 'stop', want_result=False)
+        self.instances.init(self.instances.read(self.row.uuid))
+        [(context, instance), _] = self.init.call_args
+        self.assertEqual('req-2', context.request_id)
+        self.assertEqual(self.row.uuid, instance.uuid)
+
+    def test_what_nova_does_without_a_request(self):
+        self.instances.init(self.instances.read(self.row.uuid))
+        self.init.assert_called_once()
+
+    def test_a_fault_says_why(self):
+        self.instances.fail(self.instances.read(self.row.uuid), 'no disk')
+        fault = objects.InstanceFault.get_latest_for_instance(
+            self.context, self.row.uuid)
+        self.assertIn('no disk', fault.message)
+        self.manager._set_instance_obj_error_state.assert_called_once_with(
+            mock.ANY, clean_task_state=True)
+
+    def test_a_build_that_is_over(self):
+        self.row.vm_state = 'building'
+        self.row.task_state = 'spawning'
+        self.row.save()
+        self.manager._get_power_state.return_value = 1
+        self.instances.deployed(self.instances.read(self.row.uuid))
+        self.assertEqual(('active', None), self.now())
+        row = objects.Instance.get_by_uuid(self.context, self.row.uuid)
+        self.assertEqual(1, row.power_state)
+        self.assertIsNotNone(row.launched_at)
+
+    def test_a_rebuild_keeps_when_it_was_launched(self):
+        self.row.launched_at = launched = timeutils.utcnow(True).replace(
+            microsecond=0)
+        self.row.save()
+        self.manager._get_power_state.return_value = 1
+        self.instances.deployed(self.instances.read(self.row.uuid))
+        row = objects.Instance.get_by_uuid(self.context, self.row.uuid)
+        self.assertEqual(launched, row.launched_at)
+
+    def test_notifications(self):
+        sent = []
+        with mock.patch.object(rpc, 'NOTIFICATION_TRANSPORT', mock.Mock()), \
+                mock.patch.object(messaging, 'Notifier') as notifier:
+            notifier.return_value.info = lambda *args: sent.append(args)
+            self.instances.notify('event', {'host': 'h'})
+        self.assertEqual([({}, 'event', {'host': 'h'})], sent)
+
+    def test_nobody_to_be_notified(self):
+        with mock.patch.object(rpc, 'NOTIFICATION_TRANSPORT', None):
+            self.instances.notify('event', {})

@@ -1,0 +1,67 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What Ironic makes of the machines of instances."""
+
+from unittest import mock
+
+from oslo_config import fixture as config_fixture
+from oslo_service import loopingcall
+from oslotest import base as test_base
+
+from nova_ironic_multihost.contract import machines
+from nova_ironic_multihost.contract import names
+from nova_ironic_multihost.tests.unit.contract import base
+
+
+class MachinesTestCase(test_base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.driver = mock.Mock(spec=['_get_node', '_wait_for_active'])
+        self.machines = machines.Machines(self.driver)
+        self.instance = mock.Mock(uuid='i1', node='n1')
+
+    def test_what_ironic_has_on_the_node(self):
+        self.driver._get_node.return_value = mock.Mock(
+            provision_state='deploying', instance_id='i1')
+        self.assertEqual(
+            'deploying', self.machines.provision_state(self.instance))
+        self.driver._get_node.assert_called_with('n1')
+        self.instance.uuid = 'i2'
+        self.assertIsNone(self.machines.provision_state(self.instance))
+
+    def test_a_node_that_is_gone_has_no_state(self):
+        self.driver._get_node.side_effect = names.NodeNotFound
+        self.assertIsNone(self.machines.provision_state(self.instance))
+
+    def test_a_deployment_is_waited_for(self):
+        config = self.useFixture(config_fixture.Config(names.CONF))
+        names.CONF([], project='nova', default_config_files=[])
+        config.config(group='ironic', api_retry_interval=0)
+        asked = []
+
+        def check(instance):
+            asked.append(instance)
+            if len(asked) == 3:
+                raise loopingcall.LoopingCallDone
+
+        self.driver._wait_for_active = check
+        self.machines.wait_until_deployed(self.instance)
+        self.assertEqual([self.instance] * 3, asked)
+
+
+class SignaturesTestCase(base.SignaturesTestCase):
+
+    def test_inherited_methods_of_novas_ironic_driver(self):
+        self.assertParameters(['self', 'instance'],
+                              names.IronicDriver._wait_for_active)

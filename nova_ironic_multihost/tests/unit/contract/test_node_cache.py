@@ -1,0 +1,165 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The cache of Ironic's nodes."""
+
+from concurrent import futures
+import inspect
+import threading
+from unittest import mock
+
+from oslotest import base
+
+from nova_ironic_multihost.contract import names
+from nova_ironic_multihost.contract import node_cache
+
+
+class NodeCacheTestCase(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.cache = node_cache.NodeCache()
+        self.ironic = {}
+
+    def read(self, uuid, mine=True):
+        return self.cache.read(uuid, self.ironic.get, lambda uuid: mine)
+
+    def test_it_is_the_dict_that_nova_works_with(self):
+        self.assertIsInstance(self.cache, dict)
+        self.assertEqual({}, self.cache)
+        self.assertFalse(self.cache)
+        self.cache['a'] = 'node'
+        self.assertEqual({'a': 'node'}, self.cache)
+        self.assertIn('a', self.cache)
+        self.assertEqual('node', self.cache.pop('a', None))
+        self.assertIsNone(self.cache.pop('a', None))
+
+    def test_nova_takes_a_node_under_the_same_lock(self):
+        # nova's driver takes a node from the cache when it tears it down.
+        source = inspect.getsource(names.IronicDriver._unprovision)
+        self.assertIn("'ironic-node-%s'", source)
+        self.assertIn('self.node_cache.pop(', source)
+
+    def test_it_may_change_while_it_is_iterated(self):
+        for iterate in (iter, node_cache.NodeCache.keys,
+                        node_cache.NodeCache.values,
+                        node_cache.NodeCache.items):
+            self.cache.replace({'a': 1, 'b': 2})
+            count = 0
+            for _ in iterate(self.cache):
+                self.cache.pop('a', None)
+                self.cache['c'] = 3
+                count += 1
+            self.assertEqual(2, count)
+
+    def test_it_may_change_in_another_thread(self):
+        nodes = {str(number): number for number in range(100)}
+        other = {str(number): number for number in range(50, 150)}
+        with futures.ThreadPoolExecutor(1) as pool:
+            done = pool.submit(lambda: [
+                self.cache.replace(listed) for _ in range(200)
+                for listed in (nodes, other)])
+            while not done.done():
+                self.assertLessEqual(set(self.cache), {*nodes, *other})
+                for uuid, node in self.cache.items():
+                    self.assertEqual(uuid, str(node))
+            done.result()
+
+    def test_listing_replaces_all(self):
+        self.cache.replace({'a': 'old', 'b': 'old'})
+        self.cache.begin_listing()
+        self.cache.replace({'b': 'new', 'c': 'new'})
+        self.assertEqual({'b': 'new', 'c': 'new'}, self.cache)
+
+    def test_node_that_stays_is_there_at_any_moment(self):
+        stays = {str(number): number for number in range(100)}
+        self.cache.replace(stays)
+        with futures.ThreadPoolExecutor(1) as pool:
+            done = pool.submit(lambda: [
+                self.cache.replace({**stays, f'x{number}': number})
+                for number in range(200)])
+            while not done.done():
+                self.assertLessEqual(set(stays), set(self.cache))
+            done.result()
+
+    def test_node_that_changes_while_it_is_listed_is_read_anew(self):
+        self.cache.begin_listing()
+        self.cache.forget('a')
+        self.cache.replace({'a': 'before', 'b': 'listed'})
+        self.assertEqual({'b': 'listed'}, self.cache)
+        self.ironic['a'] = 'after'
+        self.assertEqual('after', self.read('a'))
+        # The next listing sees the change.
+        self.cache.begin_listing()
+        self.cache.replace({'a': 'listed'})
+        self.assertEqual({'a': 'listed'}, self.cache)
+
+    def test_node_that_changed_is_read_anew(self):
+        self.cache.replace({'a': 'before'})
+        self.cache.forget('a')
+        self.assertNotIn('a', self.cache)
+        self.cache.forget('unknown')
+
+    def test_listing_that_fails_leaves_all_as_it_was(self):
+        self.cache.replace({'a': 'node'})
+        self.cache.begin_listing()
+        self.assertEqual({'a': 'node'}, self.cache)
+
+    def test_more_nodes(self):
+        self.cache.replace({'a': 'node'})
+        self.cache.add({'b': 'other'})
+        self.assertEqual({'a': 'node', 'b': 'other'}, self.cache)
+
+    def test_ironic_is_asked_once_for_a_node_that_is_mine(self):
+        self.ironic['a'] = 'node'
+        self.assertEqual('node', self.read('a'))
+        del self.ironic['a']
+        self.assertEqual('node', self.read('a'))
+
+    def test_node_of_another_is_not_kept(self):
+        self.ironic['a'] = 'node'
+        self.assertEqual('node', self.read('a', mine=False))
+        self.assertEqual({}, self.cache)
+
+    def test_whose_it_is_is_asked_after_ironic_has_answered(self):
+        asked = mock.Mock()
+        self.cache.read('a', asked.get, asked.is_mine)
+        self.assertEqual([mock.call.get('a'), mock.call.is_mine('a')],
+                         asked.mock_calls)
+
+    def test_error_of_ironic_is_the_callers(self):
+        def fail(uuid):
+            raise OSError('refused')
+
+        self.assertRaises(OSError, self.cache.read, 'a', fail, bool)
+        self.ironic['a'] = 'node'
+        self.assertEqual('node', self.read('a'))
+
+    def test_what_was_read_before_a_change_does_not_come_in_after_it(self):
+        reading, answered = threading.Event(), threading.Event()
+
+        def answer(uuid):
+            reading.set()
+            answered.wait(10)
+            return 'before'
+
+        with futures.ThreadPoolExecutor(2) as pool:
+            read = pool.submit(
+                self.cache.read, 'a', answer, lambda uuid: True)
+            reading.wait(10)
+            forgotten = pool.submit(self.cache.forget, 'a')
+            # Other nodes do not wait for it.
+            self.cache.forget('b')
+            answered.set()
+            self.assertEqual('before', read.result())
+            forgotten.result()
+        self.assertNotIn('a', self.cache)

@@ -1,0 +1,271 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Attributes of live nova objects that are replaced."""
+
+import functools
+import inspect
+from unittest import mock
+
+from nova.compute import manager
+from nova.compute import resource_tracker
+from nova import exception
+from nova import objects
+from nova import safe_utils
+from nova import service
+from oslo_messaging.rpc import dispatcher
+from oslotest import base as oslo_base
+
+from nova_ironic_multihost.contract import names
+from nova_ironic_multihost.contract import operations
+from nova_ironic_multihost.contract import patches
+from nova_ironic_multihost.core.facts import Record
+from nova_ironic_multihost.tests.unit.contract import base
+
+NODE = base.NODE
+
+
+@functools.cache
+def source_of(user):
+    """Return the source of a class or function of nova.
+
+    :param user: its name, with that of its class. For a class it is the
+        source of its module, which is read faster.
+    """
+    name, _, method = user.partition('.')
+    module = next(module for module in (
+        manager, resource_tracker, service, dispatcher)
+        if hasattr(module, name))
+    found = getattr(module, name)
+    if method:
+        found = getattr(found, method)
+    return inspect.getsource(
+        safe_utils.get_wrapped_function(found) if inspect.isfunction(found)
+        else module)
+
+
+class SignaturesTestCase(base.SignaturesTestCase):
+
+    def test_the_audit_compares_with_records_that_can_be_replaced(self):
+        method = manager.ComputeManager._get_compute_nodes_in_db
+        self.assertParameters(
+            ['self', 'context', 'nodenames', 'use_slave', 'startup'], method)
+        compute = mock.Mock()
+        patches.patch_record_reads(compute, list, list)
+        self.assertEqual(base.parameters(method)[1:],
+                         base.parameters(compute._get_compute_nodes_in_db))
+        source = inspect.getsource(
+            manager.ComputeManager.update_available_resource)
+        self.assertIn('self._get_compute_nodes_in_db(', source)
+        # The driver has decided when nova compares.
+        self.assertLess(source.index('get_available_nodes()'),
+                        source.index('self._get_compute_nodes_in_db('))
+
+    def test_the_start_goes_through_instances_one_by_one(self):
+        compute = manager.ComputeManager
+        self.assertParameters(['self', 'context', 'instance'],
+                              compute._init_instance)
+        self.assertIn('self._init_instance(context, instance)',
+                      inspect.getsource(compute.init_host))
+        source = inspect.getsource(compute._init_instance)
+        # What it does for another host's is nothing.
+        self.assertIn('if instance.host != self.host:', source)
+        for state in ('DELETING', 'POWERING_OFF', 'POWERING_ON',
+                      'REBOOT_STARTED'):
+            self.assertIn(f'task_states.{state}', source)
+
+
+class TableTestCase(oslo_base.BaseTestCase):
+    """The table at the head of the module, against nova and the patches."""
+
+    CLASSES = {'manager': manager.ComputeManager,
+               'tracker': resource_tracker.ResourceTracker,
+               'driver': names.IronicDriver}
+
+    def attributes(self, patch):
+        """Return the names that a line of the table stands for."""
+        module, dot, name = patch.attribute.partition('.')
+        if not dot:
+            return {patch.attribute}
+        self.assertEqual('operations', module)
+        listed = getattr(operations, name)
+        return set(listed(manager.ComputeManager) if callable(listed)
+                   else listed)
+
+    def test_all_that_is_replaced_is_listed_once(self):
+        compute = object.__new__(manager.ComputeManager)
+        compute.rt = object.__new__(resource_tracker.ResourceTracker)
+        driver = object.__new__(names.IronicDriver)
+        gate = mock.Mock()
+        patches.patch_record_reads(compute, list, list)
+        patches.patch_record_moves(compute, bool)
+        patches.patch_post_start(compute, self.fail)
+        patches.patch_instance_init(compute, self.fail)
+        patches.patch_operations(compute, driver, gate)
+        replaced = (
+            [('manager', name) for name in vars(compute) if name != 'rt']
+            + [('tracker', name) for name in vars(compute.rt)]
+            + [('driver', name) for name in vars(driver)])
+        self.assertCountEqual(replaced, [
+            (patch.target, name) for patch in patches.PATCHES
+            for name in self.attributes(patch)])
+
+    def test_nova_has_what_is_replaced_and_uses_it(self):
+        for patch in patches.PATCHES:
+            for name in self.attributes(patch):
+                self.assertTrue(
+                    inspect.isfunction(
+                        getattr(self.CLASSES[patch.target], name)), name)
+                if 'RPCDispatcher' not in patch.users:
+                    self.assertTrue(any(
+                        f'.{name}(' in source_of(user)
+                        for user in patch.users), name)
+
+    def test_messages_are_given_to_methods_by_their_names(self):
+        self.assertIn('getattr(endpoint, method)',
+                      source_of('RPCDispatcher'))
+
+    def test_each_user_relies_on_what_it_is_listed_for(self):
+        for patch in patches.PATCHES:
+            for user in patch.users:
+                source = source_of(user)
+                self.assertTrue(
+                    user == 'RPCDispatcher' or any(
+                        f'.{name}(' in source
+                        for name in self.attributes(patch)),
+                    f'{user}: {patch.attribute}')
+
+    def test_driver_on_its_own(self):
+        driver = names.IronicDriver(None)
+        before = dict(vars(driver))
+        alone = names.manager_of(None)
+        self.assertIsNone(names.manager_of(object()))
+        patches.patch_record_reads(alone, list, list)
+        patches.patch_record_moves(alone, bool)
+        patches.patch_post_start(alone, self.fail)
+        patches.patch_instance_init(alone, None)
+        patches.patch_operations(alone, driver, mock.Mock())
+        self.assertEqual(before, vars(driver))
+
+
+class RecordReadsTestCase(base.TrackerTestCase):
+
+    def test_records_of_the_audit_are_what_nova_compares_with(self):
+        rows = [mock.sentinel.first, mock.sentinel.second]
+        patches.patch_record_reads(
+            self.compute, lambda: [mock.Mock(row=row) for row in rows], list)
+        self.assertEqual(rows, self.compute._get_compute_nodes_in_db(
+            mock.sentinel.context, [NODE], use_slave=True, startup=False))
+
+    def test_tracker_keeps_what_came_before_it_has_its_lock(self):
+        # Another thread takes a node while nova compares.
+        self.rt.compute_nodes['lost'] = objects.ComputeNode()
+        mine = []
+        clean = self.rt.clean_compute_node_cache
+        self.assertIn('@utils.synchronized(COMPUTE_RESOURCE_SEMAPHORE',
+                      inspect.getsource(clean))
+
+        def clean_after_a_while(rows):
+            mine.append(mock.Mock(row=mock.Mock(hypervisor_hostname=NODE)))
+            self.rt.compute_nodes[NODE] = objects.ComputeNode()
+            clean(rows)
+
+        self.rt.clean_compute_node_cache = clean_after_a_while
+        patches.patch_record_reads(self.compute, list, lambda: list(mine))
+        rows = self.compute._get_compute_nodes_in_db(
+            mock.sentinel.context, [NODE])
+        self.rt.clean_compute_node_cache(rows)
+        self.assertEqual({NODE}, set(self.rt.compute_nodes))
+
+
+class RecordMovesTestCase(base.TrackerTestCase):
+
+    def test_record_that_another_host_has_just_created(self):
+        self.rt.service_ref = objects.Service(id=1)
+        self.patch(self.rt, '_get_compute_node', return_value=None)
+        self.patch(self.rt, '_copy_resources', side_effect=(
+            lambda record, resources, initial=False: setattr(
+                record, 'hypervisor_hostname', NODE)))
+        self.patch(objects.ComputeNode, 'create',
+                   side_effect=exception.DuplicateRecord(target=NODE))
+        resources = {'hypervisor_hostname': NODE, 'uuid': NODE}
+        context = names.admin_context()
+        self.assertRaises(exception.InvalidConfiguration,
+                          self.rt._init_compute_node, context, resources)
+        patches.patch_record_moves(self.compute, bool)
+        self.assertRaises(names.ComputeHostNotFound,
+                          self.rt._init_compute_node, context, resources)
+
+    def test_record_is_not_moved_without_asking(self):
+        self.rt.service_ref = objects.Service(id=1)
+        record = objects.ComputeNode(
+            uuid=NODE, hypervisor_hostname=NODE, host='compute-2',
+            service_id=2, deleted=False, stats={})
+        self.patch(objects.ComputeNode, 'get_by_uuid', return_value=record)
+        saved = self.patch(self.rt, '_update')
+        self.patch(self.rt, '_copy_resources')
+        self.patch(self.rt, '_setup_pci_tracker')
+        asked = []
+        patches.patch_record_moves(
+            self.compute, lambda found: asked.append(found) or may_take)
+        resources = {'hypervisor_hostname': NODE, 'uuid': NODE}
+        context = names.admin_context()
+        may_take = False
+        self.assertRaises(names.ComputeHostNotFound,
+                          self.rt._init_compute_node, context, resources)
+        saved.assert_not_called()
+        self.assertEqual(('compute-2', 2), (record.host, record.service_id))
+        self.assertEqual([Record(NODE, 'compute-2')], asked)
+        self.assertFalse(self.tracker.has(NODE))
+        may_take = True
+        self.rt._init_compute_node(context, resources)
+        saved.assert_called_once()
+        self.assertNotEqual('compute-2', record.host)
+
+    def test_other_errors_in_the_configuration_still_end_the_start(self):
+        self.patch(self.rt, '_init_compute_node',
+                   side_effect=exception.InvalidConfiguration('wrong'))
+        patches.patch_record_moves(self.compute, bool)
+        self.assertRaises(
+            exception.InvalidConfiguration, self.rt._init_compute_node,
+            names.admin_context(), {'hypervisor_hostname': NODE})
+
+
+class StartTestCase(base.TrackerTestCase):
+
+    def test_service_says_when_it_has_started(self):
+        source = inspect.getsource(service.Service.start)
+        self.assertLess(source.index('self.manager.pre_start_hook('),
+                        source.index('self.rpcserver.start()'))
+        self.assertLess(source.index('self.rpcserver.start()'),
+                        source.index('self.manager.post_start_hook()'))
+        self.assertIn('update_available_resource(', inspect.getsource(
+            manager.ComputeManager.pre_start_hook))
+        hook = self.compute.post_start_hook
+        started = mock.Mock()
+        patches.patch_post_start(self.compute, started)
+        self.compute.post_start_hook()
+        hook.assert_called_once_with()
+        started.assert_called_once_with()
+
+    def test_something_else_is_done_at_the_start(self):
+        seen = []
+        done = self.compute._init_instance
+        patches.patch_instance_init(
+            self.compute,
+            lambda init, instance: seen.append((init, instance)))
+        self.compute._init_instance('context', 'instance')
+        done.assert_not_called()
+        [(init, instance)] = seen
+        self.assertEqual('instance', instance)
+        init()
+        done.assert_called_once_with('context', 'instance')

@@ -1,0 +1,278 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What this package reads of nova and placement."""
+
+from unittest import mock
+
+import fixtures
+from keystoneauth1 import exceptions as ks_exception
+from nova import context as nova_context
+from nova.db.api import api as api_db
+from nova.db.main import api as main_db
+from nova import objects
+from nova.objects import base as objects_base
+from nova.scheduler.client import report
+from nova import servicegroup
+from oslo_db.sqlalchemy import enginefacade
+from oslo_db.sqlalchemy import test_fixtures
+import oslo_messaging as messaging
+from oslo_utils.fixture import uuidsentinel
+from oslotest import base as oslo_base
+
+from nova_ironic_multihost.contract import names
+from nova_ironic_multihost.contract import reads
+from nova_ironic_multihost.core import aggregates
+from nova_ironic_multihost.core.facts import InstanceState
+from nova_ironic_multihost.core import membership
+from nova_ironic_multihost.tests.unit.contract import base
+
+
+class SignaturesTestCase(base.SignaturesTestCase):
+
+    def test_reads_through_the_conductor(self):
+        self.assertParameters(
+            ['context', 'hv_type'],
+            objects.ServiceList.get_all_computes_by_hv_type)
+        self.assertParameters(['context', 'host'],
+                              objects.InstanceList.get_uuids_by_host)
+        self.assertParameters(['self', 'member'],
+                              servicegroup.API.service_is_up)
+        self.assertParameters(['context', 'host', 'use_slave'],
+                              objects.Service.get_by_compute_host)
+        self.assertParameters(['context', 'host', 'use_slave'],
+                              objects.ComputeNodeList.get_all_by_host)
+        self.assertParameters(['context', 'compute_uuids'],
+                              objects.ComputeNodeList.get_all_by_uuids)
+        self.assertParameters(['context', 'host'],
+                              objects.HostMapping.get_by_host)
+        self.assertParameters(['context'], objects.AggregateList.get_all)
+        self.assertEqual(
+            ['context', 'filters'],
+            base.parameters(objects.InstanceList.get_by_filters)[:2])
+        self.assertIn('expected_attrs',
+                      base.parameters(objects.InstanceList.get_by_filters))
+
+    def test_reads_of_placement(self):
+        client = report.SchedulerReportClient
+        self.assertParameters(['self', 'context', 'rp_uuid'],
+                              client.get_allocations_for_resource_provider)
+        self.assertParameters(['self', 'context', 'rp_uuid'],
+                              client._get_provider_aggregates)
+        self.assertIn('allocations', report.ProviderAllocInfo._fields)
+        self.assertIn('aggregates', report.AggInfo._fields)
+
+
+class ServicesTestCase(base.DatabaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.api = mock.Mock(spec=servicegroup.API)
+        self.api.service_is_up.return_value = True
+
+    def test_services_that_have_an_ironic_node(self):
+        self.record(self.service('Host-1', forced_down=True), uuidsentinel.a)
+        self.record(self.service('libvirt'), uuidsentinel.b, 'QEMU')
+        self.service('without-nodes')
+        self.assertEqual(
+            [membership.ComputeService('Host-1', True, forced_down=True)],
+            reads.ironic_services(self.context, self.api, 'ironic'))
+
+    def test_one_service_also_when_it_is_disabled_or_has_no_node(self):
+        self.service('host-1', disabled=True)
+        self.assertEqual(
+            membership.ComputeService('host-1', True, disabled=True),
+            reads.compute_service(self.context, self.api, 'host-1'))
+
+    def test_no_service(self):
+        self.assertIsNone(
+            reads.compute_service(self.context, self.api, 'host-1'))
+
+
+class InstancesTestCase(base.DatabaseTestCase):
+
+    def test_instances_of_a_host(self):
+        self.instance(uuidsentinel.here, 'host-1')
+        self.instance(uuidsentinel.deleted, 'host-1').destroy()
+        self.instance(uuidsentinel.elsewhere, 'host-2')
+        self.assertEqual(
+            {uuidsentinel.here},
+            reads.instance_uuids(self.context, 'host-1'))
+
+    def test_where_instances_are_and_which_are_deleted(self):
+        self.instance(uuidsentinel.here, 'host-1')
+        self.instance(uuidsentinel.deleted, 'host-2').destroy()
+        self.instance(uuidsentinel.nowhere, None)
+        self.instance(uuidsentinel.not_asked, 'host-1')
+        with mock.patch.object(reads, 'BATCH', 2):
+            found = reads.instance_states(self.context, [
+                uuidsentinel.here, uuidsentinel.unknown, uuidsentinel.deleted,
+                uuidsentinel.nowhere])
+        self.assertEqual({
+            uuidsentinel.here: InstanceState('host-1', False),
+            uuidsentinel.deleted: InstanceState('host-2', True),
+            uuidsentinel.nowhere: InstanceState(None, False)}, found)
+
+
+class RecordsTestCase(base.DatabaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        service = self.service('Host-1')
+        self.record(service, uuidsentinel.a,
+                    stats={reads.PARTITION: 'shard=1'})
+        self.record(service, uuidsentinel.b)
+        self.record(self.service('host-2'), uuidsentinel.c)
+
+    def assertRecords(self, expected, found):
+        self.assertCountEqual(expected, [
+            (record.node, record.host, record.partition)
+            for record in found])
+        for record in found:
+            self.assertEqual(record.node, record.row.uuid)
+
+    def test_records_of_a_host(self):
+        self.assertRecords(
+            [(uuidsentinel.a, 'Host-1', 'shard=1'),
+             (uuidsentinel.b, 'Host-1', '')],
+            reads.records_of(self.context, 'Host-1'))
+
+    def test_host_without_records(self):
+        self.assertEqual([], reads.records_of(self.context, 'host-3'))
+
+    def test_records_of_nodes(self):
+        with mock.patch.object(reads, 'BATCH', 1):
+            found = reads.records(self.context, [
+                uuidsentinel.unknown, uuidsentinel.a, uuidsentinel.c])
+        self.assertRecords([(uuidsentinel.a, 'Host-1', 'shard=1'),
+                            (uuidsentinel.c, 'host-2', '')], found)
+
+
+class CloudTestCase(base.DatabaseTestCase):
+
+    def test_mapped_host(self):
+        cell = objects.CellMapping(
+            self.context, uuid=uuidsentinel.cell, transport_url='fake:///',
+            database_connection=base.Databases.CONNECTION)
+        cell.create()
+        objects.HostMapping(
+            self.context, host='host-1', cell_mapping=cell).create()
+        self.assertIs(True, reads.host_mapped(self.context, 'host-1'))
+        self.assertIs(False, reads.host_mapped(self.context, 'host-2'))
+
+    def test_aggregates(self):
+        zone = objects.Aggregate(
+            self.context, name='zone', uuid=uuidsentinel.zone,
+            metadata={'availability_zone': 'east', 'ssd': 'true'})
+        zone.create()
+        zone.add_host('Host-1')
+        zone.add_host('host-2')
+        objects.Aggregate(
+            self.context, name='empty', uuid=uuidsentinel.empty).create()
+        self.assertCountEqual(
+            (aggregates.Aggregate.of(
+                uuidsentinel.zone, frozenset({'host-1', 'host-2'}), 'east'),
+             aggregates.Aggregate.of(uuidsentinel.empty, frozenset())),
+            reads.host_aggregates(self.context))
+
+
+class WithoutApiDatabaseTestCase(oslo_base.BaseTestCase):
+    """The conductor of a cell need not reach the API database."""
+
+    def setUp(self):
+        super().setUp()
+        objects.register_all()
+        self.useFixture(test_fixtures.ReplaceEngineFacadeFixture(
+            api_db.context_manager, enginefacade.transaction_context()))
+        self.context = nova_context.get_admin_context()
+
+    def test_it_is_not_known_whether_a_host_is_mapped(self):
+        self.assertIsNone(reads.host_mapped(self.context, 'host-1'))
+
+    def test_aggregates_are_not_known(self):
+        self.assertIsNone(reads.host_aggregates(self.context))
+
+
+class ConductorTestCase(oslo_base.BaseTestCase):
+    """nova-compute has no database: all reads go through the conductor."""
+
+    def setUp(self):
+        super().setUp()
+        self.asked = []
+        conductor = mock.Mock()
+        conductor.object_class_action_versions.side_effect = self.answer
+        self.useFixture(fixtures.MockPatchObject(
+            objects_base.NovaObject, 'indirection_api', conductor))
+        self.useFixture(fixtures.MockPatchObject(
+            main_db, 'DISABLE_DB_ACCESS', True))
+
+    def answer(self, context, name, method, *args):
+        self.asked.append(f'{name}.{method}')
+        raise messaging.RemoteError('CantStartEngineError', 'no database')
+
+    def test_all_reads(self):
+        context = names.admin_context()
+        for expected, read, *args in (
+                ('ServiceList.get_all_computes_by_hv_type',
+                 reads.ironic_services, None, 'ironic'),
+                ('Service.get_by_compute_host',
+                 reads.compute_service, None, 'host-1'),
+                ('InstanceList.get_uuids_by_host',
+                 reads.instance_uuids, 'host-1'),
+                ('InstanceList.get_by_filters',
+                 reads.instance_states, [base.NODE]),
+                ('ComputeNodeList.get_all_by_host',
+                 reads.records_of, 'host-1'),
+                ('ComputeNodeList.get_all_by_uuids',
+                 reads.records, [base.NODE])):
+            self.assertRaises(messaging.RemoteError, read, context, *args)
+            self.assertEqual(expected, self.asked.pop())
+
+    def test_what_only_the_api_database_has_is_then_unknown(self):
+        context = names.admin_context()
+        self.assertIsNone(reads.host_mapped(context, 'host-1'))
+        self.assertEqual('HostMapping.get_by_host', self.asked.pop())
+        self.assertIsNone(reads.host_aggregates(context))
+        self.assertEqual('AggregateList.get_all', self.asked.pop())
+
+
+class PlacementTestCase(base.TrackerTestCase):
+
+    def test_aggregates_of_a_provider(self):
+        get = self.patch(self.client, 'get', return_value=base.response(200, {
+            'aggregates': ['rack'], 'resource_provider_generation': 8}))
+        context = names.admin_context()
+        self.assertEqual({'rack'}, reads.provider_aggregates(
+            context, self.client, base.NODE))
+        get.return_value = base.response(503)
+        self.assertIsNone(reads.provider_aggregates(
+            context, self.client, base.NODE))
+        get.side_effect = ks_exception.ConnectFailure()
+        self.assertIsNone(reads.provider_aggregates(
+            context, self.client, base.NODE))
+
+    def test_allocations_of_a_provider(self):
+        answer = {'allocations': {}, 'resource_provider_generation': 8}
+        get = self.patch(self.client, 'get',
+                         return_value=base.response(200, answer))
+        context = names.admin_context()
+        self.assertEqual(frozenset(), reads.consumers(
+            context, self.client, base.NODE))
+        answer['allocations'] = {'server': {'resources': {'CUSTOM_X': 1}}}
+        self.assertEqual({'server'}, reads.consumers(
+            context, self.client, base.NODE))
+        get.return_value = base.response(503)
+        self.assertIsNone(reads.consumers(
+            context, self.client, base.NODE))
+        get.side_effect = ks_exception.ConnectFailure()
+        self.assertIsNone(reads.consumers(
+            context, self.client, base.NODE))

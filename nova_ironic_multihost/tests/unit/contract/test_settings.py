@@ -1,0 +1,60 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The options of nova.conf, as plain values."""
+
+from oslo_config import fixture as config_fixture
+from oslotest import base
+
+from nova_ironic_multihost.audit import model
+from nova_ironic_multihost import conf
+from nova_ironic_multihost.contract import names
+from nova_ironic_multihost.contract import settings
+from nova_ironic_multihost.core import membership
+from nova_ironic_multihost.core import takeover
+
+
+class SettingsTestCase(base.BaseTestCase):
+
+    def test_partition_is_read_from_nova_conf(self):
+        config = self.useFixture(config_fixture.Config(names.CONF))
+        names.CONF([], project='nova', default_config_files=[])
+        self.assertEqual(membership.Partition(),
+                         settings.partition())
+        config.config(group='ironic', conductor_group='g', shard='s',
+                      peer_list=['a', 'b'])
+        self.assertEqual(
+            membership.Partition(conductor_group='g', shard='s',
+                                 peer_list=('a', 'b')),
+            settings.partition())
+
+    def test_each_option_is_read_as_it_is_now(self):
+        config = self.useFixture(config_fixture.Config(names.CONF))
+        names.CONF([], project='nova', default_config_files=[])
+        conf.register_opts(names.CONF)
+        config.config(host='Compute-1')
+        self.assertEqual(model.Settings(
+            'Compute-1', policy=takeover.Policy(takeover.FORCED_DOWN, 300)),
+            settings.read())
+        config.config(group='ironic', shard='s')
+        config.config(
+            group='ironic_multihost', ring_partitions=1, pulls_per_audit=2,
+            pull_delay_audits=3, move_across_zones=True,
+            max_vanished_percent=4, instance_takeover='down',
+            takeover_after=5, takeovers_per_audit=6)
+        self.assertEqual(
+            model.Settings(
+                host='Compute-1', partition=membership.Partition(shard='s'),
+                points=1, pulls_per_audit=2, pull_delay_audits=3,
+                move_across_zones=True, max_vanished_percent=4,
+                policy=takeover.Policy('down', 5), takeovers_per_audit=6),
+            settings.read())

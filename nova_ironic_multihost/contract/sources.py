@@ -13,10 +13,17 @@
 
 """nova, placement and Ironic as the sources of an audit's facts."""
 
+from collections.abc import Iterable
+import typing
+
 from nova_ironic_multihost.contract import calls
 from nova_ironic_multihost.contract import listing
 from nova_ironic_multihost.contract import names
 from nova_ironic_multihost.contract import reads
+from nova_ironic_multihost.core import aggregates as core_aggregates
+from nova_ironic_multihost.core.facts import InstanceState
+from nova_ironic_multihost.core.facts import Record
+from nova_ironic_multihost.core import membership
 
 
 class NovaSources:
@@ -32,66 +39,67 @@ class NovaSources:
     :param tracker: its :class:`.calls.Tracker`.
     """
 
-    def __init__(self, driver, tracker):
+    def __init__(self, driver: names.IronicDriver, tracker: calls.Tracker):
         self._driver = driver
         self._tracker = tracker
 
-    def services(self):
+    def services(self) -> list[membership.ComputeService]:
         """Read the enabled services that have an Ironic compute node."""
         return reads.ironic_services(
             names.admin_context(), self._driver.servicegroup_api,
             self._driver._get_hypervisor_type())
 
-    def service(self, host):
+    def service(self, host: str) -> membership.ComputeService | None:
         """Read any compute service."""
         return reads.compute_service(
-            names.admin_context(), self._driver.servicegroup_api,
-            host)
+            names.admin_context(), self._driver.servicegroup_api, host)
 
-    def nodes(self, partition):
+    def nodes(self, partition: membership.Partition
+              ) -> dict[str, typing.Any]:
         """List the nodes of the partition, all or none."""
         return {node.id: node for node in listing.read(
             partition, self._driver._get_node_list,
             self._driver._can_send_version)}
 
-    def node(self, uuid):
+    def node(self, uuid: str) -> typing.Any:
         """Ask Ironic for one node."""
         try:
             return self._driver._get_node(uuid)
         except names.NodeNotFound:
             return None
 
-    def instances(self, hosts):
+    def instances(self, hosts: Iterable[str]) -> frozenset[str]:
         """Read the instances on these hosts."""
         context = names.admin_context()
         return frozenset().union(*(
             reads.instance_uuids(context, host) for host in hosts))
 
-    def instance_states(self, instances):
-        """Read whose these instances are."""
+    def instance_states(self, instances: Iterable[str]
+                        ) -> dict[str, InstanceState]:
+        """Read which hosts these instances are on."""
         return reads.instance_states(
             names.admin_context(), instances)
 
-    def records_of(self, hosts):
+    def records_of(self, hosts: Iterable[str]) -> list[Record]:
         """Read the records of these hosts."""
         context = names.admin_context()
         return [record for host in hosts
                 for record in reads.records_of(context, host)]
 
-    def records(self, nodes):
+    def records(self, nodes: Iterable[str]) -> list[Record]:
         """Read the records of these nodes."""
         return reads.records(names.admin_context(), nodes)
 
-    def consumers(self, node):
+    def consumers(self, node: str) -> frozenset[str] | None:
         """Ask placement who has allocated a node."""
         return reads.consumers(
             names.admin_context(), self._tracker.report_client, node)
 
-    def mapped(self, host):
+    def mapped(self, host: str) -> bool | None:
         """Ask whether the host is mapped to a cell."""
         return reads.host_mapped(names.admin_context(), host)
 
-    def aggregates(self):
+    def aggregates(self) -> tuple[core_aggregates.Aggregate, ...] | None:
         """Read nova's host aggregates."""
         return reads.host_aggregates(names.admin_context())
 
@@ -102,7 +110,8 @@ class NovaWrites:
     Implements the port :class:`.audit.sources.Writes`.
     """
 
-    def take_over(self, instance, state, host):
+    def take_over(self, instance: str, state: InstanceState,
+                  host: str) -> bool:
         """Move an instance to this host, if it is still as it was seen."""
         return calls.take_over(
             names.admin_context(), instance, state, host)

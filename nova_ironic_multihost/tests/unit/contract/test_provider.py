@@ -52,7 +52,7 @@ class FollowAggregatesTestCase(oslo_base.BaseTestCase):
         self.tree = nova_tree.ProviderTree()
         self.tree.new_root(NODE, NODE)
         self.audit = mock.Mock(
-            view=mock.Mock(host='Me', services={'me': None, 'other': None}),
+            view=mock.Mock(host='me', services={'me': None, 'other': None}),
             host_aggregates=aggregates.Known().after((
                 aggregates.Aggregate.of('ours', frozenset({'me'})),
                 aggregates.Aggregate.of('theirs', frozenset({'other'})))))

@@ -25,7 +25,7 @@ import subprocess
 import sys
 import time
 
-from nova_ironic_multihost.check import findings as consistency
+from nova_ironic_multihost.check import findings
 from nova_ironic_multihost.check import survey
 from nova_ironic_multihost.cmd import check
 
@@ -163,11 +163,11 @@ class Failover:
 
     def _before(self):
         """A report to begin with, and what was seen last."""
-        seen, found = consistency.wait(
+        seen, found = findings.wait(
             self._read, self._within, [self._host], self._clock, self._sleep)
         others = {s.key for s in seen.services if s.up and not s.disabled}
         if not others - {self._host.lower()}:
-            found = [*found, consistency.Finding(
+            found = [*found, findings.Finding(
                 'no-other-compute', self._host,
                 f'no compute service but {self._host} is up and enabled: '
                 'nobody could take its nodes')]
@@ -194,19 +194,19 @@ class Failover:
         service = seen.service_of.get(self._host.lower())
         # Until then its nodes have an owner that is up, as nova sees it.
         if service and service.up:
-            return [consistency.Finding(
+            return [findings.Finding(
                 'compute-still-up', self._host,
                 f'nova still calls {self._host} up: look at the stop command '
                 'and at service_down_time')]
-        return [one for one in consistency.inconsistencies(seen, now)
-                if one.kind != consistency.STRANDED]
+        return [one for one in findings.inconsistencies(seen, now)
+                if one.kind != findings.ON_DEAD_HOST]
 
     def _started(self, report, moves, began):
         """Watch until all has been in its place and still long enough."""
         clean_since = None
         for now, seen in self._looks(began + self._within + self._still):
             moves.see(seen, now)
-            left = consistency.inconsistencies(seen, now, [self._host])
+            left = findings.inconsistencies(seen, now, [self._host])
             if report.up_again is None and (
                     self._host.lower() in seen.up_hosts):
                 report = dataclasses.replace(report, up_again=now - began)
@@ -221,7 +221,7 @@ class Failover:
                     moves_back=moves.count)
         return dataclasses.replace(
             report, failed='started', moves_back=moves.count,
-            findings=tuple(left) or (consistency.Finding(
+            findings=tuple(left) or (findings.Finding(
                 'not-at-rest', self._host,
                 f'nodes still change their owner {self._within:.0f} s after '
                 'the start'),))

@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 import contextlib
 import io
 import json
@@ -19,7 +18,8 @@ import sys
 import fixtures
 from oslotest import base
 
-from nova_ironic_multihost.check import findings as consistency
+from nova_ironic_multihost.check import findings
+from nova_ironic_multihost.check import observation
 from nova_ironic_multihost.check import survey
 from nova_ironic_multihost.cmd import failover
 from nova_ironic_multihost.tests.unit import views
@@ -116,10 +116,10 @@ class FailoverTestCase(base.BaseTestCase):
         def in_use(seen):
             seen = views.changed(seen, 'nodes', 1, instance_uuid='server-1',
                                  provision_state='active')
-            seen = views.with_more(seen, 'instances', consistency.Instance(
+            seen = views.with_more(seen, 'instances', observation.Instance(
                 'server-1', host='compute-2', node='node-1'))
             seen = views.with_more(seen, 'allocations',
-                                   consistency.Allocation('server-1',
+                                   observation.Allocation('server-1',
                                                           'node-1'))
             return moved(seen, 1, 'compute-2')
 
@@ -292,7 +292,7 @@ class MainTestCase(base.BaseTestCase):
         for failed in 'before', 'stopped', 'started':
             self.play.return_value = failover.Report(
                 'compute-2', failed=failed, findings=(
-                    consistency.Finding('kind', 'whom', 'What is wrong.'),))
+                    findings.Finding('kind', 'whom', 'What is wrong.'),))
             status, out, _ = self.main()
             self.assertEqual(1, status)
             self.assertIn('kind: What is wrong.\n', out)
@@ -301,7 +301,7 @@ class MainTestCase(base.BaseTestCase):
     def test_json(self):
         self.play.return_value = failover.Report(
             'compute-2', failed='stopped', free=2, findings=(
-                consistency.Finding('kind', 'whom', 'What is wrong.'),))
+                findings.Finding('kind', 'whom', 'What is wrong.'),))
         status, out, _ = self.main('--json')
         self.assertEqual(1, status)
         told = json.loads(out)

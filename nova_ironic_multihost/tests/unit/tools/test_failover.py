@@ -10,6 +10,8 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
+"""What tools/failover makes of a cloud that it watches."""
+
 import contextlib
 import io
 import json
@@ -21,8 +23,10 @@ from oslotest import base
 from nova_ironic_multihost.check import findings
 from nova_ironic_multihost.check import observation
 from nova_ironic_multihost.check import survey
-from nova_ironic_multihost.cmd import failover
+from nova_ironic_multihost.tests.unit import tools
 from nova_ironic_multihost.tests.unit import views
+
+failover = tools.load('failover')
 
 #: Seconds from a stop until nova calls the host down, from there until the
 #: others take its nodes, and from a start until it is up and takes some back.

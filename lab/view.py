@@ -12,7 +12,7 @@
 
 """Reads what nova, placement and Ironic say from the databases of a lab.
 
-What comes of it is an Observation of nova_ironic_multihost.check.findings;
+What comes of it is an Observation of nova_ironic_multihost.check.observation;
 whatever else the lab observes (status, check, timeline) is computed from
 those alone.
 
@@ -28,7 +28,7 @@ from lab import configuration
 from lab import errors
 from lab import settings as places
 from lab import state
-from nova_ironic_multihost.check import findings as consistency
+from nova_ironic_multihost.check import observation as consistency
 
 # A server keeps one task state for a few seconds here: the nodes are fake
 # and deploy in less than five.

@@ -33,7 +33,7 @@ import time
 from lab import errors
 from lab import experiments
 from lab import timeline
-from nova_ironic_multihost.check import findings as consistency
+from nova_ironic_multihost.check import observation as consistency
 
 FILTERS = (
     'ComputeFilter', 'ComputeCapabilitiesFilter', 'ImagePropertiesFilter',

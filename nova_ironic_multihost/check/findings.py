@@ -12,9 +12,9 @@
 
 """Is every node owned by exactly one compute, and all else in its place?
 
-Pure, and of the standard library alone: from what nova, placement and
-Ironic say (an :class:`Observation`) to what is wrong with it (a list of
-:class:`Finding`). Who asks the three is somebody else's business.
+Pure: makes a list of :class:`Finding` of an
+:class:`~nova_ironic_multihost.check.observation.Observation`. Only
+:func:`wait` needs a clock, which a test may replace.
 
 What holds when nothing is going on, whatever happened before:
 
@@ -27,209 +27,23 @@ What holds when nothing is going on, whatever happened before:
 
 While servers are built or deleted and while nodes change hands some of this
 is untrue for a moment; :func:`wait` gives it time.
-
-Times are seconds since the epoch. Host names are kept as nova spells them
-and compared in lower case. What nobody could ask is None, and nothing is
-concluded from it.
 """
 
-import collections
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
 import dataclasses
-import functools
 import time
+import typing
 
-#: The trait with which nova bars a provider from scheduling.
-DISABLED_TRAIT = 'COMPUTE_STATUS_DISABLED'
+from nova_ironic_multihost.check import observation
+from nova_ironic_multihost.core.host import host_key
 
-#: Seconds after which a server that is in one task state is called stuck. A
-#: machine needs minutes to deploy; nova and Ironic give up before this.
-TASK_LIMIT = 3600.0
+#: The kind of finding that lasts for as long as a compute that has servers
+#: is away: their nodes stay with it.
+ON_DEAD_HOST = 'instance-on-dead-host'
 
 _MAP = '"nova-manage cell_v2 discover_hosts --by-service" maps it'
-
-
-@dataclasses.dataclass(frozen=True)
-class Service:
-    """One nova-compute service.
-
-    ``up`` is what nova itself answers: the last heartbeat (``seen``) is
-    fresh and nobody has forced the service down. ``mapped`` says whether the
-    host is mapped to a cell.
-    """
-
-    host: str
-    up: bool = True
-    disabled: bool = False
-    forced_down: bool = False
-    seen: float | None = None
-    mapped: bool | None = True
-
-    @property
-    def key(self):
-        """The host in lower case."""
-        return self.host.lower()
-
-
-@dataclasses.dataclass(frozen=True)
-class Record:
-    """A live row of nova's compute_nodes: ``host`` owns ``node``.
-
-    One that was deleted and made anew has another ``id``.
-    """
-
-    node: str
-    host: str
-    created: float | None = None
-    updated: float | None = None
-    id: int | None = None
-
-    @property
-    def key(self):
-        """The host in lower case."""
-        return self.host.lower()
-
-
-@dataclasses.dataclass(frozen=True)
-class Node:
-    """A node as Ironic has it."""
-
-    uuid: str
-    name: str = ''
-    instance_uuid: str | None = None
-    provision_state: str = 'available'
-    power_state: str | None = 'power on'
-    maintenance: bool = False
-
-
-@dataclasses.dataclass(frozen=True)
-class Provider:
-    """A resource provider of placement, its inventories added up.
-
-    One that was deleted and made anew has another ``id``.
-    """
-
-    uuid: str
-    total: int | None = None
-    reserved: int | None = None
-    used: int | None = None
-    traits: frozenset = frozenset()
-    id: int | None = None
-
-
-@dataclasses.dataclass(frozen=True)
-class Allocation:
-    """``consumer`` (a server) has resources of ``provider`` (a node)."""
-
-    consumer: str
-    provider: str
-
-
-@dataclasses.dataclass(frozen=True)
-class Instance:
-    """A server, living or deleted, as nova has it."""
-
-    uuid: str
-    name: str = ''
-    host: str | None = None
-    node: str | None = None
-    vm_state: str = 'active'
-    task_state: str | None = None
-    deleted: bool = False
-    updated: float = 0.0
-
-    @property
-    def key(self):
-        """The host in lower case, None without one."""
-        return self.host.lower() if self.host else None
-
-
-@dataclasses.dataclass(frozen=True)
-class Observation:
-    """What nova, placement and Ironic say, side by side.
-
-    The three are asked one after the other, so that an observation made
-    while something happens may show half of it; whoever needs certainty
-    looks again.
-
-    Each field is a tuple of the above. ``instances`` holds all living ones,
-    and may hold deleted ones that an Ironic node still names. ``zones``
-    holds (host in lower case, explicit availability zone) pairs.
-    ``allocations`` and ``zones`` are None when nobody asked for them.
-
-    :ivar task_limit: seconds for which a server may be in one task state
-    """
-
-    at: float = 0.0
-    services: tuple = ()
-    records: tuple = ()
-    nodes: tuple = ()
-    providers: tuple = ()
-    allocations: tuple | None = ()
-    instances: tuple = ()
-    zones: tuple | None = ()
-    task_limit: float = TASK_LIMIT
-
-    @functools.cached_property
-    def service_of(self):
-        """Host name in lower case -> Service."""
-        return {service.key: service for service in self.services}
-
-    @functools.cached_property
-    def owner_of(self):
-        """Node uuid -> host name in lower case."""
-        return {record.node: record.key for record in self.records}
-
-    @functools.cached_property
-    def instance_of(self):
-        """Instance uuid -> Instance, deleted ones included."""
-        return {instance.uuid: instance for instance in self.instances}
-
-    @functools.cached_property
-    def node_of(self):
-        """Node uuid -> Node."""
-        return {node.uuid: node for node in self.nodes}
-
-    @functools.cached_property
-    def provider_of(self):
-        """Node uuid -> Provider."""
-        return {provider.uuid: provider for provider in self.providers}
-
-    @functools.cached_property
-    def up_hosts(self):
-        """Hosts that nova calls up, in lower case."""
-        return frozenset(s.key for s in self.services if s.up)
-
-    @functools.cached_property
-    def used_nodes(self):
-        """Uuids of nodes that Ironic says have an instance."""
-        return frozenset(n.uuid for n in self.nodes if n.instance_uuid)
-
-    def owned_by(self, host):
-        """Uuids of the nodes whose record names this host, sorted."""
-        host = host.lower()
-        return sorted(n for n, owner in self.owner_of.items()
-                      if owner == host)
-
-    def free_of(self, host):
-        """Uuids of the host's nodes without an instance, sorted."""
-        return [n for n in self.owned_by(host) if n not in self.used_nodes]
-
-    def leaked(self):
-        """Nodes that Ironic holds for a server that nova has deleted."""
-        gone = {i.uuid for i in self.instances if i.deleted}
-        return [n for n in self.nodes if n.instance_uuid in gone]
-
-    def owners(self):
-        """How many nodes each host owns.
-
-        :returns: {host as nova spells it: number} of hosts that are up or
-            own something
-        """
-        names = {record.key: record.host for record in self.records}
-        names.update((s.key, s.host) for s in self.services
-                     if s.up or s.key in names)
-        counts = collections.Counter(self.owner_of.values())
-        return {names[key]: counts[key] for key in sorted(names)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -240,28 +54,33 @@ class Finding:
     subject: str
     sentence: str
 
-
-#: The kind of finding that lasts for as long as a compute that has servers
-#: is away: their nodes stay with it.
-STRANDED = 'instance-on-dead-host'
+    def __str__(self) -> str:
+        return f'{self.kind}: {self.sentence}'
 
 
-def inconsistencies(seen, now, hosts=()):
-    """Everything in an observation that is not as it should be.
+def answer(found: list[Finding]) -> dict[str, typing.Any]:
+    """Return what commands print with ``--json``."""
+    return {'consistent': not found,
+            'findings': [dataclasses.asdict(finding) for finding in found]}
 
-    :param seen: an :class:`Observation`
+
+def inconsistencies(seen: observation.Observation, now: float,
+                    hosts: Iterable[str] = ()) -> list[Finding]:
+    """Find everything in an observation that is not as it should be.
+
     :param now: seconds since the epoch; tells how long a task state lasts
     :param hosts: names of compute services that must exist and be up
-    :returns: a list of :class:`Finding`, empty when consistent
+    :returns: an empty list when consistent
     """
     return [*_expected(seen, hosts), *_records(seen), *_hosts(seen),
             *_providers(seen), *_allocations(seen), *_machines(seen),
             *_tasks(seen, now)]
 
 
-def _expected(seen, hosts):
+def _expected(seen: observation.Observation,
+              hosts: Iterable[str]) -> Iterator[Finding]:
     for host in hosts:
-        service = seen.service_of.get(host.lower())
+        service = seen.service_of.get(host_key(host))
         if service is None:
             yield Finding('compute-missing', host,
                           f'nova has no compute service {host}: it never '
@@ -272,13 +91,13 @@ def _expected(seen, hosts):
             yield Finding('compute-not-up', host, f'{service.host} {why}')
 
 
-def _records(seen):
+def _records(seen: observation.Observation) -> Iterator[Finding]:
     # A server names its node before Ironic holds the node for it.
     in_use = {i.node: i.uuid for i in seen.instances
               if i.node and not i.deleted}
     in_use.update((n.uuid, n.instance_uuid) for n in seen.nodes
                   if n.instance_uuid)
-    owners = {}
+    owners: dict[str, list[str]] = {}
     for record in seen.records:
         owners.setdefault(record.node, []).append(record.host)
     for node in seen.nodes:
@@ -292,7 +111,7 @@ def _records(seen):
                           f'node {node.uuid} has {len(hosts)} records: '
                           f'{", ".join(sorted(hosts))}')
         for host in hosts:
-            if host.lower() not in seen.up_hosts:
+            if host_key(host) not in seen.up_hosts:
                 yield _on_dead_host(node, host, in_use.get(node.uuid))
     for uuid, hosts in owners.items():
         yield Finding('record-without-node', uuid,
@@ -301,7 +120,7 @@ def _records(seen):
                       'hidden from who asks')
 
 
-def _unless_hidden(seen):
+def _unless_hidden(seen: observation.Observation) -> str:
     """What else may be true when records may exist that are not shown."""
     unknown = sorted(s.host for s in seen.services if s.mapped is None)
     if not unknown:
@@ -310,23 +129,24 @@ def _unless_hidden(seen):
             f'{_some(unknown)} it is not known)')
 
 
-def _some(names, shown=3):
+def _some(names: list[str], shown: int = 3) -> str:
     more = len(names) - shown
     return ', '.join(names[:shown]) + (f' and {more} more' if more > 0
                                        else '')
 
 
-def _on_dead_host(node, host, server):
+def _on_dead_host(node: observation.Node, host: str,
+                  server: str | None) -> Finding:
     where = f'is recorded on {host}, which is not up'
     if server:
-        return Finding(STRANDED, node.uuid,
+        return Finding(ON_DEAD_HOST, node.uuid,
                        f'node {node.uuid} of server {server} {where}: '
                        f'nobody manages it until {host} is back')
     return Finding('record-on-dead-host', node.uuid,
                    f'node {node.uuid} {where}')
 
 
-def _hosts(seen):
+def _hosts(seen: observation.Observation) -> Iterator[Finding]:
     owning = {record.key for record in seen.records}
     for service in seen.services:
         if service.mapped is False and (
@@ -336,11 +156,11 @@ def _hosts(seen):
                           f'sent there fail ({_MAP})')
 
 
-def _providers(seen):
-    for node in seen.nodes:
-        if node.uuid not in seen.provider_of:
-            yield Finding('node-without-provider', node.uuid,
-                          f'node {node.uuid} has no resource provider')
+def _providers(seen: observation.Observation) -> Iterator[Finding]:
+    for uuid in seen.node_of:
+        if uuid not in seen.provider_of:
+            yield Finding('node-without-provider', uuid,
+                          f'node {uuid} has no resource provider')
     for provider in seen.providers:
         node = seen.node_of.get(provider.uuid)
         if node is None:
@@ -349,16 +169,17 @@ def _providers(seen):
                           'node that Ironic does not show: it is gone, or '
                           'hidden from who asks')
             continue
-        owner = seen.service_of.get(seen.owner_of.get(provider.uuid))
+        host = seen.owner_of.get(provider.uuid)
+        owner = seen.service_of.get(host) if host else None
         if (owner and owner.up and not owner.disabled
                 and not node.instance_uuid
-                and DISABLED_TRAIT in provider.traits):
+                and observation.DISABLED_TRAIT in provider.traits):
             yield Finding('free-node-barred', provider.uuid,
                           f'node {provider.uuid} is free and {owner.host} '
                           'is enabled, yet its provider is marked disabled')
 
 
-def _allocations(seen):
+def _allocations(seen: observation.Observation) -> Iterator[Finding]:
     if seen.allocations is None:
         return
     has_allocation = set()
@@ -378,7 +199,7 @@ def _allocations(seen):
                           'without an allocation')
 
 
-def _machines(seen):
+def _machines(seen: observation.Observation) -> Iterator[Finding]:
     for node in seen.nodes:
         if node.instance_uuid:
             instance = seen.instance_of.get(node.instance_uuid)
@@ -406,7 +227,7 @@ def _machines(seen):
                           'for it')
 
 
-def _tasks(seen, now):
+def _tasks(seen: observation.Observation, now: float) -> Iterator[Finding]:
     for instance in seen.instances:
         if instance.deleted or not instance.task_state:
             continue
@@ -417,20 +238,24 @@ def _tasks(seen, now):
                           f'{instance.task_state} for {age:.0f} s')
 
 
-def _named(instance):
+def _named(instance: observation.Instance) -> str:
     return f'{instance.name} ({instance.uuid})' if instance.name else (
         instance.uuid)
 
 
-def busy(seen):
-    """Servers that are in the middle of something, as a number."""
+def busy(seen: observation.Observation) -> int:
+    """Count the servers that are in the middle of something."""
     return sum(1 for i in seen.instances if i.task_state and not i.deleted)
 
 
-def wait(read, seconds, hosts=(), clock=time.time, sleep=time.sleep):
+def wait(read: Callable[[], observation.Observation], seconds: float,
+         hosts: Iterable[str] = (),
+         clock: Callable[[], float] = time.time,
+         sleep: Callable[[float], object] = time.sleep,
+         ) -> tuple[observation.Observation, list[Finding]]:
     """Look again and again until all is consistent or the time is over.
 
-    :param read: a function without arguments that returns an Observation
+    :param read: observes the cloud once
     :param seconds: how long; 0 looks once
     :param hosts: names of compute services that must exist and be up
     :returns: the last Observation and what is wrong in it; nothing is, and

@@ -10,29 +10,38 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """Asks nova, placement and Ironic, through their APIs, what they have.
 
-For whoever has credentials and no database: an operator, a job of CI. Lists
-come in pages of plain JSON and nothing is asked once per node, except for
-allocations when somebody wants them, and for what two lists contradict each
-other about.
+For those who have credentials and no database: an operator, a job of CI.
+The survey reads lists, page by page. It asks about a single node only for
+allocations, which are optional, and where two lists contradict each other.
 
-Two connections are needed as a rule: nova and placement answer an admin of a
+As a rule it needs two connections: nova and placement answer an admin of a
 project, while Ironic shows all nodes to system scope only.
 """
 
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Set
 import concurrent.futures
 import contextlib
 import dataclasses
 import datetime
 import time
+import typing
 
 from keystoneauth1 import exceptions as identity_exceptions
 import openstack
 from openstack import exceptions as sdk_exceptions
 
-from nova_ironic_multihost.check import findings as consistency
+from nova_ironic_multihost.check import observation
+from nova_ironic_multihost.core.host import host_key
+from nova_ironic_multihost.core.host import HostKey
+
+_Json: typing.TypeAlias = dict[str, typing.Any]
+_One = typing.TypeVar('_One')
+_Answer = typing.TypeVar('_Answer')
 
 #: Entries of a page; the most that nova and Ironic give by default.
 PAGE = 1000
@@ -72,13 +81,13 @@ class _EntryGone(Exception):
     """The entry that the next page was to follow does not exist."""
 
 
-def connect(cloud=None, baremetal_cloud=None):
+def connect(cloud: str | None = None,
+            baremetal_cloud: str | None = None) -> 'Survey':
     """Find the credentials as every OpenStack client does.
 
     :param cloud: entry of clouds.yaml for nova and placement; None for
         OS_CLOUD or the other OS_* variables
     :param baremetal_cloud: entry for Ironic; None for the same as cloud
-    :returns: a :class:`Survey`
     :raises SurveyError: without usable credentials
     """
     project = _connection(cloud, '--os-cloud NAME, or OS_CLOUD')
@@ -88,7 +97,8 @@ def connect(cloud=None, baremetal_cloud=None):
         baremetal_cloud, '--os-baremetal-cloud NAME'))
 
 
-def _connection(cloud, how):
+def _connection(cloud: str | None,
+                how: str) -> openstack.connection.Connection:
     try:
         connection = openstack.connect(
             cloud=cloud, app_name='nova-ironic-multihost')
@@ -103,30 +113,30 @@ def _connection(cloud, how):
     return connection
 
 
-def _text(error):
+def _text(error: Exception) -> str:
     return ' '.join(str(error).split()).rstrip('.')
 
 
 class Survey:
     """Reads an Observation through the APIs.
 
-    :param project: openstack.connection.Connection for nova and placement
-    :param system: one for Ironic, which may be the same
+    :param project: connection to nova and placement
+    :param system: one to Ironic, which may be the same
     """
 
-    def __init__(self, project, system):
+    def __init__(self, project: openstack.connection.Connection,
+                 system: openstack.connection.Connection) -> None:
         self._nova = _Api('nova', project, 'compute', _AS_ADMIN)
         self._placement = _Api('placement', project, 'placement', _AS_ADMIN)
         self._ironic = _Api('Ironic', system, 'baremetal', _AS_SYSTEM)
 
-    def read(self, allocations=False):
+    def read(self, allocations: bool = False) -> observation.Observation:
         """Ask everyone once.
 
         Computes and servers of other hypervisors are left out. Whether a
         host is mapped to a cell is known only if nova shows a record of it.
 
         :param allocations: also ask for those, provider by provider
-        :returns: a :class:`consistency.Observation`
         :raises SurveyError: when somebody does not answer
         """
         nodes = self._nodes()
@@ -142,7 +152,7 @@ class Survey:
         servers = self._servers(others)
         nodes, more = self._resolved(nodes, servers)
         mapped = {record.key for record in records}
-        return consistency.Observation(
+        return observation.Observation(
             at=time.time(),
             services=tuple(
                 dataclasses.replace(
@@ -155,27 +165,27 @@ class Survey:
             instances=servers + more,
             zones=None)
 
-    def _nodes(self):
-        return tuple(_node(node) for node in self._ironic.list(
+    def _nodes(self) -> tuple[observation.Node, ...]:
+        return tuple(_node(node) for node in self._ironic.pages(
             '/nodes', 'nodes', 'uuid', _BAREMETAL, fields=_NODE_FIELDS))
 
-    def _providers(self):
+    def _providers(self) -> tuple[observation.Provider, ...]:
         path = '/resource_providers'
         every = self._placement.get(path, _PLACEMENT)
         barred = {
             provider['uuid'] for provider in self._placement.get(
-                path, _PLACEMENT, required=consistency.DISABLED_TRAIT)[
+                path, _PLACEMENT, required=observation.DISABLED_TRAIT)[
                     'resource_providers']}
         # nova names the provider of an Ironic node after the uuid of both.
         return tuple(
-            consistency.Provider(
+            observation.Provider(
                 provider['uuid'],
-                traits=frozenset({consistency.DISABLED_TRAIT} if
+                traits=frozenset({observation.DISABLED_TRAIT} if
                                  provider['uuid'] in barred else ()))
             for provider in every['resource_providers']
             if provider['name'] == provider['uuid'])
 
-    def _services(self):
+    def _services(self) -> list[observation.Service]:
         found = self._nova.get(
             '/os-services', _COMPUTE, binary='nova-compute')['services']
         unknown = sorted(service['host'] for service in found
@@ -186,7 +196,7 @@ class Survey:
                 f'{", ".join(unknown)}. Mend that first: what is in there '
                 'cannot be judged.')
         return [
-            consistency.Service(
+            observation.Service(
                 service['host'],
                 up=service['state'] == 'up',
                 disabled=service['status'] == 'disabled',
@@ -194,24 +204,29 @@ class Survey:
                 seen=_epoch(service['updated_at']))
             for service in found]
 
-    def _records(self):
-        """Records of Ironic nodes, and the hosts (lower case) of others."""
-        found = self._nova.list(
+    def _records(self) -> tuple[tuple[observation.Record, ...], Set[HostKey]]:
+        """Records of Ironic nodes, and the hosts of others."""
+        found = self._nova.pages(
             '/os-hypervisors/detail', 'hypervisors', 'id', _HYPERVISORS)
-        others = {record['service']['host'].lower() for record in found
+        others = {host_key(record['service']['host']) for record in found
                   if record['hypervisor_type'] != 'ironic'}
         return tuple(
-            consistency.Record(record['id'], record['service']['host'])
+            observation.Record(record['id'], record['service']['host'])
             for record in found
             if record['hypervisor_type'] == 'ironic'), others
 
-    def _servers(self, others):
+    def _servers(
+            self, others: Set[HostKey]) -> tuple[observation.Instance, ...]:
         """Living servers of all projects, without those of other hosts."""
-        servers = [_instance(server) for server in self._nova.list(
+        servers = [_instance(server) for server in self._nova.pages(
             '/servers/detail', 'servers', 'id', _COMPUTE, all_tenants=1)]
         return tuple(s for s in servers if s.key not in others)
 
-    def _resolved(self, nodes, servers):
+    def _resolved(
+            self, nodes: tuple[observation.Node, ...],
+            servers: tuple[observation.Instance, ...],
+            ) -> tuple[tuple[observation.Node, ...],
+                       tuple[observation.Instance, ...]]:
         """Ask once more about nodes that are held for a server not listed.
 
         It may be new, be gone together with its hold on the node, or be
@@ -229,22 +244,32 @@ class Survey:
         return nodes, tuple(
             server for _, server in found.values() if server is not None)
 
-    def _resolve(self, node):
-        """(uuid, (Node or None, Instance or None)) of a node."""
+    def _resolve(
+            self, node: observation.Node,
+            ) -> tuple[str, tuple[observation.Node | None,
+                                  observation.Instance | None]]:
+        """Ask nova, then Ironic.
+
+        :returns: uuid of the node, (the node or None, its server or None)
+        """
         answer = self._nova.get(f'/servers/{node.instance_uuid}', _COMPUTE,
                                 may_be_gone=True)
         if answer is not None:
             return node.uuid, (node, _instance(answer['server']))
         answer = self._ironic.get(f'/nodes/{node.uuid}', _BAREMETAL,
                                   may_be_gone=True, fields=_NODE_FIELDS)
-        return node.uuid, (answer and _node(answer), None)
+        return node.uuid, (_node(answer) if answer else None, None)
 
-    def _allocations(self, providers):
-        def of_provider(provider):
+    def _allocations(
+            self, providers: tuple[observation.Provider, ...],
+            ) -> tuple[observation.Allocation, ...]:
+        def of_provider(
+                provider: observation.Provider,
+                ) -> list[observation.Allocation]:
             answer = self._placement.get(
                 f'/resource_providers/{provider.uuid}/allocations',
                 _PLACEMENT, may_be_gone=True)
-            return [consistency.Allocation(consumer, provider.uuid)
+            return [observation.Allocation(consumer, provider.uuid)
                     for consumer in (answer or {}).get('allocations', ())]
 
         return tuple(
@@ -252,20 +277,21 @@ class Survey:
             for allocation in found)
 
 
-def _side_by_side(function, values):
+def _side_by_side(function: Callable[[_One], _Answer],
+                  values: Iterable[_One]) -> list[_Answer]:
     with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
         return list(pool.map(function, values))
 
 
-def _node(node):
-    return consistency.Node(
+def _node(node: _Json) -> observation.Node:
+    return observation.Node(
         node['uuid'], node['name'] or '', node['instance_uuid'],
         node['provision_state'] or '', node['power_state'],
         node['maintenance'])
 
 
-def _instance(server):
-    return consistency.Instance(
+def _instance(server: _Json) -> observation.Instance:
+    return observation.Instance(
         server['id'], server.get('name', ''),
         server.get('OS-EXT-SRV-ATTR:host'),
         server.get('OS-EXT-SRV-ATTR:hypervisor_hostname'),
@@ -274,7 +300,7 @@ def _instance(server):
         updated=_epoch(server.get('updated')) or 0.0)
 
 
-def _epoch(text):
+def _epoch(text: str | None) -> float | None:
     if text is None:
         return None
     moment = datetime.datetime.fromisoformat(text)
@@ -290,19 +316,22 @@ class _Api:
     :param remedy: what to do when the service refuses
     """
 
-    def __init__(self, name, connection, service, remedy):
+    def __init__(self, name: str,
+                 connection: openstack.connection.Connection,
+                 service: str, remedy: str) -> None:
         self._name = name
         self._connection = connection
         self._service = service
         self._remedy = remedy
 
-    def list(self, path, key, identity, microversion, **parameters):
-        """All entries of a list, page by page.
+    def pages(self, path: str, key: str, identity: str, microversion: str,
+              **parameters: typing.Any) -> list[_Json]:
+        """Read all entries of a list, page by page.
 
-        Up to a page that is empty, as a short one may not be the last: nova
+        Only an empty page ends it: a short one may not be the last, as nova
         leaves hypervisors out after it has counted them.
 
-        :param key: of the answer, where the entries are
+        :param key: where the answer has the entries
         :param identity: the field of an entry that the next page follows
         """
         for _ in range(_ATTEMPTS):
@@ -313,18 +342,22 @@ class _Api:
             f'{self._name} changes faster than {path} can be read. Ask '
             'again, or wait for things to come to rest with --wait SECONDS.')
 
-    def _all_pages(self, path, key, identity, microversion, parameters):
-        entries = []
+    def _all_pages(self, path: str, key: str, identity: str,
+                   microversion: str,
+                   parameters: _Json) -> list[_Json]:
+        entries: list[_Json] = []
         parameters = parameters | {'limit': PAGE}
         while page := self.get(path, microversion, **parameters)[key]:
             entries += page
             parameters['marker'] = page[-1][identity]
         return entries
 
-    def get(self, path, microversion, may_be_gone=False, **parameters):
-        """One answer.
+    def get(self, path: str, microversion: str, may_be_gone: bool = False,
+            **parameters: typing.Any) -> typing.Any:
+        """Ask once.
 
         :param may_be_gone: return None when there is no such thing
+        :returns: the answer, decoded
         :raises SurveyError: for anything but an answer
         """
         with self._telling():
@@ -355,7 +388,7 @@ class _Api:
                 'JSON. Look at the endpoint in the catalog.') from None
 
     @contextlib.contextmanager
-    def _telling(self):
+    def _telling(self) -> Iterator[None]:
         """Turn errors of the client libraries into sentences."""
         try:
             yield

@@ -10,15 +10,13 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """nova-ironic-multihost-check: is every node owned by exactly one compute?"""
 
 import argparse
-import dataclasses
 import json
 import sys
 
-from nova_ironic_multihost.check import findings as consistency
+from nova_ironic_multihost.check import findings
 from nova_ironic_multihost.check import survey
 
 PROGRAM = 'nova-ironic-multihost-check'
@@ -70,7 +68,7 @@ def main(argv=None):
     args = parser().parse_args(argv)
     try:
         cloud = survey.connect(args.os_cloud, args.os_baremetal_cloud)
-        seen, found = consistency.wait(
+        seen, found = findings.wait(
             lambda: cloud.read(args.allocations), args.wait, args.host)
     except survey.SurveyError as error:
         print(f'{PROGRAM}: {error}', file=sys.stderr)
@@ -124,15 +122,13 @@ def add_clouds(options):
 
 def answer(seen, found):
     """What --json prints, as a dict."""
-    return {'consistent': not found,
-            'findings': [dataclasses.asdict(one) for one in found],
-            'nodes': len(seen.nodes), 'owners': seen.owners()}
+    return findings.answer(found) | {
+        'nodes': len(seen.nodes), 'owners': seen.owners()}
 
 
 def lines(seen, found):
     """The same for people."""
-    for finding in found:
-        yield f'{finding.kind}: {finding.sentence}'
+    yield from map(str, found)
     counts = (f'{counted(len(seen.nodes), "node")}, '
               f'{counted(len(seen.up_hosts), "compute service")} up')
     if found:

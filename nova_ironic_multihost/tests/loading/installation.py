@@ -19,6 +19,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tarfile
 
 import fixtures
 
@@ -55,6 +56,25 @@ endpoint_override = http://127.0.0.1:1
 """
 
 
+def tracked():
+    """Names of the files that git knows, relative to the checkout."""
+    listed = subprocess.run(
+        ['git', 'ls-files', '-z'], cwd=ROOT, stdin=subprocess.DEVNULL,
+        capture_output=True, text=True, check=True, timeout=DEADLINE)
+    return {name for name in listed.stdout.split('\0')
+            if name and (ROOT / name).exists()}
+
+
+def write_archive(target):
+    """Write to a directory what git archive would put into a file.
+
+    Unlike git archive it takes files as they are now, committed or not.
+    """
+    for name in tracked():
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / name, target / name, follow_symlinks=False)
+
+
 class NovaCompute:
     """What came of one run of nova-compute.
 
@@ -76,52 +96,76 @@ class NovaCompute:
 class Installation(fixtures.Fixture):
     """A virtual environment with our package and this environment's nova.
 
-    The package is installed from a copy of the source. Everything else is
-    seen in the site-packages of the environment that runs the test; whether
+    The package is installed from a copy of the source; an ``archived`` one has
+    no trace of git, as those of distributions and of images. Everything else
+    is seen in the site-packages of the environment that runs the test; whether
     and how our package is installed there does not matter, because what the
     new environment has itself comes first.
 
     :ivar python: path of the interpreter.
     :ivar package: path of the package's modules.
+    :ivar source: path of the copy.
     """
 
-    def __init__(self, editable):
+    def __init__(self, editable, archived=False):
         super().__init__()
         self._editable = editable
+        self._archived = archived
 
     def _setUp(self):
         self._directory = pathlib.Path(
             self.useFixture(fixtures.TempDir()).path)
         self._placement = self.useFixture(placement.VersionDocument())
-        source = self._directory / 'source'
-        shutil.copytree(ROOT, source, symlinks=True, ignore=NOT_OF_THE_SOURCE)
+        self.source = self._directory / 'source'
+        if self._archived:
+            write_archive(self.source)
+        else:
+            shutil.copytree(
+                ROOT, self.source, symlinks=True, ignore=NOT_OF_THE_SOURCE)
         venv = self._directory / 'venv'
-        self._install('venv', '--without-pip', str(venv))
+        self._python('-m', 'venv', '--without-pip', str(venv))
         self.python = venv / 'bin' / 'python'
         site_packages = next(venv.glob('lib/python*/site-packages'))
         (site_packages / 'outer.pth').write_text(
             sysconfig.get_path('purelib') + '\n')
         # Forced, because the outer environment may have the same version.
-        self._install(
-            'pip', '--python', str(self.python), 'install', '--no-deps',
-            '--no-build-isolation', '--force-reinstall',
-            *(['--editable'] if self._editable else []), str(source))
-        self.package = ((source if self._editable else site_packages)
+        self._python(
+            '-m', 'pip', '--python', str(self.python), 'install',
+            '--no-deps', '--no-build-isolation', '--force-reinstall',
+            *(['--editable'] if self._editable else []), str(self.source))
+        self.package = ((self.source if self._editable else site_packages)
                         / 'nova_ironic_multihost')
 
-    def _install(self, *arguments):
-        process = self._run([sys.executable, '-m', *arguments])
+    def installed_files(self):
+        """Names of the files of the package, as in the source."""
+        return {str(path.relative_to(self.package.parent))
+                for path in self.package.rglob('*')
+                if path.is_file() and '__pycache__' not in path.parts}
+
+    def sdist_files(self):
+        """Build an sdist of the source; return the names of its files."""
+        self._python(
+            '-c', 'from pbr import build; build.build_sdist("..")',
+            cwd=self.source)
+        [sdist] = self._directory.glob('*.tar.gz')
+        with tarfile.open(sdist) as archive:
+            return {name.partition('/')[2] for name in archive.getnames()}
+
+    def _python(self, *arguments, cwd=None):
+        # Without git pbr cannot know the version.
+        version = {'PBR_VERSION': '0.1'} if self._archived else {}
+        process = self._run([sys.executable, *arguments], cwd, **version)
         if process.returncode:
             raise RuntimeError(process.stdout + process.stderr)
 
-    def _run(self, command, **environment):
+    def _run(self, command, cwd=None, **environment):
         outer = {name: value for name, value in os.environ.items()
                  if name not in ('PYTHONPATH',
                                  'OS_NOVA_DISABLE_EVENTLET_PATCHING')}
         return subprocess.run(
-            command, cwd=self._directory, env={**outer, **environment},
-            stdin=subprocess.DEVNULL, capture_output=True, text=True,
-            timeout=DEADLINE)
+            command, cwd=cwd or self._directory,
+            env={**outer, **environment}, stdin=subprocess.DEVNULL,
+            capture_output=True, text=True, timeout=DEADLINE)
 
     def run_python(self, code):
         """Run a piece of Python; return the subprocess.CompletedProcess."""

@@ -28,15 +28,21 @@ OURS = 'nova_ironic_multihost.driver.IronicMultiHostDriver'
 OTHER_MODE = {'OS_NOVA_DISABLE_EVENTLET_PATCHING': str(NOVA < 34)}
 
 
-class Cases:
-    """The tests; the two classes below say for which installation."""
+#: What a build needs besides the package.
+NEEDED = {'LICENSE', 'MANIFEST.in', 'README.rst', 'pyproject.toml',
+          'requirements.txt', 'setup.cfg'}
 
-    editable = None
+
+class InstallationTestCase(unittest.TestCase):
+
+    editable = False
+    archived = False
 
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.installation = installation.Installation(cls.editable)
+        cls.installation = installation.Installation(
+            cls.editable, cls.archived)
         cls.installation.setUp()
         cls.addClassCleanup(cls.installation.cleanUp)
 
@@ -47,6 +53,10 @@ class Cases:
         self.assertEqual(eventlet, nova_compute.loaded['eventlet_patched'])
         self.assertEqual(self.installation.package,
                          pathlib.Path(nova_compute.loaded['package']))
+
+
+class Threadings:
+    """Tests of all that a release runs with."""
 
     def test_default_threading(self):
         self.assert_ours(self.installation.run_nova_compute(),
@@ -78,11 +88,45 @@ class Cases:
                 eventlet=NOVA >= 34)
 
 
-class WheelTestCase(Cases, unittest.TestCase):
+class Contents:
+    """Tests of what a wheel and an sdist hold."""
 
-    editable = False
+    def files(self):
+        return {name for name in installation.tracked()
+                if name.startswith('nova_ironic_multihost/')}
+
+    def assert_holds(self, wanted, held):
+        # A checkout may have files that git does not know.
+        self.assertEqual([], sorted(wanted - held))
+
+    def test_wheel(self):
+        self.assert_holds(self.files(), self.installation.installed_files())
+
+    def test_sdist(self):
+        self.assert_holds(self.files() | NEEDED,
+                          self.installation.sdist_files())
 
 
-class EditableTestCase(Cases, unittest.TestCase):
+class WheelTestCase(Threadings, Contents, InstallationTestCase):
+    """From a checkout, where pbr finds the files by git."""
+
+
+class EditableTestCase(Threadings, InstallationTestCase):
 
     editable = True
+
+
+class ArchiveTestCase(Contents, InstallationTestCase):
+    """As distributions and images build it.
+
+    Without git setuptools finds the files by pyproject.toml and MANIFEST.in.
+    """
+
+    archived = True
+
+    def test_driver(self):
+        self.assert_ours(self.installation.run_nova_compute(),
+                         eventlet=NOVA < 34)
+
+    def test_nothing_else(self):
+        self.assert_holds(self.installation.installed_files(), self.files())

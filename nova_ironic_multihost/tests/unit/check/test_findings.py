@@ -14,7 +14,8 @@ import dataclasses
 
 from oslotest import base
 
-from nova_ironic_multihost.check import findings as consistency
+from nova_ironic_multihost.check import findings
+from nova_ironic_multihost.check import observation
 from nova_ironic_multihost.tests.unit import views
 
 
@@ -41,9 +42,9 @@ class ObservationTestCase(base.BaseTestCase):
     def test_owners_are_live_computes_and_whoever_owns_something(self):
         seen = views.changed(views.consistent(), 'records', 1, host='gone')
         seen = views.with_more(seen, 'services',
-                               consistency.Service('Compute-4'))
+                               observation.Service('Compute-4'))
         seen = views.with_more(seen, 'services',
-                               consistency.Service('compute-5', up=False))
+                               observation.Service('compute-5', up=False))
         self.assertEqual(
             {'compute-1': 2, 'compute-2': 1, 'compute-3': 2, 'Compute-4': 0,
              'gone': 1}, seen.owners())
@@ -52,14 +53,14 @@ class ObservationTestCase(base.BaseTestCase):
 class InconsistenciesTestCase(base.BaseTestCase):
 
     def kinds(self, seen, now=views.NOW):
-        return [f.kind for f in consistency.inconsistencies(seen, now)]
+        return [f.kind for f in findings.inconsistencies(seen, now)]
 
     def test_consistent_view_has_no_findings(self):
         self.assertEqual([], self.kinds(views.consistent()))
 
     def test_node_without_record(self):
         seen = views.without(views.consistent(), 'records', 1)
-        [found] = consistency.inconsistencies(seen, views.NOW)
+        [found] = findings.inconsistencies(seen, views.NOW)
         self.assertEqual(('node-without-record', 'node-1'),
                          (found.kind, found.subject))
         self.assertIn('node-1', found.sentence)
@@ -67,24 +68,24 @@ class InconsistenciesTestCase(base.BaseTestCase):
     def test_record_that_may_be_hidden_is_told_with_the_remedy(self):
         # nova's API leaves out what a host owns that is not mapped.
         seen = views.without(views.consistent(), 'records', 1)
-        [found] = consistency.inconsistencies(seen, views.NOW)
+        [found] = findings.inconsistencies(seen, views.NOW)
         self.assertNotIn('discover_hosts', found.sentence)
         seen = views.changed(seen, 'services', 1, mapped=None)
-        [found] = consistency.inconsistencies(seen, views.NOW)
+        [found] = findings.inconsistencies(seen, views.NOW)
         self.assertEqual('node-without-record', found.kind)
         self.assertIn('nova-manage cell_v2 discover_hosts --by-service',
                       found.sentence)
         self.assertIn('of compute-2 it', found.sentence)
         for number in 4, 5, 6:
-            seen = views.with_more(seen, 'services', consistency.Service(
+            seen = views.with_more(seen, 'services', observation.Service(
                 f'compute-{number}', mapped=None))
-        [found] = consistency.inconsistencies(seen, views.NOW)
+        [found] = findings.inconsistencies(seen, views.NOW)
         self.assertIn('of compute-2, compute-4, compute-5 and 1 more it',
                       found.sentence)
 
     def test_node_with_two_records(self):
         seen = views.with_more(views.consistent(), 'records',
-                               consistency.Record('node-1', 'compute-3'))
+                               observation.Record('node-1', 'compute-3'))
         self.assertIn('node-with-many-records', self.kinds(seen))
 
     def test_record_on_a_host_that_is_down(self):
@@ -94,22 +95,22 @@ class InconsistenciesTestCase(base.BaseTestCase):
     def test_node_in_use_stays_with_a_host_that_is_down(self):
         seen = views.changed(views.consistent(), 'services', 0, up=False)
         found = {f.subject: f for f
-                 in consistency.inconsistencies(seen, views.NOW)}
-        self.assertEqual(consistency.STRANDED, found['node-0'].kind)
+                 in findings.inconsistencies(seen, views.NOW)}
+        self.assertEqual(findings.ON_DEAD_HOST, found['node-0'].kind)
         self.assertIn('server-0', found['node-0'].sentence)
         self.assertEqual('record-on-dead-host', found['node-3'].kind)
 
     def test_node_of_a_build_stays_with_a_host_that_is_down(self):
         seen = views.changed(views.consistent(), 'services', 1, up=False)
-        seen = views.with_more(seen, 'instances', consistency.Instance(
+        seen = views.with_more(seen, 'instances', observation.Instance(
             'new', host='compute-2', node='node-4', vm_state='building',
             task_state='spawning', updated=views.NOW))
         seen = views.with_more(seen, 'allocations',
-                               consistency.Allocation('new', 'node-4'))
+                               observation.Allocation('new', 'node-4'))
         self.assertEqual(
-            {'node-1': 'record-on-dead-host', 'node-4': consistency.STRANDED},
+            {'node-1': 'record-on-dead-host', 'node-4': findings.ON_DEAD_HOST},
             {f.subject: f.kind for f
-             in consistency.inconsistencies(seen, views.NOW)})
+             in findings.inconsistencies(seen, views.NOW)})
 
     def test_record_on_a_host_without_service(self):
         seen = views.changed(views.consistent(), 'records', 1, host='gone')
@@ -118,17 +119,17 @@ class InconsistenciesTestCase(base.BaseTestCase):
     def test_dead_host_without_nodes_is_no_finding(self):
         seen = views.with_more(
             views.consistent(), 'services',
-            consistency.Service('compute-4', up=False, mapped=False))
+            observation.Service('compute-4', up=False, mapped=False))
         self.assertEqual([], self.kinds(seen))
 
     def test_record_of_a_node_that_ironic_lacks(self):
         seen = views.with_more(views.consistent(), 'records',
-                               consistency.Record('stranger', 'compute-1'))
+                               observation.Record('stranger', 'compute-1'))
         self.assertEqual(['record-without-node'], self.kinds(seen))
 
     def test_host_not_mapped(self):
         seen = views.changed(views.consistent(), 'services', 2, mapped=False)
-        [found] = consistency.inconsistencies(seen, views.NOW)
+        [found] = findings.inconsistencies(seen, views.NOW)
         self.assertEqual('host-not-mapped', found.kind)
         self.assertIn('nova-manage cell_v2 discover_hosts --by-service',
                       found.sentence)
@@ -139,12 +140,12 @@ class InconsistenciesTestCase(base.BaseTestCase):
 
     def test_expected_computes(self):
         seen = views.changed(views.consistent(), 'services', 1, up=False)
-        seen = views.with_more(seen, 'services', consistency.Service(
+        seen = views.with_more(seen, 'services', observation.Service(
             'fenced', up=False, forced_down=True))
 
         def expect(*hosts):
             return [(f.kind, f.subject, f.sentence) for f
-                    in consistency.inconsistencies(seen, views.NOW, hosts)
+                    in findings.inconsistencies(seen, views.NOW, hosts)
                     if f.kind.startswith('compute-')]
 
         self.assertEqual([], expect('COMPUTE-1'))
@@ -161,19 +162,19 @@ class InconsistenciesTestCase(base.BaseTestCase):
 
     def test_provider_without_node(self):
         seen = views.with_more(views.consistent(), 'providers',
-                               consistency.Provider('stranger'))
+                               observation.Provider('stranger'))
         self.assertEqual(['provider-without-node'], self.kinds(seen))
 
     def test_free_node_of_an_enabled_host_marked_disabled(self):
         barred = views.changed(views.consistent(), 'providers', 1,
-                               traits=frozenset({consistency.DISABLED_TRAIT}))
+                               traits=frozenset({observation.DISABLED_TRAIT}))
         self.assertEqual(['free-node-barred'], self.kinds(barred))
         drained = views.changed(barred, 'services', 1, disabled=True)
         self.assertEqual([], self.kinds(drained))
 
     def test_allocation_without_instance(self):
         seen = views.with_more(views.consistent(), 'allocations',
-                               consistency.Allocation('ghost', 'node-1'))
+                               observation.Allocation('ghost', 'node-1'))
         self.assertEqual(['allocation-without-instance'], self.kinds(seen))
 
     def test_instance_without_allocation(self):
@@ -187,13 +188,13 @@ class InconsistenciesTestCase(base.BaseTestCase):
     def test_server_that_was_offloaded_needs_no_machine(self):
         seen = views.with_more(
             views.consistent(), 'instances',
-            consistency.Instance('away', vm_state='shelved_offloaded'))
+            observation.Instance('away', vm_state='shelved_offloaded'))
         self.assertEqual([], self.kinds(seen))
 
     def test_server_that_waits_for_a_host_needs_no_allocation(self):
         seen = views.with_more(
             views.consistent(), 'instances',
-            consistency.Instance('new', vm_state='building',
+            observation.Instance('new', vm_state='building',
                           task_state='scheduling', updated=views.NOW))
         self.assertEqual([], self.kinds(seen))
 
@@ -261,7 +262,7 @@ class WaitTestCase(base.BaseTestCase):
         def sleep(seconds):
             self.now += seconds
 
-        self.last, found = consistency.wait(
+        self.last, found = findings.wait(
             read, seconds, hosts, clock=lambda: self.now, sleep=sleep)
         return found
 

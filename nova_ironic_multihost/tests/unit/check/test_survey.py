@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 import collections
 import re
 import types
@@ -24,7 +23,8 @@ from oslotest import base
 import requests
 from requests_mock.contrib import fixture as requests_mock_fixture
 
-from nova_ironic_multihost.check import findings as consistency
+from nova_ironic_multihost.check import findings
+from nova_ironic_multihost.check import observation
 from nova_ironic_multihost.check import survey
 
 NOVA = 'http://nova.test'
@@ -194,7 +194,7 @@ class SurveyTestCase(base.BaseTestCase):
 
     def kinds(self, seen, now=1767225640):
         return [(f.kind, f.subject)
-                for f in consistency.inconsistencies(seen, now)]
+                for f in findings.inconsistencies(seen, now)]
 
 
 class ReadTestCase(SurveyTestCase):
@@ -202,12 +202,12 @@ class ReadTestCase(SurveyTestCase):
     def test_a_cloud_in_order(self):
         seen = self.cloud.survey().read()
         self.assertEqual((
-            consistency.Service('east', seen=1767225610.0),
-            consistency.Service('west', seen=1767225610.0)), seen.services)
+            observation.Service('east', seen=1767225610.0),
+            observation.Service('west', seen=1767225610.0)), seen.services)
         self.assertEqual({'n-0': 'east', 'n-1': 'east', 'n-2': 'west'},
                          seen.owner_of)
         self.assertEqual({'n-0'}, seen.used_nodes)
-        self.assertEqual((consistency.Instance(
+        self.assertEqual((observation.Instance(
             's-0', 's-0', 'east', 'n-0', updated=1767225620.0),),
             seen.instances)
         self.assertEqual([], self.kinds(seen))
@@ -292,7 +292,7 @@ class ReadTestCase(SurveyTestCase):
 
     def test_servers_in_progress(self):
         self.cloud.servers = [server('s-0', 'east', 'n-0', task='deleting')]
-        self.assertEqual(1, consistency.busy(self.cloud.survey().read()))
+        self.assertEqual(1, findings.busy(self.cloud.survey().read()))
 
     def test_allocations_are_read_on_demand(self):
         self.cloud.allocations['n-1'] = ['gone']
@@ -306,7 +306,7 @@ class ReadTestCase(SurveyTestCase):
 
     def test_allocations_of_a_provider_that_just_went(self):
         seen = self.cloud.survey().read(allocations=True)
-        self.assertEqual((consistency.Allocation('s-0', 'n-0'),),
+        self.assertEqual((observation.Allocation('s-0', 'n-0'),),
                          seen.allocations)
 
 

@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 import contextlib
 import functools
 import io
@@ -19,7 +18,8 @@ import json
 import fixtures
 from oslotest import base
 
-from nova_ironic_multihost.check import findings as consistency
+from nova_ironic_multihost.check import findings
+from nova_ironic_multihost.check import observation
 from nova_ironic_multihost.check import survey
 from nova_ironic_multihost.cmd import check
 from nova_ironic_multihost.tests.unit import views
@@ -36,8 +36,8 @@ class CheckTestCase(base.BaseTestCase):
             survey, 'connect')).mock
         self.read = self.connect.return_value.read
         self.useFixture(fixtures.MockPatchObject(
-            consistency, 'wait', functools.partial(
-                consistency.wait, clock=lambda: self.now, sleep=self.sleep)))
+            findings, 'wait', functools.partial(
+                findings.wait, clock=lambda: self.now, sleep=self.sleep)))
 
     def sleep(self, seconds):
         self.now += seconds
@@ -56,11 +56,11 @@ class CheckTestCase(base.BaseTestCase):
              'owner\n', ''), self.check())
 
     def test_one_node_and_one_compute(self):
-        self.read.return_value = consistency.Observation(
-            services=(consistency.Service('one'),),
-            records=(consistency.Record('n', 'one'),),
-            nodes=(consistency.Node('n'),),
-            providers=(consistency.Provider('n'),))
+        self.read.return_value = observation.Observation(
+            services=(observation.Service('one'),),
+            records=(observation.Record('n', 'one'),),
+            nodes=(observation.Node('n'),),
+            providers=(observation.Provider('n'),))
         self.assertIn('1 node, 1 compute service up: ', self.check()[1])
 
     def test_a_line_for_each_finding_and_a_summary(self):
@@ -68,11 +68,11 @@ class CheckTestCase(base.BaseTestCase):
             self.broken, 'providers', 2, uuid='other')
         status, out, err = self.check()
         self.assertEqual((1, ''), (status, err))
-        *findings, summary = out.splitlines()
+        *told, summary = out.splitlines()
         self.assertEqual(
             ['node-without-record', 'node-without-provider',
              'provider-without-node'],
-            [line.partition(':')[0] for line in findings])
+            [line.partition(':')[0] for line in told])
         self.assertEqual('6 nodes, 3 compute services up: 3 findings',
                          summary)
 

@@ -24,7 +24,7 @@ from lab import experiments
 from lab.experiments import criteria
 from lab.experiments import deadops
 from lab.experiments import rbac_slip
-from nova_ironic_multihost.check import findings as consistency
+from nova_ironic_multihost.check import observation
 from nova_ironic_multihost.core import takeover
 from nova_ironic_multihost.tests.unit import views
 
@@ -140,7 +140,7 @@ class DeadopsTestCase(base.BaseTestCase):
         self.assertEqual('gone, machine leaked', self.outcome(deleted=True))
 
     def test_gone(self):
-        self.assertEqual('gone', deadops.outcome(consistency.Observation(),
+        self.assertEqual('gone', deadops.outcome(observation.Observation(),
                                                  'server-0'))
 
 

@@ -15,7 +15,7 @@ import dataclasses
 from oslotest import base
 
 from lab import reasons
-from nova_ironic_multihost.check import findings as consistency
+from nova_ironic_multihost.check import observation
 from nova_ironic_multihost.core import ring
 from nova_ironic_multihost.tests.unit import views
 
@@ -33,10 +33,10 @@ class ExplainTestCase(base.BaseTestCase):
                       for i in range(10)]
         self.owner = {node: preferences.host_for(node)
                       for node in self.nodes}
-        self.seen = consistency.Observation(
-            services=tuple(consistency.Service(host) for host in self.hosts),
-            nodes=tuple(consistency.Node(node) for node in self.nodes),
-            records=tuple(consistency.Record(node, owner)
+        self.seen = observation.Observation(
+            services=tuple(observation.Service(host) for host in self.hosts),
+            nodes=tuple(observation.Node(node) for node in self.nodes),
+            records=tuple(observation.Record(node, owner)
                           for node, owner in self.owner.items()))
         self.node = self.nodes[0]
         self.other, = set(self.hosts) - {self.owner[self.node]}
@@ -49,7 +49,7 @@ class ExplainTestCase(base.BaseTestCase):
     def elsewhere(self):
         """The records with the first node on the other compute."""
         return tuple(
-            consistency.Record(record.node, self.other)
+            observation.Record(record.node, self.other)
             if record.node == self.node else record
             for record in self.seen.records)
 
@@ -65,20 +65,20 @@ class ExplainTestCase(base.BaseTestCase):
     def test_node_that_waits_for_a_build(self):
         found = self.explain(
             records=self.elsewhere(),
-            allocations=(consistency.Allocation('server', self.node),))
+            allocations=(observation.Allocation('server', self.node),))
         self.assertIn('build is on its way', found[self.node])
 
     def test_node_that_waits_for_the_mapping(self):
         found = self.explain(
             records=self.elsewhere(), services=tuple(
-                consistency.Service(host, mapped=False)
+                observation.Service(host, mapped=False)
                 for host in self.hosts))
         self.assertIn('mapped to a cell', found[self.node])
 
     def test_nodes_of_a_dead_compute(self):
         found = self.explain(services=(
-            consistency.Service('compute-1'),
-            consistency.Service('compute-2', up=False)))
+            observation.Service('compute-1'),
+            observation.Service('compute-2', up=False)))
         self.assertEqual(
             {node for node, host in self.owner.items()
              if host == 'compute-2'}, set(found))
@@ -87,16 +87,16 @@ class ExplainTestCase(base.BaseTestCase):
         node = next(node for node, host in self.owner.items()
                     if host == 'compute-2')
         found = self.explain(
-            services=(consistency.Service('compute-1'),
-                      consistency.Service('compute-2', up=False)),
-            allocations=(consistency.Allocation('server', node),))
+            services=(observation.Service('compute-1'),
+                      observation.Service('compute-2', up=False)),
+            allocations=(observation.Allocation('server', node),))
         self.assertIn('its build was sent to', found[node])
 
     def test_leaked_machine(self):
-        nodes = (consistency.Node(self.node, instance_uuid='gone'),
+        nodes = (observation.Node(self.node, instance_uuid='gone'),
                  *self.seen.nodes[1:])
         found = self.explain(nodes=nodes, instances=(
-            consistency.Instance('gone', deleted=True),))
+            observation.Instance('gone', deleted=True),))
         self.assertIn('nova has deleted', found[self.node])
 
     def test_node_that_ironic_has_no_more(self):

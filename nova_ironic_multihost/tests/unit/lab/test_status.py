@@ -14,6 +14,7 @@ from oslotest import base
 
 from lab import status
 from nova_ironic_multihost.check import findings as consistency
+from nova_ironic_multihost.check import observation
 from nova_ironic_multihost.tests.unit import views
 
 RUNNING = dict.fromkeys(views.HOSTS, 'running')
@@ -23,12 +24,12 @@ class StateTestCase(base.BaseTestCase):
 
     def test_words(self):
         for service, words in [
-                (consistency.Service('a'), 'up'),
-                (consistency.Service('a', up=False), 'down'),
-                (consistency.Service('a', disabled=True), 'up, disabled'),
-                (consistency.Service('a', up=False, forced_down=True),
+                (observation.Service('a'), 'up'),
+                (observation.Service('a', up=False), 'down'),
+                (observation.Service('a', disabled=True), 'up, disabled'),
+                (observation.Service('a', up=False, forced_down=True),
                  'fenced'),
-                (consistency.Service('a', mapped=False), 'up, not mapped')]:
+                (observation.Service('a', mapped=False), 'up, not mapped')]:
             self.assertEqual(words, status.state_of(service))
 
 
@@ -36,11 +37,11 @@ class ExplainTestCase(base.BaseTestCase):
     """What is told of the nodes that are not simply kept."""
 
     node = '1be26c0b-03f2-4d2e-ae87-c02d7f33c123'
-    seen = consistency.Observation(
-        services=(consistency.Service('east'),
-                  consistency.Service('west', up=False)),
-        nodes=(consistency.Node(node),),
-        records=(consistency.Record(node, 'west'),),
+    seen = observation.Observation(
+        services=(observation.Service('east'),
+                  observation.Service('west', up=False)),
+        nodes=(observation.Node(node),),
+        records=(observation.Record(node, 'west'),),
         zones=(('east', 'zone-e'), ('west', 'zone-w')))
 
     def explain(self, driver, *options):

@@ -13,7 +13,7 @@
 from oslotest import base
 
 from lab import workload
-from nova_ironic_multihost.check import findings as consistency
+from nova_ironic_multihost.check import observation
 from nova_ironic_multihost.tests.unit import views
 
 
@@ -42,7 +42,7 @@ class ChoicesTestCase(base.BaseTestCase):
 
     def test_server_without_allocation(self):
         choices = workload.Choices()
-        choices.see(consistency.Observation())
+        choices.see(observation.Observation())
         self.assertEqual(frozenset(), choices.of('server-0'))
 
 

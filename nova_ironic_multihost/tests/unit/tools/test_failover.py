@@ -10,6 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
+"""What tools/failover makes of a cloud that it watches."""
 
 import contextlib
 import io
@@ -19,10 +20,13 @@ import sys
 import fixtures
 from oslotest import base
 
-from nova_ironic_multihost.check import findings as consistency
+from nova_ironic_multihost.check import findings
+from nova_ironic_multihost.check import observation
 from nova_ironic_multihost.check import survey
-from nova_ironic_multihost.cmd import failover
+from nova_ironic_multihost.tests.unit import tools
 from nova_ironic_multihost.tests.unit import views
+
+failover = tools.load('failover')
 
 #: Seconds from a stop until nova calls the host down, from there until the
 #: others take its nodes, and from a start until it is up and takes some back.
@@ -116,10 +120,10 @@ class FailoverTestCase(base.BaseTestCase):
         def in_use(seen):
             seen = views.changed(seen, 'nodes', 1, instance_uuid='server-1',
                                  provision_state='active')
-            seen = views.with_more(seen, 'instances', consistency.Instance(
+            seen = views.with_more(seen, 'instances', observation.Instance(
                 'server-1', host='compute-2', node='node-1'))
             seen = views.with_more(seen, 'allocations',
-                                   consistency.Allocation('server-1',
+                                   observation.Allocation('server-1',
                                                           'node-1'))
             return moved(seen, 1, 'compute-2')
 
@@ -292,7 +296,7 @@ class MainTestCase(base.BaseTestCase):
         for failed in 'before', 'stopped', 'started':
             self.play.return_value = failover.Report(
                 'compute-2', failed=failed, findings=(
-                    consistency.Finding('kind', 'whom', 'What is wrong.'),))
+                    findings.Finding('kind', 'whom', 'What is wrong.'),))
             status, out, _ = self.main()
             self.assertEqual(1, status)
             self.assertIn('kind: What is wrong.\n', out)
@@ -301,7 +305,7 @@ class MainTestCase(base.BaseTestCase):
     def test_json(self):
         self.play.return_value = failover.Report(
             'compute-2', failed='stopped', free=2, findings=(
-                consistency.Finding('kind', 'whom', 'What is wrong.'),))
+                findings.Finding('kind', 'whom', 'What is wrong.'),))
         status, out, _ = self.main('--json')
         self.assertEqual(1, status)
         told = json.loads(out)

@@ -1,0 +1,111 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""lint-imports fails when a rule of pyproject.toml is broken.
+
+A hook of pre-commit runs this, because import-linter is installed in the
+environment of the hooks only.
+"""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+PACKAGE = 'nova_ironic_multihost'
+
+#: (contract, module, what it is made to import, what the linter names).
+BREACHES = (
+    ('layers', 'core/ring.py', f'from {PACKAGE}.audit import watch',
+     f'{PACKAGE}.audit'),
+    ('layers', 'contract/sources.py', f'from {PACKAGE} import driver',
+     f'{PACKAGE}.driver'),
+    ('layers', 'contract/sources.py', f'from {PACKAGE} import gate',
+     f'{PACKAGE}.gate'),
+    ('layers', 'contract/sources.py', f'from {PACKAGE} import recovery',
+     f'{PACKAGE}.recovery'),
+    ('layers', 'conf/__init__.py', f'from {PACKAGE}.audit import watch',
+     f'{PACKAGE}.audit'),
+    ('layers', 'nowhere.py', 'import time', f'{PACKAGE}.nowhere'),
+    ('nova', 'driver.py', 'import nova.conf', 'nova'),
+    ('nova', 'gate.py', 'def late():\n    from nova import objects', 'nova'),
+    ('core', 'core/membership.py', 'from oslo_config import cfg',
+     'oslo_config'),
+    ('core', 'core/membership.py', 'from tooz import hashring', 'tooz'),
+    ('core', 'core/ring.py', 'import nova', 'nova'),
+    ('audit', 'audit/watch.py', 'from oslo_utils import timeutils',
+     'oslo_utils'),
+    ('audit', 'audit/watch.py', f'from {PACKAGE} import conf',
+     f'{PACKAGE}.conf'),
+    ('check', 'check/observation.py', 'import openstack', 'openstack'),
+    ('check', 'check/survey.py', f'from {PACKAGE}.core import ownership',
+     f'{PACKAGE}.core.ownership'),
+    ('check', 'check/survey.py', 'import nova', 'nova'),
+    ('loader', 'loader.py', 'from oslo_log import log', 'oslo_log'),
+    ('vif', 'vif.py', 'import nova', 'nova'),
+    ('checkout', 'cmd/check.py', 'from lab import settings', 'lab'),
+)
+
+
+class ImportsTestCase(unittest.TestCase):
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.root = pathlib.Path(cls.enterClassContext(
+            tempfile.TemporaryDirectory()))
+        for name in 'pyproject.toml', 'tools/import_rules.py':
+            (cls.root / name).parent.mkdir(exist_ok=True)
+            shutil.copy(ROOT / name, cls.root / name)
+        shutil.copytree(ROOT / PACKAGE, cls.root / PACKAGE,
+                        ignore=shutil.ignore_patterns('__pycache__'))
+
+    def lint(self, contract):
+        return subprocess.run(
+            [pathlib.Path(sys.executable).parent / 'lint-imports',
+             '--no-cache', '--no-logo', '--contract', contract],
+            cwd=self.root, env={**os.environ, 'COLUMNS': '200'},
+            stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            timeout=60)
+
+    def test_breaches(self):
+        for contract, module, statement, named in BREACHES:
+            with self.subTest(f'{module}: {statement}'):
+                path = self.root / PACKAGE / module
+                before = path.read_text() if path.exists() else None
+                path.write_text(f'{before or ""}\n{statement}\n')
+                try:
+                    done = self.lint(contract)
+                finally:
+                    if before is None:
+                        path.unlink()
+                    else:
+                        path.write_text(before)
+                self.assertEqual(1, done.returncode, done.stdout)
+                self.assertIn('1 broken', done.stdout)
+                self.assertRegex(
+                    done.stdout, rf'(->|must not import|-) {named}\b')
+
+    def test_every_contract_has_a_breach(self):
+        contracts = tomllib.loads((ROOT / 'pyproject.toml').read_text())[
+            'tool']['importlinter']['contracts']
+        self.assertEqual({contract['id'] for contract in contracts},
+                         {breach[0] for breach in BREACHES})
+
+
+if __name__ == '__main__':
+    unittest.main()

@@ -13,6 +13,11 @@
 
 """Configuration of the documentation build."""
 
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent / '_ext'))
+
 project = 'nova-ironic-multihost'
 copyright = 'nova-ironic-multihost contributors'
 
@@ -20,6 +25,7 @@ extensions = [
     'openstackdocstheme',
     'oslo_config.sphinxconfiggen',
     'oslo_config.sphinxext',
+    'ownership_rules',
     'sphinx.ext.autodoc',
 ]
 source_suffix = '.rst'

@@ -23,8 +23,8 @@ from nova_ironic_multihost.core.facts import Permissions
 from nova_ironic_multihost.core.facts import Record
 from nova_ironic_multihost.core import membership
 from nova_ironic_multihost.core import ownership
-from nova_ironic_multihost.core import ring
 from nova_ironic_multihost.core.ownership import Reason
+from nova_ironic_multihost.core import ring
 
 HOSTS = ('host-a', 'host-b', 'host-c')
 NODE = '1be26c0b-03f2-4d2e-ae87-c02d7f33c123'

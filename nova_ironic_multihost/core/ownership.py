@@ -277,7 +277,8 @@ def abandoned_builds(node: str, builds: Mapping[str, InstanceState],
     """Say which builds of a node will never come to an end.
 
     A dead host had claimed them and had not reserved the machine yet: what
-    nova gives up when that host starts again.
+    nova gives up when that host starts again. Who adopts the node ends them,
+    in ERROR, so that it matters to nobody in which zone that host is.
 
     :param node: uuid of a node that is ADOPTED.
     :param builds: uuid -> :class:`InstanceState`, of the instances of nova
@@ -289,9 +290,7 @@ def abandoned_builds(node: str, builds: Mapping[str, InstanceState],
             if state.host_key is not None
             and state.host_key in facts.eligible
             and state.vm_state == 'building'
-            and state.node in (None, node)
-            and facts.preferences.heir(
-                node, facts.zones.get(state.host_key)) == facts.host]
+            and state.node in (None, node)]
 
 
 def awaited(builds: Mapping[str, InstanceState], taken: Container[str],

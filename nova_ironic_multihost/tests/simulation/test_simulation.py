@@ -761,3 +761,21 @@ class SimulationTest(unittest.TestCase):
                 max_examples=EXAMPLES[PROFILE], stateful_step_count=50,
                 deadline=None, database=None, print_blob=False,
                 suppress_health_check=list(hypothesis.HealthCheck)))
+
+    def test_build_that_its_heir_cannot_end(self):
+        """Who adopts the node of a dead host's build is in another zone.
+
+        Found by 20,000 examples; the build stayed with nobody.
+        """
+        state = Simulation()
+        state.begin(number=6, nodes=7, delay=0, started=True, limit=1,
+                    zones=[None, 'east', 'west'], when='forced_down')
+        state.boot(index=2, steps=0)
+        for _ in range(5):
+            state.delete_locally(index=0)
+        state.glitch(audits=1, index=5, unseen={0})
+        state.die_and_be_fenced(
+            back=False, builds=True, index=2, operate=False,
+            order=[(0, 1), (4, 16)], servers=1)
+        state.delete_locally(index=0)
+        state.teardown()

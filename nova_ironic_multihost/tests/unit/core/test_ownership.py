@@ -522,11 +522,10 @@ class AbandonedBuildsTestCase(base.BaseTestCase):
         self.assertEqual([], self.abandoned(vm_state='active'))
         self.assertEqual([], self.abandoned(node='another'))
 
-    def test_the_preferred_of_the_zone_takes_it(self):
-        self.assertEqual([], self.abandoned(THIRD))
-        zones = dict.fromkeys((OTHER, THIRD), 'z1')
-        self.assertEqual([], self.abandoned(zones=zones))
-        self.assertEqual(['i1'], self.abandoned(THIRD, zones=zones))
+    def test_who_adopts_the_node_takes_it_whatever_its_zone(self):
+        for zones in ({OTHER: 'z1'}, {PREFERRED: 'z1'},
+                      {OTHER: 'z1', THIRD: 'z1'}):
+            self.assertEqual(['i1'], self.abandoned(zones=zones))
 
 
 class WasRobbedTestCase(base.BaseTestCase):

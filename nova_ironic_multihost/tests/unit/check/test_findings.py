@@ -15,7 +15,7 @@ import dataclasses
 from oslotest import base
 
 from nova_ironic_multihost.check import findings as consistency
-from nova_ironic_multihost.tests.unit import views
+from nova_ironic_multihost.tests import views
 
 
 class ObservationTestCase(base.BaseTestCase):

@@ -22,7 +22,7 @@ from oslotest import base
 from nova_ironic_multihost.check import findings as consistency
 from nova_ironic_multihost.check import survey
 from nova_ironic_multihost.cmd import failover
-from nova_ironic_multihost.tests.unit import views
+from nova_ironic_multihost.tests import views
 
 #: Seconds from a stop until nova calls the host down, from there until the
 #: others take its nodes, and from a start until it is up and takes some back.

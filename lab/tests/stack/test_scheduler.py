@@ -17,7 +17,7 @@ The experiment judges itself; see ``tools/lab run scheduler --help``.
 """
 
 from lab.experiments import scheduler
-from nova_ironic_multihost.tests.lab import command
+from lab.tests.stack import command
 
 NODES = 24
 

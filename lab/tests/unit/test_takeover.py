@@ -17,9 +17,9 @@ from lab import errors
 from lab.experiments import operations
 from lab.experiments import takeover
 from lab import ledger
+from lab.tests.unit import test_bench
 from nova_ironic_multihost.core import takeover as takeovers
-from nova_ironic_multihost.tests.unit.lab import test_bench
-from nova_ironic_multihost.tests.unit import views
+from nova_ironic_multihost.tests import views
 
 
 def adopted(seen, host):

@@ -16,7 +16,7 @@
 from oslotest import base
 
 from lab.experiments import reaction
-from nova_ironic_multihost.tests.unit import views
+from nova_ironic_multihost.tests import views
 
 
 class UsableTestCase(base.BaseTestCase):

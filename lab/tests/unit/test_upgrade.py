@@ -14,7 +14,7 @@
 from oslotest import base
 
 from lab.experiments import upgrade
-from nova_ironic_multihost.tests.unit import views
+from nova_ironic_multihost.tests import views
 
 
 def figures(**changes):

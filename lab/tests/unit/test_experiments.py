@@ -26,7 +26,7 @@ from lab.experiments import deadops
 from lab.experiments import rbac_slip
 from nova_ironic_multihost.check import findings as consistency
 from nova_ironic_multihost.core import takeover
-from nova_ironic_multihost.tests.unit import views
+from nova_ironic_multihost.tests import views
 
 SHAPE = {'computes': ['compute-1', 'compute-2', 'compute-3'], 'nodes': 30,
          'driver': 'ours', 'options': []}

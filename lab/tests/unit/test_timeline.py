@@ -19,7 +19,7 @@ from oslotest import base
 
 from lab import timeline
 from lab import view
-from nova_ironic_multihost.tests.unit import views
+from nova_ironic_multihost.tests import views
 
 ALL_UP = frozenset('abc')
 

@@ -18,7 +18,7 @@ first one and whenever the one before has failed: what that left behind says
 nothing about the next one.
 """
 
-from nova_ironic_multihost.tests.lab import command
+from lab.tests.stack import command
 
 COMPUTES = 3
 NODES = 24
@@ -27,7 +27,7 @@ NODES = 24
 INTERVALS = ('DEFAULT.update_resources_interval=4',
              'DEFAULT.service_down_time=6', 'DEFAULT.report_interval=1')
 
-#: With twice as many, and with fencing, in tests/long.
+#: With twice as many, and with fencing, in lab/tests/long.
 CYCLES = 10
 
 SHAPE = ('--computes', str(COMPUTES), '--nodes', str(NODES),

@@ -24,7 +24,7 @@ from lab import errors
 from lab import settings
 from lab import state
 from lab import view
-from nova_ironic_multihost.tests.unit import views
+from nova_ironic_multihost.tests import views
 
 
 class CommandTestCase(base.BaseTestCase):

@@ -18,7 +18,7 @@ from oslotest import base
 from lab import errors
 from lab.experiments import operations
 from nova_ironic_multihost.check import findings as consistency
-from nova_ironic_multihost.tests.unit import views
+from nova_ironic_multihost.tests import views
 
 
 class Cloud:

@@ -14,7 +14,7 @@ from oslotest import base
 
 from lab import workload
 from nova_ironic_multihost.check import findings as consistency
-from nova_ironic_multihost.tests.unit import views
+from nova_ironic_multihost.tests import views
 
 
 def life(outcome='ACTIVE', asked=10.0, settled=15.0, hosts=('a',), **more):

@@ -16,7 +16,7 @@ It takes about half an hour, and is therefore no part of the tests that run
 all the time. The experiment judges itself; see ``tools/lab run churn --help``.
 """
 
-from nova_ironic_multihost.tests.lab import command
+from lab.tests.stack import command
 
 NODES = 30
 CYCLES = 20

@@ -14,7 +14,7 @@
 
 import time
 
-from nova_ironic_multihost.tests.lab import command
+from lab.tests.stack import command
 
 #: Seconds that the lab has to come to rest; far above what it needs.
 REST = '180'

@@ -14,7 +14,7 @@ from oslotest import base
 
 from lab import status
 from nova_ironic_multihost.check import findings as consistency
-from nova_ironic_multihost.tests.unit import views
+from nova_ironic_multihost.tests import views
 
 RUNNING = dict.fromkeys(views.HOSTS, 'running')
 

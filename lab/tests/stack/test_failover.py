@@ -20,7 +20,7 @@ import sys
 import time
 
 from lab import settings as places
-from nova_ironic_multihost.tests.lab import command
+from lab.tests.stack import command
 
 #: Seconds that the lab has to come to rest; far above what it needs.
 REST = '180'

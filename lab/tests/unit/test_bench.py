@@ -19,7 +19,7 @@ from lab import errors
 from lab.experiments import bench as benches
 from lab.experiments import coldstart
 from lab import timeline
-from nova_ironic_multihost.tests.unit import views
+from nova_ironic_multihost.tests import views
 
 OWNERS = {f'node-{i}': views.HOSTS[i % 3] for i in range(6)}
 

@@ -13,7 +13,7 @@
 from oslotest import base
 
 from lab import fencing
-from nova_ironic_multihost.tests.unit import views
+from nova_ironic_multihost.tests import views
 
 
 class WatcherTestCase(base.BaseTestCase):

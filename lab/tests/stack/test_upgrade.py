@@ -17,7 +17,7 @@ The experiments judge themselves; see ``tools/lab run upgrade --help`` and
 ``tools/lab run rolling --help``. Each brings up the lab that it begins with.
 """
 
-from nova_ironic_multihost.tests.lab import command
+from lab.tests.stack import command
 
 NODES = 24
 

@@ -17,7 +17,7 @@ from oslotest import base
 from lab import reasons
 from nova_ironic_multihost.check import findings as consistency
 from nova_ironic_multihost.core import ring
-from nova_ironic_multihost.tests.unit import views
+from nova_ironic_multihost.tests import views
 
 PARTITIONS = 32
 

@@ -17,7 +17,7 @@ from oslotest import base
 from lab.experiments import churn
 from lab.experiments import dead_fenced
 from lab.experiments import split_brain
-from nova_ironic_multihost.tests.unit import views
+from nova_ironic_multihost.tests import views
 
 REST = {'changed': [], 'touched': [], 'deeds': {}}
 

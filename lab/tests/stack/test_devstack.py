@@ -26,8 +26,8 @@ import sys
 import time
 
 from lab import settings
+from lab.tests.stack import command
 from nova_ironic_multihost.tests.devstack import sandbox
-from nova_ironic_multihost.tests.lab import command
 
 NODES = 6
 

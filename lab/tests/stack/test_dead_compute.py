@@ -17,8 +17,8 @@ The experiments judge themselves; see ``tools/lab run dead-fenced --help`` and
 with.
 """
 
-from nova_ironic_multihost.tests.lab import command
-from nova_ironic_multihost.tests.lab import test_experiments
+from lab.tests.stack import command
+from lab.tests.stack import test_experiments
 
 OPERATIONS = {'reboot', 'soft reboot', 'stop', 'start', 'rebuild 2.92',
               'rebuild 2.96', 'rescue', 'unrescue', 'delete', 'force-delete'}

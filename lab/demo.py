@@ -26,8 +26,6 @@ import time
 
 from lab import errors
 from lab import lock
-from lab import preference
-from lab import settings as places
 from nova_ironic_multihost.check import findings as consistency
 
 SERVERS = 6
@@ -207,9 +205,7 @@ def _play(settings, story):
 
     :returns: (path of the picture, findings of the check)
     """
-    from lab import cloud
-    from lab import computes
-    from lab.experiments import bench as benches
+    from lab.bench import bench as benches
     from lab import picture
     from lab import status
     from lab import timeline
@@ -220,11 +216,7 @@ def _play(settings, story):
             LiveStage() if sys.stdout.isatty() else PlainStage())
         recorder = exits.enter_context(timeline.recorder(settings))
         recorder.listen(lambda seen: stage.show(board, seen))
-        bench = benches.Bench(
-            settings, stage.say, recorder, computes.Computes(settings),
-            cloud.Cloud(settings),
-            preference.Preference(preference.partitions('ours')),
-            audit=places.AUDIT, down_time=places.SERVICE_DOWN_TIME)
+        bench = benches.of_lab(settings, stage.say, recorder, 'ours')
         begin = _settle(bench)
         stage.say_counts(board, recorder.view)
         _boot(bench, story)

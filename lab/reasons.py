@@ -88,24 +88,33 @@ def explain(seen, partitions, cross_zones=False):
     return found
 
 
+def members(seen):
+    """Hosts in lower case that share the nodes, as an Observation has it."""
+    view = _membership(seen, '')
+    return frozenset(host for host in view.services if view.member(host))
+
+
+def _membership(seen, host):
+    """The compute services as a host sees them."""
+    from nova_ironic_multihost.core import membership
+
+    return membership.view(
+        [membership.ComputeService(service.host, service.up,
+                                   service.disabled, service.forced_down)
+         for service in seen.services], membership.Partition(), host)
+
+
 class _Judge:
     """What each compute of a view would decide."""
 
     def __init__(self, seen, partitions, cross_zones):
-        from nova_ironic_multihost.core import membership
         from nova_ironic_multihost.core import ring
 
         self._seen = seen
         self._zones = dict(seen.zones)
-        self._services = [
-            membership.ComputeService(
-                service.host, service.up, service.disabled,
-                service.forced_down) for service in seen.services]
-        members = {service.key: self._zones.get(service.key)
-                   for service in seen.services
-                   if service.up and not service.disabled}
         self._preferences = ring.Preferences(
-            members, partitions, cross_zones)
+            {host: self._zones.get(host) for host in members(seen)},
+            partitions, cross_zones)
         self._reasons = {}
 
     def preferred(self, node, owner):
@@ -117,7 +126,6 @@ class _Judge:
         return self._reasons[host][node]
 
     def _decide(self, host):
-        from nova_ironic_multihost.core import membership
         from nova_ironic_multihost.core import ownership
 
         seen = self._seen
@@ -127,10 +135,10 @@ class _Judge:
                 instance.uuid for instance in seen.instances
                 if instance.key == host and not instance.deleted),
             my_nodes=frozenset(seen.owned_by(host)),
-            view=membership.view(
-                self._services, membership.Partition(), host),
+            view=_membership(seen, host),
             preferences=self._preferences,
-            permissions=ownership.Permissions(mapped=seen.service_of[host].mapped),
+            permissions=ownership.Permissions(
+                mapped=seen.service_of[host].mapped),
             zones=self._zones,
             instance_states={instance.uuid: ownership.InstanceState(
                 instance.host, instance.deleted)

@@ -95,9 +95,10 @@ def ring_shares(seen, driver, partitions):
     :param partitions: points per member on the ring
     :returns: {host in lower case: percent}
     """
-    members = frozenset(
-        s.key for s in seen.services if s.up and not s.disabled)
-    if driver != 'ours' or not members or not seen.nodes:
+    if driver != 'ours':
+        return {}
+    members = reasons.members(seen)
+    if not members or not seen.nodes:
         return {}
     prefer = preference.Preference(partitions)
     counts = collections.Counter(

@@ -15,8 +15,8 @@ from unittest import mock
 
 from oslotest import base
 
+from lab.bench import bench as benches
 from lab import errors
-from lab.experiments import bench as benches
 from lab.experiments import coldstart
 from lab import timeline
 from nova_ironic_multihost.tests import views

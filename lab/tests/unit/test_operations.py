@@ -15,8 +15,8 @@ from unittest import mock
 from keystoneauth1 import exceptions
 from oslotest import base
 
+from lab.bench import operations
 from lab import errors
-from lab.experiments import operations
 from nova_ironic_multihost.check import findings as consistency
 from nova_ironic_multihost.tests import views
 

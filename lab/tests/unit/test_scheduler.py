@@ -14,6 +14,7 @@
 from oslotest import base
 
 from lab.experiments import scheduler
+from lab.experiments.scheduler import trial
 
 RIGHT = 'node-1'
 
@@ -22,7 +23,7 @@ class WishTestCase(base.BaseTestCase):
 
     @staticmethod
     def problem(nodes, status='ACTIVE', node=RIGHT, fault=''):
-        wish = scheduler.Wish('one in lab-left', ('x',), frozenset(nodes))
+        wish = trial.Wish('one in lab-left', ('x',), frozenset(nodes))
         return wish.problem({'x': {
             'status': status, 'OS-EXT-SRV-ATTR:hypervisor_hostname': node,
             'OS-EXT-SRV-ATTR:host': 'compute-2',

@@ -13,9 +13,9 @@
 import dataclasses
 from unittest import mock
 
+from lab.bench import operations
+from lab.bench import takeover
 from lab import errors
-from lab.experiments import operations
-from lab.experiments import takeover
 from lab import ledger
 from lab.tests.unit import test_bench
 from nova_ironic_multihost.core import takeover as takeovers

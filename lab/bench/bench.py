@@ -14,12 +14,13 @@
 
 import collections.abc
 import dataclasses
-import random
 import typing
 
+from lab import configuration
 from lab import errors
 from lab import fencing
 from lab import preference
+from lab import settings as places
 from lab import state
 from lab import timeline
 
@@ -64,11 +65,8 @@ class Bench:
     :ivar prefer: :class:`lab.preference.Preference` of the lab's driver
     :ivar audit: seconds from one audit of a compute to the next
     :ivar down_time: seconds after which nova calls a silent compute down
-    :ivar cycles: how many times ``churn`` kills and restarts
-    :ivar seed: where its choices come from
-    :ivar fence: whether computes that are killed there are fenced
-    :ivar policy: which computes lose their servers in ``dead-fenced``
-    :ivar takeover_after: seconds for which one must have been down for that
+    :ivar takeover_after: seconds for which a compute must have been down
+        before others take its servers over without a fence
     """
 
     settings: typing.Any
@@ -79,10 +77,6 @@ class Bench:
     prefer: collections.abc.Callable
     audit: float
     down_time: float
-    cycles: int = 10
-    seed: int = 0
-    fence: bool = False
-    policy: str = 'forced_down'
     takeover_after: float = 0.0
 
     def for_driver(self, driver):
@@ -93,11 +87,6 @@ class Bench:
         options = state.State(self.settings).read().get('options', ())
         return dataclasses.replace(self, prefer=preference.Preference(
             preference.partitions(driver, options)))
-
-    @property
-    def chance(self):
-        """A new source of choices, the same for the same seed."""
-        return random.Random(self.seed)
 
     @property
     def busiest(self):
@@ -266,3 +255,28 @@ class Bench:
             self.await_arrival(name, left)
         self.computes.forget(name)
         self.note(f'{name} is gone')
+
+
+def of_lab(settings, tell, recorder, driver, options=()):
+    """The Bench of a lab that is up.
+
+    :param settings: :class:`lab.settings.Settings`
+    :param tell: called with a line of text when something happens
+    :param recorder: :class:`lab.timeline.Recorder` that records
+    :param driver: 'ours' or 'stock'
+    :param options: 'SECTION.OPTION=VALUE' strings that nova was given
+    """
+    from lab import cloud
+    from lab import computes
+
+    def number(section, option, default):
+        return configuration.number(options, section, option, default)
+
+    return Bench(
+        settings, tell, recorder, computes.Computes(settings),
+        cloud.Cloud(settings),
+        preference.Preference(preference.partitions(driver, options)),
+        audit=number('DEFAULT', 'update_resources_interval', places.AUDIT),
+        down_time=number('DEFAULT', 'service_down_time',
+                         places.SERVICE_DOWN_TIME),
+        takeover_after=number('ironic_multihost', 'takeover_after', 0))

@@ -15,9 +15,9 @@
 import dataclasses
 import time
 
+from lab.bench import criteria
+from lab.bench import operations
 from lab import errors
-from lab.experiments import criteria
-from lab.experiments import operations
 from lab import ledger
 from lab import timeline
 
@@ -27,9 +27,6 @@ BOUND = 30.0
 AUDITS = 3.0
 # The reaper of nova-compute runs every 20 s here.
 RETURNED = 45.0
-
-# How the task state of a server begins that is being taken over.
-_BEING_TAKEN = 'taking-over:'
 
 START_AGAIN = dataclasses.replace(operations.START, name='start again')
 
@@ -45,7 +42,7 @@ class Servers:
 
     Each has a label, which says what it is for.
 
-    :param bench: :class:`lab.experiments.bench.Bench`
+    :param bench: :class:`lab.bench.bench.Bench`
     :param host: the compute
     :param made: {label: (uuid of the server, uuid of its node)}
     """
@@ -180,6 +177,8 @@ def taken_over(seen, host, servers):
     :param host: the compute that they were on
     :param servers: uuids; those that are gone do not count
     """
+    from nova_ironic_multihost.core import takeover
+
     for server in servers:
         instance = seen.instance_of.get(server)
         if instance is None or instance.deleted:
@@ -187,7 +186,7 @@ def taken_over(seen, host, servers):
         if (instance.key == host.lower()
                 or instance.key not in seen.up_hosts
                 or seen.owner_of.get(instance.node) != instance.key
-                or (instance.task_state or '').startswith(_BEING_TAKEN)):
+                or takeover.is_mark(instance.task_state)):
             return False
     return True
 

@@ -22,8 +22,6 @@ import concurrent.futures
 import dataclasses
 import time
 
-from keystoneauth1 import exceptions
-
 from lab import errors
 
 # From 2.93 on nova's own driver cannot rebuild a server (bug 2127017).
@@ -92,6 +90,8 @@ class Operator:
 
     def ask(self, server, operation):
         """Ask and do not wait; '' or why nova refused."""
+        from keystoneauth1 import exceptions
+
         try:
             if operation.body is None:
                 self.cloud.nova('DELETE', f'/servers/{server}')
@@ -127,6 +127,8 @@ class Operator:
 
     def _look(self, server, operation):
         """(True, False for not yet or None for failed, what is the case)."""
+        from keystoneauth1 import exceptions
+
         try:
             found = self.cloud.nova('GET', f'/servers/{server}')['server']
         except exceptions.NotFound:

@@ -59,8 +59,17 @@ class ExplainTestCase(base.BaseTestCase):
     def test_node_that_is_about_to_move(self):
         found = self.explain(records=self.elsewhere())
         self.assertEqual([self.node], list(found))
-        self.assertIn(f'on {self.other}, preferred by '
-                      f'{self.owner[self.node]}', found[self.node])
+        self.assertEqual(
+            f'on {self.other}, preferred by {self.owner[self.node]}: free, '
+            'about to be pulled', found[self.node])
+
+    def test_node_that_is_about_to_get_its_first_record(self):
+        found = self.explain(records=tuple(
+            record for record in self.seen.records
+            if record.node != self.node))
+        self.assertEqual(
+            f'on no compute, preferred by {self.owner[self.node]}: free, '
+            'about to be recorded for the first time', found[self.node])
 
     def test_node_that_waits_for_a_build(self):
         found = self.explain(
@@ -80,8 +89,34 @@ class ExplainTestCase(base.BaseTestCase):
             consistency.Service('compute-1'),
             consistency.Service('compute-2', up=False)))
         self.assertEqual(
-            {node for node, host in self.owner.items()
-             if host == 'compute-2'}, set(found))
+            {node: 'on compute-2, preferred by compute-1: free, about to be '
+             'adopted from a compute service that is down'
+             for node, host in self.owner.items()
+             if host == 'compute-2'}, found)
+
+    def with_server(self, policy, **service):
+        """What is said of a node of compute-2 that has a server."""
+        node = next(node for node, host in self.owner.items()
+                    if host == 'compute-2')
+        found = reasons.explain(dataclasses.replace(
+            self.seen,
+            services=(consistency.Service('compute-1'),
+                      consistency.Service('compute-2', up=False, **service)),
+            nodes=tuple(dataclasses.replace(
+                n, instance_uuid='server') if n.uuid == node else n
+                for n in self.seen.nodes),
+            instances=(consistency.Instance(
+                'server', host='compute-2', node=node),)), PARTITIONS,
+            policy=policy)
+        [sentence] = [one.sentence for one in found if one.node == node]
+        return sentence
+
+    def test_server_of_a_dead_compute(self):
+        about = 'about to be taken over'
+        self.assertIn(about, self.with_server('forced_down',
+                                              forced_down=True))
+        self.assertNotIn(about, self.with_server('forced_down'))
+        self.assertNotIn(about, self.with_server('never', forced_down=True))
 
     def test_node_of_a_dead_compute_to_which_a_build_was_sent(self):
         node = next(node for node, host in self.owner.items()

@@ -10,6 +10,8 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
+import dataclasses
+
 from oslotest import base
 
 from lab import status
@@ -52,6 +54,20 @@ class ExplainTestCase(base.BaseTestCase):
         [reason] = self.explain(
             'ours', 'ironic_multihost.move_across_zones=True')
         self.assertIn('is down', reason)
+
+    def test_servers_stay_where_the_lab_is_told_so(self):
+        self.seen = dataclasses.replace(
+            self.seen, zones=(),
+            services=(consistency.Service('east'), consistency.Service(
+                'west', up=False, forced_down=True)),
+            nodes=(consistency.Node(self.node, instance_uuid='server'),),
+            instances=(consistency.Instance(
+                'server', host='west', node=self.node),))
+        [reason] = self.explain('ours')
+        self.assertIn('about to be taken over', reason)
+        [reason] = self.explain(
+            'ours', 'ironic_multihost.instance_takeover=never')
+        self.assertNotIn('about', reason)
 
     def test_nothing_is_known_of_the_rules_of_stock(self):
         self.assertEqual([], self.explain('stock'))

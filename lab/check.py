@@ -12,7 +12,6 @@
 
 """Is everything in its place? The consistency check as a command."""
 
-import dataclasses
 import json
 
 from lab import errors
@@ -49,12 +48,10 @@ def run(args, settings):
         raise errors.LabError('The lab is not up; run "tools/lab up".')
     _, found = consistency.wait(lambda: view.read(settings), args.wait)
     if args.json:
-        print(json.dumps({
-            'consistent': not found,
-            'findings': [dataclasses.asdict(f) for f in found]}))
+        print(json.dumps(consistency.answer(found)))
     elif found:
         for finding in found:
-            print(f'{finding.kind}: {finding.sentence}')
+            print(finding)
     else:
         print('consistent')
     return 1 if found else 0

@@ -25,10 +25,11 @@ import sys
 from lab import check
 from lab import demo
 from lab import errors
-from lab import experiments
 from lab import install
+from lab import options
 from lab import processes
 from lab import progress
+from lab import runner
 from lab import settings as places
 from lab import stack
 from lab import status
@@ -130,17 +131,9 @@ def parser():
     _add_delete(commands)
     check.register(commands)
     _add_logs(commands)
-    experiments.register(commands)
+    runner.register(commands)
     demo.register(commands)
     return top
-
-
-def positive(text):
-    """argparse type: a whole number from 1."""
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError('must be 1 or more')
-    return number
 
 
 def _enter_venv(command, settings, argv):
@@ -185,10 +178,10 @@ def _add_up(commands):
         'each start is a fresh one.',
         epilog='Example: tools/lab up --computes 2 --nodes 10 --driver stock '
         '--set DEFAULT.update_resources_interval=60')
-    up.add_argument('--computes', type=positive, default=3, metavar='N',
-                    help='number of nova-computes (default: 3)')
-    up.add_argument('--nodes', type=positive, default=30, metavar='M',
-                    help='number of Ironic nodes (default: 30)')
+    up.add_argument('--computes', type=options.positive, default=3,
+                    metavar='N', help='number of nova-computes (default: 3)')
+    up.add_argument('--nodes', type=options.positive, default=30,
+                    metavar='M', help='number of Ironic nodes (default: 30)')
     up.add_argument('--driver', choices=('ours', 'stock'), default='ours',
                     help="this project's driver or nova's own (default: ours)")
     up.add_argument('--cold', action='store_true',
@@ -241,11 +234,7 @@ def _add_compute(commands):
         description='Do something to one nova-compute. Returns when it is '
         'done: a started compute is up in nova.',
         epilog='Example: tools/lab compute kill compute-1')
-    actions = compute.add_subparsers(dest='action', metavar='ACTION',
-                                     required=True)
-    for name, text in _COMPUTE_ACTIONS.items():
-        action = actions.add_parser(name, help=text, description=text + '.')
-        action.add_argument('name', metavar='NAME', help='e.g. compute-1')
+    _add_actions(compute, _COMPUTE_ACTIONS, 'e.g. compute-1')
     compute.set_defaults(func=_compute)
 
 
@@ -266,11 +255,7 @@ def _add_service(commands):
         'nova-conductor and so on. Returns when it is done: a started '
         'service answers.',
         epilog='Example: tools/lab service pause nova-conductor')
-    actions = service.add_subparsers(dest='action', metavar='ACTION',
-                                     required=True)
-    for name, text in _SERVICE_ACTIONS.items():
-        action = actions.add_parser(name, help=text, description=text + '.')
-        action.add_argument('name', metavar='NAME', help='e.g. ironic')
+    _add_actions(service, _SERVICE_ACTIONS, 'e.g. ironic')
     service.set_defaults(func=_service)
 
 
@@ -289,7 +274,7 @@ def _add_boot(commands):
         'until they are ACTIVE.',
         epilog='Exit status: 0 when all are ACTIVE. Example: tools/lab boot '
         '--count 5')
-    boot.add_argument('--count', type=positive, default=1, metavar='N',
+    boot.add_argument('--count', type=options.positive, default=1, metavar='N',
                       help='number of servers (default: 1)')
     _add_json(boot)
     boot.set_defaults(func=_boot)
@@ -375,6 +360,19 @@ def _client(settings):
     if stack.Stack(settings, progress.Progress()).shape() is None:
         raise errors.LabError('The lab is not up; run "tools/lab up".')
     return cloud.Cloud(settings)
+
+
+def _add_actions(command, texts, example):
+    """Let a command have one command for each action, with a NAME.
+
+    :param texts: {action: what it does}
+    :param example: of a name
+    """
+    actions = command.add_subparsers(dest='action', metavar='ACTION',
+                                     required=True)
+    for name, text in texts.items():
+        action = actions.add_parser(name, help=text, description=text + '.')
+        action.add_argument('name', metavar='NAME', help=example)
 
 
 def _add_json(command):

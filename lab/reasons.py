@@ -23,6 +23,17 @@ import warnings
 
 SHOWN = 5
 
+# What a compute that does not own a node is about to do, by the name of its
+# reason. In its log the reason tells of what it has done.
+_AHEAD = {
+    'TAKEN_OVER': 'with an instance of a compute service that is down, about '
+                  'to be taken over',
+    'CREATED': 'free, about to be recorded for the first time',
+    'ADOPTED': 'free, about to be adopted from a compute service that is '
+               'down',
+    'PULLED': 'free, about to be pulled',
+}
+
 
 @dataclasses.dataclass(frozen=True)
 class Explained:
@@ -48,12 +59,14 @@ class Explained:
         return f'{where}{who}: {self.reason}'
 
 
-def explain(seen, partitions, cross_zones=False):
+def explain(seen, partitions, cross_zones=False, policy='forced_down'):
     """Explain every node that is not simply kept.
 
     :param seen: an Observation
     :param partitions: points per member on the ring
     :param cross_zones: whether nodes may change their availability zone
+    :param policy: which compute services lose their instances; nobody sees
+        from here for how long one has been down
     :returns: list of :class:`Explained`, by node
     """
     with warnings.catch_warnings(record=True):
@@ -61,7 +74,7 @@ def explain(seen, partitions, cross_zones=False):
         # and resets the filters to be heard.
         from nova_ironic_multihost.core import ownership
 
-    judge = _Judge(seen, partitions, cross_zones)
+    judge = _Judge(seen, partitions, cross_zones, policy)
     usual = {ownership.Reason.KEPT, ownership.Reason.INSTANCE_HERE}
     found = []
     for node in sorted(node.uuid for node in seen.nodes):
@@ -79,7 +92,9 @@ def explain(seen, partitions, cross_zones=False):
             found.append(Explained(node, owner, '', 'no compute may take it'))
             continue
         if reason not in usual:
-            found.append(Explained(node, owner, host, reason.value))
+            ahead = _AHEAD.get(reason.name) if host != owner else None
+            found.append(
+                Explained(node, owner, host, ahead or reason.value))
     listed = {node.uuid for node in seen.nodes}
     found += [
         Explained(record.node, record.key, record.key,
@@ -88,24 +103,35 @@ def explain(seen, partitions, cross_zones=False):
     return found
 
 
+def members(seen):
+    """Hosts in lower case that share the nodes, as an Observation has it."""
+    view = _membership(seen, '')
+    return frozenset(host for host in view.services if view.member(host))
+
+
+def _membership(seen, host):
+    """The compute services as a host sees them."""
+    from nova_ironic_multihost.core import membership
+
+    return membership.view(
+        [membership.ComputeService(service.host, service.up,
+                                   service.disabled, service.forced_down)
+         for service in seen.services], membership.Partition(), host)
+
+
 class _Judge:
     """What each compute of a view would decide."""
 
-    def __init__(self, seen, partitions, cross_zones):
-        from nova_ironic_multihost.core import membership
+    def __init__(self, seen, partitions, cross_zones, policy):
         from nova_ironic_multihost.core import ring
+        from nova_ironic_multihost.core import takeover
 
         self._seen = seen
         self._zones = dict(seen.zones)
-        self._services = [
-            membership.ComputeService(
-                service.host, service.up, service.disabled,
-                service.forced_down) for service in seen.services]
-        members = {service.key: self._zones.get(service.key)
-                   for service in seen.services
-                   if service.up and not service.disabled}
         self._preferences = ring.Preferences(
-            members, partitions, cross_zones)
+            {host: self._zones.get(host) for host in members(seen)},
+            partitions, cross_zones)
+        self._policy = takeover.Policy(policy)
         self._reasons = {}
 
     def preferred(self, node, owner):
@@ -118,18 +144,18 @@ class _Judge:
 
     def _decide(self, host):
         from nova_ironic_multihost.core import facts
-        from nova_ironic_multihost.core import membership
         from nova_ironic_multihost.core import ownership
+        from nova_ironic_multihost.core import takeover
 
         seen = self._seen
+        view = _membership(seen, host)
         reasons = ownership.decide(facts.Facts(
             nodes={node.uuid: node.instance_uuid for node in seen.nodes},
             my_instances=frozenset(
                 instance.uuid for instance in seen.instances
                 if instance.key == host and not instance.deleted),
             my_nodes=frozenset(seen.owned_by(host)),
-            view=membership.view(
-                self._services, membership.Partition(), host),
+            view=view,
             preferences=self._preferences,
             permissions=facts.Permissions(
                 mapped=seen.service_of[host].mapped),
@@ -138,7 +164,8 @@ class _Judge:
                 instance.host, instance.deleted)
                 for instance in seen.instances},
             records={record.node: facts.Record(record.node, record.host)
-                     for record in seen.records if record.key != host}))
+                     for record in seen.records if record.key != host},
+            eligible=takeover.eligible(self._policy, view, {})))
         return ownership.with_pulls(reasons, reasons, {
             allocation.provider for allocation in seen.allocations})
 

@@ -18,6 +18,7 @@ import json
 import sys
 import time
 
+from lab import configuration
 from lab import preference
 from lab import reasons
 from lab import view
@@ -95,9 +96,10 @@ def ring_shares(seen, driver, partitions):
     :param partitions: points per member on the ring
     :returns: {host in lower case: percent}
     """
-    members = frozenset(
-        s.key for s in seen.services if s.up and not s.disabled)
-    if driver != 'ours' or not members or not seen.nodes:
+    if driver != 'ours':
+        return {}
+    members = reasons.members(seen)
+    if not members or not seen.nodes:
         return {}
     prefer = preference.Preference(partitions)
     counts = collections.Counter(
@@ -115,10 +117,11 @@ def explain(seen, driver, options=()):
     """
     if driver != 'ours':
         return []
-    cross_zones = 'ironic_multihost.move_across_zones=true' in {
-        option.lower() for option in options}
+    ours = configuration.overrides(options).get('ironic_multihost', {})
     return reasons.explain(
-        seen, preference.partitions(driver, options), cross_zones)
+        seen, preference.partitions(driver, options),
+        ours.get('move_across_zones', '').lower() == 'true',
+        ours.get('instance_takeover', 'forced_down'))
 
 
 def duration(seconds):

@@ -28,7 +28,7 @@ from lab import configuration
 from lab import errors
 from lab import settings as places
 from lab import state
-from nova_ironic_multihost.check import observation as consistency
+from nova_ironic_multihost.check import observation
 
 # A server keeps one task state for a few seconds here: the nodes are fake
 # and deploy in less than five.
@@ -77,7 +77,7 @@ def _read_ironic(settings):
         'SELECT uuid, name, instance_uuid, provision_state, power_state,'
         ' maintenance FROM nodes ORDER BY uuid',))
     return tuple(
-        consistency.Node(uuid, name or '', instance or None, state or '',
+        observation.Node(uuid, name or '', instance or None, state or '',
                          power, bool(maintenance))
         for uuid, name, instance, state, power, maintenance in rows)
 
@@ -103,12 +103,12 @@ def _read_placement(settings):
     for provider, trait in traits:
         traits_of.setdefault(provider, set()).add(trait)
     providers = tuple(
-        consistency.Provider(
+        observation.Provider(
             uuid, int(total), int(reserved), used.get(uuid, 0),
             frozenset(traits_of.get(uuid, ())), id_)
         for uuid, total, reserved, id_ in inventories)
     return providers, tuple(
-        consistency.Allocation(consumer, provider)
+        observation.Allocation(consumer, provider)
         for consumer, provider, _ in allocations)
 
 
@@ -152,10 +152,10 @@ def read(settings):
         state.State(settings).read().get('options', ()), 'DEFAULT',
         'service_down_time', places.SERVICE_DOWN_TIME)
     now = time.time()
-    return consistency.Observation(
+    return observation.Observation(
         at=now,
         services=tuple(
-            consistency.Service(
+            observation.Service(
                 host,
                 up=(not forced_down
                     and abs(now - epoch(seen)) <= patience),
@@ -165,14 +165,14 @@ def read(settings):
                 mapped=host.lower() in mapped)
             for host, disabled, forced_down, seen in services),
         records=tuple(
-            consistency.Record(
+            observation.Record(
                 uuid, host, epoch(created), epoch(updated), id_)
             for uuid, host, created, updated, id_ in records),
         nodes=nodes,
         providers=providers,
         allocations=allocations,
         instances=tuple(
-            consistency.Instance(
+            observation.Instance(
                 uuid, name or '', host, node, vm_state or '',
                 task_state, bool(deleted), epoch(updated))
             for (uuid, name, host, node, vm_state, task_state, deleted,

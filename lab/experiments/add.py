@@ -29,7 +29,7 @@ The compute is drained, stopped and removed at the end, which is not part of
 the figures.
 """
 
-from lab.experiments import criteria
+from lab.bench import criteria
 
 
 def run(bench):

@@ -32,8 +32,11 @@ consistent.
 """
 
 import dataclasses
+import random
+import time
 
-from lab.experiments import criteria
+from lab.bench import criteria
+from lab import options
 from lab import workload
 
 WORKERS = 4
@@ -41,9 +44,35 @@ WORKERS = 4
 RESIDENTS = 6
 
 
-def run(bench):
-    """Kill and restart under load; returns the figures."""
-    chance = bench.chance
+def add_options(parser):
+    """Add the options of this experiment to the command line."""
+    parser.add_argument(
+        '--cycles', type=options.positive, default=10, metavar='N',
+        help='kill and restart this often (default: 10)')
+    parser.add_argument(
+        '--seed', type=int, metavar='N',
+        help='choose as a run with this seed did (default: by chance; '
+        'printed)')
+    parser.add_argument(
+        '--fence', action='store_true',
+        help='force down what was killed when nova calls it down, until it '
+        'is started again')
+
+
+def choices(args):
+    """What the options ask of :func:`run`."""
+    seed = int(time.time()) if args.seed is None else args.seed
+    return {'cycles': args.cycles, 'seed': seed, 'fence': args.fence}
+
+
+def run(bench, cycles, seed, fence):
+    """Kill and restart under load; returns the figures.
+
+    :param cycles: how often a compute is killed and restarted
+    :param seed: where the choices of computes and of seconds come from
+    :param fence: whether a watcher fences computes that were killed
+    """
+    chance = random.Random(seed)
     names = bench.computes.names()
     # Dead for long enough, sometimes, that nova notices and the free nodes
     # find new owners; for so short a time, sometimes, that nobody does and
@@ -52,20 +81,20 @@ def run(bench):
     dead = (0.5 * bench.down_time, bench.down_time + 1.2 * bench.audit)
     alive = (0.5 * bench.audit, 1.5 * bench.audit)
     outages = []
-    choices = workload.Choices()
-    bench.recorder.listen(choices.see)
+    chosen = workload.Choices()
+    bench.recorder.listen(chosen.see)
     adoptions = Adoptions()
     bench.recorder.listen(adoptions.see)
     watcher = bench.watcher()
     residents = []
-    if bench.fence:
+    if fence:
         residents = bench.cloud.boot(RESIDENTS, 'resident')
         bench.recorder.listen(watcher.see)
     begin = bench.note(f'{WORKERS} workers begin')
     with workload.Workload(bench.settings, WORKERS, 'churn',
                            bench.recorder.now) as load:
         bench.recorder.watch(10)
-        for _ in range(bench.cycles):
+        for _ in range(cycles):
             name = chance.choice(names)
             killed = bench.kill(name)
             bench.recorder.watch(chance.uniform(*dead))
@@ -79,14 +108,14 @@ def run(bench):
     quiet = bench.await_quiet()
     found = {server['id']: server for server in bench.cloud.servers()}
     bench.cloud.delete(server for server in residents if server in found)
-    return {'cycles': bench.cycles,
-            'seed': bench.seed,
+    return {'cycles': cycles,
+            'seed': seed,
             'fenced': watcher.fenced,
             'taken_over': adoptions.count,
             'residents_lost': lost(residents, found),
             **workload.tally(
                 [dataclasses.replace(
-                    life, hosts=life.hosts | choices.of(life.server))
+                    life, hosts=life.hosts | chosen.of(life.server))
                  for life in load.lives], outages),
             **bench.moved(begin),
             'quiet': quiet}

@@ -22,7 +22,7 @@ quiet, moves_after_quiet, in two audits after that, and split.
 Must be: most_moves at most 1, nothing died, quiet, moves_after_quiet 0.
 """
 
-from lab.experiments import criteria
+from lab.bench import criteria
 
 COLD = True
 PATIENCE = 240.0

@@ -35,10 +35,19 @@ Must be: all seconds known, error and stuck 0; after the return nothing
 changed and no machine touched; leaked 0, consistent.
 """
 
-from lab.experiments import criteria
-from lab.experiments import operations
-from lab.experiments import takeover
+from lab.bench import criteria
+from lab.bench import operations
+from lab.bench import takeover
+from lab.bench import wanted
 
+FORCED_DOWN = 'forced_down'
+# What is set for each policy. The seconds must exceed those after which nova
+# calls a compute down.
+POLICIES = {
+    FORCED_DOWN: (),
+    'down': ('ironic_multihost.instance_takeover=down',
+             'ironic_multihost.takeover_after=15'),
+}
 # What is asked for before nova notices.
 BEFORE = {'deleted before': operations.DELETE,
           'stopped before': operations.STOP,
@@ -58,8 +67,30 @@ def _chains(image):
     }
 
 
-def run(bench):
-    """Boot, kill, fence, operate, start again; returns the figures."""
+def add_options(parser):
+    """Add the options of this experiment to the command line."""
+    parser.add_argument(
+        '--policy', choices=tuple(POLICIES), default=FORCED_DOWN,
+        help='fence the compute (forced_down), or have the driver take over '
+        'the servers of one that is down for long (down), without a fence; '
+        'default: forced_down')
+
+
+def needs(args):
+    """The lab that the options ask for."""
+    return wanted.Wanted(options=POLICIES[args.policy])
+
+
+def choices(args):
+    """What the options ask of :func:`run`."""
+    return {'policy': args.policy}
+
+
+def run(bench, policy):
+    """Boot, kill, fence, operate, start again; returns the figures.
+
+    :param policy: which computes lose their servers, of :data:`POLICIES`
+    """
     name, _ = bench.busiest
     chains = _chains(next(iter(bench.cloud.sdk.image.images())).id)
     labels = [*BEFORE, *chains]
@@ -76,10 +107,10 @@ def run(bench):
         label: (servers[label], operation)
         for label, operation in BEFORE.items()})
     fenced = None
-    if bench.policy == 'forced_down':
+    if policy == FORCED_DOWN:
         fenced = bench.note(f'fence {name}')
         bench.computes.fence(name)
-    taken = servers.await_taken_over(_patience(bench))
+    taken = servers.await_taken_over(_patience(bench, policy))
     before = rests.seconds(killed if fenced is None else fenced,
                            takeover.BOUND)
 
@@ -96,7 +127,7 @@ def run(bench):
     after = servers.ledger()
     servers.delete()
     return {
-        'policy': bench.policy,
+        'policy': policy,
         'killed': name,
         'killed_to_last_taken_over': takeover.between(killed, taken),
         'fenced_to_last_taken_over': takeover.between(fenced, taken),
@@ -120,10 +151,10 @@ def failures(figures):
         *takeover.undisturbed(figures['after_return'], 'returned: ')]
 
 
-def _patience(bench):
+def _patience(bench, policy):
     """Seconds that taking over may last."""
     audits = takeover.AUDITS * bench.audit
-    if bench.policy == 'forced_down':
+    if policy == FORCED_DOWN:
         return audits
     return bench.down_time + bench.takeover_after + audits
 

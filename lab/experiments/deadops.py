@@ -20,10 +20,8 @@ back. leaked_while_dead and leaked_after count machines that Ironic still
 holds for a deleted server.
 """
 
-from keystoneauth1 import exceptions
-
+from lab.bench import criteria
 from lab import errors
-from lab.experiments import criteria
 
 DEAD = 60.0
 # From 2.93 on rebuild fails for every baremetal server (nova's bug 2127017).
@@ -123,6 +121,8 @@ def _boot(bench, host, operations, image):
 
 def _ask(cloud, server, method, below, body):
     """Ask for an operation; nova's answer in words."""
+    from keystoneauth1 import exceptions
+
     try:
         cloud.session.request(
             f'/servers/{server}{below}', method, json=body,

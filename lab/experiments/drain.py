@@ -24,22 +24,17 @@ Must be, in both phases: needless, unschedulable and moves_after_quiet 0,
 most_moves_per_change at most 1, quiet. While it is disabled: left 0.
 """
 
-from lab.experiments import criteria
+from lab.bench import phases
+
+PHASES = (phases.Phase('disabled', 'disable', empties=True),
+          phases.Phase('enabled', 'enable'))
 
 
 def run(bench):
     """Disable, watch, enable, watch; returns the figures."""
-    name, nodes = bench.busiest
-    return {'drained': name,
-            'its_nodes': len(nodes),
-            'disabled': bench.phase('disable', name),
-            'enabled': bench.phase('enable', name)}
+    return phases.run(bench, 'drained', PHASES)
 
 
 def failures(figures):
     """What is not as it must be, in sentences."""
-    return [
-        *criteria.unmet(figures['disabled'], *criteria.MOVES, criteria.LEFT,
-                        when='disabled: '),
-        *criteria.unmet(figures['enabled'], *criteria.MOVES,
-                        when='enabled: ')]
+    return phases.failures(figures, PHASES)

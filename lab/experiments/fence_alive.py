@@ -25,22 +25,17 @@ Must be, in both phases: needless, unschedulable and moves_after_quiet 0,
 most_moves_per_change at most 1, quiet. While it is forced down: left 0.
 """
 
-from lab.experiments import criteria
+from lab.bench import phases
+
+PHASES = (phases.Phase('forced_down', 'fence', empties=True),
+          phases.Phase('freed', 'unfence'))
 
 
 def run(bench):
     """Force down, watch, take that back, watch; returns the figures."""
-    name, nodes = bench.busiest
-    return {'fenced': name,
-            'its_nodes': len(nodes),
-            'forced_down': bench.phase('fence', name),
-            'freed': bench.phase('unfence', name)}
+    return phases.run(bench, 'fenced', PHASES)
 
 
 def failures(figures):
     """What is not as it must be, in sentences."""
-    return [
-        *criteria.unmet(figures['forced_down'], *criteria.MOVES,
-                        criteria.LEFT, when='forced down: '),
-        *criteria.unmet(figures['freed'], *criteria.MOVES,
-                        when='freed: ')]
+    return phases.failures(figures, PHASES)

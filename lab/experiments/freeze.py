@@ -25,7 +25,7 @@ Must be: needless, unschedulable and moves_after_quiet 0,
 most_moves_per_change at most 1, quiet.
 """
 
-from lab.experiments import criteria
+from lab.bench import criteria
 
 
 def run(bench):

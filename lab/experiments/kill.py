@@ -23,7 +23,7 @@ Must be: most_moves at most 1 for each change of members, needless and
 unschedulable 0, quiet.
 """
 
-from lab.experiments import criteria
+from lab.bench import criteria
 
 
 def run(bench):

@@ -23,8 +23,8 @@ away), moves, quiet and moves_after_quiet, in two audits after that.
 Must be: deleted and recreated 0, quiet.
 """
 
+from lab.bench import criteria
 from lab import configuration
-from lab.experiments import criteria
 
 AUDITS = 5
 

@@ -24,7 +24,7 @@ computes get their own interval back.
 Must be: usable_after no more than limit, most_moves 1, at both intervals.
 """
 
-from lab.experiments import criteria
+from lab.bench import criteria
 from lab import timeline
 
 INTERVALS = (10, 600)

@@ -24,7 +24,7 @@ Must be: needless and unschedulable 0, most_moves_per_change at most 1,
 quiet.
 """
 
-from lab.experiments import criteria
+from lab.bench import criteria
 
 
 def run(bench):

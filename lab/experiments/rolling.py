@@ -30,12 +30,12 @@ is by default, as the page on upgrades says.
 
 import dataclasses
 
-from lab import experiments
-from lab.experiments import criteria
+from lab.bench import criteria
+from lab.bench import wanted
 from lab import timeline as timelines
 from lab import workload
 
-NEEDS = experiments.Wanted(computes=3, driver='stock', options=(
+NEEDS = wanted.Wanted(computes=3, driver='stock', options=(
     'ironic_multihost.ring_partitions=32', 'DEFAULT.service_down_time=60'))
 WORKERS = 4
 # Audits with a mixture, after each switch.

@@ -40,10 +40,10 @@ off; leaked 0, consistent.
 
 import dataclasses
 
-from lab import experiments
-from lab.experiments import criteria
-from lab.experiments import operations
-from lab.experiments import takeover
+from lab.bench import criteria
+from lab.bench import operations
+from lab.bench import takeover
+from lab.bench import wanted
 from lab import isolation
 from lab import ledger
 from lab import timeline
@@ -52,7 +52,7 @@ from lab import timeline
 # and nova waits for them longer than it does in the lab otherwise. A request
 # to the conductor that gets no answer is over sooner than by default, so that
 # the cut need not last for minutes.
-NEEDS = experiments.Wanted(options=(
+NEEDS = wanted.Wanted(options=(
     'ironic:fake.deploy_delay=5', 'ironic.api_max_retries=30',
     'DEFAULT.rpc_response_timeout=20'))
 # Longer than two requests, one after the other, wait for their answers.

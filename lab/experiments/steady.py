@@ -16,7 +16,7 @@ Figures: moves and split, the number of nodes that each live compute owns.
 Must be: no moves.
 """
 
-from lab.experiments import criteria
+from lab.bench import criteria
 
 SECONDS = 60.0
 

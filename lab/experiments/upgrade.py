@@ -31,14 +31,12 @@ import concurrent.futures
 import itertools
 import time
 
-from keystoneauth1 import exceptions
-
-from lab import experiments
+from lab.bench import wanted
 from lab import timeline as timelines
 from lab import view
 from nova_ironic_multihost.check import findings as consistency
 
-NEEDS = experiments.Wanted(computes=1, driver='stock')
+NEEDS = wanted.Wanted(computes=1, driver='stock')
 SERVERS = 3
 _AT_ONCE = 6
 # From 2.93 on a rebuild with nova's own driver fails for every baremetal
@@ -207,6 +205,8 @@ class _Journey:
 
 def _try(cloud, server, microversion):
     """Do with a server what can be done; what failed, in words, or ''."""
+    from keystoneauth1 import exceptions
+
     image = cloud.nova('GET', f'/servers/{server}')['server']['image']['id']
     for name, body, status in (
             ('reboot', {'reboot': {'type': 'HARD'}}, 'ACTIVE'),

@@ -16,7 +16,7 @@ from oslotest import base
 
 from nova_ironic_multihost.check import findings
 from nova_ironic_multihost.check import observation
-from nova_ironic_multihost.tests.unit import views
+from nova_ironic_multihost.tests import views
 
 
 class ObservationTestCase(base.BaseTestCase):

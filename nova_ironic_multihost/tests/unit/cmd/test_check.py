@@ -22,7 +22,7 @@ from nova_ironic_multihost.check import findings
 from nova_ironic_multihost.check import observation
 from nova_ironic_multihost.check import survey
 from nova_ironic_multihost.cmd import check
-from nova_ironic_multihost.tests.unit import views
+from nova_ironic_multihost.tests import views
 
 
 class CheckTestCase(base.BaseTestCase):

@@ -24,7 +24,7 @@ from nova_ironic_multihost.check import findings
 from nova_ironic_multihost.check import observation
 from nova_ironic_multihost.check import survey
 from nova_ironic_multihost.tests.unit import tools
-from nova_ironic_multihost.tests.unit import views
+from nova_ironic_multihost.tests import views
 
 failover = tools.load('failover')
 

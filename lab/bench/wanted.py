@@ -1,0 +1,60 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What lab an experiment needs, and whether one that is up will do."""
+
+import dataclasses
+
+from lab import errors
+
+
+@dataclasses.dataclass(frozen=True)
+class Wanted:
+    """What lab an experiment is asked for; None where anything will do."""
+
+    computes: int | None = None
+    nodes: int | None = None
+    driver: str | None = None
+    options: tuple = ()
+
+    def asked(self, computes, nodes, driver, options=()):
+        """This with what the command line says, where this says nothing.
+
+        :param options: to be set besides those of this
+        :raises LabError: when the command line says something else
+        """
+        given = {'computes': computes, 'nodes': nodes, 'driver': driver}
+        for name, value in given.items():
+            mine = getattr(self, name)
+            if mine is not None and value not in (None, mine):
+                raise errors.LabError(
+                    f'This experiment begins with --{name} {mine}; leave '
+                    f'--{name} {value} out.')
+        return dataclasses.replace(
+            self, options=(*self.options, *options),
+            **{name: value for name, value in given.items()
+               if value is not None})
+
+    def differs(self, shape):
+        """How a lab that is up differs from this, in words, or ''.
+
+        :param shape: what :meth:`lab.stack.Stack.shape` returned
+        """
+        pairs = [('computes', self.computes, len(shape['computes'])),
+                 ('nodes', self.nodes, shape['nodes']),
+                 ('driver', self.driver, shape['driver'])]
+        found = [f'{label} {is_} instead of {wanted}'
+                 for label, wanted, is_ in pairs
+                 if wanted is not None and wanted != is_]
+        found += [f'not up with --set {option}' for option in self.options
+                  if option not in shape['options']]
+        return ', '.join(found)

@@ -1,0 +1,164 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""``tools/lab run NAME``: do an experiment and print its figures.
+
+Brings up a lab for it when none is up, and stops that one afterwards.
+"""
+
+import argparse
+import inspect
+import json
+import sys
+
+from lab.bench import measuring
+from lab.bench import wanted
+from lab import errors
+from lab import experiments
+from lab import lock
+from lab import options
+
+COMPUTES = 3
+NODES = 30
+DRIVER = 'ours'
+
+
+def register(subparsers):
+    """Add ``lab run`` to the command line."""
+    parser = subparsers.add_parser(
+        'run', help='run an experiment and print its figures',
+        description='Run an experiment on the lab and print its figures. '
+        'When no lab is up, one is brought up for it and stopped '
+        'afterwards. Each experiment explains itself and its figures: '
+        'tools/lab run NAME --help',
+        epilog='Example: tools/lab run kill --driver stock --json. '
+        'Steps are told on stderr, figures on stdout. Exit status: 0 when '
+        'the experiment ran to its end, whatever the figures say; with '
+        '--assert 1 when they are not what they must be.')
+    names = parser.add_subparsers(dest='experiment', metavar='NAME',
+                                  required=True)
+    for name in experiments.NAMES:
+        module = experiments.load(name)
+        lesson = inspect.getdoc(module)
+        one = names.add_parser(
+            name, help=lesson.splitlines()[0], description=lesson,
+            formatter_class=argparse.RawDescriptionHelpFormatter)
+        _add_options(one)
+        if hasattr(module, 'add_options'):
+            module.add_options(one)
+        one.set_defaults(func=run)
+
+
+def _add_options(parser):
+    parser.add_argument(
+        '--json', action='store_true',
+        help='print the figures as one line of JSON')
+    parser.add_argument(
+        '--driver', choices=('ours', 'stock'),
+        help='which virt driver (default: that of the lab that is up, or '
+        f'{DRIVER})')
+    parser.add_argument(
+        '--computes', type=options.positive, metavar='N',
+        help='number of nova-computes (default: those of the lab that is '
+        f'up, or {COMPUTES})')
+    parser.add_argument(
+        '--nodes', type=options.positive, metavar='N',
+        help='number of Ironic nodes (default: those of the lab that is '
+        f'up, or {NODES})')
+    parser.add_argument(
+        '--set', action='append', default=[], dest='options',
+        metavar='SECTION.OPTION=VALUE',
+        help='an option for all nova services of the lab; may be repeated')
+    parser.add_argument(
+        '--assert', action='store_true', dest='strict',
+        help='exit with 1, and say why, when the figures are not what they '
+        'must be')
+    parser.add_argument(
+        '--keep', action='store_true',
+        help='leave a lab that was brought up for this running')
+
+
+def run(args, settings):
+    """Carry out ``lab run NAME``; returns the exit status."""
+    from lab import progress as progresses
+    from lab import stack as stacks
+
+    module = experiments.load(args.experiment)
+    progress = progresses.Progress()
+    stack = stacks.Stack(settings, progress)
+    shape = stack.shape()
+    borrowed = shape is not None
+    needed = _needs(module, args).asked(
+        args.computes, args.nodes, args.driver, args.options)
+    cold = getattr(module, 'COLD', False)
+    choices = module.choices(args) if hasattr(module, 'choices') else {}
+    if borrowed:
+        _be_suited(shape, needed, cold)
+    try:
+        if not borrowed:
+            stack.up(needed.computes or COMPUTES, needed.nodes or NODES,
+                     needed.driver or DRIVER, needed.options, cold)
+            shape = stack.shape()
+        with lock.hold(settings.run / 'lock', f'run {args.experiment}'):
+            figures = measuring.measure(
+                args.experiment, module, settings, progress, shape, choices)
+    finally:
+        if not borrowed and not args.keep:
+            stack.down()
+    if args.json:
+        print(json.dumps(figures))
+    else:
+        _print_table(figures)
+    if not args.strict:
+        return 0
+    for sentence in figures['failed']:
+        print(f'{args.experiment}: {sentence}', file=sys.stderr)
+    return 1 if figures['failed'] else 0
+
+
+def _needs(module, args):
+    """The lab that an experiment needs, before the other options."""
+    if hasattr(module, 'needs'):
+        return module.needs(args)
+    return getattr(module, 'NEEDS', wanted.Wanted())
+
+
+def _be_suited(shape, needed, cold):
+    """Insist on the lab that is up being what the experiment needs.
+
+    :raises LabError: when it has to be taken down first
+    """
+    if cold:
+        raise errors.LabError(
+            'This experiment begins with computes that were never started, '
+            'and brings up a lab of its own. Take the one that is up down '
+            'first: tools/lab down')
+    if needed.differs(shape):
+        raise errors.LabError(
+            f'The lab that is up is of another shape '
+            f'({needed.differs(shape)}). Leave those options out, or take '
+            'it down first: tools/lab down')
+
+
+def _print_table(figures):
+    from rich import console
+    from rich import table
+
+    grid = table.Table(
+        'figure', table.Column('value', overflow='fold'))
+    for name, value in figures.items():
+        if isinstance(value, dict):
+            value = '\n'.join(f'{k}: {v}' for k, v in value.items()) or '-'
+        elif isinstance(value, list):
+            value = '\n'.join(str(item) for item in value) or '-'
+        grid.add_row(name.replace('_', ' '), str(value))
+    console.Console(file=sys.stdout).print(grid)

@@ -1,0 +1,47 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Computes die under load and are fenced, over and over.
+
+It takes about half an hour, and is therefore no part of the tests that run
+all the time. The experiment judges itself; see ``tools/lab run churn --help``.
+"""
+
+from lab.tests.stack import command
+
+NODES = 30
+CYCLES = 20
+
+
+class ChurnTestCase(command.LabTestCase):
+
+    maxDiff = None
+
+    def setUp(self):
+        super().setUp()
+        # What an interrupted run may have left.
+        self.lab('down')
+        self.addCleanup(command.Command, 'down')
+
+    def test_with_fencing(self):
+        done = command.Command(
+            'run', 'churn', '--cycles', str(CYCLES), '--fence', '--nodes',
+            str(NODES), '--assert', '--json')
+        self.assertEqual(0, done.status, f'{done.errors}{done.output}')
+        figures = done.answer
+        self.assertEqual(('pass', []),
+                         (figures['verdict'], figures['failed']))
+        self.assertEqual((CYCLES, 0), (figures['cycles'], figures['leaked']))
+        self.assertGreater(figures['fenced'], 0)
+        self.assertGreater(figures['taken_over'], 0)
+        self.assertEqual(figures['error'],
+                         figures['error_own_compute_killed'])

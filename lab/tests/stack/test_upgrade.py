@@ -1,0 +1,63 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""From nova's own driver to ours, and back, with servers.
+
+The experiments judge themselves; see ``tools/lab run upgrade --help`` and
+``tools/lab run rolling --help``. Each brings up the lab that it begins with.
+"""
+
+from lab.tests.stack import command
+
+NODES = 24
+
+#: Shorter than the lab's own, which are for people who watch.
+AUDITS = ('--set', 'DEFAULT.update_resources_interval=5')
+
+
+class UpgradeTestCase(command.LabTestCase):
+
+    maxDiff = None
+
+    def setUp(self):
+        super().setUp()
+        # What an interrupted run may have left.
+        self.lab('down')
+        self.addCleanup(command.Command, 'down')
+
+    def experiment(self, name):
+        """Run one that has to pass; returns its figures."""
+        figures = self.lab(
+            'run', name, '--nodes', str(NODES), '--assert', '--json',
+            *AUDITS).answer
+        self.assertEqual(('pass', []),
+                         (figures['verdict'], figures['failed']))
+        return figures
+
+    def test_one_compute_becomes_three_and_one_again(self):
+        phases = self.experiment('upgrade')['phases']
+        self.assertEqual(
+            ['stock', 'one of ours', 'three of ours', 'drained to one',
+             'stock again'], list(phases))
+        self.assertEqual(3, len(phases['three of ours']['free']))
+        for name in ('one of ours', 'stock again'):
+            self.assertEqual(0, phases[name]['moves'])
+            self.assertEqual(1, len(phases[name]['free']))
+        for name, phase in phases.items():
+            self.assertGreaterEqual(phase['servers_working'], 3, name)
+            self.assertEqual(phase['servers'], phase['servers_working'])
+
+    def test_three_computes_change_one_by_one_under_load(self):
+        figures = self.experiment('rolling')
+        self.assertEqual(3, len(figures['phases']))
+        self.assertGreater(figures['active'], 3)

@@ -1,0 +1,71 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import argparse
+import contextlib
+import io
+import json
+from unittest import mock
+
+import fixtures
+from oslotest import base
+
+from lab import check
+from lab import errors
+from lab import settings
+from lab import state
+from lab import view
+from nova_ironic_multihost.tests import views
+
+
+class CommandTestCase(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.settings = settings.load(
+            self.useFixture(fixtures.TempDir()).path, 20000)
+        self.state = state.State(self.settings)
+        self.state.write('up')
+
+    def run_check(self, seen, *argv):
+        parser = argparse.ArgumentParser()
+        check.register(parser.add_subparsers())
+        args = parser.parse_args(['check', *argv])
+        out = io.StringIO()
+        with mock.patch.object(view, 'read', return_value=seen), \
+                contextlib.redirect_stdout(out):
+            return args.func(args, self.settings), out.getvalue()
+
+    def test_lab_that_is_down_is_not_judged(self):
+        # What answers at its ports then is another lab.
+        self.state.write('down')
+        error = self.assertRaises(
+            errors.LabError, self.run_check, views.consistent())
+        self.assertIn('tools/lab up', str(error))
+
+    def test_consistent(self):
+        self.assertEqual((0, 'consistent\n'),
+                         self.run_check(views.consistent()))
+
+    def test_one_line_for_each_finding(self):
+        seen = views.changed(views.consistent(), 'services', 1, up=False)
+        status, printed = self.run_check(seen)
+        self.assertEqual(1, status)
+        self.assertEqual(2, len(printed.splitlines()))
+
+    def test_json(self):
+        seen = views.without(views.consistent(), 'records', 1)
+        status, printed = self.run_check(seen, '--json')
+        self.assertEqual(1, status)
+        told = json.loads(printed)
+        self.assertFalse(told['consistent'])
+        self.assertEqual('node-without-record', told['findings'][0]['kind'])

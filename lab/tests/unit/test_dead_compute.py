@@ -1,0 +1,116 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What dead-fenced, split-brain and churn with a fence must come to."""
+
+from oslotest import base
+
+from lab.experiments import churn
+from lab.experiments import dead_fenced
+from lab.experiments import split_brain
+from nova_ironic_multihost.tests import views
+
+REST = {'changed': [], 'touched': [], 'deeds': {}}
+
+
+def fenced(**changes):
+    return {'killed_to_last_taken_over': 3.0,
+            'fenced_to_last_taken_over': 2.0,
+            'asked_before': {'deleted before': 4.0}, 'not_done': {},
+            'error': 0, 'stuck': 0, 'leaked': 0, 'after_return': REST,
+            **changes}
+
+
+def split(**changes):
+    return {**fenced(), 'build': 'ACTIVE', 'lost': [],
+            'while_cut_off': REST, **changes}
+
+
+class DeadFencedTestCase(base.BaseTestCase):
+
+    def test_good(self):
+        self.assertEqual([], dead_fenced.failures(fenced()))
+
+    def test_without_a_fence(self):
+        self.assertEqual([], dead_fenced.failures(
+            fenced(fenced_to_last_taken_over=None)))
+
+    def test_each_bad_figure_has_its_sentence(self):
+        for changes in (
+                {'killed_to_last_taken_over': None},
+                {'asked_before': {'deleted before': None}},
+                {'not_done': {'reboot': 'ACTIVE, in rebooting'}},
+                {'error': 1}, {'stuck': 1}, {'leaked': 1},
+                {'after_return': REST | {'changed': ['x']}},
+                {'after_return': REST | {'touched': ['x']}}):
+            with self.subTest(changes):
+                self.assertEqual(1, len(dead_fenced.failures(
+                    fenced(**changes))))
+
+
+class SplitBrainTestCase(base.BaseTestCase):
+
+    def test_good(self):
+        self.assertEqual([], split_brain.failures(split()))
+        self.assertEqual([], split_brain.failures(split(build='ERROR')))
+
+    def test_each_bad_figure_has_its_sentence(self):
+        for changes in (
+                {'fenced_to_last_taken_over': None}, {'build': 'stuck'},
+                {'lost': ['one']},
+                {'while_cut_off': REST | {'touched': ['x']}},
+                {'after_return': REST | {'changed': ['x']}}):
+            with self.subTest(changes):
+                self.assertEqual(1, len(split_brain.failures(
+                    split(**changes))))
+
+
+class ResidentsTestCase(base.BaseTestCase):
+
+    def test_those_that_are_not_as_they_were(self):
+        found = {'a': {'status': 'ACTIVE'}, 'b': {'status': 'ERROR'}}
+        self.assertEqual([], churn.lost(['a'], found))
+        self.assertEqual(['b is ERROR', 'c is gone'],
+                         churn.lost(['a', 'b', 'c'], found))
+
+    def test_they_fail_the_experiment(self):
+        figures = {'error_others': 0, 'stuck': 0, 'not_deleted': 0,
+                   'leaked': 0, 'quiet': True, 'residents_lost': []}
+        self.assertEqual([], churn.failures(figures))
+        self.assertEqual(1, len(churn.failures(
+            figures | {'residents_lost': ['a is ERROR']})))
+
+
+class AdoptionsTestCase(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.adoptions = churn.Adoptions()
+
+    def see(self, **changes):
+        self.adoptions.see(
+            views.changed(views.consistent(), 'instances', 0, **changes))
+        return self.adoptions.count
+
+    def test_counts_each_change_of_compute(self):
+        self.assertEqual(0, self.see())
+        self.assertEqual(1, self.see(host='compute-2'))
+        self.assertEqual(1, self.see(host='compute-2'))
+        self.assertEqual(2, self.see(host='compute-3'))
+
+    def test_a_build_that_tries_elsewhere_is_none(self):
+        self.see(vm_state='building')
+        self.assertEqual(0, self.see(host='compute-2'))
+
+    def test_another_spelling_is_none(self):
+        self.see()
+        self.assertEqual(0, self.see(host='Compute-1'))

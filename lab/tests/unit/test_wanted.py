@@ -1,0 +1,56 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+from oslotest import base
+
+from lab.bench import wanted as wanteds
+from lab import errors
+
+SHAPE = {'computes': ['compute-1', 'compute-2', 'compute-3'], 'nodes': 30,
+         'driver': 'ours', 'options': []}
+
+
+class WantedTestCase(base.BaseTestCase):
+
+    def test_anything_will_do(self):
+        self.assertEqual('', wanteds.Wanted().differs(SHAPE))
+
+    def test_the_same(self):
+        self.assertEqual(
+            '', wanteds.Wanted(3, 30, 'ours').differs(SHAPE))
+
+    def test_tells_each_difference(self):
+        self.assertEqual(
+            'computes 3 instead of 4, driver ours instead of stock',
+            wanteds.Wanted(4, 30, 'stock').differs(SHAPE))
+
+    def test_options_that_it_needs(self):
+        wanted = wanteds.Wanted(options=('a.b=c',))
+        self.assertEqual('not up with --set a.b=c', wanted.differs(SHAPE))
+        self.assertEqual(
+            '', wanted.differs(SHAPE | {'options': ['x.y=z', 'a.b=c']}))
+
+    def test_command_line_fills_in_what_is_free(self):
+        wanted = wanteds.Wanted(computes=1).asked(None, 12, 'ours')
+        self.assertEqual(wanteds.Wanted(1, 12, 'ours'), wanted)
+
+    def test_command_line_cannot_change_what_it_is_for(self):
+        wanted = wanteds.Wanted(computes=1, driver='stock')
+        error = self.assertRaises(
+            errors.LabError, wanted.asked, None, None, 'ours')
+        self.assertIn('--driver stock', str(error))
+        self.assertEqual(wanted, wanted.asked(1, None, 'stock'))
+
+    def test_options_of_the_command_line_come_on_top(self):
+        wanted = wanteds.Wanted(options=('a.b=c',)).asked(
+            None, None, None, ['x.y=z'])
+        self.assertEqual(('a.b=c', 'x.y=z'), wanted.options)

@@ -162,6 +162,19 @@ class Rests:
                 for label in self._asked}
 
 
+def bring_back(bench, name, fenced=True):
+    """Start a dead compute, and take the fence away when it lives.
+
+    :returns: (when it was started, when nova calls it up)
+    """
+    started = bench.note(f'start {name}')
+    bench.computes.start(name)
+    if fenced:
+        bench.note(f'unfence {name}')
+        bench.computes.unfence(name)
+    return started, bench.await_up(name)
+
+
 def holds(seen, server):
     """Whether Ironic holds a machine for a server."""
     return any(node.instance_uuid == server for node in seen.nodes)

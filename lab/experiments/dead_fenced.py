@@ -122,7 +122,7 @@ def run(bench, policy):
     dead = servers.ledger()
     leaked = len(bench.recorder.view.leaked())
 
-    _return(bench, name, fenced)
+    takeover.bring_back(bench, name, fenced is not None)
     bench.recorder.watch(takeover.RETURNED)
     after = servers.ledger()
     servers.delete()
@@ -157,13 +157,3 @@ def _patience(bench, policy):
     if policy == FORCED_DOWN:
         return audits
     return bench.down_time + bench.takeover_after + audits
-
-
-def _return(bench, name, fenced):
-    """Start the compute, and take the fence away when it lives."""
-    bench.note(f'start {name}')
-    bench.computes.start(name)
-    if fenced is not None:
-        bench.note(f'unfence {name}')
-        bench.computes.unfence(name)
-    bench.await_up(name)

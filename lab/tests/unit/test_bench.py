@@ -40,6 +40,7 @@ class Film:
         self._views = views
         self._samples = []
         self._events = []
+        self._listeners = []
         self._look()
 
     def _look(self):
@@ -47,6 +48,11 @@ class Film:
                                     len(self._views) - 1)]
         self._samples.append(
             timeline.Sample.of(self.view, float(len(self._samples))))
+        for listener in self._listeners:
+            listener(self.view)
+
+    def listen(self, listener):
+        self._listeners.append(listener)
 
     @property
     def timeline(self):

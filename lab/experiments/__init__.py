@@ -92,6 +92,21 @@ class Wanted:
             **{name: value for name, value in given.items()
                if value is not None})
 
+    @property
+    def complete(self):
+        """Computes, nodes, driver and options of the lab to bring up."""
+        return (self.computes or COMPUTES, self.nodes or NODES,
+                self.driver or DRIVER, self.options)
+
+    def made(self, shape):
+        """Whether a lab that is up is the very one to bring up for this.
+
+        :param shape: what :meth:`lab.stack.Stack.shape` returned
+        """
+        return self.complete == (
+            len(shape['computes']), shape['nodes'], shape['driver'],
+            tuple(shape['options']))
+
     def differs(self, shape):
         """How a lab that is up differs from this, in words, or ''.
 
@@ -170,6 +185,10 @@ def _add_options(parser):
     parser.add_argument(
         '--keep', action='store_true',
         help='leave a lab that was brought up for this running')
+    parser.add_argument(
+        '--reset', action='store_true',
+        help='make a lab that is up and does not suit one that does, instead '
+        'of refusing; that is faster than down and up')
 
 
 def _add_churn_options(parser):
@@ -228,12 +247,13 @@ def run(args, settings):
         args.computes, args.nodes, args.driver,
         (*POLICIES.get(getattr(args, 'policy', None), ()), *args.options))
     cold = getattr(module, 'COLD', False)
-    if borrowed:
+    fresh = not borrowed or args.reset and (
+        cold or not wanted.made(shape) or not _is_ready(settings))
+    if not fresh:
         _be_suited(shape, wanted, cold)
     try:
-        if not borrowed:
-            stack.up(wanted.computes or COMPUTES, wanted.nodes or NODES,
-                     wanted.driver or DRIVER, wanted.options, cold)
+        if fresh:
+            stack.up(*wanted.complete, cold, args.reset)
             shape = stack.shape()
         with lock.hold(settings.run / 'lock', f'run {args.experiment}'):
             figures = _measure(args, module, settings, progress, shape,
@@ -376,6 +396,17 @@ def _be_ready(settings, services):
         raise errors.LabError(
             f'The lab is not consistent to begin with '
             f'({found[0].sentence}). Start afresh with: tools/lab down')
+
+
+def _is_ready(settings):
+    """Whether nothing is broken in a lab that is up."""
+    from lab import computes
+
+    try:
+        _be_ready(settings, computes.Computes(settings))
+    except errors.LabError:
+        return False
+    return True
 
 
 def _by_kind(found):

@@ -1,0 +1,58 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import dataclasses
+
+from oslotest import base
+
+from lab import stack
+from nova_ironic_multihost import consistency
+
+NODE = consistency.Node('uuid-1', 'node-1', None, 'available', 'power on',
+                        False)
+
+
+class NewTestCase(base.BaseTestCase):
+
+    def observation(self, **more):
+        return consistency.Observation(**{'nodes': (NODE,)} | more)
+
+    def test_free_nodes_and_nothing_else(self):
+        self.assertTrue(stack.is_new(self.observation(), 1))
+
+    def test_a_server_that_is_gone_leaves_nothing_behind(self):
+        gone = consistency.Instance(
+            'server-1', 'gone', None, None, 'deleted', None, True, 0.0)
+        self.assertTrue(
+            stack.is_new(self.observation(instances=(gone,)), 1))
+
+    def test_nodes_are_missing(self):
+        self.assertFalse(stack.is_new(self.observation(), 2))
+
+    def test_what_computes_and_servers_leave_behind(self):
+        server = consistency.Instance(
+            'server-1', 'name', None, None, 'error', None, False, 0.0)
+        for kind, one in (
+                ('services', consistency.Service('compute-1', up=False)),
+                ('records', consistency.Record('uuid-1', 'compute-1')),
+                ('providers', consistency.Provider('uuid-1', 1, 0, 0)),
+                ('allocations', consistency.Allocation('server-1', 'uuid-1')),
+                ('instances', server)):
+            self.assertFalse(
+                stack.is_new(self.observation(**{kind: (one,)}), 1), kind)
+
+    def test_nodes_that_cannot_be_had(self):
+        for change in ({'instance_uuid': 'server-1'}, {'maintenance': True},
+                       {'provision_state': 'clean failed'}):
+            node = dataclasses.replace(NODE, **change)
+            self.assertFalse(
+                stack.is_new(self.observation(nodes=(node,)), 1), change)

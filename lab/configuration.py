@@ -173,7 +173,7 @@ def compute(settings, name, driver, options=()):
         # Default 60 s at random before the first audit of each process.
         'periodic_fuzzy_delay': 0,
         'update_resources_interval': places.AUDIT,
-        'running_deleted_instance_poll_interval': 20,
+        'running_deleted_instance_poll_interval': 5,
     }
     sections['oslo_concurrency'] = {'lock_path': home / 'locks'}
     return {f'nova/{name}.conf': ini(merged(sections, overrides(options)))}

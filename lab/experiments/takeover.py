@@ -25,8 +25,8 @@ from lab import timeline
 BOUND = 30.0
 # Taking over is a matter of one audit or two.
 AUDITS = 3.0
-# The reaper of nova-compute runs every 20 s here.
-RETURNED = 45.0
+# The reaper of nova-compute runs every 5 s here.
+RETURNED = 15.0
 
 # How the task state of a server begins that is being taken over.
 _BEING_TAKEN = 'taking-over:'

@@ -175,14 +175,19 @@ class Stack:
         :returns: False when what it was used for has left too much behind
         """
         # Imported late: these need the venv, "down" must not.
+        from keystoneauth1 import exceptions
         from lab import cloud
         from lab import computes as compute_services
-        if before['nodes'] != shape['nodes']:
+        if not is_unused(view.read(self._settings), shape['nodes']):
             return False
         client = cloud.Cloud(self._settings)
         computes = compute_services.Computes(self._settings)
         with self._progress.step('forget the nova-computes'):
-            computes.forget_all(before['computes'])
+            try:
+                computes.forget_all(before['computes'])
+            except exceptions.ClientException as error:
+                self._progress.note(f'They cannot be forgotten: {error}')
+                return False
             if not is_new(view.read(self._settings), shape['nodes']):
                 return False
         computes.configure(
@@ -313,11 +318,24 @@ class Stack:
             time.sleep(0.3)
 
 
-def is_new(seen, nodes):
-    """Whether nothing but the free nodes is left, from an Observation."""
+def is_unused(seen, nodes):
+    """Whether no server is left and each node can be had.
+
+    :param seen: an Observation
+    :param nodes: how many there have to be
+    """
     return not (
-        seen.services or seen.records or seen.providers or seen.allocations
-        or any(not i.deleted for i in seen.instances)
+        seen.allocations or any(not i.deleted for i in seen.instances)
         or len(seen.nodes) != nodes
         or any(n.instance_uuid or n.maintenance
                or n.provision_state != 'available' for n in seen.nodes))
+
+
+def is_new(seen, nodes):
+    """Whether there are unused nodes and no trace of computes.
+
+    :param seen: an Observation
+    :param nodes: how many nodes there have to be
+    """
+    return is_unused(seen, nodes) and not (
+        seen.services or seen.records or seen.providers)

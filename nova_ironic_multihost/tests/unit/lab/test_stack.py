@@ -41,18 +41,21 @@ class NewTestCase(base.BaseTestCase):
     def test_what_computes_and_servers_leave_behind(self):
         server = consistency.Instance(
             'server-1', 'name', None, None, 'error', None, False, 0.0)
-        for kind, one in (
-                ('services', consistency.Service('compute-1', up=False)),
-                ('records', consistency.Record('uuid-1', 'compute-1')),
-                ('providers', consistency.Provider('uuid-1', 1, 0, 0)),
-                ('allocations', consistency.Allocation('server-1', 'uuid-1')),
-                ('instances', server)):
-            self.assertFalse(
-                stack.is_new(self.observation(**{kind: (one,)}), 1), kind)
+        for kind, one, is_unused in (
+                ('services', consistency.Service('compute-1', up=False),
+                 True),
+                ('records', consistency.Record('uuid-1', 'compute-1'), True),
+                ('providers', consistency.Provider('uuid-1', 1, 0, 0), True),
+                ('allocations', consistency.Allocation('server-1', 'uuid-1'),
+                 False),
+                ('instances', server, False)):
+            seen = self.observation(**{kind: (one,)})
+            self.assertFalse(stack.is_new(seen, 1), kind)
+            self.assertEqual(is_unused, stack.is_unused(seen, 1), kind)
 
     def test_nodes_that_cannot_be_had(self):
         for change in ({'instance_uuid': 'server-1'}, {'maintenance': True},
                        {'provision_state': 'clean failed'}):
             node = dataclasses.replace(NODE, **change)
             self.assertFalse(
-                stack.is_new(self.observation(nodes=(node,)), 1), change)
+                stack.is_unused(self.observation(nodes=(node,)), 1), change)

@@ -187,6 +187,10 @@ def _add_up(commands):
     up.add_argument('--cold', action='store_true',
                     help='do not start the nova-computes; return when the '
                     'rest is up')
+    up.add_argument('--reset', action='store_true',
+                    help='make a lab that is up, with whatever shape, one '
+                    'that is as if it were new; that is faster than down '
+                    'and up')
     up.add_argument('--set', action='append', default=[], dest='options',
                     metavar='SECTION.OPTION=VALUE',
                     help='an option for all nova services; may be repeated')
@@ -198,7 +202,8 @@ def _up(args, settings):
     report = progress.Progress()
     lab = stack.Stack(settings, report)
     fresh = lab.up(
-        args.computes, args.nodes, args.driver, args.options, args.cold)
+        args.computes, args.nodes, args.driver, args.options, args.cold,
+        args.reset)
     shape = lab.shape()
     if args.json:
         print(json.dumps(shape | {

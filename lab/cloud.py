@@ -185,6 +185,16 @@ class Cloud:
         service = self._service(host)
         self.nova('DELETE', f'/os-services/{service["id"]}')
 
+    def forget_providers(self):
+        """Delete the resource providers of all nodes.
+
+        :raises keystoneauth1.exceptions.Conflict: when one is in use
+        """
+        found = self.placement('GET', '/resource_providers')
+        for provider in found['resource_providers']:
+            self.placement(
+                'DELETE', f'/resource_providers/{provider["uuid"]}')
+
     def _service(self, host):
         try:
             return self.compute_services()[host]

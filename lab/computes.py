@@ -13,6 +13,7 @@
 """The nova-compute services of a lab, one by one."""
 
 import re
+import shutil
 import signal
 import time
 
@@ -138,6 +139,24 @@ class Computes:
             'computes': [n for n in shape['computes'] if n != name]})
         log = self._processes.log(name)
         log.rename(log.with_name(f'{name}.forgotten.log'))
+
+    def forget_all(self, names):
+        """Kill computes and delete all that nova and placement have of any.
+
+        Their logs stay under another name.
+
+        :param names: of those that may run
+        """
+        self._processes.kill(names)
+        nova = cloud.Cloud(self._settings)
+        for host in nova.compute_services():
+            nova.forget_service(host)
+        nova.forget_providers()
+        for name in names:
+            shutil.rmtree(self._settings.data / name, ignore_errors=True)
+            log = self._processes.log(name)
+            if log.exists():
+                log.rename(log.with_name(f'{name}.forgotten.log'))
 
     def stop(self, name):
         """End the process the polite way (SIGTERM)."""

@@ -27,6 +27,15 @@ DRIVERS = {
     'stock': 'ironic.IronicDriver',
 }
 _FOR_IRONIC = 'ironic:'
+#: The API of each project: name, type and path below its port.
+CATALOG = (
+    ('keystone', 'identity', '/v3'),
+    ('placement', 'placement', ''),
+    ('glance', 'image', ''),
+    ('neutron', 'network', ''),
+    ('ironic', 'baremetal', ''),
+    ('nova', 'compute', '/v2.1'),
+)
 
 
 def ini(sections):
@@ -96,6 +105,19 @@ def write(directory, files):
         path.write_text(text)
 
 
+def differing(directory, files):
+    """Names of the files that are not what they are to be.
+
+    :param files: dict of relative path to text
+    """
+    found = []
+    for name, text in files.items():
+        path = pathlib.Path(directory) / name
+        if not path.exists() or path.read_text() != text:
+            found.append(name)
+    return found
+
+
 def shared(settings, options=()):
     """Files of all services but the computes.
 
@@ -106,6 +128,7 @@ def shared(settings, options=()):
     return {
         'mariadb.cnf': ini(_mariadb(settings)),
         'mariadb-first.sql': _first_sql(),
+        'mariadb-place.sql': _place_sql(settings),
         'rabbitmq.conf': _rabbitmq(settings),
         'rabbitmq-plugins': '[].\n',
         'keystone/keystone.conf': ini(_keystone(settings)),
@@ -150,7 +173,7 @@ def compute(settings, name, driver, options=()):
         # Default 60 s at random before the first audit of each process.
         'periodic_fuzzy_delay': 0,
         'update_resources_interval': places.AUDIT,
-        'running_deleted_instance_poll_interval': 20,
+        'running_deleted_instance_poll_interval': 5,
     }
     sections['oslo_concurrency'] = {'lock_path': home / 'locks'}
     return {f'nova/{name}.conf': ini(merged(sections, overrides(options)))}
@@ -231,6 +254,35 @@ def _first_sql():
     ]
     statements += [f'CREATE DATABASE {name} CHARACTER SET utf8mb3'
                    for name in places.DATABASES]
+    # The server reads one statement per line.
+    return ''.join(statement + ';\n' for statement in statements)
+
+
+def _place_sql(settings):
+    """What each later start of MariaDB runs: where this lab is.
+
+    The prepared databases may be those of a lab in another place and with
+    other ports.
+    """
+    images = str(settings.data / 'glance' / 'images')
+    images = images.replace('\\', r'\\').replace("'", "''")
+    statements = [
+        'UPDATE keystone.endpoint JOIN keystone.service'
+        ' ON service.id = endpoint.service_id'
+        f" SET endpoint.url = '{settings.url(name)}{path}'"
+        f" WHERE service.type = '{kind}'"
+        for name, kind, path in CATALOG]
+    statements += [
+        'UPDATE nova_api.cell_mappings'
+        f" SET database_connection = '{settings.database_url(database)}'"
+        f" WHERE name = '{cell}'"
+        for cell, database in (('cell0', 'nova_cell0'),
+                               ('cell1', 'nova_cell1'))]
+    statements += [
+        'UPDATE nova_api.cell_mappings'
+        f" SET transport_url = '{transport(settings)}' WHERE name = 'cell1'",
+        'UPDATE glance.image_locations'
+        f" SET value = CONCAT('file://{images}/', image_id)"]
     # The server reads one statement per line.
     return ''.join(statement + ';\n' for statement in statements)
 

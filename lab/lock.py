@@ -22,7 +22,7 @@ from lab import errors
 
 
 @contextlib.contextmanager
-def hold(path, what, interrupt=False, patience=60):
+def hold(path, what, interrupt=False, patience=60, wait=False):
     """Hold the lock of a lab.
 
     The kernel frees it when its holder dies, however it dies.
@@ -31,11 +31,14 @@ def hold(path, what, interrupt=False, patience=60):
     :param what: name of the command, for the message to others
     :param interrupt: end the holder as Ctrl-C would, and wait for it
     :param patience: seconds to wait for an interrupted holder
+    :param wait: wait until the holder is done, however long that takes
     :raises LabError: when another command holds it
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, 'a+') as lock:
-        if not _taken(lock):
+        if wait:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        elif not _taken(lock):
             pid, command = _holder(lock)
             if interrupt and pid:
                 os.kill(pid, signal.SIGTERM)

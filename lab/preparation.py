@@ -18,18 +18,10 @@ import shutil
 import time
 
 from lab import cloud
+from lab import configuration
 from lab import errors
 from lab import services
 from lab import settings as places
-
-_CATALOG = {
-    # name: (type, path)
-    'placement': ('placement', ''),
-    'glance': ('image', ''),
-    'neutron': ('network', ''),
-    'ironic': ('baremetal', ''),
-    'nova': ('compute', '/v2.1'),
-}
 
 
 class Preparation:
@@ -140,7 +132,10 @@ class Preparation:
         roles = {role.name: role for role in identity.roles()}
         project = identity.create_project(
             name='service', domain_id='default')
-        for name, (kind, path) in _CATALOG.items():
+        for name, kind, path in configuration.CATALOG:
+            if kind == 'identity':
+                # The bootstrap has made it.
+                continue
             user = identity.create_user(
                 name=name, password=places.PASSWORD, domain_id='default',
                 default_project_id=project.id)

@@ -27,9 +27,6 @@ from lab import experiments
 from lab import lock
 from lab import options
 
-COMPUTES = 3
-NODES = 30
-DRIVER = 'ours'
 
 
 def register(subparsers):
@@ -65,15 +62,15 @@ def _add_options(parser):
     parser.add_argument(
         '--driver', choices=('ours', 'stock'),
         help='which virt driver (default: that of the lab that is up, or '
-        f'{DRIVER})')
+        f'{wanted.DRIVER})')
     parser.add_argument(
         '--computes', type=options.positive, metavar='N',
         help='number of nova-computes (default: those of the lab that is '
-        f'up, or {COMPUTES})')
+        f'up, or {wanted.COMPUTES})')
     parser.add_argument(
         '--nodes', type=options.positive, metavar='N',
         help='number of Ironic nodes (default: those of the lab that is '
-        f'up, or {NODES})')
+        f'up, or {wanted.NODES})')
     parser.add_argument(
         '--set', action='append', default=[], dest='options',
         metavar='SECTION.OPTION=VALUE',
@@ -85,6 +82,10 @@ def _add_options(parser):
     parser.add_argument(
         '--keep', action='store_true',
         help='leave a lab that was brought up for this running')
+    parser.add_argument(
+        '--reset', action='store_true',
+        help='make a lab that is up and does not suit one that does, instead '
+        'of refusing; that is faster than down and up')
 
 
 def run(args, settings):
@@ -101,12 +102,13 @@ def run(args, settings):
         args.computes, args.nodes, args.driver, args.options)
     cold = getattr(module, 'COLD', False)
     choices = module.choices(args) if hasattr(module, 'choices') else {}
-    if borrowed:
+    fresh = not borrowed or args.reset and (
+        cold or not needed.made(shape) or not measuring.is_ready(settings))
+    if not fresh:
         _be_suited(shape, needed, cold)
     try:
-        if not borrowed:
-            stack.up(needed.computes or COMPUTES, needed.nodes or NODES,
-                     needed.driver or DRIVER, needed.options, cold)
+        if fresh:
+            stack.up(*needed.complete, cold, args.reset)
             shape = stack.shape()
         with lock.hold(settings.run / 'lock', f'run {args.experiment}'):
             figures = measuring.measure(

@@ -71,8 +71,8 @@ def mariadb(settings, first=False):
     argv = ['mariadbd', f'--defaults-file={settings.conf / "mariadb.cnf"}']
     if os.geteuid() == 0:
         argv.append('--user=root')
-    if first:
-        argv.append(f'--init-file={settings.conf / "mariadb-first.sql"}')
+    begin = 'mariadb-first.sql' if first else 'mariadb-place.sql'
+    argv.append(f'--init-file={settings.conf / begin}')
     return Service('mariadb', tuple(argv), port=settings.port('mariadb'))
 
 

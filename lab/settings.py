@@ -82,8 +82,11 @@ class Settings:
 
     @property
     def snapshot(self):
-        """Copy of :attr:`data` as it is right after the preparation."""
-        return self.directory / 'snapshot'
+        """Copy of :attr:`data` as it is right after the preparation.
+
+        Labs that share a Python environment share it as well.
+        """
+        return self.venv.with_name('snapshot')
 
     @property
     def state_file(self):

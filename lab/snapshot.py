@@ -12,19 +12,23 @@
 
 """The prepared data of the services, kept for every later start."""
 
+import contextlib
 import hashlib
 import pathlib
 import shutil
+
+from lab import lock
 
 _CODE = ('configuration.py', 'preparation.py', 'requirements.txt')
 
 
 class Snapshot:
-    """A copy of the data directory, valid for one state of the lab.
+    """A copy of the data directory, which several labs begin with.
 
-    Its stamp covers what went into it: place, ports (both are in the
-    databases), requirements and the code that prepares. It is written
-    last, so that half a copy is none.
+    Its stamp covers what went into it: requirements and the code that
+    prepares. It is written last, so that half a copy is none. Place and ports
+    of the lab that made it are in its databases; those of each lab are put
+    there when its MariaDB starts, see :func:`lab.configuration.shared`.
 
     :param settings: :class:`lab.settings.Settings`
     """
@@ -33,8 +37,15 @@ class Snapshot:
         self._settings = settings
         self._stamp = settings.snapshot / 'stamp'
 
+    @contextlib.contextmanager
+    def hold(self):
+        """Keep other labs from using or replacing it; waits for them."""
+        with lock.hold(self._settings.snapshot.with_suffix('.lock'),
+                       'prepare', wait=True):
+            yield
+
     def valid(self):
-        """Whether there is one that fits this lab."""
+        """Whether there is one, and of this code."""
         try:
             return self._stamp.read_text() == self._expected()
         except OSError:
@@ -54,6 +65,5 @@ class Snapshot:
 
     def _expected(self):
         here = pathlib.Path(__file__).parent
-        parts = [str(self._settings.directory), str(self._settings.base_port)]
-        parts += [(here / name).read_text() for name in _CODE]
+        parts = [(here / name).read_text() for name in _CODE]
         return hashlib.sha256('\0'.join(parts).encode()).hexdigest()

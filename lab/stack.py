@@ -12,6 +12,7 @@
 
 """The whole stack: bring it up, take it down."""
 
+import pathlib
 import signal
 import socket
 import time
@@ -24,6 +25,7 @@ from lab import services
 from lab import settings as places
 from lab import snapshot
 from lab import state
+from lab import view
 
 # Of a service that is told to end.
 _STOP_PATIENCE = 60
@@ -42,7 +44,8 @@ class Stack:
         self._state = state.State(settings)
         self._processes = processes.Processes(settings.run, settings.logs)
 
-    def up(self, computes, nodes, driver='ours', options=(), cold=False):
+    def up(self, computes, nodes, driver='ours', options=(), cold=False,
+           reset=False):
         """Start everything; returns when all nodes can be scheduled to.
 
         :param computes: number of nova-computes
@@ -50,6 +53,9 @@ class Stack:
         :param driver: 'ours' or 'stock'
         :param options: 'SECTION.OPTION=VALUE' strings for nova
         :param cold: do not start the computes
+        :param reset: when the lab is up, with whatever shape, make it one
+            that is as if it were new; services that need no other
+            configuration run on
         :returns: False when it was up already with this shape
         :raises LabError: when the lab is up with another shape, or a
             service does not start
@@ -59,13 +65,19 @@ class Stack:
             'nodes': nodes, 'driver': driver, 'options': list(options)}
         configuration.overrides(options)
         with lock.hold(self._settings.run / 'lock', 'up'):
-            if self._is_up(shape):
+            if not reset and self._is_up(shape):
                 return False
-            self._clean()
-            self._ports_are_free()
-            self._state.write('starting', **shape)
+            again = reset and self._all_run()
+            before = self.shape()
             try:
-                self._start(shape, cold)
+                if again:
+                    self._state.write('starting', **shape)
+                    again = self._reset(before, shape, cold)
+                if not again:
+                    self._clean()
+                    self._ports_are_free()
+                    self._state.write('starting', **shape)
+                    self._start(shape, cold)
             except BaseException:
                 with self._progress.step('stop what was started'):
                     self._clean()
@@ -150,6 +162,54 @@ class Stack:
                     ' '.join([current['driver'], *current['options']])))
         return True
 
+    def _all_run(self):
+        """Whether the lab is up with all that is there once."""
+        return self.shape() is not None and all(
+            self._processes.state(service.name) == 'running'
+            for service in self._services())
+
+    def _reset(self, before, shape, cold):
+        """Make a lab that is up as if it were new, with another shape.
+
+        :param before: what it was up with
+        :returns: False when what it was used for has left too much behind
+        """
+        # Imported late: these need the venv, "down" must not.
+        from keystoneauth1 import exceptions
+        from lab import cloud
+        from lab import computes as compute_services
+        if not is_unused(view.read(self._settings), shape['nodes']):
+            return False
+        client = cloud.Cloud(self._settings)
+        computes = compute_services.Computes(self._settings)
+        with self._progress.step('forget the nova-computes'):
+            try:
+                computes.forget_all(before['computes'])
+            except exceptions.ClientException as error:
+                self._progress.note(f'They cannot be forgotten: {error}')
+                return False
+            if not is_new(view.read(self._settings), shape['nodes']):
+                return False
+        computes.configure(
+            shape['computes'], shape['driver'], shape['options'])
+        self._reconfigure(shape['options'])
+        if not cold:
+            self._start_computes(client, computes, shape)
+        return True
+
+    def _reconfigure(self, options):
+        """Restart the services whose configuration the options change."""
+        settings = self._settings
+        files = configuration.shared(settings, options)
+        changed = {pathlib.PurePath(name).parts[0]
+                   for name in configuration.differing(settings.conf, files)}
+        configuration.write(settings.conf, files)
+        concerned = [service for service in self._services()
+                     if service.name.partition('-')[0] in changed]
+        # At rest, so nothing has to be saved.
+        self._processes.kill([service.name for service in concerned])
+        self._launch(concerned)
+
     def _services(self):
         """All processes but the computes."""
         return [services.mariadb(self._settings),
@@ -224,14 +284,15 @@ class Stack:
 
     def _data(self):
         prepared = snapshot.Snapshot(self._settings)
-        if not prepared.valid():
-            from lab import preparation
-            preparation.Preparation(
-                self._settings, self._processes, self._progress).run()
-            with self._progress.step('prepare: keep a copy of all that'):
-                prepared.take()
-        with self._progress.step('put the prepared databases in place'):
-            prepared.restore()
+        with prepared.hold():
+            if not prepared.valid():
+                from lab import preparation
+                preparation.Preparation(
+                    self._settings, self._processes, self._progress).run()
+                with self._progress.step('prepare: keep a copy of all that'):
+                    prepared.take()
+            with self._progress.step('put the prepared databases in place'):
+                prepared.restore()
         for name in ('rabbitmq', 'neutron', 'ironic', 'nova'):
             (self._settings.data / name).mkdir(exist_ok=True)
 
@@ -255,3 +316,26 @@ class Stack:
                     f'Only {found} of {nodes} nodes can be scheduled to '
                     f'after {patience} s; see "tools/lab logs compute-1".')
             time.sleep(0.3)
+
+
+def is_unused(seen, nodes):
+    """Whether no server is left and each node can be had.
+
+    :param seen: an Observation
+    :param nodes: how many there have to be
+    """
+    return not (
+        seen.allocations or any(not i.deleted for i in seen.instances)
+        or len(seen.nodes) != nodes
+        or any(n.instance_uuid or n.maintenance
+               or n.provision_state != 'available' for n in seen.nodes))
+
+
+def is_new(seen, nodes):
+    """Whether there are unused nodes and no trace of computes.
+
+    :param seen: an Observation
+    :param nodes: how many nodes there have to be
+    """
+    return is_unused(seen, nodes) and not (
+        seen.services or seen.records or seen.providers)

@@ -24,6 +24,8 @@ import time
 
 BUILD_TIMEOUT = 120
 DELETE_TIMEOUT = 90
+# A user who looks more often keeps the API from its work.
+_PERIOD = 1.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -190,7 +192,7 @@ class Workload:
             if time.monotonic() > deadline:
                 outcome = 'STUCK'
                 break
-            time.sleep(0.5)
+            time.sleep(_PERIOD)
         settled = self._clock()
         fault = details.get('fault', {}).get('message', '')
         return Life(server, asked, settled, outcome, frozenset(hosts), fault,
@@ -221,5 +223,5 @@ class Workload:
             listed = cloud.nova('GET', '/servers')['servers']
             if server not in {entry['id'] for entry in listed}:
                 return True
-            time.sleep(0.5)
+            time.sleep(_PERIOD)
         return False

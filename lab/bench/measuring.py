@@ -118,6 +118,17 @@ def _be_ready(settings, services):
             f'({found[0].sentence}). Start afresh with: tools/lab down')
 
 
+def is_ready(settings):
+    """Whether nothing is broken in a lab that is up."""
+    from lab import computes
+
+    try:
+        _be_ready(settings, computes.Computes(settings))
+    except errors.LabError:
+        return False
+    return True
+
+
 def _by_kind(found):
     kinds = {}
     for finding in found:

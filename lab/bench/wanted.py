@@ -16,6 +16,11 @@ import dataclasses
 
 from lab import errors
 
+#: What a lab is brought up with where anything will do.
+COMPUTES = 3
+NODES = 30
+DRIVER = 'ours'
+
 
 @dataclasses.dataclass(frozen=True)
 class Wanted:
@@ -43,6 +48,21 @@ class Wanted:
             self, options=(*self.options, *options),
             **{name: value for name, value in given.items()
                if value is not None})
+
+    @property
+    def complete(self):
+        """Computes, nodes, driver and options of the lab to bring up."""
+        return (self.computes or COMPUTES, self.nodes or NODES,
+                self.driver or DRIVER, self.options)
+
+    def made(self, shape):
+        """Whether a lab that is up is the very one to bring up for this.
+
+        :param shape: what :meth:`lab.stack.Stack.shape` returned
+        """
+        return self.complete == (
+            len(shape['computes']), shape['nodes'], shape['driver'],
+            tuple(shape['options']))
 
     def differs(self, shape):
         """How a lab that is up differs from this, in words, or ''.

@@ -26,7 +26,7 @@ from lab import errors
 DEAD = 60.0
 # From 2.93 on rebuild fails for every baremetal server (nova's bug 2127017).
 MICROVERSION = '2.92'
-# The reaper of nova-compute runs every 20 s here.
+# The reaper of nova-compute runs every 5 s here.
 RETURNED = 60.0
 BUILD_TIMEOUT = 120.0
 

@@ -26,20 +26,10 @@ class ChurnTestCase(command.LabTestCase):
 
     maxDiff = None
 
-    def setUp(self):
-        super().setUp()
-        # What an interrupted run may have left.
-        self.lab('down')
-        self.addCleanup(command.Command, 'down')
-
     def test_with_fencing(self):
-        done = command.Command(
-            'run', 'churn', '--cycles', str(CYCLES), '--fence', '--nodes',
-            str(NODES), '--assert', '--json')
-        self.assertEqual(0, done.status, f'{done.errors}{done.output}')
-        figures = done.answer
-        self.assertEqual(('pass', []),
-                         (figures['verdict'], figures['failed']))
+        figures = self.experiment(
+            'churn', '--cycles', str(CYCLES), '--fence',
+            shape=('--nodes', str(NODES)))
         self.assertEqual((CYCLES, 0), (figures['cycles'], figures['leaked']))
         self.assertGreater(figures['fenced'], 0)
         self.assertGreater(figures['taken_over'], 0)

@@ -19,7 +19,6 @@ elsewhere with functions that do what devstack documents.
 import datetime
 import json
 import os
-import pathlib
 import platform
 import shutil
 import sys
@@ -29,7 +28,7 @@ from lab import settings
 from lab.tests.stack import command
 from nova_ironic_multihost.tests.devstack import sandbox
 
-NODES = 6
+NODES = command.NODES
 
 #: Those that the plugin enrols.
 FAKE_NODES = 3
@@ -37,9 +36,6 @@ FAKE_NODES = 3
 COMPUTES = command.ROOT / 'devstack' / 'tools' / 'computes'
 FAILOVER = command.ROOT / 'tools' / 'failover'
 HOST = platform.node()
-
-#: Below the directory of the lab, for paths that stay the same.
-TOP = pathlib.Path(command.PLACE['LAB_DIR']) / 'devstack'
 
 ONLY_IRONIC = 'enable_plugin ironic https://opendev.org/openstack/ironic'
 
@@ -52,20 +48,21 @@ class DevstackTestCase(command.LabTestCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        os.environ.update(command.PLACE)
-        # What an interrupted run may have left.
-        command.Command('down')
-        cls.addClassCleanup(command.Command, 'down')
+        os.environ.update(command.place())
         checkout = sandbox.checkout()
         print('the plugin runs with', f'devstack in {checkout}' if checkout
               else 'what devstack documents: DEVSTACK_DIR names no checkout',
               file=sys.stderr)
-        up = command.Command('up', '--cold', '--nodes', str(NODES))
+        up = command.Command(
+            'up', '--cold', '--reset', '--nodes', str(NODES))
         if up.status:
             raise RuntimeError(up.errors)
-        shutil.rmtree(TOP, ignore_errors=True)
+        lab = settings.load()
+        # In there, for paths that stay the same.
+        top = lab.directory / 'devstack'
+        shutil.rmtree(top, ignore_errors=True)
         cls.machine = sandbox.Stackable(
-            TOP, settings.load(), checkout or sandbox.CONTRACT)
+            top, lab, checkout or sandbox.CONTRACT)
         cls.addClassCleanup(cls.machine.devstack, 'clean')
 
     def setUp(self):

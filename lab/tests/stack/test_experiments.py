@@ -13,53 +13,23 @@
 """What happens to nodes when computes come, go, hang and lose their sight.
 
 Each experiment judges itself by the criteria that it explains with
-``tools/lab run NAME --help``. They share one lab, which is brought up by the
-first one and whenever the one before has failed: what that left behind says
-nothing about the next one.
+``tools/lab run NAME --help``. Those that run in one process share a lab.
 """
 
 from lab.tests.stack import command
 
-COMPUTES = 3
-NODES = 24
-
-#: Shorter than the lab's own, which are for people who watch.
-INTERVALS = ('DEFAULT.update_resources_interval=4',
-             'DEFAULT.service_down_time=6', 'DEFAULT.report_interval=1')
+COMPUTES = command.COMPUTES
+NODES = command.NODES
 
 #: With twice as many, and with fencing, in lab/tests/long.
 CYCLES = 10
-
-SHAPE = ('--computes', str(COMPUTES), '--nodes', str(NODES),
-         *(word for option in INTERVALS for word in ('--set', option)))
 
 
 class ExperimentsTestCase(command.LabTestCase):
 
     maxDiff = None
 
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        # What an interrupted run may have left.
-        command.Command('down')
-        cls.addClassCleanup(command.Command, 'down')
-
-    def experiment(self, name, *arguments):
-        """Run one that has to pass; returns its figures."""
-        done = command.Command('run', name, *SHAPE, '--keep', '--assert',
-                               '--json', *arguments)
-        if done.status:
-            self.lab('down')
-        self.assertEqual(0, done.status, f'{done.errors}{done.output}')
-        figures = done.answer
-        self.assertEqual(('pass', []),
-                         (figures['verdict'], figures['failed']))
-        return figures
-
-    # Its name makes it the first one: it begins with a lab of its own.
-    def test_a_cold_start(self):
-        self.lab('down')
+    def test_cold_start(self):
         figures = self.experiment('coldstart')
         self.assertGreaterEqual(figures['created'], NODES)
         self.assertEqual(NODES, sum(figures['split']))

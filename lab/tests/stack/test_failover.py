@@ -25,7 +25,10 @@ from lab.tests.stack import command
 #: Seconds that the lab has to come to rest; far above what it needs.
 REST = '180'
 
-NODES = 9
+NODES = command.NODES
+
+#: Seconds that nodes have to stay where they are: longer than an audit.
+STILL = '8'
 
 CLOUDS = ('--os-cloud', 'lab-admin',
           '--os-baremetal-cloud', 'lab-system-admin')
@@ -36,13 +39,8 @@ class ApiTestCase(command.LabTestCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.settings = places.load(command.PLACE['LAB_DIR'],
-                                   command.PLACE['LAB_BASE_PORT'])
-        # What an interrupted run may have left.
-        command.Command('down')
-        cls.addClassCleanup(command.Command, 'down')
-        up = command.Command(
-            'up', '--computes', '3', '--nodes', str(NODES))
+        cls.settings = places.load(*command.place().values())
+        up = command.Command('up', '--reset', *command.SHAPE)
         assert up.status == 0, up.output + up.errors
 
     def setUp(self):
@@ -54,7 +52,7 @@ class ApiTestCase(command.LabTestCase):
         return subprocess.run(
             arguments, stdin=subprocess.DEVNULL, capture_output=True,
             text=True, timeout=command.DEADLINE,
-            env={**os.environ, **command.PLACE,
+            env={**os.environ, **command.place(),
                  'OS_CLIENT_CONFIG_FILE': str(self.settings.clouds),
                  'NO_PROXY': places.HOST, 'no_proxy': places.HOST})
 
@@ -101,6 +99,7 @@ class CheckTestCase(ApiTestCase):
             'one owner', self.ask(0).stdout)
         self.assertEqual(NODES, sum(self.owners().values()))
         [server] = self.lab('boot', '--json').answer
+        self.assertEqual('ACTIVE', server['status'])
         self.addCleanup(self.lab, 'delete', '--all')
         self.assertEqual('', self.ask(0, '--allocations').stderr)
         free = self.busiest()
@@ -114,6 +113,10 @@ class CheckTestCase(ApiTestCase):
         self.ask(0, '--wait', REST)
         self.assertNotIn(free, self.owners())
         self.assertEqual(NODES, sum(self.owners().values()))
+        [another] = self.lab('boot', '--json').answer
+        self.assertEqual('ACTIVE', another['status'])
+        self.assertNotEqual(free, another['host'])
+        self.lab('delete', another['name'])
 
         # A node with a server stays, and that is found.
         self.kill(server['host'])
@@ -125,6 +128,12 @@ class CheckTestCase(ApiTestCase):
         for host in free, server['host']:
             self.lab('compute', 'start', host)
         self.ask(0, '--host', free, '--host', server['host'], '--wait', REST)
+        self.lab('delete', '--all')
+        self.lab('check', '--wait', REST)
+        rows = self.lab('status', '--json').answer['computes']
+        self.assertEqual({'up'}, {row['state'] for row in rows})
+        self.assertEqual((NODES, 0), (sum(row['free'] for row in rows),
+                                      sum(row['used'] for row in rows)))
 
     def test_what_cannot_be_asked(self):
         for clouds, words in (
@@ -147,7 +156,7 @@ class FailoverTestCase(ApiTestCase):
             self.settings.program('python'),
             str(command.ROOT / 'tools' / 'failover'), '--host', host,
             '--stop', f'{lab} kill {host}', '--start', f'{lab} start {host}',
-            '--within', within, '--still', '15', '--json', *CLOUDS)
+            '--within', within, '--still', STILL, '--json', *CLOUDS)
         self.assertNotIn('Traceback', done.stderr)
         return done.returncode, json.loads(done.stdout)
 

@@ -14,38 +14,22 @@
 """From nova's own driver to ours, and back, with servers.
 
 The experiments judge themselves; see ``tools/lab run upgrade --help`` and
-``tools/lab run rolling --help``. Each brings up the lab that it begins with.
+``tools/lab run rolling --help``.
 """
 
 from lab.tests.stack import command
 
-NODES = 24
-
-#: Shorter than the lab's own, which are for people who watch.
-AUDITS = ('--set', 'DEFAULT.update_resources_interval=5')
+#: With the driver and the computes that the experiments name, and nova as
+#: patient as they want it.
+SHAPE = ('--nodes', str(command.NODES), *command.AUDITS)
 
 
 class UpgradeTestCase(command.LabTestCase):
 
     maxDiff = None
 
-    def setUp(self):
-        super().setUp()
-        # What an interrupted run may have left.
-        self.lab('down')
-        self.addCleanup(command.Command, 'down')
-
-    def experiment(self, name):
-        """Run one that has to pass; returns its figures."""
-        figures = self.lab(
-            'run', name, '--nodes', str(NODES), '--assert', '--json',
-            *AUDITS).answer
-        self.assertEqual(('pass', []),
-                         (figures['verdict'], figures['failed']))
-        return figures
-
     def test_one_compute_becomes_three_and_one_again(self):
-        phases = self.experiment('upgrade')['phases']
+        phases = self.experiment('upgrade', shape=SHAPE)['phases']
         self.assertEqual(
             ['stock', 'one of ours', 'three of ours', 'drained to one',
              'stock again'], list(phases))
@@ -58,6 +42,6 @@ class UpgradeTestCase(command.LabTestCase):
             self.assertEqual(phase['servers'], phase['servers_working'])
 
     def test_three_computes_change_one_by_one_under_load(self):
-        figures = self.experiment('rolling')
+        figures = self.experiment('rolling', shape=SHAPE)
         self.assertEqual(3, len(figures['phases']))
         self.assertGreater(figures['active'], 3)

@@ -145,6 +145,23 @@ class ConfigurationTestCase(base.BaseTestCase):
             path = self.parse(files[file])[section][option]
             self.assertTrue(path.startswith(str(self.directory)), path)
 
+    def test_prepared_databases_learn_where_the_lab_is(self):
+        text = configuration.shared(self.settings)['mariadb-place.sql']
+        for line in text.splitlines():
+            self.assertRegex(line, r'^UPDATE .*;$')
+        for name in ('keystone', 'placement', 'glance', 'neutron', 'ironic',
+                     'nova'):
+            self.assertIn(f"'{self.settings.url(name)}", text)
+        self.assertIn(f"'{configuration.transport(self.settings)}'", text)
+        for name in ('nova_cell0', 'nova_cell1'):
+            self.assertIn(f"'{self.settings.database_url(name)}'", text)
+        self.assertIn(f"'file://{self.settings.data}/", text)
+
+    def test_a_directory_with_a_quote_in_its_name(self):
+        quoted = settings.load(self.directory / "it's", 20000)
+        self.assertIn("/it''s/data/glance/images/', image_id)",
+                      configuration.shared(quoted)['mariadb-place.sql'])
+
     def test_clients_find_an_admin_of_either_scope(self):
         self.settings.clouds.write_text(configuration.clouds(self.settings))
         found = config.OpenStackConfig(
@@ -157,6 +174,15 @@ class ConfigurationTestCase(base.BaseTestCase):
         self.assertNotIn('project_name', system)
         for one in project, system:
             self.assertEqual('http://127.0.0.1:20005/v3', one['auth_url'])
+
+    def test_tells_the_files_that_differ(self):
+        files = {'a.conf': 'a', 'nova/b.conf': 'b', 'c.conf': 'c'}
+        configuration.write(self.directory, files)
+        self.assertEqual([], configuration.differing(self.directory, files))
+        self.assertEqual(
+            ['nova/b.conf', 'new.conf'],
+            configuration.differing(self.directory, files | {
+                'nova/b.conf': 'other', 'new.conf': ''}))
 
     def test_written_below_the_directory(self):
         configuration.write(self.directory, {'a/b.conf': 'text'})

@@ -21,6 +21,13 @@ from lab import errors
 from lab import lock
 
 _TOP = pathlib.Path(lock.__file__).parent.parent
+_PATIENT = """
+import pathlib, sys
+from lab import lock
+print('waits', flush=True)
+with lock.hold(pathlib.Path(sys.argv[1]), 'prepare', wait=True):
+    print('held', flush=True)
+"""
 _HOLDER = """
 import signal, sys, time, pathlib
 signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -40,14 +47,14 @@ class LockTestCase(base.BaseTestCase):
         top = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
         self.path = top / 'run' / 'lock'
 
-    def holder(self):
+    def holder(self, program=_HOLDER, says=b'held\n'):
         process = subprocess.Popen(
-            [sys.executable, '-c', _HOLDER, str(self.path)], cwd=_TOP,
+            [sys.executable, '-c', program, str(self.path)], cwd=_TOP,
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         self.addCleanup(process.stdout.close)
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
-        self.assertEqual(b'held\n', process.stdout.readline())
+        self.assertEqual(says, process.stdout.readline())
         return process
 
     def test_free_again_afterwards(self):
@@ -73,3 +80,10 @@ class LockTestCase(base.BaseTestCase):
         process = self.holder()
         with lock.hold(self.path, 'down', interrupt=True):
             self.assertIsNotNone(process.wait())
+
+    def test_who_waits_gets_it_in_the_end(self):
+        with lock.hold(self.path, 'up'):
+            process = self.holder(_PATIENT, b'waits\n')
+            self.assertIsNone(process.poll())
+        self.assertEqual(b'held\n', process.stdout.readline())
+        self.assertEqual(0, process.wait())

@@ -24,9 +24,11 @@ class SnapshotTestCase(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         self.directory = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
-        self.settings = settings.load(self.directory, 20000)
+        self.useFixture(fixtures.EnvironmentVariable(
+            'LAB_VENV', str(self.directory / 'venv')))
+        self.settings = settings.load(self.directory / 'lab', 20000)
         self.snapshot = snapshot.Snapshot(self.settings)
-        self.settings.data.mkdir()
+        self.settings.data.mkdir(parents=True)
         self.file = self.settings.data / 'database'
         self.file.write_text('prepared')
 
@@ -49,7 +51,11 @@ class SnapshotTestCase(base.BaseTestCase):
         (self.settings.snapshot / 'stamp').unlink()
         self.assertFalse(self.snapshot.valid())
 
-    def test_not_valid_for_other_ports(self):
+    def test_another_lab_of_the_same_environment_begins_with_it(self):
         self.snapshot.take()
-        other = settings.load(self.directory, 21000)
-        self.assertFalse(snapshot.Snapshot(other).valid())
+        other = settings.load(self.directory / 'other', 21000)
+        second = snapshot.Snapshot(other)
+        self.assertTrue(second.valid())
+        second.restore()
+        self.assertEqual(
+            'prepared', (other.data / self.file.name).read_text())

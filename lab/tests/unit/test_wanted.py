@@ -39,6 +39,19 @@ class WantedTestCase(base.BaseTestCase):
         self.assertEqual(
             '', wanted.differs(SHAPE | {'options': ['x.y=z', 'a.b=c']}))
 
+    def test_brings_up_a_lab_of_the_usual_size(self):
+        self.assertEqual((3, 30, 'ours', ()), wanteds.Wanted().complete)
+        self.assertEqual((1, 30, 'stock', ('a.b=c',)), wanteds.Wanted(
+            computes=1, driver='stock', options=('a.b=c',)).complete)
+
+    def test_only_the_very_same_lab_is_what_it_would_bring_up(self):
+        self.assertTrue(wanteds.Wanted().made(SHAPE))
+        for differing in (
+                {'computes': ['compute-1']}, {'nodes': 12},
+                {'driver': 'stock'}, {'options': ['x.y=z']}):
+            self.assertFalse(
+                wanteds.Wanted().made(SHAPE | differing), differing)
+
     def test_command_line_fills_in_what_is_free(self):
         wanted = wanteds.Wanted(computes=1).asked(None, 12, 'ours')
         self.assertEqual(wanteds.Wanted(1, 12, 'ours'), wanted)

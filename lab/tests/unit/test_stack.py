@@ -1,0 +1,61 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import dataclasses
+
+from oslotest import base
+
+from lab import stack
+from nova_ironic_multihost.check import observation
+
+NODE = observation.Node('uuid-1', 'node-1', None, 'available', 'power on',
+                        False)
+
+
+class NewTestCase(base.BaseTestCase):
+
+    def observation(self, **more):
+        return observation.Observation(**{'nodes': (NODE,)} | more)
+
+    def test_free_nodes_and_nothing_else(self):
+        self.assertTrue(stack.is_new(self.observation(), 1))
+
+    def test_a_server_that_is_gone_leaves_nothing_behind(self):
+        gone = observation.Instance(
+            'server-1', 'gone', None, None, 'deleted', None, True, 0.0)
+        self.assertTrue(
+            stack.is_new(self.observation(instances=(gone,)), 1))
+
+    def test_nodes_are_missing(self):
+        self.assertFalse(stack.is_new(self.observation(), 2))
+
+    def test_what_computes_and_servers_leave_behind(self):
+        server = observation.Instance(
+            'server-1', 'name', None, None, 'error', None, False, 0.0)
+        for kind, one, is_unused in (
+                ('services', observation.Service('compute-1', up=False),
+                 True),
+                ('records', observation.Record('uuid-1', 'compute-1'), True),
+                ('providers', observation.Provider('uuid-1', 1, 0, 0), True),
+                ('allocations', observation.Allocation('server-1', 'uuid-1'),
+                 False),
+                ('instances', server, False)):
+            seen = self.observation(**{kind: (one,)})
+            self.assertFalse(stack.is_new(seen, 1), kind)
+            self.assertEqual(is_unused, stack.is_unused(seen, 1), kind)
+
+    def test_nodes_that_cannot_be_had(self):
+        for change in ({'instance_uuid': 'server-1'}, {'maintenance': True},
+                       {'provision_state': 'clean failed'}):
+            node = dataclasses.replace(NODE, **change)
+            self.assertFalse(
+                stack.is_unused(self.observation(nodes=(node,)), 1), change)

@@ -67,7 +67,11 @@ class MultiHostTestCase(integrated_helpers.ProviderUsageBaseTestCase):
         # Nor do they look around but when they are told.
         self.useFixture(fixtures.MockPatchObject(watch.Timer, 'start'))
         super().setUp()
-        self.ironic = self.provide_ironic()
+        # What the test before has left goes now and not when it ended: then
+        # its computes may still have used it.
+        self.ironic = ironic.shared()
+        self.ironic.clear()
+        self.addDetail('ironic.log', self.ironic.log_from_now())
         self.flags(
             auth_type='none', endpoint_override=self.ironic.endpoint,
             api_max_retries=2, api_retry_interval=1, group='ironic')
@@ -81,10 +85,6 @@ class MultiHostTestCase(integrated_helpers.ProviderUsageBaseTestCase):
                 'resources:VCPU': '0',
                 'resources:MEMORY_MB': '0',
                 'resources:DISK_GB': '0'})
-
-    def provide_ironic(self):
-        """Return the Ironic to test with, an empty one: one of its own."""
-        return self.useFixture(ironic.Ironic())
 
     # What an operator sees
 

@@ -12,10 +12,14 @@
 
 """The real Ironic as a fixture: API and conductor, sqlite, fake hardware."""
 
+import atexit
+import contextlib
 import functools
+import json
 import os
 import pathlib
 import socket
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -30,6 +34,10 @@ from testtools import content
 #: Seconds that Ironic may need for anything we ask of it; generous, because
 #: it is only ever waited for in full when something is broken.
 DEADLINE = 60
+
+#: Where an Ironic has its files: what tempfile takes for it during a test is
+#: gone after the test.
+_TEMPORARY = tempfile.gettempdir()
 
 #: Of the Ironic API: has all that nova asks for (1.46) and shards (1.82).
 API_VERSION = '1.82'
@@ -126,8 +134,20 @@ def _empty_database():
         return (directory / 'ironic.sqlite').read_bytes()
 
 
+@functools.cache
+def shared():
+    """Return the Ironic of this process, which runs as long as the process.
+
+    Starting and stopping one takes longer than most tests.
+    """
+    ironic = Ironic()
+    ironic.setUp()
+    atexit.register(ironic.cleanUp)
+    return ironic
+
+
 class Ironic(fixtures.Fixture):
-    """An Ironic of its own for one test, on a free port of 127.0.0.1.
+    """An Ironic on a free port of 127.0.0.1.
 
     :ivar endpoint: URL of its API, without version.
     :ivar client: a python-ironicclient for it.
@@ -135,7 +155,7 @@ class Ironic(fixtures.Fixture):
 
     def _setUp(self):
         self._directory = pathlib.Path(
-            self.useFixture(fixtures.TempDir()).path)
+            self.useFixture(fixtures.TempDir(_TEMPORARY)).path)
         # A port that is bound but not listened on is given to nobody else,
         # yet Ironic can bind it too: both set SO_REUSEADDR. While Ironic is
         # stopped, the port refuses connections as a stopped Ironic does.
@@ -150,8 +170,8 @@ class Ironic(fixtures.Fixture):
             directory=self._directory, port=port.getsockname()[1]))
         self._log = self._directory / 'ironic.log'
         self._log.touch()
-        (self._directory / 'ironic.sqlite').write_bytes(_empty_database())
-        self.addDetail('ironic.log', content.content_from_file(self._log))
+        self._database = self._directory / 'ironic.sqlite'
+        self._database.write_bytes(_empty_database())
 
         # A node that Ironic has just worked on may be locked for a moment;
         # the client then asks again.
@@ -160,9 +180,26 @@ class Ironic(fixtures.Fixture):
             os_ironic_api_version=API_VERSION,
             max_retries=DEADLINE, retry_interval=1)
         self._enrolled = 0
+        # What Ironic makes of an enrolled node: (its number, its fields) ->
+        # its row in the database.
+        self._rows = {}
         self._process = None
         self.addCleanup(self.stop)
         self.start()
+        # Ironic itself has filled the others, and needs what is there.
+        self._tables = [
+            table for table in self._all_tables() if not self._count(table)]
+
+    @property
+    def runs(self):
+        """Whether Ironic has been started and has not ended since."""
+        return self._process is not None and self._process.poll() is None
+
+    def log_from_now(self):
+        """Return what Ironic logs after this call, as a detail of a test."""
+        start = self._log.stat().st_size
+        return content.content_from_file(
+            self._log, seek_offset=start, buffer_now=False)
 
     def start(self):
         """Start Ironic and return when its API and conductor answer.
@@ -220,6 +257,10 @@ class Ironic(fixtures.Fixture):
         :param fields: fields of the nodes, e.g. ``resource_class``.
         :returns: their uuids. They are the same in every run, so that what a
             hash makes of them is the same too.
+
+        A node that was enrolled before a :meth:`clear` is put into Ironic's
+        database as it was then: the six requests to Ironic, and its work,
+        take much longer.
         """
         fields = {
             'driver': 'fake-hardware',
@@ -227,13 +268,24 @@ class Ironic(fixtures.Fixture):
             'properties': {'cpu_arch': 'x86_64', 'cpus': 8,
                            'memory_mb': 16384, 'local_gb': 200},
         } | fields
-        first = self._enrolled
+        keys = [
+            (number, json.dumps(fields, sort_keys=True))
+            for number in range(self._enrolled, self._enrolled + count)]
         self._enrolled += count
+        if self._rows.keys() >= set(keys):
+            self._insert([self._rows[key] for key in keys])
+            return [self._rows[key]['uuid'] for key in keys]
+        nodes = self._enroll([number for number, _ in keys], fields)
+        rows = self._select(nodes)
+        self._rows.update(zip(keys, (rows[node] for node in nodes)))
+        return nodes
+
+    def _enroll(self, numbers, fields):
         nodes = [
             self.client.node.create(
                 uuid=str(uuid.uuid5(uuid.NAMESPACE_DNS, f'node-{number}')),
                 name=f'node-{number}', **fields).uuid
-            for number in range(first, self._enrolled)]
+            for number in numbers]
 
         # One stage for all nodes after the other: Ironic works meanwhile.
         for node in nodes:
@@ -247,18 +299,64 @@ class Ironic(fixtures.Fixture):
         for node in nodes:
             self.client.node.set_provision_state(node, 'provide')
         self.wait_for(nodes, provision_state='available')
+        self._wait_until_idle()
         return nodes
 
     def clear(self):
         """Forget all nodes, whatever they are used for.
 
-        Those that are enrolled next have the same uuids again.
+        Those that are enrolled next have the same uuids again. An Ironic that
+        is stopped is started.
         """
-        for node in self.client.node.list(fields=['uuid'], limit=0):
-            # Ironic deletes a node with an instance in maintenance only.
-            self.client.node.set_maintenance(node.uuid, True)
-            self.client.node.delete(node.uuid)
+        if not self.runs:
+            self.start()
+        # What Ironic goes on with would meet the next nodes.
+        self._wait_until_idle()
+        with self._open() as database:
+            for table in self._tables:
+                database.execute(f'DELETE FROM {table}')
         self._enrolled = 0
+
+    def _wait_until_idle(self):
+        """Return when Ironic works on no node."""
+        self._wait('Ironic to be done with its nodes',
+                   lambda: not self._count('nodes', 'reservation NOT NULL'))
+
+    @contextlib.contextmanager
+    def _open(self):
+        """Open Ironic's database; what is changed is there for it at once."""
+        database = sqlite3.connect(self._database, DEADLINE)
+        database.row_factory = sqlite3.Row
+        with contextlib.closing(database), database:
+            yield database
+
+    def _all_tables(self):
+        with self._open() as database:
+            return [row['name'] for row in database.execute(
+                "SELECT name FROM sqlite_master WHERE type = 'table'")]
+
+    def _count(self, table, condition='TRUE'):
+        with self._open() as database:
+            (count,), = database.execute(
+                f'SELECT count(*) FROM {table} WHERE {condition}')
+            return count
+
+    def _select(self, nodes):
+        """Return {uuid of a node: its row in the database}, of these."""
+        with self._open() as database:
+            rows = [dict(row)
+                    for row in database.execute('SELECT * FROM nodes')]
+        # The database numbers what it gets.
+        return {row['uuid']: row | {'id': None}
+                for row in rows if row['uuid'] in nodes}
+
+    def _insert(self, rows):
+        with self._open() as database:
+            for row in rows:
+                database.execute(
+                    f'INSERT INTO nodes ({", ".join(row)}) '
+                    f'VALUES ({", ".join("?" * len(row))})',
+                    list(row.values()))
 
     def reserve(self, node, instance):
         """Let somebody beside nova use a node.

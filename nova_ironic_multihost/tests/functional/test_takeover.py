@@ -26,7 +26,7 @@ class TakeoverTestCase(base.MultiHostTestCase):
 
     def setUp(self):
         super().setUp()
-        self.nodes = self.ironic.enroll(6)
+        self.nodes = self.ironic.enroll(3)
         self.fleet.start('host1', 'host2')
         self.settle()
         self.server = self.boot('host1')

@@ -38,12 +38,9 @@ class FailureTestCase(base.MultiHostTestCase):
     :meth:`failure_absent`; any other end is an error of the scenario.
 
     :ivar gate: the :class:`.gate.Gate` between nova and Ironic.
-    :ivar running_ironic: an :class:`.ironic.Ironic` that runs already and has
-        no nodes, and is to be left so; None to start one.
     """
 
     compute_driver = DRIVERS[os.environ.get(DRIVER_VARIABLE, 'ours')]
-    running_ironic = None
 
     # After a test nova takes from it all that has no underscore.
     _end = None
@@ -53,13 +50,6 @@ class FailureTestCase(base.MultiHostTestCase):
         super().setUp()
         self.gate = self.useFixture(gate.Gate(self.ironic.endpoint))
         self.flags(endpoint_override=self.gate.endpoint, group='ironic')
-
-    def provide_ironic(self):
-        """Return the Ironic that runs already, or one of its own."""
-        if self.running_ironic is None:
-            return super().provide_ironic()
-        self.addCleanup(self.running_ironic.clear)
-        return self.running_ironic
 
     @property
     def end(self):

@@ -12,7 +12,12 @@
 
 import contextlib
 import io
+import pathlib
+import queue
+import threading
+from unittest import mock
 
+import fixtures
 from oslotest import base
 
 from nova_ironic_multihost.tests.unit import tools
@@ -82,25 +87,187 @@ class PlanTestCase(base.BaseTestCase):
             ('functional',), ('34', '31'))]
         self.assertEqual(['functional', 'functional-nova31'], envs)
 
-    def test_the_lab_is_last(self):
+    def test_each_part_has_jobs(self):
+        for parts in (self.test.PARTS, self.test.EXTRA):
+            jobs = self.test.plan(parts, self.test.NOVAS)
+            self.assertEqual(set(parts), {job.part for job in jobs})
+
+    def test_the_longest_are_first(self):
         jobs = self.test.plan(self.test.PARTS, self.test.NOVAS)
-        self.assertEqual('lab', jobs[-1].part)
-        self.assertEqual(set(self.test.PARTS), {job.part for job in jobs})
+        self.assertEqual(['lab', 'functional'], [job.env for job in jobs[:2]])
+
+
+class DurationsTestCase(base.BaseTestCase):
+
+    def test_stestr_and_the_comparison(self):
+        self.assertEqual(
+            ((8.75, 'tests.Case.test_one'), (0.5, 'tests.Case.test_two(a b)'),
+             (12.0, 'stock queued')),
+            tools.load('test').durations([
+                '{0} tests.Case.test_one [8.750000s] ... ok',
+                'Captured stderr: ... ok',
+                '{1} tests.Case.test_two(a b) [0.500000s] ... FAILED',
+                '  3/20 stock queued           12 s  failure shown']))
+
+
+class FakeInstaller:
+    """Has installed at once what is not said to be broken."""
+
+    def __init__(self, *places, broken=()):
+        self.places = places
+        self.broken = broken
+
+    def start(self, report):
+        for place in self.places:
+            report(place, None)
+        for place, log in self.broken:
+            report(place, log)
+
+
+class FakeProcesses:
+    """Runs nothing, but notes what runs at the same time.
+
+    :ivar most: how many commands ran at most at a time.
+    :ivar workers: environment of tox -> processes that it may use.
+    """
+
+    def __init__(self, together):
+        """Let commands wait for each other.
+
+        :param together: how many have to run at a time.
+        """
+        self.most = 0
+        self.workers = {}
+        self._running = 0
+        self._lock = threading.Lock()
+        self._barrier = threading.Barrier(together, timeout=60)
+
+    def run(self, command, log, echo, **variables):
+        with self._lock:
+            self._running += 1
+            self.most = max(self.most, self._running)
+            env = command[command.index('-e') + 1]
+            self.workers[env] = int(variables['TEST_CONCURRENCY'])
+        self._barrier.wait()
+        with self._lock:
+            self._running -= 1
+        return 0, STESTR[:4] + [f'{{0}} {env} [1.0s] ... ok', ' - Passed: 1']
+
+
+class SchedulerTestCase(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.test = tools.load('test')
+        directory = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        for name in ('LOGS', 'STESTR'):
+            self.useFixture(fixtures.MockPatchObject(
+                self.test, name, directory / name))
+
+    def schedule(self, jobs, slots, together=1, **installer):
+        """Run jobs; return (outcomes, the processes, what was printed)."""
+        processes = FakeProcesses(together)
+        places = {job.place for job in jobs} - {
+            place for place, _ in installer.get('broken', ())}
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            outcomes = self.test.Scheduler(jobs, processes, slots).run(
+                FakeInstaller(*places, **installer))
+        return outcomes, processes, out.getvalue()
+
+    def jobs(self, *slots):
+        return [self.test.Job('unit', f'env{number}', 'place', need)
+                for number, need in enumerate(slots)]
+
+    def test_jobs_run_side_by_side_and_are_reported_in_order(self):
+        jobs = self.jobs(1, 1, 1, 1)
+        outcomes, processes, _ = self.schedule(jobs, 2, together=2)
+        self.assertEqual(jobs, [outcome.job for outcome in outcomes])
+        self.assertEqual([1] * 4, [outcome.passed for outcome in outcomes])
+        self.assertEqual(2, processes.most)
+
+    def test_job_that_needs_more_than_there_is_runs_alone(self):
+        outcomes, processes, _ = self.schedule(self.jobs(3, 3), 2)
+        self.assertEqual(2, len(outcomes))
+        self.assertEqual(1, processes.most)
+
+    def test_the_last_job_has_all_processors(self):
+        _, processes, _ = self.schedule(self.jobs(1), 4)
+        self.assertEqual({'env0': 4}, processes.workers)
+
+    def test_what_cannot_be_installed_is_one_failed_test(self):
+        log = self.test.fresh_log('install')
+        log.write_text('No such package')
+        (outcome,), processes, printed = self.schedule(
+            self.jobs(1), 2, broken=[('place', log)])
+        self.assertEqual((0, 1), (outcome.passed, outcome.failed))
+        self.assertEqual({}, processes.workers)
+        self.assertIn('No such package', printed)
+
+    def test_what_passes_is_not_printed_unless_it_is_alone(self):
+        _, _, printed = self.schedule(self.jobs(1, 1), 2)
+        self.assertNotIn('Passed', printed)
+
+    def test_what_fails_is_printed(self):
+        with mock.patch.object(FakeProcesses, 'run',
+                               return_value=(1, STESTR)):
+            outcomes, _, printed = self.schedule(self.jobs(1, 1), 2)
+        self.assertEqual([2, 2], [outcome.failed for outcome in outcomes])
+        self.assertEqual(2, printed.count('\n'.join(STESTR)))
+
+
+class InstallerTestCase(base.BaseTestCase):
+
+    def install(self, *statuses):
+        """Install a place; return (report, variables of each command)."""
+        test = tools.load('test')
+        self.useFixture(fixtures.MockPatchObject(
+            test, 'LOGS', pathlib.Path(
+                self.useFixture(fixtures.TempDir()).path)))
+        processes = mock.Mock(**{
+            'run.side_effect': [(status, []) for status in statuses]})
+        reports = queue.Queue()
+        with contextlib.redirect_stdout(io.StringIO()):
+            test.Installer(
+                [test.Job('unit', 'py3-nova34', 'nova34')], processes).start(
+                    lambda *args: reports.put(args))
+            report = reports.get(timeout=60)
+        return report, ['TOX_INSTALLER' in call.kwargs
+                        for call in processes.run.call_args_list]
+
+    def test_with_uv(self):
+        self.assertEqual((('nova34', None), [True]), self.install(0))
+
+    def test_with_pip_where_uv_fails(self):
+        self.assertEqual((('nova34', None), [True, False]),
+                         self.install(1, 0))
+
+    def test_neither_works(self):
+        (place, log), _ = self.install(1, 1)
+        self.assertEqual('nova34', place)
+        self.assertTrue(log.exists())
 
 
 class ReportTestCase(base.BaseTestCase):
 
-    def report(self, *counts):
+    def report(self, *counts, tests=()):
         test = tools.load('test')
         job = test.Job('unit', 'py3-nova34', 'nova34')
         with contextlib.redirect_stdout(io.StringIO()) as out:
             status = test.report(
-                [test.Outcome(job, passed, failed, 1.0)
+                [test.Outcome(job, passed, failed, 1.0, tests)
                  for passed, failed in counts], 2.0)
-        return status, out.getvalue().splitlines()[-1]
+        return status, out.getvalue().splitlines()
 
     def test_the_last_line_sums_up(self):
-        self.assertEqual((0, '7 passed, 0 failed'),
-                         self.report((3, 0), (4, 0)))
-        self.assertEqual((1, '7 passed, 1 failed'),
-                         self.report((3, 1), (4, 0)))
+        for failed, status in ((0, 0), (1, 1)):
+            reported, lines = self.report((3, failed), (4, 0))
+            self.assertEqual(status, reported)
+            self.assertEqual(f'7 passed, {failed} failed', lines[-1])
+
+    def test_the_slowest_tests(self):
+        _, lines = self.report((9, 0), tests=[
+            (float(seconds), f'test_{seconds}') for seconds in range(20)])
+        listed = [line.split() for line in lines if ' test_' in line]
+        self.assertEqual(
+            [[f'{seconds}.0', 's', 'py3-nova34', f'test_{seconds}']
+             for seconds in range(19, 4, -1)], listed)

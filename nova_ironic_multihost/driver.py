@@ -59,8 +59,7 @@ class IronicMultiHostDriver(names.IronicDriver):
     def __init__(self, virtapi, read_only=False):
         super().__init__(virtapi, read_only)
         conf.register_opts(CONF)
-        # Ours does not read node_cache: nova's own tests put a dict there.
-        self.node_cache = self._nodes = node_cache.NodeCache()
+        self.node_cache = node_cache.NodeCache()
         self._tracker = calls.Tracker(virtapi)
         self._auditor = auditor.Auditor(
             sources.NovaSources(self, self._tracker), sources.NovaWrites())
@@ -211,7 +210,7 @@ class IronicMultiHostDriver(names.IronicDriver):
         nova reports the node when it takes back the claim: as it is then.
         """
         super().failed_spawn_cleanup(instance)
-        self._nodes.forget(instance.get('node'))
+        self.node_cache.forget(instance.get('node'))
 
     def destroy(self, context, instance, network_info,
                 block_device_info=None, destroy_disks=True,
@@ -258,12 +257,12 @@ class IronicMultiHostDriver(names.IronicDriver):
 
     def _node_from_cache(self, node_id):
         # nova's also keeps nodes that are not ours.
-        return self._nodes.read(
+        return self.node_cache.read(
             node_id, self._get_node, self._auditor.is_mine)
 
     def _audit(self):
         """Audit all nodes; return the uuids of those that are mine."""
-        self._nodes.begin_listing()
+        self.node_cache.begin_listing()
         return list(self._auditor.audit(
             settings.read(), self._settled, self._publish).nodes)
 
@@ -271,7 +270,7 @@ class IronicMultiHostDriver(names.IronicDriver):
         """Let nova work with what an audit of all nodes has found."""
         self._audited = audit
         self._recovery.took_over(audit.taken_over)
-        self._nodes.replace(audit.nodes)
+        self.node_cache.replace(audit.nodes)
         self.node_cache_time = time.time()
 
     def _look(self):
@@ -281,14 +280,14 @@ class IronicMultiHostDriver(names.IronicDriver):
     def _acquired(self, audit, mine):
         """Let nova work with nodes that a look has found to be mine."""
         self._recovery.took_over(audit.taken_over)
-        self._nodes.add({node: audit.nodes[node] for node in mine})
+        self.node_cache.add({node: audit.nodes[node] for node in mine})
 
     def _audit_now(self, node_id):
         """Let nova and placement know at once what became of a node.
 
         Whoever builds or deletes goes on in any case.
         """
-        self._nodes.forget(node_id)
+        self.node_cache.forget(node_id)
         if not self._tracker.has(node_id):
             return
         try:
@@ -297,4 +296,4 @@ class IronicMultiHostDriver(names.IronicDriver):
             LOG.exception('Node %s could not be audited; the next audit of '
                           'all nodes does it.', node_id)
         # It goes on changing: nothing is to be told by what it was.
-        self._nodes.forget(node_id)
+        self.node_cache.forget(node_id)

@@ -27,6 +27,7 @@ from nova.virt.ironic import driver
 from oslo_config import cfg
 
 from nova_ironic_multihost import conf
+from nova_ironic_multihost.contract import node_cache
 from nova_ironic_multihost.contract import sources
 from nova_ironic_multihost.core.facts import InstanceState
 from nova_ironic_multihost.driver import IronicMultiHostDriver
@@ -59,10 +60,19 @@ class Recordless(sources.NovaSources):
         return None
 
 
+class Driver(IronicMultiHostDriver):
+    """Our driver, whose cache nova's tests replace by a dict of nodes."""
+
+    def __setattr__(self, name, value):
+        if name == 'node_cache' and type(value) is dict:
+            value = node_cache.NodeCache(value)
+        super().__setattr__(name, value)
+
+
 sources.NovaSources = Recordless
 
 # nova's number, which its tests of the ring expect, in the place of ours.
 cfg.set_defaults(conf.OPTS, ring_partitions=driver._HASH_RING_PARTITIONS)
 
-driver.IronicDriver = IronicMultiHostDriver
-ironic.IronicDriver = IronicMultiHostDriver
+driver.IronicDriver = Driver
+ironic.IronicDriver = Driver

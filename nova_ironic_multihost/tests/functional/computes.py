@@ -101,9 +101,9 @@ class Computes:
                     'compute', host=host, report_interval=0)
             if heartbeat:
                 self.beat(host)
-            if watcher := getattr(self.manager(host).driver, '_watch', None):
+            if looks := getattr(self.manager(host).driver, '_looks', None):
                 # Nobody else is starting any more.
-                watcher._begun = float('-inf')
+                looks._watch._begun = float('-inf')
 
     def discover(self, host):
         """Map a host to its cell, if it is not.

@@ -19,7 +19,7 @@ from nova import objects
 from oslo_utils.fixture import uuidsentinel
 
 from nova_ironic_multihost.tests.functional import base
-from nova_ironic_multihost.tests.functional import gate
+from nova_ironic_multihost.tests.functional import proxy
 
 
 class MembersTestCase(base.MultiHostTestCase):
@@ -131,7 +131,7 @@ class MembersTestCase(base.MultiHostTestCase):
         self.assertEqual(self.before, self.owners())
 
     def test_look_that_fails_is_made_up_for(self):
-        between = self.useFixture(gate.Gate(self.ironic.endpoint))
+        between = self.useFixture(proxy.Proxy(self.ironic.endpoint))
         self.flags(endpoint_override=between.endpoint, group='ironic')
         for host in ('host1', 'host3'):
             self.fleet.manager(host).driver._ironic_connection = None
@@ -195,7 +195,7 @@ class ReservedTestCase(base.MultiHostTestCase):
     def setUp(self):
         super().setUp()
         self.node, = self.ironic.enroll(1)
-        self.between = self.useFixture(gate.Gate(self.ironic.endpoint))
+        self.between = self.useFixture(proxy.Proxy(self.ironic.endpoint))
         self.flags(endpoint_override=self.between.endpoint, group='ironic')
         self.fleet.start('host1')
         self.settle()

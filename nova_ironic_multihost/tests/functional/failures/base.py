@@ -15,7 +15,7 @@
 import os
 
 from nova_ironic_multihost.tests.functional import base
-from nova_ironic_multihost.tests.functional import gate
+from nova_ironic_multihost.tests.functional import proxy
 
 #: Which driver the scenarios are played with, by the name in the environment.
 DRIVERS = {'ours': base.OURS, 'stock': base.STOCK}
@@ -37,7 +37,7 @@ class FailureTestCase(base.MultiHostTestCase):
     meets it. Its one test ends with :meth:`failure_shown` or with
     :meth:`failure_absent`; any other end is an error of the scenario.
 
-    :ivar gate: the :class:`.gate.Gate` between nova and Ironic.
+    :ivar proxy: the :class:`.proxy.Proxy` between nova and Ironic.
     """
 
     compute_driver = DRIVERS[os.environ.get(DRIVER_VARIABLE, 'ours')]
@@ -48,8 +48,8 @@ class FailureTestCase(base.MultiHostTestCase):
 
     def setUp(self):
         super().setUp()
-        self.gate = self.useFixture(gate.Gate(self.ironic.endpoint))
-        self.flags(endpoint_override=self.gate.endpoint, group='ironic')
+        self.proxy = self.useFixture(proxy.Proxy(self.ironic.endpoint))
+        self.flags(endpoint_override=self.proxy.endpoint, group='ironic')
 
     @property
     def end(self):

@@ -29,13 +29,13 @@ class Blinded(base.FailureTestCase):
         self.boot('host1')
         self.mark_providers()
 
-        self.gate.answer('GET', '/v1/nodes/[^/]+', 404, {
+        self.proxy.answer('GET', '/v1/nodes/[^/]+', 404, {
             'error_message': '{"faultstring": "Node could not be found."}'})
-        self.gate.answer('GET', base.LISTING, 200, {'nodes': []})
+        self.proxy.answer('GET', base.LISTING, 200, {'nodes': []})
         self.watch(5)
         records = len(set(nodes) - set(self.owners()))
         providers = len(set(nodes) - set(self.providers()))
-        self.gate.open()
+        self.proxy.open()
         self.watch(1)
 
         if records or providers:

@@ -31,7 +31,7 @@ class Broken(base.FailureTestCase):
         self.ironic.reserve(foreign, str(uuid.uuid4()))
         new, = self.ironic.enroll(1)
 
-        self.gate.answer('GET', f'/v1/nodes/{foreign}', 500, {
+        self.proxy.answer('GET', f'/v1/nodes/{foreign}', 500, {
             'error_message': '{"faultstring": "It broke."}'})
         try:
             self.watch(2)

@@ -33,12 +33,12 @@ class Noisy(base.FailureTestCase):
             self.ironic.reserve(node, str(uuid.uuid4()))
         self.watch(1)
 
-        self.gate.requests.clear()
+        self.proxy.requests.clear()
         before = len(self.stdlog.logger.output)
         self.watch(2)
         gets = sum(
             path.rpartition('/')[2] in nodes
-            for _, path in self.gate.requests)
+            for _, path in self.proxy.requests)
         walls = sum(
             'WARNING' in line and sum(node in line for node in nodes) > 2
             for line in self.stdlog.logger.output[before:].splitlines())

@@ -26,7 +26,7 @@ class Queued(base.FailureTestCase):
         self.ironic.enroll(4)
         self.fleet.start('host2')
         self.settle()
-        held = self.gate.hold(**base.RESERVATION)
+        held = self.proxy.hold(**base.RESERVATION)
         servers = []
         for _ in range(4):
             servers.append(self.request_server())

@@ -34,7 +34,7 @@ class Reserved(base.FailureTestCase):
             node, = self.wait_for_allocation(server)
             self.ironic.reserve(node, str(uuid.uuid4()))
 
-        self.gate.before(act=take, **base.RESERVATION)
+        self.proxy.before(act=take, **base.RESERVATION)
         end = self.wait_for_end(self.request_server())
 
         if end == 'ERROR':

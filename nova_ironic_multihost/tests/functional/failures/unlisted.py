@@ -24,7 +24,7 @@ class Unlisted(base.FailureTestCase):
 
     def test(self):
         nodes = self.ironic.enroll(2)
-        self.gate.answer('GET', base.LISTING, 500, {
+        self.proxy.answer('GET', base.LISTING, 500, {
             'error_message': '{"faultstring": "It broke."}'})
         try:
             self.fleet.start('host1')
@@ -34,7 +34,7 @@ class Unlisted(base.FailureTestCase):
             self.failure_shown(
                 f'nova-compute ended with {type(exc).__name__}.')
         self.watch(1)
-        self.gate.open()
+        self.proxy.open()
         self.assertCountEqual(nodes, self.settle())
         self.failure_absent(
             'nova-compute started, and had the nodes when Ironic was well.')

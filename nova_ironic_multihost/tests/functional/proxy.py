@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What stands between nova and Ironic: an HTTP gate that a test operates.
+"""What stands between nova and Ironic: an HTTP proxy that a test operates.
 
 It passes every request on to the real Ironic and the answer back, counts
 them, and does what the test says: answers itself, waits, or does something
@@ -56,8 +56,8 @@ class _Rule:
                 and self.body.search(body))
 
 
-class Gate(fixtures.Fixture):
-    """An HTTP gate in front of an API.
+class Proxy(fixtures.Fixture):
+    """An HTTP proxy in front of an API.
 
     :ivar endpoint: URL to use instead of the API's.
     :ivar requests: (method, path) of all that came, in their order.
@@ -70,11 +70,11 @@ class Gate(fixtures.Fixture):
         self.requests = []
 
     def _setUp(self):
-        gate = self
+        proxy = self
 
         class Handler(_Handler):
             def answer(self, method, path, body):
-                return gate._answer(method, path, body)
+                return proxy._answer(method, path, body)
 
             behind = self._behind
 

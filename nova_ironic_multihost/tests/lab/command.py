@@ -41,6 +41,9 @@ DEADLINE = 1800
 
 COMPUTES = 3
 NODES = 24
+#: Where no experiment has to choose among them: audits of nodes are most of
+#: what a lab does.
+FEW_NODES = 9
 
 #: Shorter than the lab's own, which are for people who watch.
 AUDITS = ('--set', 'DEFAULT.update_resources_interval=4',
@@ -49,6 +52,7 @@ INTERVALS = (*AUDITS, '--set', 'DEFAULT.service_down_time=6')
 
 #: All tests that may have the same lab do, for it is then not made anew.
 SHAPE = ('--computes', str(COMPUTES), '--nodes', str(NODES), *INTERVALS)
+SMALL = ('--computes', str(COMPUTES), '--nodes', str(FEW_NODES), *INTERVALS)
 
 
 @functools.cache

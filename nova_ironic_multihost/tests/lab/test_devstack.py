@@ -28,7 +28,7 @@ from lab import settings
 from nova_ironic_multihost.tests.devstack import sandbox
 from nova_ironic_multihost.tests.lab import command
 
-NODES = command.NODES
+NODES = command.FEW_NODES
 
 #: Those that the plugin enrols.
 FAKE_NODES = 3

@@ -24,6 +24,8 @@ import sys
 import unittest
 import zlib
 
+from lab import processes
+
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 
 #: Labs of their own, beside the one that a developer may have up: one for
@@ -89,10 +91,12 @@ def place():
 
 
 def _end(number, lock=None):
-    """Take a lab down.
+    """Take a lab down, and end what devstack has started on it.
 
     :param lock: what is held until then
     """
+    machine = LABS / str(number) / 'devstack'
+    processes.Processes(machine / 'run', machine / 'logs').sweep()
     if (LABS / str(number) / 'state.json').exists():
         subprocess.run(
             [sys.executable, str(ROOT / 'tools' / 'lab'), '--dir',

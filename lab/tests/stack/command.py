@@ -24,6 +24,8 @@ import sys
 import unittest
 import zlib
 
+from lab import processes
+
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 
 #: Labs of their own, beside the one that a developer may have up: one for
@@ -41,6 +43,9 @@ DEADLINE = 1800
 
 COMPUTES = 3
 NODES = 24
+#: Where no experiment has to choose among them: audits of nodes are most of
+#: what a lab does.
+FEW_NODES = 9
 
 #: Shorter than the lab's own, which are for people who watch.
 AUDITS = ('--set', 'DEFAULT.update_resources_interval=4',
@@ -49,6 +54,7 @@ INTERVALS = (*AUDITS, '--set', 'DEFAULT.service_down_time=6')
 
 #: All tests that may have the same lab do, for it is then not made anew.
 SHAPE = ('--computes', str(COMPUTES), '--nodes', str(NODES), *INTERVALS)
+SMALL = ('--computes', str(COMPUTES), '--nodes', str(FEW_NODES), *INTERVALS)
 
 
 @functools.cache
@@ -85,10 +91,12 @@ def place():
 
 
 def _end(number, lock=None):
-    """Take a lab down.
+    """Take a lab down, and end what devstack has started on it.
 
     :param lock: what is held until then
     """
+    machine = LABS / str(number) / 'devstack'
+    processes.Processes(machine / 'run', machine / 'logs').sweep()
     if (LABS / str(number) / 'state.json').exists():
         subprocess.run(
             [sys.executable, str(ROOT / 'tools' / 'lab'), '--dir',

@@ -28,7 +28,7 @@ from lab import settings
 from lab.tests.stack import command
 from nova_ironic_multihost.tests.devstack import sandbox
 
-NODES = command.NODES
+NODES = command.FEW_NODES
 
 #: Those that the plugin enrols.
 FAKE_NODES = 3

@@ -25,7 +25,7 @@ from lab.tests.stack import command
 #: Seconds that the lab has to come to rest; far above what it needs.
 REST = '180'
 
-NODES = command.NODES
+NODES = command.FEW_NODES
 
 #: Seconds that nodes have to stay where they are: longer than an audit.
 STILL = '8'
@@ -40,7 +40,7 @@ class ApiTestCase(command.LabTestCase):
     def setUpClass(cls):
         super().setUpClass()
         cls.settings = places.load(*command.place().values())
-        up = command.Command('up', '--reset', *command.SHAPE)
+        up = command.Command('up', '--reset', *command.SMALL)
         assert up.status == 0, up.output + up.errors
 
     def setUp(self):

@@ -22,7 +22,7 @@ from nova.tests.functional.api import client as nova_client
 from nova.tests.functional import integrated_helpers
 from oslo_utils.fixture import uuidsentinel
 
-from nova_ironic_multihost.audit import watch
+from nova_ironic_multihost.audit import timer
 from nova_ironic_multihost import conf
 from nova_ironic_multihost import loader
 from nova_ironic_multihost.tests.functional import computes
@@ -65,7 +65,7 @@ class MultiHostTestCase(integrated_helpers.ProviderUsageBaseTestCase):
         # Computes beat when they are told; see computes.Computes.
         self.flags(service_down_time=3600)
         # Nor do they look around but when they are told.
-        self.useFixture(fixtures.MockPatchObject(watch.Timer, 'start'))
+        self.useFixture(fixtures.MockPatchObject(timer.Timer, 'start'))
         super().setUp()
         self.ironic = self.provide_ironic()
         self.flags(

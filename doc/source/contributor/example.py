@@ -10,6 +10,8 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
+"""A compute service dies, and its nodes go to others."""
+
 import logging
 
 from nova_ironic_multihost.tests.simulation.test_simulation import Simulation

@@ -22,6 +22,7 @@ project = 'nova-ironic-multihost'
 copyright = 'nova-ironic-multihost contributors'
 
 extensions = [
+    'house_modules',
     'openstackdocstheme',
     'oslo_config.sphinxconfiggen',
     'oslo_config.sphinxext',

@@ -1,0 +1,26 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A compute service dies, and its nodes go to others."""
+
+import logging
+
+from nova_ironic_multihost.tests.simulation.test_simulation import Simulation
+
+logging.disable(logging.CRITICAL)
+state = Simulation()
+state.begin(number=3, nodes=8, delay=0, limit=200, started=True,
+            when='forced_down', zones=[])
+state.boot(index=0, steps=3)
+state.stop(index=0, graceful=False)
+state.audit_all(rounds=2)
+state.teardown()

@@ -190,6 +190,12 @@ class SchedulerTestCase(base.BaseTestCase):
         self.assertEqual(2, len(outcomes))
         self.assertEqual(1, processes.most)
 
+    def test_jobs_of_the_lab_run_one_after_the_other(self):
+        jobs = self.test.plan(('lab', 'long'), ())
+        _, processes, _ = self.schedule(jobs, 4)
+        self.assertEqual(1, processes.most)
+        self.assertEqual({'lab', 'long'}, set(processes.workers))
+
     def test_the_last_job_has_all_processors(self):
         _, processes, _ = self.schedule(self.jobs(1), 4)
         self.assertEqual({'env0': 4}, processes.workers)

@@ -403,23 +403,6 @@ class Recorder:
         except NeverHappened:
             return self.now()
 
-    def wait_quiet(self, seconds, timeout):
-        """Wait until no node has changed owner for some seconds.
-
-        :returns: True when it became quiet, False when it never did:
-                  endless moves are a finding, not an error
-        """
-        end = self.now() + timeout
-        quiet_from = self.now()
-        while True:
-            moves = self.timeline.moves()
-            last = max([quiet_from, *(move.t for move in moves[-1:])])
-            if self.now() - last >= seconds:
-                return True
-            if self.now() >= end:
-                return False
-            self.watch(min(1.0, self._period))
-
 
 def save(timeline, path, **conditions):
     """Write a timeline as JSON, with what it was recorded under."""

@@ -19,7 +19,6 @@ from lab.bench import takeover
 from lab import errors
 
 SERVERS = 6
-STILL = 11.0    # seconds: longer than one audit
 LEAD = 4.0      # seconds before the first event that the picture shows
 REST = 30.0     # seconds until a request that waited must be over
 
@@ -42,9 +41,9 @@ class Play:
         self._servers = None
 
     def settle(self):
-        """Wait until no node moves; returns where the picture begins."""
+        """Wait until nodes are in their places; where the picture begins."""
         bench = self._bench
-        if not bench.recorder.wait_quiet(STILL, 90):
+        if not bench.settle().quiet:
             raise errors.LabError(
                 'The nodes never stopped moving after the start; look at '
                 'tools/lab logs compute-1')

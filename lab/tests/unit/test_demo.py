@@ -152,6 +152,17 @@ class PlayTestCase(test_bench.FilmTestCase):
         acts.bring_back()
         return self.story
 
+    def test_begins_when_nodes_have_found_their_places(self):
+        away = on(self.good, 'compute-3', 1)
+        begin = self.play(*[away] * 5, self.good).settle()
+        # Two audits without a move after that.
+        self.assertGreater(begin, 5 + 20 - play.LEAD)
+
+    def test_nodes_that_never_rest(self):
+        acts = self.play(on(self.good, 'compute-3', 1))
+        self.assertIn('never stopped moving', str(
+            self.assertRaises(errors.LabError, acts.settle)))
+
     def test_kills_one_with_servers(self):
         idle = on(self.good, 'compute-2', 2, 5)
         self.assertEqual('compute-1', play.victim(idle, list(views.HOSTS)))

@@ -279,18 +279,3 @@ class RecorderTestCase(base.BaseTestCase):
             recorder.listen(shown.append)
             recorder.wait_for(lambda seen: len(shown) >= 2, 30, 'two looks')
         self.assertIs(self.seen, shown[0])
-
-    def test_quiet_when_nothing_moves(self):
-        with self.recorder() as recorder:
-            self.assertTrue(recorder.wait_quiet(0.05, 30))
-
-    def test_never_quiet_when_a_node_moves_all_the_time(self):
-        other = views.changed(self.seen, 'records', 1, host='compute-3')
-        turns = [self.seen, other]
-
-        def read():
-            turns.reverse()
-            return turns[0]
-
-        with self.recorder(read) as recorder:
-            self.assertFalse(recorder.wait_quiet(10, 0.2))

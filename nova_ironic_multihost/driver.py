@@ -12,9 +12,8 @@
 
 """The virt driver: nova's methods that this package overrides, each short.
 
-What they do is elsewhere: audits in :mod:`nova_ironic_multihost.audit`, the
-rules in :mod:`nova_ironic_multihost.core`, all that has to do with nova in
-:mod:`nova_ironic_multihost.contract`.
+What they do is elsewhere: the rules in ``core``, audits in ``audit``, all that
+has to do with nova in ``contract``.
 """
 
 import time
@@ -94,7 +93,8 @@ class IronicMultiHostDriver(names.IronicDriver):
         :raises ConfigurationContradiction: says what to change.
         """
         if found := contradictions.find(CONF, host):
-            LOG.error(' '.join(found))
+            for sentence in found:
+                LOG.error(sentence)
             raise exception.ConfigurationContradiction(found)
         manager = names.manager_of(self.virtapi)
         patches.patch_record_reads(

@@ -47,8 +47,10 @@ class Auditor:
     nova's audits, the looks between them and nova's calls of the driver come
     in threads of their own. ``_lock`` is held by whoever replaces what is
     remembered (``_memory``) or found (``last``), from the first question that
-    it depends on to the end. Both are immutable and replaced whole, so who
-    only reads them needs no lock.
+    it depends on to the end. ``_outages_lock`` guards ``_outages`` alone, for
+    a look that finds nothing to do waits for no audit; nothing is asked while
+    it is held. All three are immutable and replaced whole, so who only reads
+    them needs no lock.
 
     :param sources: where the facts come from.
     :param writes: what an audit changes.
@@ -65,6 +67,8 @@ class Auditor:
         self._clock = clock
         self._lock = threading.Lock()
         self._memory = Memory()
+        self._outages_lock = threading.Lock()
+        self._outages = takeover.Outages()
         self._notices = notices.Notices()
 
     @property
@@ -97,12 +101,8 @@ class Auditor:
 
         :param view: the compute services of this moment.
         """
-        with self._lock:
-            now = self._clock()
-            outages = self._memory.outages.after(view, now)
-            self._memory = dataclasses.replace(self._memory, outages=outages)
         return takeover.eligible(
-            settings.policy, view, outages.lengths(now))
+            settings.policy, view, self._down_for(view))
 
     def refresh_ring(self, settings: Settings, starting: bool = False
                      ) -> None:
@@ -136,7 +136,7 @@ class Auditor:
             gathered = gather.all_nodes(
                 self.sources, self._memory, settings,
                 self._roster(settings, starting=not settled), listed, settled,
-                self.last, self._clock())
+                self.last, self._down_for)
             decided = decision.decide(
                 self.sources, self._writes, gathered.facts, settings,
                 self._memory.busy)
@@ -175,7 +175,7 @@ class Auditor:
             gathered = gather.nodes_of_hosts(
                 self.sources, self._memory, settings,
                 self._roster(settings, hosts), hosts, len(last.reasons),
-                self._clock())
+                self._down_for)
             decided = decision.decide(
                 self.sources, self._writes, gathered.facts, settings,
                 self._memory.busy)
@@ -183,11 +183,18 @@ class Auditor:
                           if reason.mine)
             latest, *earlier = self._memory.recent
             self._memory = dataclasses.replace(
-                self._memory, outages=gathered.outages,
+                self._memory,
                 recent=(latest.union(mine), *earlier))
             self.last = _merged(last, gathered, decided, mine)
             then(self.last, mine)
         return decided.reasons
+
+    def _down_for(self, view: membership.View) -> dict[HostKey, float]:
+        """Note who is down, see :data:`.gather.DownFor`."""
+        with self._outages_lock:
+            now = self._clock()
+            self._outages = self._outages.after(view, now)
+            return self._outages.lengths(now)
 
     def _roster(self, settings: Settings, hosts: Iterable[str] = (),
                 starting: bool = False) -> gather.Roster:
@@ -230,15 +237,16 @@ class Auditor:
         labels = {host: label for host, label
                   in self._memory.partition_labels.items()
                   if facts.view.live(host)}
+        # The label of a dead one may be another when it is back.
         labels.update((record.owner, record.partition)
-                      for record in facts.records.values())
+                      for record in facts.records.values()
+                      if facts.view.live(record.owner))
         unknown = (set(facts.preferences.members) - {facts.host}
                    - labels.keys())
         acquired = frozenset(node for node, owner in audit.owners.items()
                              if owner != facts.host)
         self._memory = Memory(
             preferences=facts.preferences,
-            outages=gathered.outages,
             audits=(gathered.audits + 1
                     if facts.view.member(facts.host) else 0),
             rounds=self._memory.rounds + 1 if unknown else 0,

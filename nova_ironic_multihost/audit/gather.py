@@ -18,6 +18,7 @@ must be known of those is gathered in one way.
 """
 
 import collections
+from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
@@ -40,6 +41,7 @@ from nova_ironic_multihost.core.facts import Inventory
 from nova_ironic_multihost.core.facts import Permissions
 from nova_ironic_multihost.core.facts import Record
 from nova_ironic_multihost.core.host import host_key
+from nova_ironic_multihost.core.host import HostKey
 from nova_ironic_multihost.core import membership
 from nova_ironic_multihost.core import ownership
 from nova_ironic_multihost.core import ring
@@ -49,6 +51,13 @@ LOG = logging.getLogger(__name__)
 
 #: Nodes whose records are read to learn which partition a member serves.
 SAMPLE = 8
+
+#: Compute services that are known.
+Services = tuple[membership.ComputeService, ...]
+
+#: Notes who is down in a view; returns host -> seconds for which each of them
+#: has been seen down without a break.
+DownFor = Callable[[membership.View], Mapping[HostKey, float]]
 
 #: Nodes in a listing that cost Ironic as much as one that is asked for alone.
 TOGETHER = 20
@@ -64,7 +73,7 @@ class Roster:
     :param host_aggregates: nova's host aggregates, as far as they are known.
     """
 
-    services: tuple[membership.ComputeService, ...]
+    services: Services
     view: membership.View
     preferences: ring.Preferences
     host_aggregates: aggregates.Known
@@ -76,7 +85,6 @@ class Gathered:
 
     :param facts: what the decision depends on.
     :param found: uuid -> node, of the nodes that are decided on.
-    :param outages: since when hosts have been seen down.
     :param audits: see :class:`.model.Memory`, before this audit.
     :param host_aggregates: nova's host aggregates, as far as they are known.
     :param mapped: whether this host is mapped, None if that is not known.
@@ -88,7 +96,6 @@ class Gathered:
 
     facts: Facts
     found: Mapping[str, Node]
-    outages: takeover.Outages
     audits: int
     host_aggregates: aggregates.Known
     mapped: bool | None
@@ -100,8 +107,7 @@ class Gathered:
 
 def services(sources: Sources, memory: Memory, settings: Settings,
              hosts: Iterable[str] = (), starting: bool = False
-             ) -> tuple[tuple[membership.ComputeService, ...],
-                        membership.View]:
+             ) -> tuple[Services, membership.View]:
     """Read who is there.
 
     One question to nova, and one more for each host that is disabled.
@@ -111,7 +117,7 @@ def services(sources: Sources, memory: Memory, settings: Settings,
     :param starting: see :class:`.membership.View`.
     """
     known = _with_services_of(
-        sources, sources.services(), [settings.host, *hosts])
+        sources, tuple(sources.services()), [settings.host, *hosts])
     label = settings.partition.label
     return known, membership.view(
         known, settings.partition, settings.host,
@@ -139,13 +145,13 @@ def roster(sources: Sources, memory: Memory, settings: Settings,
 
 def all_nodes(sources: Sources, memory: Memory, settings: Settings,
               roster: Roster, listed: Mapping[str, Node], settled: bool,
-              last: Audit | None, now: float) -> Gathered:
+              last: Audit | None, down_for: DownFor) -> Gathered:
     """Gather what there is to know for an audit of all nodes.
 
     :param listed: uuid -> node, what Ironic lists.
     :param settled: the start of this compute service is over.
     :param last: the audit before.
-    :param now: monotonic time in seconds.
+    :param down_for: see :data:`DownFor`.
     """
     hosts = membership.spellings(roster.services, settings.host)
     records = tuple(sources.records_of(hosts))
@@ -156,92 +162,83 @@ def all_nodes(sources: Sources, memory: Memory, settings: Settings,
         view=roster.view, preferences=roster.preferences)
     absences, unlisted = _absences(
         sources, memory, settings, inventory, last)
-    states = _instance_states(sources, memory, inventory)
-    others = _records_of_others(sources, memory, inventory, states)
-    facts, outages, mapped, audits = _facts(
-        sources, memory, settings, roster, inventory, states, others,
-        settled, now)
-    return Gathered(
-        facts, listed, outages, audits, roster.host_aggregates, mapped,
-        records, absences, unlisted)
+    states, known = _instance_states(sources, memory, roster, inventory)
+    others = _records_of_others(sources, memory, inventory, states, known)
+    facts, mapped, audits = _facts(
+        sources, memory, settings, roster, inventory, states, others, known,
+        settled, down_for)
+    return Gathered(facts, listed, audits, roster.host_aggregates, mapped,
+                    records, absences, unlisted)
 
 
 def nodes_of_hosts(sources: Sources, memory: Memory, settings: Settings,
-                   roster: Roster, hosts: Iterable[str], known: int,
-                   now: float) -> Gathered:
+                   roster: Roster, hosts: Iterable[str], listed: int,
+                   down_for: DownFor) -> Gathered:
     """Gather what there is to know of the nodes recorded on some hosts.
 
     :param hosts: others than this, as nova spells them.
-    :param known: how many nodes Ironic listed last.
-    :param now: monotonic time in seconds.
+    :param listed: how many nodes Ironic listed last.
+    :param down_for: see :data:`DownFor`.
     """
     names = [name for host in hosts
              for name in membership.spellings(roster.services, host)]
     records = {
         record.node: record for record in sources.records_of(names)
         if roster.preferences.may_prefer(roster.view.host, record.node)}
-    found = _fetch(sources, settings.partition, list(records), known)
+    found = _fetch(sources, settings.partition, list(records), listed)
     inventory = Inventory(
         nodes={node: its.instance_id for node, its in found.items()},
         my_instances=frozenset(), my_nodes=frozenset(),
         view=roster.view, preferences=roster.preferences)
-    states = _instance_states(sources, memory, inventory)
-    facts, outages, mapped, audits = _facts(
+    states, known = _instance_states(sources, memory, roster, inventory)
+    facts, mapped, audits = _facts(
         sources, memory, settings, roster, inventory, states,
-        {node: records[node] for node in found}, True, now)
-    return Gathered(
-        facts, found, outages, audits, roster.host_aggregates, mapped)
+        {node: records[node] for node in found}, known, True, down_for)
+    return Gathered(facts, found, audits, roster.host_aggregates, mapped)
 
 
 def _facts(sources: Sources, memory: Memory, settings: Settings,
            roster: Roster, inventory: Inventory,
            states: Mapping[str, InstanceState],
-           records: Mapping[str, Record], settled: bool, now: float
-           ) -> tuple[Facts, takeover.Outages, bool | None, int]:
-    """Gather the services of everybody who was met; then all is known.
-
-    Whoever is not in nova's list, be it disabled or without a node, may have
-    nodes and instances.
+           records: Mapping[str, Record], known: Services, settled: bool,
+           down_for: DownFor) -> tuple[Facts, bool | None, int]:
+    """Gather the services of the owners that were met; then all is known.
 
     :param states: of the instances whose host had to be looked up.
     :param records: of the nodes whose owner had to be looked up.
-    :returns: (facts, outages, whether this host is mapped, audits); see
+    :param known: the services, with the hosts of those instances.
+    :returns: (facts, whether this host is mapped, audits); see
         :class:`Gathered`.
     """
-    known = _with_services_of(sources, roster.services, [
-        *(record.host for record in records.values()),
-        *(state.host for state in states.values() if state.host)])
-    view = dataclasses.replace(
-        roster.view, services=membership.by_host(known))
+    known = _with_services_of(
+        sources, known, [record.host for record in records.values()])
+    inventory = dataclasses.replace(
+        inventory, view=dataclasses.replace(
+            roster.view, services=membership.by_host(known)))
     zones = aggregates.zones(roster.host_aggregates.aggregates)
-    outages = memory.outages.after(view, now)
     mapped = memory.mapped or sources.mapped(settings.host)
     audits = 0 if ownership.was_robbed(
-        records, view, roster.preferences, zones, memory.owned
-    ) else memory.audits
+        inventory, states, records, zones, memory.owned) else memory.audits
     facts = Facts(
         nodes=inventory.nodes, my_instances=inventory.my_instances,
-        my_nodes=inventory.my_nodes, view=view,
+        my_nodes=inventory.my_nodes, view=inventory.view,
         preferences=inventory.preferences, partition=settings.partition,
         zones=zones, instance_states=states, records=records,
         eligible=takeover.eligible(
-            settings.policy, view, outages.lengths(now)),
+            settings.policy, inventory.view, down_for(inventory.view)),
         permissions=Permissions(
             settled=settled, mapped=mapped is not False,
             tested=audits >= settings.pull_delay_audits))
-    return facts, outages, mapped, audits
+    return facts, mapped, audits
 
 
-def _with_services_of(sources: Sources,
-                      known: Iterable[membership.ComputeService],
-                      hosts: Iterable[str]
-                      ) -> tuple[membership.ComputeService, ...]:
+def _with_services_of(sources: Sources, known: Services,
+                      hosts: Iterable[str]) -> Services:
     """Add the services of those of the hosts that are not known yet.
 
     Either they are disabled, or they had no Ironic compute node when nova
     was asked for the services that have one.
     """
-    known = tuple(known)
     keys = {service.key for service in known}
     missing = {host_key(host): host for host in hosts
                if host_key(host) not in keys}
@@ -251,13 +248,16 @@ def _with_services_of(sources: Sources,
         for service in found if service)
 
 
-def _instance_states(sources: Sources, memory: Memory, inventory: Inventory
-                     ) -> Mapping[str, InstanceState]:
-    """Look up the instances whose host must be known.
+def _instance_states(sources: Sources, memory: Memory, roster: Roster,
+                     inventory: Inventory
+                     ) -> tuple[Mapping[str, InstanceState], Services]:
+    """Look up the instances whose host must be known, and those hosts.
 
     Those that were on a host that is still live are not asked for again:
     whatever becomes of them there, that host sees to it. Unless their nodes
     are mine: then it is me who sees to what they leave.
+
+    :returns: (uuid -> state, the services with those of their hosts).
     """
     wanted = ownership.foreign_instances(inventory)
     on_mine = {inventory.nodes.get(node) for node in inventory.my_nodes}
@@ -270,15 +270,22 @@ def _instance_states(sources: Sources, memory: Memory, inventory: Inventory
     unknown = [instance for instance in wanted if instance not in remembered]
     if unknown:
         states.update(sources.instance_states(unknown))
-    return types.MappingProxyType(states)
+    return types.MappingProxyType(states), _with_services_of(
+        sources, roster.services,
+        [state.host for state in states.values() if state.host])
 
 
 def _records_of_others(sources: Sources, memory: Memory,
                        inventory: Inventory,
-                       states: Mapping[str, InstanceState]
+                       states: Mapping[str, InstanceState], known: Services
                        ) -> dict[str, Record]:
-    """Look up who owns candidates and samples."""
-    wanted = dict.fromkeys(ownership.candidates(inventory, states))
+    """Look up who owns candidates and samples.
+
+    :param known: the services, with the hosts of the instances.
+    """
+    view = dataclasses.replace(
+        inventory.view, services=membership.by_host(known))
+    wanted = dict.fromkeys(ownership.candidates(inventory, states, view))
     wanted.update(dict.fromkeys(_samples(memory, inventory)))
     if not wanted:
         return {}
@@ -309,15 +316,15 @@ def _samples(memory: Memory, inventory: Inventory) -> Iterator[str]:
 
 
 def _fetch(sources: Sources, partition: membership.Partition,
-           wanted: Sequence[str], known: int) -> dict[str, Node]:
+           wanted: Sequence[str], last: int) -> dict[str, Node]:
     """Return {uuid: node} of these nodes, as far as Ironic has them.
 
-    :param known: how many nodes Ironic listed last.
+    :param last: how many nodes Ironic listed last.
     """
     if not wanted:
         return {}
     # A node alone does not tell its partition.
-    if partition.label or TOGETHER * len(wanted) > known:
+    if partition.label or TOGETHER * len(wanted) > last:
         listed = sources.nodes(partition)
         return {node: listed[node] for node in wanted if node in listed}
     found = {node: sources.node(node) for node in wanted}

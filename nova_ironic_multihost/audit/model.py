@@ -90,7 +90,6 @@ class Memory:
 
     :param preferences: who is preferred for which node, None before the first
         look at the services.
-    :param outages: since when hosts have been seen down.
     :param audits: number of audits in a row, up to the last one, in which
         this host was a member whom nobody took for dead.
     :param rounds: number of audits in a row in which the partition of some
@@ -108,7 +107,6 @@ class Memory:
     """
 
     preferences: ring.Preferences | None = None
-    outages: takeover.Outages = takeover.Outages()
     audits: int = 0
     rounds: int = 0
     owned: frozenset[str] = frozenset()

@@ -35,7 +35,6 @@ from nova_ironic_multihost.core.facts import Inventory
 from nova_ironic_multihost.core.facts import Record
 from nova_ironic_multihost.core.host import HostKey
 from nova_ironic_multihost.core import membership
-from nova_ironic_multihost.core import ring
 
 
 class Reason(enum.Enum):
@@ -103,25 +102,33 @@ def foreign_instances(inventory: Inventory) -> list[str]:
             and inventory.concerns_me(node)]
 
 
-def candidates(inventory: Inventory,
-               states: Mapping[str, InstanceState]) -> list[str]:
+def candidates(inventory: Inventory, states: Mapping[str, InstanceState],
+               view: membership.View) -> list[str]:
     """Return the nodes whose owner must be looked up.
 
     :param states: uuid -> :class:`InstanceState`, of the
         :func:`foreign_instances`.
+    :param view: the compute services, with the hosts of those instances.
     :returns: uuids of nodes that this host does not own and would take,
         depending on who does.
     """
-    def waits_for_a_live_host(instance: str) -> bool:
-        state = states.get(instance)
-        return state is not None and not state.deleted and (
-            state.host_key is None or inventory.view.live(state.host_key))
+    def may_be_had(instance: str | None) -> bool:
+        state = _user(instance, states)
+        return state is None or (
+            state.host_key is not None and not view.live(state.host_key))
 
     return [node for node, instance in inventory.nodes.items()
             if node not in inventory.my_nodes
             and instance not in inventory.my_instances
             and inventory.preferences.may_prefer(inventory.host, node)
-            and (instance is None or not waits_for_a_live_host(instance))]
+            and may_be_had(instance)]
+
+
+def _user(instance: str | None, states: Mapping[str, InstanceState]
+          ) -> InstanceState | None:
+    """Return the instance that nova has on a node, None if it has none."""
+    state = states.get(instance) if instance is not None else None
+    return None if state is None or state.deleted else state
 
 
 def decide(facts: Facts) -> dict[str, Reason]:
@@ -333,22 +340,26 @@ def with_takeovers(reasons: Mapping[str, Reason], asked: Iterable[str],
     return result
 
 
-def was_robbed(records: Mapping[str, Record], view: membership.View,
-               preferences: ring.Preferences, zones: Mapping[HostKey, str],
+def was_robbed(inventory: Inventory, states: Mapping[str, InstanceState],
+               records: Mapping[str, Record], zones: Mapping[HostKey, str],
                owned: Set[str]) -> bool:
     """Whether others took nodes from me as if I were dead.
 
     They would, after my heartbeat failed for a while: nodes that I owned and
-    am preferred for are recorded on other live hosts.
+    am preferred for, and that no instance uses, are recorded on other live
+    hosts.
 
+    :param states: uuid -> :class:`InstanceState`, of the
+        :func:`foreign_instances`.
     :param records: node uuid -> record of another host.
     :param zones: host -> explicit availability zone.
     :param owned: uuids of the nodes that I owned at the audit before.
     """
     return any(
-        record.node in owned and view.live(record.owner)
-        and preferences.prefers(
-            view.host, record.node, zones.get(record.owner))
+        record.node in owned and inventory.view.live(record.owner)
+        and _user(inventory.nodes.get(record.node), states) is None
+        and inventory.preferences.prefers(
+            inventory.host, record.node, zones.get(record.owner))
         for record in records.values())
 
 

@@ -495,7 +495,8 @@ class World:
             raise Broken(f'G6: {host} took {instance} of a host that nobody '
                          'has declared dead')
         # A build without a machine ends in ERROR, wherever that is.
-        if not instance.building and (
+        has_machine = self.machines.get(instance.node) == instance.uuid
+        if (has_machine or not instance.building) and (
                 self.zones.get(host) != self.zones.get(instance.host)):
             raise Broken(f'{host} took {instance} of another zone')
         if self.machines.get(instance.node) not in (

@@ -12,6 +12,8 @@
 
 """Audits of several hosts, one after the other."""
 
+import threading
+
 from nova_ironic_multihost.audit import model
 from nova_ironic_multihost.core import aggregates
 from nova_ironic_multihost.core.facts import InstanceState
@@ -348,6 +350,18 @@ class AuditHostsTestCase(cloud.AuditTestCase):
         view = auditor.read_view(settings, ['a'])
         self.assertTrue(view.services['a'].disabled)
         self.assertEqual({'b', 'c'}, view.members)
+
+    def test_a_look_with_nothing_to_do_waits_for_no_audit(self):
+        auditor, settings = self.auditors['b'], model.Settings('b')
+        looked = threading.Event()
+
+        def look():
+            auditor.eligible(settings, auditor.read_view(settings))
+            looked.set()
+
+        with auditor._lock:
+            threading.Thread(target=look, daemon=True).start()
+            self.assertTrue(looked.wait(30))
 
     def test_who_audits_next_waits_until_it_is_carried_out(self):
         auditor = self.auditors['b']

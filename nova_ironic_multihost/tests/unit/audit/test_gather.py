@@ -78,6 +78,16 @@ class ForeignInstancesTestCase(cloud.AuditTestCase):
 
 class CostTestCase(cloud.AuditTestCase):
 
+    def test_nodes_with_instances_of_a_disabled_host_are_not_looked_up(self):
+        self.settle('a', 'b')
+        self.cloud.set('b', disabled=True)
+        self.cloud.owners = dict.fromkeys(cloud.NODES, 'b')
+        self.cloud.ironic = {node: f'i-{node}' for node in cloud.NODES}
+        self.cloud.placed = {f'i-{node}': InstanceState('b', node=node)
+                             for node in cloud.NODES}
+        self.audit('a')
+        self.assertEqual([], self.asked('record'))
+
     def test_steady_state_reads_nothing_of_others(self):
         for node in cloud.NODES[:5]:
             self.cloud.ironic[node] = f'i-{node}'
@@ -111,6 +121,25 @@ class PartitionTestCase(cloud.AuditTestCase):
             self.settle('a')
             self.assertEqual(set(cloud.NODES) - set(shard),
                              set(self.audit('a').nodes))
+
+    def test_label_of_a_host_that_was_down_is_learned_anew(self):
+        # As in an upgrade from nova's own driver, which writes no label.
+        partition = membership.Partition(
+            conductor_group='g', peer_list=('a', 'b'))
+        self.cloud.owners = dict.fromkeys(cloud.NODES, 'b')
+        self.cloud.ironic = {node: f'i-{node}' for node in cloud.NODES}
+        self.cloud.placed = {f'i-{node}': InstanceState('b', node=node)
+                             for node in cloud.NODES}
+        self.cloud.labels = {'a': partition.label}
+        self.audit('a', partition=partition)
+        self.cloud.set('b', up=False)
+        for _ in range(2):
+            self.audit('a', partition=partition)
+        self.cloud.set('b')
+        self.cloud.labels['b'] = partition.label
+        self.audit('a', partition=partition)
+        self.assertEqual({'a', 'b'}, self.audit(
+            'a', partition=partition).view.members)
 
     def test_two_share_a_shard(self):
         self.cloud.labels = {'a': 'shard=s1', 'b': 'shard=s1'}

@@ -319,7 +319,8 @@ class TakeoverTestCase(base.BaseTestCase):
         states = {'i1': InstanceState(OTHER, node=NODE)}
         for known, wanted in ((services(*HOSTS), []), (self.DEAD, [NODE])):
             self.assertEqual(wanted, ownership.candidates(
-                facts(PREFERRED, known=known, nodes={NODE: 'i1'}), states))
+                facts(PREFERRED, nodes={NODE: 'i1'}), states,
+                facts(PREFERRED, known=known).view))
 
     def test_only_so_many_at_once(self):
         reasons = dict.fromkeys(('n1', 'n2', 'n3'), Reason.TAKEN_OVER)
@@ -430,7 +431,7 @@ class DecideTestCase(base.BaseTestCase):
                     instance: state for instance, state
                     in whole.instance_states.items() if instance in wanted})
             candidates = set(ownership.candidates(
-                asked, asked.instance_states))
+                asked, asked.instance_states, asked.view))
             asked = dataclasses.replace(asked, records={
                 node: record for node, record in whole.records.items()
                 if node in candidates})
@@ -530,10 +531,10 @@ class AbandonedBuildsTestCase(base.BaseTestCase):
 
 class WasRobbedTestCase(base.BaseTestCase):
 
-    def was_robbed(self, host, owned=(NODE,), known=None):
-        seen = facts(host, known=known)
+    def was_robbed(self, host, owned=(NODE,), known=None, **more):
+        seen = facts(host, known=known, **more)
         return ownership.was_robbed(
-            recorded(OTHER), seen.view, seen.preferences, {}, set(owned))
+            seen, seen.instance_states, recorded(OTHER), {}, set(owned))
 
     def test_nodes_that_others_took_from_me_are_noticed(self):
         self.assertTrue(self.was_robbed(PREFERRED))
@@ -543,6 +544,12 @@ class WasRobbedTestCase(base.BaseTestCase):
 
     def test_what_i_am_not_preferred_for_is_no_loss(self):
         self.assertFalse(self.was_robbed(THIRD))
+
+    def test_who_follows_its_instance_is_no_robber(self):
+        for deleted in (False, True):
+            self.assertIs(deleted, self.was_robbed(
+                PREFERRED, nodes={NODE: 'i1'},
+                instance_states={'i1': InstanceState(OTHER, deleted)}))
 
     def test_a_dead_robber_is_none(self):
         self.assertFalse(self.was_robbed(

@@ -42,10 +42,13 @@ FIRST_PORT = 20000 + zlib.crc32(str(ROOT).encode()) % 200 * AT_MOST * PORTS
 DEADLINE = 1800
 
 COMPUTES = 3
-NODES = 24
-#: Where no experiment has to choose among them: audits of nodes are most of
-#: what a lab does.
+#: As few as an experiment can do with: audits of nodes are most of what a lab
+#: does.
+NODES = 12
+#: Where no experiment has to choose among them.
 FEW_NODES = 9
+#: For experiments that boot eight servers on one compute.
+MANY_NODES = 24
 
 #: Shorter than the lab's own, which are for people who watch.
 AUDITS = ('--set', 'DEFAULT.update_resources_interval=4',
@@ -54,6 +57,7 @@ INTERVALS = (*AUDITS, '--set', 'DEFAULT.service_down_time=6')
 
 #: All tests that may have the same lab do, for it is then not made anew.
 SHAPE = ('--computes', str(COMPUTES), '--nodes', str(NODES), *INTERVALS)
+LARGE = ('--computes', str(COMPUTES), '--nodes', str(MANY_NODES), *INTERVALS)
 SMALL = ('--computes', str(COMPUTES), '--nodes', str(FEW_NODES), *INTERVALS)
 
 

@@ -51,8 +51,7 @@ FEW_NODES = 9
 MANY_NODES = 24
 
 #: Shorter than the lab's own, which are for people who watch.
-AUDITS = ('--set', 'DEFAULT.update_resources_interval=4',
-          '--set', 'DEFAULT.report_interval=1')
+AUDITS = ('--set', 'DEFAULT.update_resources_interval=4')
 INTERVALS = (*AUDITS, '--set', 'DEFAULT.service_down_time=6')
 
 #: All tests that may have the same lab do, for it is then not made anew.

@@ -303,12 +303,24 @@ class World:
         if not self.history[-1][move.after].recorded:
             # Others see it from this node on.
             return
+        if self._follows_build(move):
+            return
         for earlier in reversed(self.moves):
             if earlier.when <= self.disturbed:
                 return
             if earlier.node == move.node and not self._homeless(earlier):
                 raise Broken(f'G1: {earlier}, then {move}, and no member '
                              'came or went')
+
+    def _follows_build(self, move):
+        """Whether a node goes back to a host that has built on it.
+
+        nova's scheduler chose that host before the node was pulled, and
+        allocated the node afterwards.
+        """
+        instance = self.instances.get(self.machines.get(move.node))
+        return instance is not None and (
+            instance.host == instance.cast_to == move.after)
 
     def _homeless(self, move):
         """Whether a node came from a zone without a member.

@@ -21,8 +21,8 @@ from lab.tests.stack import command
 COMPUTES = command.COMPUTES
 NODES = command.NODES
 
-#: With twice as many, and with fencing, in lab/tests/long.
-CYCLES = 10
+#: With four times as many, and with fencing, in lab/tests/long.
+CYCLES = 5
 
 
 class ExperimentsTestCase(command.LabTestCase):

@@ -25,12 +25,18 @@ NODES = command.NODES
 CYCLES = 5
 
 
+PATIENT = ('--computes', str(COMPUTES), '--nodes', str(NODES), *command.AUDITS,
+           '--set', 'DEFAULT.service_down_time=30')
+
+
 class ExperimentsTestCase(command.LabTestCase):
 
     maxDiff = None
 
     def test_cold_start(self):
-        figures = self.experiment('coldstart')
+        # On a busy machine heartbeats are late when all start at once, and
+        # who is seen down for a moment loses nodes for good reason.
+        figures = self.experiment('coldstart', shape=PATIENT)
         self.assertGreaterEqual(figures['created'], NODES)
         self.assertEqual(NODES, sum(figures['split']))
 

@@ -116,11 +116,12 @@ class Simulation(stateful.RuleBasedStateMachine):
         for, and then nodes are pulled, ``pulls_per_audit`` at once. A host
         without a record is not seen by the others before it has pulled a
         node; one that is in a zone may have to wait for a host without a
-        zone, which did not see it, to have pulled the node first.
+        zone, which did not see it, to have pulled the node first. So has one
+        whose last node was pulled meanwhile.
         """
         some = next(iter(self.settings.values()))
         pulling = -(-len(self.world.machines) // some.pulls_per_audit)
-        return some.pull_delay_audits + pulling + bool(self.world.zones)
+        return some.pull_delay_audits + pulling + 2 * bool(self.world.zones)
 
     def _pick(self, choices, index):
         """Return one of several, or None if there is none."""
@@ -778,4 +779,17 @@ class SimulationTest(unittest.TestCase):
             back=False, builds=True, index=2, operate=False,
             order=[(0, 1), (4, 16)], servers=1)
         state.delete_locally(index=0)
+        state.teardown()
+
+    def test_host_whose_last_node_is_pulled(self):
+        """Nobody sees it until it has pulled a node again.
+
+        Found by 20,000 examples.
+        """
+        state = Simulation()
+        state.begin(number=5, nodes=3, delay=0, limit=200, started=True,
+                    when='forced_down', zones=['east', 'west'])
+        state.audit_all(rounds=1)
+        for _ in range(5):
+            state.enroll()
         state.teardown()

@@ -42,7 +42,7 @@ def follow_aggregates(provider_tree: nova_tree.ProviderTree, node: str,
 
     :param provider_tree: nova's copy of what placement has.
     :param node: uuid of the node, which is that of its provider.
-    :param audit: the :class:`.audit.Audit` that says which those are.
+    :param audit: the :class:`.model.Audit` that says which those are.
     :param tracker: gives nova's client of placement.
     """
     def wanted(current):

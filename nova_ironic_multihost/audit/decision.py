@@ -34,28 +34,29 @@ class Decision:
     """What came of the facts.
 
     :param reasons: node uuid -> why it is mine or not.
-    :param busy: nodes that could not be pulled for their allocations.
+    :param busy: what :func:`.ownership.still_busy` returned.
     :param taken_over: uuid -> host that it was on before, of the instances
         that were taken over.
     """
 
     reasons: Mapping[str, Reason]
-    busy: frozenset[str]
+    busy: tuple[str, ...]
     taken_over: Mapping[str, str | None]
 
 
 def decide(sources: Sources, writes: Writes, facts: Facts,
-           settings: Settings, busy: frozenset[str]) -> Decision:
+           settings: Settings, busy: tuple[str, ...]) -> Decision:
     """Decide, and take over what is to be taken over.
 
-    :param busy: nodes that could not be pulled at the last audit.
+    :param busy: of the audit before.
     """
     reasons = ownership.decide(facts)
     asked = ownership.pulls(reasons, settings.pulls_per_audit, busy)
-    busy = frozenset(node for node in asked if in_use(sources, node))
+    allocated = frozenset(node for node in asked if in_use(sources, node))
+    busy = ownership.still_busy(reasons, busy, asked, allocated)
     builds = _builds(sources, reasons)
     abandoned = _take_over_builds(writes, facts, builds, settings)
-    reasons = ownership.with_pulls(reasons, asked, busy.union(
+    reasons = ownership.with_pulls(reasons, asked, allocated.union(
         node for node, some in builds.items()
         if ownership.awaited(some, abandoned, facts.host)))
     asked = ownership.takeovers(

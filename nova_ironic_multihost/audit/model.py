@@ -98,7 +98,7 @@ class Memory:
     :param instance_states: instance uuid -> :class:`.facts.InstanceState`, as
         it was.
     :param partition_labels: host -> label of its partition.
-    :param busy: nodes that could not be pulled for their allocations.
+    :param busy: what :func:`.ownership.still_busy` returned.
     :param absences: nodes that are not listed.
     :param mapped: this host was found to be mapped.
     :param host_aggregates: nova's host aggregates, as far as they are known.
@@ -114,7 +114,7 @@ class Memory:
         default_factory=lambda: types.MappingProxyType({}))
     partition_labels: Mapping[HostKey, str] = dataclasses.field(
         default_factory=lambda: types.MappingProxyType({}))
-    busy: frozenset[str] = frozenset()
+    busy: tuple[str, ...] = ()
     absences: absence.Absences = absence.Absences()
     mapped: bool = False
     host_aggregates: aggregates.Known = aggregates.Known()

@@ -26,6 +26,7 @@ differ for a while leave the records alone. The rules are numbered as in
 from collections.abc import Container
 from collections.abc import Iterable
 from collections.abc import Mapping
+from collections.abc import Sequence
 from collections.abc import Set
 import enum
 
@@ -241,20 +242,36 @@ def _refused(facts: Facts) -> Reason | None:
 
 
 def pulls(reasons: Mapping[str, Reason], limit: int,
-          busy: Set[str] = frozenset()) -> list[str]:
+          busy: Sequence[str] = ()) -> list[str]:
     """Say which nodes to pull in this audit.
 
     :param reasons: what :func:`decide` returned.
     :param limit: the most nodes to pull in one audit.
-    :param busy: nodes to which builds were on their way when it was last
-        asked; they come last, so that they do not keep others waiting.
+    :param busy: what :func:`still_busy` returned at the audit before; those
+        nodes come last, so that they do not keep others waiting.
     :returns: list of node uuids of which it must be known, before they are
         pulled, whether placement has an allocation.
     """
+    turns = {node: turn for turn, node in enumerate(busy, 1)}
     wanted = sorted(
-        (node for node, reason in reasons.items()
-         if reason is Reason.PULLED), key=lambda node: (node in busy, node))
+        (node for node, reason in reasons.items() if reason is Reason.PULLED),
+        key=lambda node: (turns.get(node, 0), node))
     return wanted[:limit]
+
+
+def still_busy(reasons: Mapping[str, Reason], busy: Sequence[str],
+               asked: Sequence[str], allocated: Set[str]) -> tuple[str, ...]:
+    """Return the nodes to be pulled that had an allocation when last asked.
+
+    :param reasons: what :func:`decide` returned.
+    :param busy: what this returned at the audit before.
+    :param asked: what :func:`pulls` returned.
+    :param allocated: those of them that have an allocation.
+    :returns: node uuids; the one that was asked for longest ago comes first.
+    """
+    return (*(node for node in busy
+              if reasons.get(node) is Reason.PULLED and node not in asked),
+            *(node for node in asked if node in allocated))
 
 
 def with_pulls(reasons: Mapping[str, Reason], asked: Iterable[str],

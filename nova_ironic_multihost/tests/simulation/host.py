@@ -243,6 +243,7 @@ class Process:
         self.updating = Lock()
         self._looking = None
         self._audits = 0
+        self._looked_for = frozenset()
         self._known = set()
         self._robbed = {}
         self._body = self._start
@@ -273,10 +274,6 @@ class Process:
         """Whether its heartbeats arrive."""
         return self.serving and not self.frozen and not self.muted
 
-    def decided_on(self, node):
-        """Return the owner of a node when its audit decided."""
-        return self.auditor.last.owners.get(node)
-
     def robbed(self, node):
         """Another host took a node as if this one were dead."""
         if node in self._known:
@@ -287,8 +284,10 @@ class Process:
     def may_pull(self, node):
         """Whether it was a member for long enough to pull a node."""
         delay = self._settings.pull_delay_audits
-        return self._audits >= delay and (
-            not delay or self._robbed.get(node) != self._audits)
+        # A look counts the audit that is being carried out meanwhile.
+        audits = self._audits + (node in self._looked_for)
+        return audits >= delay and (
+            not delay or self._robbed.get(node) != audits)
 
     def step(self):
         """Go on until the next pause; begin an audit if there is none.
@@ -303,6 +302,7 @@ class Process:
             self._running = None
             self._body = self._audit_all
             self._audits += 1
+            self._looked_for = frozenset()
         self._world.note()
         return self.auditing
 
@@ -371,6 +371,7 @@ class Process:
         finally:
             self._settled = True
         self.recovering += found.taken_over
+        self._looked_for = frozenset()
         self._known = self.sources.recorded
         self._check_kept(found)
         pause()
@@ -394,6 +395,8 @@ class Process:
 
     def _acquired(self, found, mine):
         self.recovering += found.taken_over
+        if self.auditing and self.sources.looked:
+            self._looked_for = frozenset(mine)
 
     def has(self, node):
         """Whether ResourceTracker.compute_nodes has the node."""
@@ -455,14 +458,16 @@ class Process:
 
     def _move(self, node, seen):
         world = self._world
+        # A look may decide on it anew meanwhile.
         reason = self.auditor.last.reasons[node]
+        decided_on = self.auditor.last.owners.get(node)
         if not self._report(node):
             return False
         if reason is ownership.Reason.PULLED:
             # The generation guards the allocations up to now.
             seen = (*seen[:-1], self.sources.situation(node)[-1])
         pause()
-        return world.move(node, self.host, reason,
+        return world.move(node, self.host, reason, decided_on,
                           sure=seen == self.sources.situation(node))
 
     def _report(self, node):

@@ -253,10 +253,11 @@ class World:
         self.rows[node] = Row(node, host)
         return True
 
-    def move(self, node, host, reason, sure):
+    def move(self, node, host, reason, decided_on, sure):
         """Move a record, whoever owns it; False when there is none.
 
         :param reason: why, a :class:`.ownership.Reason`.
+        :param decided_on: the host that it was to be moved from.
         :param sure: nothing that the decision depends on has changed since
             it was looked at last. Nova's database cannot compare and swap,
             so that a host that stands still just then is forgiven a move.
@@ -269,7 +270,7 @@ class World:
             return True
         move = Move(self.moment, node, before, host, reason)
         if sure:
-            self._judge(move)
+            self._judge(move, decided_on)
         else:
             self.narrow += 1
             self.disturbed = self.moment
@@ -278,7 +279,7 @@ class World:
             self.processes[before].robbed(node)
         return True
 
-    def _judge(self, move):
+    def _judge(self, move, decided_on):
         """Raise Broken for a move that must not be."""
         self._judge_taker(move)
         provider = self.providers.get(move.node)
@@ -296,8 +297,7 @@ class World:
                              f'live hosts: {move}')
             if move.reason is not ownership.Reason.PULLED:
                 raise Broken(f'G1: a live host was robbed of a node: {move}')
-            if move.before != self.processes[move.after].decided_on(
-                    move.node):
+            if move.before != decided_on:
                 raise Broken('G1: a node moved on, and then once more for '
                              f'what had been decided before: {move}')
         if not self.history[-1][move.after].recorded:

@@ -118,6 +118,18 @@ class OwnershipTestCase(cloud.AuditTestCase):
         self.assertEqual(2, len(self.asked('consumers')))
         self.assertEqual(4, len(self.audit('a', pulls_per_audit=2).nodes))
 
+    def test_nodes_that_stay_allocated_keep_nobody_waiting(self):
+        self.cloud.owners = dict.fromkeys(cloud.NODES, 'b')
+        wanted = self.preferred('a', 'a', 'b')
+        busy = set(sorted(wanted)[:2])
+        self.cloud.allocations = dict.fromkeys(busy, frozenset(['i1']))
+        self.audit('a')
+        for _ in wanted:
+            self.audit('a', pulls_per_audit=1)
+        self.assertEqual(wanted - busy, {
+            node for node, owner in self.cloud.owners.items()
+            if owner == 'a'})
+
     def test_pulls_wait_for_some_audits_as_a_member(self):
         self.cloud.owners = dict.fromkeys(cloud.NODES, 'b')
         for _ in range(3):

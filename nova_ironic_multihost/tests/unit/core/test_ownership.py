@@ -462,7 +462,31 @@ class PullsTestCase(base.BaseTestCase):
 
     def test_nodes_that_were_busy_keep_nobody_waiting(self):
         self.assertEqual(['n3', 'n4'], ownership.pulls(
-            self.reasons, 2, {'n1'}))
+            self.reasons, 2, ['n1']))
+        self.assertEqual(['n4', 'n3', 'n1'], ownership.pulls(
+            self.reasons, 3, ['n3', 'n1']))
+
+    def test_busy_until_it_is_asked_again(self):
+        self.assertEqual(('n1', 'n4', 'n3'), ownership.still_busy(
+            self.reasons, ['n1', 'n2', 'n3', 'gone'], ['n4', 'n3'],
+            {'n3', 'n4'}))
+        self.assertEqual((), ownership.still_busy(
+            self.reasons, ['n1'], ['n1', 'n3'], frozenset()))
+
+    @given(st.integers(1, 5), st.lists(
+        st.sets(st.integers(0, 9)), min_size=10, max_size=10))
+    def test_each_gets_its_turn(self, limit, allocated):
+        reasons = dict.fromkeys(range(10), Reason.PULLED)
+        busy, asked = (), set()
+        for audit in range(-(-len(reasons) // limit)):
+            now = ownership.pulls(reasons, limit, busy)
+            asked.update(now)
+            idle = [node for node in now if node not in allocated[audit]]
+            busy = ownership.still_busy(
+                reasons, busy, now, allocated[audit].intersection(now))
+            for node in idle:
+                reasons[node] = Reason.KEPT
+        self.assertEqual(set(range(10)), asked)
 
     def test_only_idle_nodes_are_pulled(self):
         self.assertEqual(

@@ -51,8 +51,9 @@ files are below the lab's directory, all ports are on 127.0.0.1 and follow
 each other from the base port on; with another directory and another base
 port a second lab runs beside the first one.
 
-environment: LAB_DIR, LAB_BASE_PORT (see --dir and --base-port) and LAB_VENV,
-the Python environment (default: .lab/venv in the checkout).
+environment: LAB_DIR, LAB_BASE_PORT (see --dir and --base-port), LAB_VENV, the
+Python environment (default: .lab/venv in the checkout), and LAB_UV, a uv that
+installs in the place of pip.
 """
 # Those that may install, and those that get by without anything installed.
 _INSTALLING = ('install', 'up', 'demo', 'run')

@@ -111,8 +111,12 @@ class Install:
             return None
 
     def _pip(self, *arguments):
-        self._call(self._settings.program('python'), '-m', 'pip', 'install',
-                   '--disable-pip-version-check', *arguments)
+        python = self._settings.program('python')
+        if uv := os.environ.get('LAB_UV'):
+            self._call(uv, 'pip', 'install', '--python', python, *arguments)
+        else:
+            self._call(python, '-m', 'pip', 'install',
+                       '--disable-pip-version-check', *arguments)
 
     def _missing_packages(self):
         missing = [package for package, program in _DAEMONS.items()

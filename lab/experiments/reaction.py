@@ -13,18 +13,19 @@
 """One compute is killed: does it matter how rarely the others audit?
 
 All computes are restarted with audits every 10 s, then with audits every
-600 s. Each time the compute with most nodes is killed (SIGKILL), and started
-again afterwards. Figures, for each interval: down_after and usable_after,
-seconds from the kill until nova calls the compute down, and until the last of
-its free nodes is recorded on a live compute that nova sends builds to and is
-offered by placement; moves, moved_nodes and most_moves as in kill, from the
-kill to that moment. limit is service_down_time and 15 s. In the end the
-computes get their own interval back.
+600 s, or as --every says. Each time the compute with most nodes is killed
+(SIGKILL), and started again afterwards. Figures, for each interval: down_after
+and usable_after, seconds from the kill until nova calls the compute down, and
+until the last of its free nodes is recorded on a live compute that nova sends
+builds to and is offered by placement; moves, moved_nodes and most_moves as in
+kill, from the kill to that moment. limit is service_down_time and 15 s. In the
+end the computes get their own interval back.
 
-Must be: usable_after no more than limit, most_moves 1, at both intervals.
+Must be: usable_after no more than limit, most_moves 1, at each interval.
 """
 
 from lab.bench import criteria
+from lab import options
 from lab import timeline
 
 INTERVALS = (10, 600)
@@ -35,10 +36,26 @@ OPTION = 'DEFAULT.update_resources_interval'
 PATIENCE = 90.0
 
 
-def run(bench):
-    """Kill one at each interval; returns the figures."""
-    figures = {'limit': bench.down_time + REACTION}
-    for interval in INTERVALS:
+def add_options(parser):
+    """Add the options of this experiment to the command line."""
+    parser.add_argument(
+        '--every', type=options.positive, action='append', metavar='SECONDS',
+        help='audit so rarely; may be repeated (default: 10 and 600)')
+
+
+def choices(args):
+    """What the options ask of :func:`run`."""
+    return {'intervals': tuple(args.every or INTERVALS)}
+
+
+def run(bench, intervals):
+    """Kill one at each interval; returns the figures.
+
+    :param intervals: seconds between two audits of a compute
+    """
+    figures = {'limit': bench.down_time + REACTION,
+               'intervals': list(intervals)}
+    for interval in intervals:
         figures[f'every_{interval}_s'] = _kill_one(bench, interval)
     bench.note('the computes restart with their own interval')
     bench.computes.restart(bench.computes.names())
@@ -49,7 +66,7 @@ def run(bench):
 def failures(figures):
     """What is not as it must be, in sentences."""
     found = []
-    for interval in INTERVALS:
+    for interval in figures['intervals']:
         some = figures[f'every_{interval}_s']
         when = f'with audits every {interval} s: '
         if some['usable_after'] is None or (

@@ -51,8 +51,9 @@ FEW_NODES = 9
 MANY_NODES = 24
 
 #: Shorter than the lab's own, which are for people who watch.
-AUDITS = ('--set', 'DEFAULT.update_resources_interval=4')
-INTERVALS = (*AUDITS, '--set', 'DEFAULT.service_down_time=6')
+AUDITS = ('--set', 'DEFAULT.update_resources_interval=6')
+#: Long enough for heartbeats that a busy machine has delayed.
+INTERVALS = (*AUDITS, '--set', 'DEFAULT.service_down_time=10')
 
 #: All tests that may have the same lab do, for it is then not made anew.
 SHAPE = ('--computes', str(COMPUTES), '--nodes', str(NODES), *INTERVALS)

@@ -43,7 +43,6 @@ class ExperimentsTestCase(command.LabTestCase):
     def test_add(self):
         figures = self.experiment('add')
         self.assertEqual(COMPUTES + 1, len(figures['split']))
-        self.assertGreater(figures['moves'], 0)
         rows = self.lab('status', '--json').answer['computes']
         self.assertEqual(COMPUTES, len(rows))
 
@@ -74,10 +73,9 @@ class ExperimentsTestCase(command.LabTestCase):
         self.assertEqual([NODES] * 3, figures['providers'])
 
     def test_reaction(self):
-        figures = self.experiment('reaction')
-        for interval in (10, 600):
-            some = figures[f'every_{interval}_s']
-            self.assertEqual(some['its_free_nodes'], some['moved_nodes'])
+        # The other tests show what comes of frequent audits.
+        figures = self.experiment('reaction', '--every', '600')['every_600_s']
+        self.assertEqual(figures['its_free_nodes'], figures['moved_nodes'])
 
     def test_restart(self):
         figures = self.experiment('restart')

@@ -70,6 +70,13 @@ class InstallTestCase(base.BaseTestCase):
         self.ensure_venv()
         self.assertEqual([], self.calls)
 
+    def test_uv_in_the_place_of_pip(self):
+        self.useFixture(fixtures.EnvironmentVariable('LAB_UV', '/x/uv'))
+        self.ensure_venv()
+        self.assertEqual(2, len(self.called(
+            f'/x/uv pip install --python {self.settings.venv}')))
+        self.assertEqual([], self.called('-m pip'))
+
     def test_install_that_failed_is_taken_up_again(self):
         self.fails_at = 'requirements.txt'
         error = self.assertRaises(errors.LabError, self.ensure_venv)

@@ -56,7 +56,8 @@ class FailuresTestCase(base.BaseTestCase):
     def failures(self, after, moves=1):
         good = {'usable_after': 14.0, 'most_moves': 1}
         return reaction.failures({
-            'limit': 23.0, 'quiet': True, 'every_10_s': good,
+            'limit': 23.0, 'intervals': [10, 600], 'quiet': True,
+            'every_10_s': good,
             'every_600_s': {'usable_after': after, 'most_moves': moves}})
 
     def test_within_the_limit(self):

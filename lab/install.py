@@ -24,7 +24,6 @@ import pathlib
 import shutil
 import subprocess
 import sys
-import sysconfig
 
 from lab import errors
 from lab import lock
@@ -121,16 +120,9 @@ class Install:
     def _missing_packages(self):
         missing = [package for package, program in _DAEMONS.items()
                    if not _program(program)]
-        if not self._venv_done():
-            # uWSGI comes as source.
-            if not (_program('gcc') and pathlib.Path('/usr/include/stdio.h')
-                    .exists()):
-                missing += ['gcc', 'libc6-dev']
-            if importlib.util.find_spec('ensurepip') is None:
-                missing.append('python3-venv')
-            headers = pathlib.Path(sysconfig.get_path('include'))
-            if not (headers / 'Python.h').exists():
-                missing.append('python3-dev')
+        if (not self._venv_done()
+                and importlib.util.find_spec('ensurepip') is None):
+            missing.append('python3-venv')
         return missing
 
     def _apt(self, packages):

@@ -12,6 +12,7 @@
 
 """What every functional test stands on."""
 
+import functools
 from importlib import metadata
 import os
 import time
@@ -21,6 +22,7 @@ import nova.conf
 from nova.tests.functional.api import client as nova_client
 from nova.tests.functional import integrated_helpers
 from oslo_utils.fixture import uuidsentinel
+from sqlalchemy import pool
 
 from nova_ironic_multihost.audit import timer
 from nova_ironic_multihost import conf
@@ -41,6 +43,7 @@ DEADLINE = 60
 POLL = 0.2
 
 
+@functools.cache
 def _api_paste_config():
     """Find nova's api-paste.ini, installed or in a source tree.
 
@@ -70,6 +73,10 @@ class MultiHostTestCase(integrated_helpers.ProviderUsageBaseTestCase):
         self.flags(service_down_time=3600)
         # Nor do they look around but when they are told.
         self.useFixture(fixtures.MockPatchObject(timer.Timer, 'start'))
+        # oslo.db opens a file for each transaction, which takes as long as
+        # all that is done in it.
+        self.useFixture(fixtures.MockPatch(
+            'oslo_db.sqlalchemy.engines.pool.NullPool', pool.QueuePool))
         super().setUp()
         # What the test before has left goes now and not when it ended: then
         # its computes may still have used it.

@@ -321,10 +321,11 @@ class FrozenTestCase(OldOwnerTestCase):
         self._test_build_ends('spawn', after=True)
 
     def test_build_is_not_cleaned_up_after_when_it_fails(self):
+        def fail(*args, **kwargs):
+            raise exception.InstanceDeployFailure(reason='broken')
+
         driver = self.fleet.manager('host1').driver
-        self.useFixture(fixtures.MockPatchObject(
-            driver, 'spawn', side_effect=exception.InstanceDeployFailure(
-                reason='broken')))
+        self.useFixture(fixtures.MockPatchObject(driver, 'spawn', fail))
         self._test_build_ends('spawn')
 
     def _test_build_ends(self, method, after=False):

@@ -34,10 +34,11 @@ from nova_ironic_multihost.tests.simulation import world as worlds
 #: Times that nova's tracker tries to write to a provider that changes.
 ATTEMPTS = 4
 
-#: Why a host leaves a node alone that is recorded on it.
+#: Why a host leaves a node alone that is recorded on it and has an instance.
 LEFT = frozenset({
     ownership.Reason.INSTANCE_ELSEWHERE, ownership.Reason.INSTANCE_OF_DEAD,
-    ownership.Reason.INSTANCE_WAITS})
+    ownership.Reason.INSTANCE_WAITS, ownership.Reason.STARTING,
+    ownership.Reason.UNMAPPED})
 
 
 class NotReadyError(Exception):
@@ -410,8 +411,8 @@ class Process:
     def _check_kept(self, found):
         """Raise Broken when it leaves what is free and its own to nobody."""
         for node, reason in found.reasons.items():
-            if (node in self.sources.recorded and not reason.mine
-                    and reason not in LEFT):
+            used = reason in LEFT and self.sources.listed.get(node)
+            if node in self.sources.recorded and not reason.mine and not used:
                 raise worlds.Broken(
                     f'{self.host} leaves {node}, its own, to nobody: {reason}')
 

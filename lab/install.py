@@ -112,6 +112,10 @@ class Install:
     def _pip(self, *arguments):
         python = self._settings.program('python')
         if uv := os.environ.get('LAB_UV'):
+            if not shutil.which(uv):
+                raise errors.LabError(
+                    f'LAB_UV={uv} cannot be run; correct it, or unset it to '
+                    'install with pip.')
             self._call(uv, 'pip', 'install', '--python', python, *arguments)
         else:
             self._call(python, '-m', 'pip', 'install',

@@ -194,6 +194,7 @@ class Stack:
             shape['computes'], shape['driver'], shape['options'])
         self._reconfigure(shape['options'])
         if not cold:
+            computes.map_again(shape['computes'])
             self._start_computes(client, computes, shape)
         return True
 
@@ -260,15 +261,19 @@ class Stack:
             client.enrol(shape['nodes'])
         self._wait(nova, begin)
         if not cold:
-            self._start_computes(client, computes, shape)
+            self._start_computes(client, computes, shape, computes.map_to_cell)
 
-    def _start_computes(self, client, computes, shape):
+    def _start_computes(self, client, computes, shape, then=lambda: None):
+        """Start them and wait until all nodes can be scheduled to.
+
+        :param then: called when they report, to map them to the cell
+        """
         names = shape['computes']
         computes.spawn(names)
         with self._progress.step(f'{len(names)} nova-computes report'):
             computes.wait(names)
         with self._progress.step('map them to the cell'):
-            computes.map_to_cell()
+            then()
         with self._progress.step(
                 f'{shape["nodes"]} nodes can be scheduled to'):
             self._until_schedulable(client, shape['nodes'])

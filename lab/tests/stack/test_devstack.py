@@ -48,7 +48,7 @@ class DevstackTestCase(stacked.StackedTestCase):
             'nova-cpu.conf', 'ironic_multihost', 'pulls_per_audit'))
 
         done = self.done(self.machine.run(
-            FAILOVER, '--host', hosts[1], '--within', '60', '--still', '25',
+            FAILOVER, '--host', hosts[1], '--within', '60', '--still', '8',
             '--os-cloud', 'devstack-admin',
             '--os-baremetal-cloud', 'devstack-system-admin', '--json',
             '--stop', 'systemctl --user stop devstack@n-cpu-2.service',

@@ -21,8 +21,8 @@ from lab.tests.stack import command
 COMPUTES = command.COMPUTES
 NODES = command.NODES
 
-#: With four times as many, and with fencing, in lab/tests/long.
-CYCLES = 5
+#: With more of them, and with fencing, in lab/tests/long.
+CYCLES = 3
 
 
 PATIENT = ('--computes', str(COMPUTES), '--nodes', str(NODES), *command.AUDITS,

@@ -77,6 +77,12 @@ class InstallTestCase(base.BaseTestCase):
             f'/x/uv pip install --python {self.settings.venv}')))
         self.assertEqual([], self.called('-m pip'))
 
+    def test_uv_that_is_not_there(self):
+        self.useFixture(fixtures.EnvironmentVariable('LAB_UV', '/x/uv'))
+        self.programs.return_value = None
+        error = self.assertRaises(errors.LabError, self.ensure_venv)
+        self.assertIn('LAB_UV=/x/uv', str(error))
+
     def test_install_that_failed_is_taken_up_again(self):
         self.fails_at = 'requirements.txt'
         error = self.assertRaises(errors.LabError, self.ensure_venv)

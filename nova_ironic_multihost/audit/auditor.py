@@ -139,7 +139,7 @@ class Auditor:
                 self.last, self._down_for)
             decided = decision.decide(
                 self.sources, self._writes, gathered.facts, settings,
-                self._memory.busy)
+                self._memory.busy, self._memory.refused)
             audit = self._audit_of(gathered, decided)
             self._notices.tell(notices.due(
                 settings.host, gathered.mapped, audit.reasons,
@@ -178,12 +178,12 @@ class Auditor:
                 self._down_for)
             decided = decision.decide(
                 self.sources, self._writes, gathered.facts, settings,
-                self._memory.busy)
+                self._memory.busy, self._memory.refused)
             mine = sorted(node for node, reason in decided.reasons.items()
                           if reason.mine)
             latest, *earlier = self._memory.recent
             self._memory = dataclasses.replace(
-                self._memory,
+                self._memory, refused=decided.refused,
                 recent=(latest.union(mine), *earlier))
             self.last = _merged(last, gathered, decided, mine)
             then(self.last, mine)
@@ -253,10 +253,18 @@ class Auditor:
             owned=frozenset(facts.my_nodes),
             instance_states=facts.instance_states,
             partition_labels=types.MappingProxyType(labels),
-            busy=decided.busy, absences=gathered.absences,
+            busy=_known(decided.busy, decided),
+            refused=_known(decided.refused, decided),
+            absences=gathered.absences,
             mapped=bool(gathered.mapped),
             host_aggregates=gathered.host_aggregates,
             recent=(acquired, *self._memory.recent)[:RECENT])
+
+
+def _known(nodes: tuple[str, ...], decided: decision.Decision
+           ) -> tuple[str, ...]:
+    """Return those of the nodes that there still are."""
+    return tuple(node for node in nodes if node in decided.reasons)
 
 
 def _merged(last: Audit, gathered: gather.Gathered,

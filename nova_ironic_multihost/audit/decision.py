@@ -35,20 +35,24 @@ class Decision:
 
     :param reasons: node uuid -> why it is mine or not.
     :param busy: what :func:`.ownership.still_busy` returned.
+    :param refused: what :func:`.ownership.still_refused` returned.
     :param taken_over: uuid -> host that it was on before, of the instances
         that were taken over.
     """
 
     reasons: Mapping[str, Reason]
     busy: tuple[str, ...]
+    refused: tuple[str, ...]
     taken_over: Mapping[str, str | None]
 
 
 def decide(sources: Sources, writes: Writes, facts: Facts,
-           settings: Settings, busy: tuple[str, ...]) -> Decision:
+           settings: Settings, busy: tuple[str, ...] = (),
+           refused: tuple[str, ...] = ()) -> Decision:
     """Decide, and take over what is to be taken over.
 
     :param busy: of the audit before.
+    :param refused: of the audit before.
     """
     reasons = ownership.decide(facts)
     asked = ownership.pulls(reasons, settings.pulls_per_audit, busy)
@@ -60,10 +64,11 @@ def decide(sources: Sources, writes: Writes, facts: Facts,
         node for node, some in builds.items()
         if ownership.awaited(some, abandoned, facts.host)))
     asked = ownership.takeovers(
-        reasons, settings.takeovers_per_audit - len(abandoned))
+        reasons, settings.takeovers_per_audit - len(abandoned), refused)
     taken = _take_over(writes, facts, asked, settings)
-    reasons = ownership.with_takeovers(reasons, asked, taken)
-    return Decision(reasons, busy, {**abandoned, **{
+    refused = ownership.still_refused(reasons, refused, asked, taken)
+    reasons = ownership.with_takeovers(reasons, refused, taken)
+    return Decision(reasons, busy, refused, {**abandoned, **{
         instance: facts.instance_states[instance].host
         for instance in taken.values()}})
 

@@ -99,6 +99,7 @@ class Memory:
         it was.
     :param partition_labels: host -> label of its partition.
     :param busy: what :func:`.ownership.still_busy` returned.
+    :param refused: what :func:`.ownership.still_refused` returned.
     :param absences: nodes that are not listed.
     :param mapped: this host was found to be mapped.
     :param host_aggregates: nova's host aggregates, as far as they are known.
@@ -115,6 +116,7 @@ class Memory:
     partition_labels: Mapping[HostKey, str] = dataclasses.field(
         default_factory=lambda: types.MappingProxyType({}))
     busy: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
     absences: absence.Absences = absence.Absences()
     mapped: bool = False
     host_aggregates: aggregates.Known = aggregates.Known()

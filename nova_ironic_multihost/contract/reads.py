@@ -30,6 +30,7 @@ from oslo_db import exception as db_exception
 from oslo_log import log as logging
 import oslo_messaging as messaging
 
+from nova_ironic_multihost.contract import names
 from nova_ironic_multihost.core import aggregates
 from nova_ironic_multihost.core.facts import InstanceState
 from nova_ironic_multihost.core.facts import Record
@@ -47,8 +48,10 @@ PARTITION = 'ironic_multihost_partition'
 #: The most rows to ask the conductor for at once.
 BATCH = 500
 
-#: How a conductor answers that has no access to the API database.
-NO_API_DATABASE = (messaging.RemoteError, db_exception.CantStartEngineError)
+#: How a conductor answers when something is wrong with the API database. If
+#: it has no access to that at all, the error is CantStartEngineError.
+_API_DATABASE_ERRORS = (
+    messaging.RemoteError, db_exception.CantStartEngineError)
 
 
 def ironic_services(context: nova_context.RequestContext,
@@ -195,16 +198,30 @@ def host_mapped(context: nova_context.RequestContext,
     :param host: a host, as nova spells it.
     :returns: True or False, or None when the conductor does not know, as it
         has no access to the API database.
+    :raises VirtDriverNotReady: when the API database does not answer.
     """
     try:
         objects.HostMapping.get_by_host(context, host)
     except exception.HostMappingNotFound:
         return False
-    except NO_API_DATABASE as exc:
+    except _API_DATABASE_ERRORS as exc:
+        _require_no_access(exc)
         LOG.debug('It cannot be known whether host %(host)s is mapped to a '
                   'cell: %(exc)s', {'host': host, 'exc': exc})
         return None
     return True
+
+
+def _require_no_access(exc):
+    """Raise VirtDriverNotReady unless a conductor will never know.
+
+    A cloud whose zones are not known for a moment is none without zones.
+    """
+    if getattr(exc, 'exc_type', 'CantStartEngineError') != (
+            'CantStartEngineError'):
+        raise names.VirtDriverNotReady(
+            'The API database of nova cannot be read, and nothing changes '
+            f'hands until it can: {exc.value}') from exc
 
 
 def host_aggregates(context: nova_context.RequestContext
@@ -213,10 +230,12 @@ def host_aggregates(context: nova_context.RequestContext
 
     :returns: tuple of :class:`.aggregates.Aggregate`, or None when the
         conductor does not know them, as it has no access to the API database.
+    :raises VirtDriverNotReady: when the API database does not answer.
     """
     try:
         listed = objects.AggregateList.get_all(context)
-    except NO_API_DATABASE:
+    except _API_DATABASE_ERRORS as exc:
+        _require_no_access(exc)
         return None
     return tuple(
         aggregates.Aggregate.of(

@@ -252,11 +252,7 @@ def pulls(reasons: Mapping[str, Reason], limit: int,
     :returns: list of node uuids of which it must be known, before they are
         pulled, whether placement has an allocation.
     """
-    turns = {node: turn for turn, node in enumerate(busy, 1)}
-    wanted = sorted(
-        (node for node, reason in reasons.items() if reason is Reason.PULLED),
-        key=lambda node: (turns.get(node, 0), node))
-    return wanted[:limit]
+    return _in_turn(reasons, Reason.PULLED, busy)[:limit]
 
 
 def still_busy(reasons: Mapping[str, Reason], busy: Sequence[str],
@@ -269,9 +265,28 @@ def still_busy(reasons: Mapping[str, Reason], busy: Sequence[str],
     :param allocated: those of them that have an allocation.
     :returns: node uuids; the one that was asked for longest ago comes first.
     """
-    return (*(node for node in busy
-              if reasons.get(node) is Reason.PULLED and node not in asked),
-            *(node for node in asked if node in allocated))
+    return _turns(reasons, Reason.PULLED, busy, asked, allocated)
+
+
+def _in_turn(reasons: Mapping[str, Reason], wanted: Reason,
+             last: Sequence[str]) -> list[str]:
+    """Return the nodes with a reason, those of ``last`` last."""
+    turns = {node: turn for turn, node in enumerate(last, 1)}
+    return sorted(
+        (node for node, reason in reasons.items() if reason is wanted),
+        key=lambda node: (turns.get(node, 0), node))
+
+
+def _turns(reasons: Mapping[str, Reason], wanted: Reason,
+           last: Sequence[str], tried: Sequence[str], failed: Set[str]
+           ) -> tuple[str, ...]:
+    """Return which nodes come last, and in which order, the next time.
+
+    What is not decided on, as in an audit of some nodes only, keeps its turn.
+    """
+    return (*(node for node in last
+              if reasons.get(node, wanted) is wanted and node not in tried),
+            *(node for node in tried if node in failed))
 
 
 def with_pulls(reasons: Mapping[str, Reason], asked: Iterable[str],
@@ -329,30 +344,49 @@ def awaited(builds: Mapping[str, InstanceState], taken: Container[str],
                for uuid, state in builds.items())
 
 
-def takeovers(reasons: Mapping[str, Reason], limit: int) -> list[str]:
+def takeovers(reasons: Mapping[str, Reason], limit: int,
+              refused: Sequence[str] = ()) -> list[str]:
     """Say which nodes' instances to take over in this audit.
 
     :param reasons: what :func:`decide` returned.
     :param limit: the most of them in one audit.
+    :param refused: what :func:`still_refused` returned at the audit before;
+        those nodes come last, so that they do not keep others waiting.
     :returns: list of node uuids.
     """
-    return sorted(node for node, reason in reasons.items()
-                  if reason is Reason.TAKEN_OVER)[:limit]
+    return _in_turn(reasons, Reason.TAKEN_OVER, refused)[:limit]
 
 
-def with_takeovers(reasons: Mapping[str, Reason], asked: Iterable[str],
+def still_refused(reasons: Mapping[str, Reason], refused: Sequence[str],
+                  asked: Sequence[str], taken: Container[str]
+                  ) -> tuple[str, ...]:
+    """Return the nodes whose instances could not be taken over.
+
+    They change hands, or have a migration in progress, or nova does not
+    answer.
+
+    :param reasons: what :func:`decide` returned.
+    :param refused: what this returned at the audit before.
+    :param asked: what :func:`takeovers` returned.
+    :param taken: of those, the nodes whose instances are on this host now.
+    :returns: node uuids; the one that was tried longest ago comes first.
+    """
+    return _turns(reasons, Reason.TAKEN_OVER, refused, asked, frozenset(
+        node for node in asked if node not in taken))
+
+
+def with_takeovers(reasons: Mapping[str, Reason], refused: Container[str],
                    taken: Container[str]) -> dict[str, Reason]:
     """Return the reasons with only those instances taken over that were.
 
     :param reasons: what :func:`decide` returned.
-    :param asked: what :func:`takeovers` returned.
-    :param taken: of those, the nodes whose instances are on this host now.
+    :param refused: what :func:`still_refused` returned.
+    :param taken: the nodes whose instances are on this host now.
     """
-    asked = frozenset(asked)
     result = dict(reasons)
     for node, reason in reasons.items():
         if reason is Reason.TAKEN_OVER and node not in taken:
-            result[node] = (Reason.INSTANCE_OF_DEAD if node in asked
+            result[node] = (Reason.INSTANCE_OF_DEAD if node in refused
                             else Reason.INSTANCE_WAITS)
     return result
 

@@ -73,28 +73,49 @@ def eligible(policy: Policy, view: membership.View,
               if host != view.host and view.peer(host)}
     fenced = {host for host, service in others.items()
               if service.forced_down}
-    if policy.when == FORCED_DOWN:
-        return frozenset(fenced)
-    counted = others.keys() - fenced
-    up = 1 + sum(others[host].up for host in counted)
-    if 2 * up <= 1 + len(counted):
+    if policy.when == FORCED_DOWN or not sees_most_up(view):
         return frozenset(fenced)
     return frozenset(fenced | {
-        host for host in counted
-        if down_for.get(host, -1) >= policy.after
-        and not others[host].up})
+        host for host, service in others.items()
+        if down_for.get(host, -1) >= policy.after and not service.up})
+
+
+def sees_most_up(view: membership.View) -> bool:
+    """Whether a host may believe its eyes as to who is down.
+
+    It is a member, and more than half of those that share its nodes are up,
+    itself included; those that are fenced are not counted.
+    """
+    counted = [service for host, service in view.services.items()
+               if host != view.host and view.peer(host)
+               and not service.forced_down]
+    up = 1 + sum(service.up for service in counted)
+    return view.member(view.host) and 2 * up > 1 + len(counted)
+
+
+#: The most seconds between two looks that count as one after the other. Nova
+#: calls a service up for so long after a heartbeat (service_down_time, by
+#: default), so that none goes unseen in between.
+BREAK = 60
 
 
 @dataclasses.dataclass(frozen=True)
 class Outages:
     """Since when hosts have been seen down.
 
+    Counted are looks one after the other, at each of which this host saw most
+    of its peers up. When heartbeats cannot be written and reads go on, as with
+    a database that is read-only, all look down to all, and come back one by
+    one: whoever counted through that would take the last ones for dead.
+
     :param since: host -> when it was first seen down, of those that have been
         down ever since; in seconds of a monotonic clock.
+    :param last: when the last look was, None before the first one.
     """
 
     since: Mapping[HostKey, float] = dataclasses.field(
         default_factory=lambda: types.MappingProxyType({}))
+    last: float | None = None
 
     def after(self, view: membership.View, now: float) -> 'Outages':
         """Return the outages after one more look.
@@ -102,12 +123,16 @@ class Outages:
         :param view: what was seen; a host that it lacks may be met again.
         :param now: time of this look.
         """
+        if not sees_most_up(view):
+            return Outages(last=now)
+        before = self.since if (
+            self.last is not None and now - self.last <= BREAK) else {}
         return Outages(types.MappingProxyType({
-            **{host: since for host, since in self.since.items()
+            **{host: since for host, since in before.items()
                if not view.live(host)},
-            **{host: self.since.get(host, now)
+            **{host: before.get(host, now)
                for host, service in view.services.items()
-               if not service.up}}))
+               if not service.up}}), now)
 
     def lengths(self, now: float) -> dict[HostKey, float]:
         """Return host -> seconds for which it has been down."""

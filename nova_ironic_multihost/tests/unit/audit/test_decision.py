@@ -180,6 +180,42 @@ class TakeoverTestCase(cloud.AuditTestCase):
             lambda found, mine: None)
         self.assertEqual({}, dict(self.auditors['a'].last.taken_over))
 
+    def test_those_that_cannot_be_taken_keep_nobody_waiting(self):
+        wanted = sorted(
+            node for node in self.theirs
+            if node in self.preferred('a', 'a', 'b'))
+        stuck = {f'i-{node}' for node in wanted[:2]}
+        take_over = self.cloud.take_over
+        self.cloud.take_over = lambda instance, state, host: (
+            instance not in stuck and take_over(instance, state, host))
+        self.cloud.set('c', up=False, forced_down=True)
+        for audits in range(len(wanted)):
+            self.assertIn('c', self.hosts(), audits)
+            found = self.audit('a', takeovers_per_audit=1)
+        self.assertEqual(stuck, {
+            instance for instance, state in self.cloud.placed.items()
+            if state.host == 'c' and state.node in wanted})
+        self.assertNotIn(Reason.INSTANCE_WAITS, found.reasons.values())
+        # They are tried again, and taken when that goes.
+        self.cloud.take_over = take_over
+        self.audit('a', takeovers_per_audit=1)
+        self.audit('a', takeovers_per_audit=1)
+        self.assertEqual(set(), {
+            instance for instance, state in self.cloud.placed.items()
+            if state.host == 'c' and state.node in wanted})
+
+    def test_looks_end_when_all_have_been_tried(self):
+        settings = model.Settings('a', points=32, takeovers_per_audit=2,
+                                  **self.options)
+        self.cloud.take_over = lambda *args: False
+        self.cloud.set('c', up=False, forced_down=True)
+        wanted = [node for node in self.theirs
+                  if node in self.preferred('a', 'a', 'b')]
+        for _ in range(-(-len(wanted) // 2)):
+            reasons = self.auditors['a'].audit_hosts(
+                settings, ['c'], lambda found, mine: None)
+        self.assertNotIn(Reason.INSTANCE_WAITS, reasons.values())
+
     def test_looks_count_the_time_for_which_a_host_is_down(self):
         self.options['policy'] = takeover.Policy('down', after=60)
         settings = model.Settings('a', points=32, **self.options)

@@ -245,6 +245,16 @@ class ConductorTestCase(oslo_base.BaseTestCase):
         self.assertEqual('AggregateList.get_all', self.asked.pop())
 
 
+    def test_a_blip_of_the_api_database_is_no_cloud_without_zones(self):
+        conductor = objects_base.NovaObject.indirection_api
+        conductor.object_class_action_versions.side_effect = (
+            messaging.RemoteError('DBConnectionError', 'gone away'))
+        context = names.admin_context()
+        for read, *args in ((reads.host_mapped, 'host-1'),
+                            (reads.host_aggregates,)):
+            self.assertRaises(names.VirtDriverNotReady, read, context, *args)
+
+
 class PlacementTestCase(base.TrackerTestCase):
 
     def test_aggregates_of_a_provider(self):

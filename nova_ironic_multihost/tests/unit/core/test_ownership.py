@@ -330,6 +330,19 @@ class TakeoverTestCase(base.BaseTestCase):
              'n3': Reason.INSTANCE_WAITS},
             ownership.with_takeovers(reasons, ['n1', 'n2'], {'n1'}))
 
+    def test_those_that_were_refused_keep_nobody_waiting(self):
+        reasons = dict.fromkeys(('n1', 'n2', 'n3'), Reason.TAKEN_OVER)
+        refused = ownership.still_refused(reasons, (), ['n1', 'n2'], {'n1'})
+        self.assertEqual(('n2',), refused)
+        self.assertEqual(
+            ['n1', 'n3', 'n2'], ownership.takeovers(reasons, 3, refused))
+        self.assertEqual(('n2', 'n1'), ownership.still_refused(
+            reasons, refused, ['n1', 'n3'], {'n3'}))
+        # None of them is awaited: the next looks need not try it.
+        self.assertNotIn(
+            Reason.INSTANCE_WAITS,
+            ownership.with_takeovers(reasons, ('n2', 'n1'), {'n3'}).values())
+
     def test_the_record_follows_while_the_instance_is_mine(self):
         for state, expected in (
                 (InstanceState(PREFERRED), True),
@@ -467,8 +480,9 @@ class PullsTestCase(base.BaseTestCase):
             self.reasons, 3, ['n3', 'n1']))
 
     def test_busy_until_it_is_asked_again(self):
-        self.assertEqual(('n1', 'n4', 'n3'), ownership.still_busy(
-            self.reasons, ['n1', 'n2', 'n3', 'gone'], ['n4', 'n3'],
+        # What was not decided on keeps its turn.
+        self.assertEqual(('n1', 'other', 'n4', 'n3'), ownership.still_busy(
+            self.reasons, ['n1', 'n2', 'n3', 'other'], ['n4', 'n3'],
             {'n3', 'n4'}))
         self.assertEqual((), ownership.still_busy(
             self.reasons, ['n1'], ['n1', 'n3'], frozenset()))

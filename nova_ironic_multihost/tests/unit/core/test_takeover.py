@@ -98,6 +98,50 @@ class EligibleTestCase(base.BaseTestCase):
         self.assertEqual(set(), found & (up - fenced | {'me'}))
 
 
+class OutagesTestCase(base.BaseTestCase):
+
+    def lengths(self, *looks, now):
+        """Return for how long hosts are down after some looks.
+
+        :param looks: (time, what was seen)
+        """
+        outages = takeover.Outages()
+        for moment, seen in looks:
+            outages = outages.after(seen, moment)
+        return outages.lengths(now)
+
+    def test_from_the_first_of_looks_one_after_the_other(self):
+        down = view(['me', 'a'], dead=['b'])
+        self.assertEqual({'b': 100}, self.lengths(
+            (0, view(['me', 'a', 'b'])), (10, down), (60, down), (110, down),
+            now=110))
+
+    def test_who_was_up_meanwhile_is_counted_anew(self):
+        down = view(['me', 'a'], dead=['b'])
+        self.assertEqual({'b': 10}, self.lengths(
+            (0, down), (10, view(['me', 'a', 'b'])), (20, down), now=30))
+
+    def test_one_that_nova_does_not_list_for_a_moment_is_still_down(self):
+        down = view(['me', 'a'], dead=['b'])
+        self.assertEqual({'b': 20}, self.lengths(
+            (0, down), (10, view(['me', 'a'])), (20, down), now=20))
+
+    def test_looks_that_failed_count_for_nothing(self):
+        down = view(['me', 'a'], dead=['b'])
+        self.assertEqual({'b': 0}, self.lengths(
+            (0, down), (takeover.BREAK + 1, down), now=takeover.BREAK + 1))
+
+    def test_an_outage_of_all_counts_for_nothing(self):
+        # Heartbeats cannot be written; then they come back one by one.
+        nobody = view([], dead=['me', 'a', 'b', 'c'])
+        me_only = view(['me'], dead=['a', 'b', 'c'])
+        most = view(['me', 'a', 'b'], dead=['c'])
+        looks = [(moment, nobody) for moment in range(0, 600, 10)]
+        self.assertEqual({'c': 10}, self.lengths(
+            (-10, view(['me', 'a', 'b', 'c'])), *looks, (600, me_only),
+            (610, most), (620, most), now=620))
+
+
 class MarkTestCase(base.BaseTestCase):
 
     def test_it_tells_what_was_before(self):

@@ -66,10 +66,8 @@ class IronicMultiHostDriver(names.IronicDriver):
         self._looks = look.Look(self._auditor, self._tracker, self._acquired)
         self._timer = timer.Timer(
             self._look, lambda: watch.period(CONF.report_interval))
-        its_machines = machines.Machines(self)
         self._recovery = recovery.Recovery(
-            calls.Instances(virtapi), its_machines.provision_state,
-            its_machines.wait_until_deployed)
+            calls.Instances(virtapi), machines.Machines(self))
         self._gate = None
         self._settled = False
         # The last audit of all nodes; looks have changed the auditor's.

@@ -42,16 +42,12 @@ class Recovery:
     """Brings instances to rest that this host has taken over.
 
     :param instances: :class:`.calls.Instances`.
-    :param machine: function of a nova.objects.Instance that returns the
-        provision state of its Ironic node, None if there is none.
-    :param wait: function of a nova.objects.Instance that returns when Ironic
-        has deployed it, and raises an exception when that fails.
+    :param machines: :class:`.machines.Machines`.
     """
 
-    def __init__(self, instances, machine, wait):
+    def __init__(self, instances, machines):
         self._instances = instances
-        self._machine = machine
-        self._wait = wait
+        self._machines = machines
         self._queue = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._workers = 0
@@ -114,8 +110,11 @@ class Recovery:
         if instance is None or not takeover.is_mark(instance.task_state):
             return
         before = takeover.marked(instance.task_state)
-        machine = self._machine(instance)
-        step = takeover.step(instance.vm_state, before, machine)
+        machine = self._machines.provision_state(instance)
+        step = takeover.step(
+            instance.vm_state, before, machine,
+            lambda: self._machines.deployed_since(
+                instance, self._instances.began(uuid, 'rebuild')))
         if not self._instances.set_states(
                 instance, instance.vm_state, before):
             return
@@ -133,7 +132,7 @@ class Recovery:
 
     def _await(self, instance):
         try:
-            self._wait(instance)
+            self._machines.wait_until_deployed(instance)
         except Exception as exc:  # noqa: BLE001
             ended, *reason = self._instances.fail, (
                 'The compute service died while Ironic deployed, which has '
@@ -156,7 +155,8 @@ class Recovery:
             return
         self._instances.set_states(
             instance, takeover.resting(
-                instance.vm_state, self._machine(instance)), None)
+                instance.vm_state,
+                self._machines.provision_state(instance)), None)
 
     def _work(self):
         while True:

@@ -19,6 +19,7 @@ on instances) and through nova's objects.
 from __future__ import annotations
 
 from collections.abc import Callable
+import datetime
 import secrets
 
 from nova.compute import utils as compute_utils
@@ -168,6 +169,18 @@ class Instances:
         instance.vm_state = vm_states.ACTIVE
         instance.task_state = None
         instance.save(expected_task_state=[before])
+
+    def began(self, uuid: str, action: str) -> datetime.datetime | None:
+        """Return when nova's API was last asked for something.
+
+        :param uuid: of the instance.
+        :param action: name of an instance action.
+        :returns: the time in UTC, None if it never was.
+        """
+        return next((
+            one.start_time for one
+            in objects.InstanceActionList.get_by_instance_uuid(
+                names.admin_context(), uuid) if one.action == action), None)
 
     def notify(self, event: str, payload: dict) -> None:
         """Send a notification of this package, as nova's are sent.

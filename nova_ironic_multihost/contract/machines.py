@@ -12,7 +12,11 @@
 
 """The machines of instances, through inherited methods of nova's driver."""
 
+import datetime
+
 from nova import objects
+from openstack import exceptions
+from oslo_utils import timeutils
 
 from nova_ironic_multihost.contract import calls
 from nova_ironic_multihost.contract import names
@@ -38,6 +42,22 @@ class Machines:
             return None
         return (node.provision_state
                 if node.instance_id == instance.uuid else None)
+
+    def deployed_since(self, instance: objects.Instance,
+                       moment: datetime.datetime | None) -> bool:
+        """Whether the state of an instance's node has changed since a moment.
+
+        :param moment: with its time zone; None for one that is not known,
+            since which nothing has.
+        """
+        # openstacksdk has no name for it; the API lets choose since 1.8.
+        answer = self._driver.ironic_connection.get(
+            f'/nodes/{instance.node}', microversion='1.8',
+            params={'fields': 'provision_updated_at'})
+        exceptions.raise_from_response(answer)
+        changed = answer.json()['provision_updated_at']
+        return (moment is not None and changed is not None
+                and timeutils.parse_isotime(changed) > moment)
 
     def wait_until_deployed(self, instance: objects.Instance) -> None:
         """Return when Ironic has deployed an instance.

@@ -24,6 +24,7 @@ host, and only if the task state is what it was when the decision was made: of
 two compute services that take over one instance one fails.
 """
 
+from collections.abc import Callable
 from collections.abc import Mapping
 import dataclasses
 import enum
@@ -186,17 +187,24 @@ _DEPLOYING_TASKS = frozenset({
 _DEPLOYING = frozenset({
     'deploying', 'wait call-back', 'deploy complete', 'active'})
 
-#: Provision states in which a rebuild has not begun, or is over.
+#: Task states of a rebuild of which Ironic has not been told yet.
 _BEFORE_REBUILD = frozenset({'rebuilding', 'rebuild_block_device_mapping'})
+
+#: The one in which it is told: nova writes it first, makes a config drive,
+#: which takes seconds, and asks Ironic then (IronicDriver.rebuild).
+_TELLING = 'rebuild_spawning'
 
 
 def step(vm_state: str | None, task_state: str | None,
-         provision_state: str | None) -> Step:
+         provision_state: str | None,
+         redeployed: Callable[[], bool]) -> Step:
     """Say what an instance needs to come to rest.
 
     :param vm_state: nova's vm_state.
     :param task_state: what it was doing, see :func:`marked`.
     :param provision_state: of the Ironic node that carries it.
+    :param redeployed: says whether Ironic has deployed since the rebuild was
+        asked for; not always called.
     :returns: :class:`Step`
     """
     if vm_state in ('error', 'deleted', 'soft-delete'):
@@ -207,8 +215,9 @@ def step(vm_state: str | None, task_state: str | None,
         return Step.INIT
     if provision_state not in _DEPLOYING:
         return Step.FAIL
-    if not building and (provision_state == 'active'
-                         and task_state in _BEFORE_REBUILD):
+    if not building and provision_state == 'active' and (
+            task_state in _BEFORE_REBUILD
+            or task_state == _TELLING and not redeployed()):
         # Ironic was never told to rebuild: what runs is the old system.
         return Step.FAIL
     return Step.AWAIT

@@ -162,6 +162,19 @@ class TakeoverTestCase(base.MultiHostTestCase):
         fault = self.show(self.server)['fault']['message']
         self.assertIn('rebuilding', fault)
 
+    def test_a_rebuild_of_which_ironic_was_not_told_is_an_error(self):
+        # nova had written that it tells Ironic, and died over the config
+        # drive: the machine runs the old system.
+        cell = self.cell_mappings['cell1']
+        with context.target_cell(context.get_admin_context(), cell) as ctxt:
+            objects.InstanceAction.action_start(
+                ctxt, self.server['id'], 'rebuild', want_result=False)
+        self.die(task_state='rebuild_spawning')
+        self.audit()
+        self.assertEqual(('host2', 'error', None), self.states())
+        self.assertIn('rebuild_spawning',
+                      self.show(self.server)['fault']['message'])
+
     def test_a_take_over_that_was_cut_off_goes_on(self):
         self.die(task_state=takeover.mark('powering-off', 'token'))
         self.audit()

@@ -11,6 +11,7 @@
 # under the License.
 
 import copy
+import datetime
 import threading
 import types
 
@@ -18,6 +19,9 @@ from oslotest import base
 
 from nova_ironic_multihost.core import takeover
 from nova_ironic_multihost import recovery
+
+
+NOON = datetime.datetime(2026, 11, 22, 12, tzinfo=datetime.UTC)
 
 
 class Instances:
@@ -43,6 +47,9 @@ class Instances:
         row.task_state = instance.task_state = task_state
         return True
 
+    def began(self, uuid, action):
+        return NOON if action == 'rebuild' else None
+
     def init(self, instance):
         self.done.append(('init', instance.task_state))
         self.init_does(self.rows[instance.uuid])
@@ -65,8 +72,8 @@ class InstancesTestCase(base.BaseTestCase):
         self.instances = Instances()
         self.machine = 'active'
         self.deployment = None
-        self.recovery = recovery.Recovery(
-            self.instances, lambda instance: self.machine, self.wait)
+        self.redeployed = False
+        self.recovery = recovery.Recovery(self.instances, self)
 
     def join(self):
         """Wait for all that goes on."""
@@ -79,7 +86,16 @@ class InstancesTestCase(base.BaseTestCase):
         self.recovery.bring_to_rest('i1')
         self.join()
 
-    def wait(self, instance):
+    # The machines.
+
+    def provision_state(self, instance):
+        return self.machine
+
+    def deployed_since(self, instance, moment):
+        self.assertEqual(NOON, moment)
+        return self.redeployed
+
+    def wait_until_deployed(self, instance):
         if self.deployment:
             raise self.deployment
 
@@ -127,6 +143,13 @@ class RecoveryTestCase(InstancesTestCase):
         self.bring_to_rest()
         self.assertEqual([('deployed', 'spawning')], self.instances.done)
         self.assertEqual(('active', None), self.states())
+
+    def test_a_rebuild_of_which_ironic_was_told_or_not(self):
+        for self.redeployed, expected in ((True, 'active'),
+                                          (False, 'error')):
+            self.taken('active', 'rebuild_spawning')
+            self.bring_to_rest()
+            self.assertEqual((expected, None), self.states())
 
     def test_a_build_that_fails_in_the_end(self):
         self.taken('building', 'spawning')
@@ -185,7 +208,7 @@ class WorkTestCase(InstancesTestCase):
         self.machine = 'deploying'
         number = 2 * recovery.WORKERS
         everybody = threading.Barrier(number, timeout=60)
-        self.recovery._wait = lambda instance: everybody.wait()
+        self.wait_until_deployed = lambda instance: everybody.wait()
         uuids = [f'i{i}' for i in range(number)]
         for uuid in uuids:
             self.taken('building', 'spawning', uuid)

@@ -12,8 +12,10 @@
 
 """What Ironic makes of the machines of instances."""
 
+import datetime
 from unittest import mock
 
+from openstack import exceptions
 from oslo_config import fixture as config_fixture
 from oslo_service import loopingcall
 from oslotest import base as test_base
@@ -27,7 +29,8 @@ class MachinesTestCase(test_base.BaseTestCase):
 
     def setUp(self):
         super().setUp()
-        self.driver = mock.Mock(spec=['_get_node', '_wait_for_active'])
+        self.driver = mock.Mock(spec=[
+            '_get_node', '_wait_for_active', 'ironic_connection'])
         self.machines = machines.Machines(self.driver)
         self.instance = mock.Mock(uuid='i1', node='n1')
 
@@ -43,6 +46,26 @@ class MachinesTestCase(test_base.BaseTestCase):
     def test_a_node_that_is_gone_has_no_state(self):
         self.driver._get_node.side_effect = names.NodeNotFound
         self.assertIsNone(self.machines.provision_state(self.instance))
+
+    def test_whether_it_was_deployed_since_a_moment(self):
+        get = self.driver.ironic_connection.get
+        noon = datetime.datetime(2026, 11, 22, 12, tzinfo=datetime.UTC)
+        for changed, moment, expected in (
+                ('2026-11-22T12:00:05+00:00', noon, True),
+                ('2026-11-22T11:59:55+00:00', noon, False),
+                (None, noon, False),
+                ('2026-11-22T12:00:05+00:00', None, False)):
+            get.return_value = base.response(
+                200, {'provision_updated_at': changed})
+            self.assertIs(expected, self.machines.deployed_since(
+                self.instance, moment))
+        self.assertEqual('/nodes/n1', get.call_args.args[0])
+
+    def test_ironic_that_does_not_say_when_it_deployed(self):
+        self.driver.ironic_connection.get.return_value = base.response(
+            503, {})
+        self.assertRaises(exceptions.HttpException,
+                          self.machines.deployed_since, self.instance, None)
 
     def test_a_deployment_is_waited_for(self):
         config = self.useFixture(config_fixture.Config(names.CONF))

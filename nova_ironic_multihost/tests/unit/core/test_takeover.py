@@ -172,13 +172,16 @@ class MarkTestCase(base.BaseTestCase):
 
 class StepTestCase(base.BaseTestCase):
 
+    def step(self, *states, redeployed=False):
+        return takeover.step(*states, lambda: redeployed)
+
     def test_nova_does_what_is_no_build(self):
         for vm_state, task_state in itertools.product(
                 (vm_states.ACTIVE, vm_states.STOPPED, vm_states.RESCUED,
                  vm_states.ERROR),
                 (None, task_states.DELETING, task_states.POWERING_OFF,
                  task_states.REBOOTING_HARD, task_states.RESCUING)):
-            self.assertIs(Step.INIT, takeover.step(
+            self.assertIs(Step.INIT, self.step(
                 vm_state, task_state, ironic_states.ACTIVE))
 
     def test_a_build_that_ironic_goes_on_with_is_awaited(self):
@@ -186,36 +189,42 @@ class StepTestCase(base.BaseTestCase):
                         ironic_states.DEPLOYDONE, ironic_states.ACTIVE):
             for task_state in (task_states.SPAWNING,
                                task_states.BLOCK_DEVICE_MAPPING, None):
-                self.assertIs(Step.AWAIT, takeover.step(
+                self.assertIs(Step.AWAIT, self.step(
                     vm_states.BUILDING, task_state, machine))
 
     def test_a_build_that_ironic_has_not_begun_or_lost_fails(self):
         for machine in (None, ironic_states.AVAILABLE,
                         ironic_states.DEPLOYFAIL, ironic_states.ERROR,
                         ironic_states.CLEANING):
-            self.assertIs(Step.FAIL, takeover.step(
+            self.assertIs(Step.FAIL, self.step(
                 vm_states.BUILDING, task_states.SPAWNING, machine))
 
     def test_a_build_that_is_to_be_deleted_is(self):
-        self.assertIs(Step.INIT, takeover.step(
+        self.assertIs(Step.INIT, self.step(
             vm_states.BUILDING, task_states.DELETING,
             ironic_states.DEPLOYING))
 
     def test_a_rebuild_that_ironic_goes_on_with_is_awaited(self):
-        self.assertIs(Step.AWAIT, takeover.step(
+        self.assertIs(Step.AWAIT, self.step(
             vm_states.ACTIVE, task_states.REBUILD_SPAWNING,
             ironic_states.DEPLOYING))
 
     def test_a_rebuild_of_which_ironic_was_not_told_fails(self):
         for task_state in (task_states.REBUILDING,
                            task_states.REBUILD_BLOCK_DEVICE_MAPPING):
-            self.assertIs(Step.FAIL, takeover.step(
+            self.assertIs(Step.FAIL, self.step(
                 vm_states.ACTIVE, task_state, ironic_states.ACTIVE))
+
+    def test_a_rebuild_of_which_ironic_was_perhaps_told(self):
+        for redeployed, expected in ((False, Step.FAIL), (True, Step.AWAIT)):
+            self.assertIs(expected, self.step(
+                vm_states.ACTIVE, task_states.REBUILD_SPAWNING,
+                ironic_states.ACTIVE, redeployed=redeployed))
 
     def test_what_is_over_stays_so(self):
         for vm_state in (vm_states.ERROR, vm_states.DELETED,
                          vm_states.SOFT_DELETED):
-            self.assertIs(Step.INIT, takeover.step(
+            self.assertIs(Step.INIT, self.step(
                 vm_state, task_states.REBUILD_SPAWNING,
                 ironic_states.DEPLOYFAIL))
 

@@ -263,17 +263,17 @@ class Stack:
         if not cold:
             self._start_computes(client, computes, shape, computes.map_to_cell)
 
-    def _start_computes(self, client, computes, shape, then=lambda: None):
+    def _start_computes(self, client, computes, shape, map_=lambda: None):
         """Start them and wait until all nodes can be scheduled to.
 
-        :param then: called when they report, to map them to the cell
+        :param map_: maps those that report to the cell, if they are not yet
         """
         names = shape['computes']
         computes.spawn(names)
         with self._progress.step(f'{len(names)} nova-computes report'):
             computes.wait(names)
         with self._progress.step('map them to the cell'):
-            then()
+            map_()
         with self._progress.step(
                 f'{shape["nodes"]} nodes can be scheduled to'):
             self._until_schedulable(client, shape['nodes'])

@@ -171,11 +171,12 @@ class Instances:
         instance.save(expected_task_state=[before])
 
     def began(self, uuid: str, action: str) -> datetime.datetime | None:
-        """Return when nova's API was last asked for something.
+        """Return when the last action of one kind on an instance began.
 
-        :param uuid: of the instance.
-        :param action: name of an instance action.
-        :returns: the time in UTC, None if it never was.
+        By the clock of nova's API, which notes it.
+
+        :param action: name of an instance action, such as ``rebuild``.
+        :returns: the time in UTC, None if there never was one.
         """
         return next((
             one.start_time for one

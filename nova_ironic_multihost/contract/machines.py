@@ -49,14 +49,17 @@ class Machines:
 
         :param moment: with its time zone; None for one that is not known,
             since which nothing has.
+        :raises HttpException: Ironic does not say.
         """
+        if moment is None:
+            return False
         # openstacksdk has no name for it; the API lets choose since 1.8.
         answer = self._driver.ironic_connection.get(
             f'/nodes/{instance.node}', microversion='1.8',
             params={'fields': 'provision_updated_at'})
         exceptions.raise_from_response(answer)
         changed = answer.json()['provision_updated_at']
-        return (moment is not None and changed is not None
+        return (changed is not None
                 and timeutils.parse_isotime(changed) > moment)
 
     def wait_until_deployed(self, instance: objects.Instance) -> None:

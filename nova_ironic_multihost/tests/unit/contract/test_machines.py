@@ -65,7 +65,8 @@ class MachinesTestCase(test_base.BaseTestCase):
         self.driver.ironic_connection.get.return_value = base.response(
             503, {})
         self.assertRaises(exceptions.HttpException,
-                          self.machines.deployed_since, self.instance, None)
+                          self.machines.deployed_since, self.instance,
+                          datetime.datetime.now(datetime.UTC))
 
     def test_a_deployment_is_waited_for(self):
         config = self.useFixture(config_fixture.Config(names.CONF))

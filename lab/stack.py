@@ -30,6 +30,9 @@ from lab import view
 # Of a service that is told to end.
 _STOP_PATIENCE = 60
 
+# Seconds until a port must be free.
+_PORT_PATIENCE = 10
+
 
 class Stack:
     """One lab's processes as a whole.
@@ -226,16 +229,16 @@ class Stack:
         self._state.write('down')
 
     def _ports_are_free(self):
+        # A process that was killed is no more when its threads still are.
+        deadline = time.monotonic() + _PORT_PATIENCE
         for name in places.PORT_NAMES:
-            with socket.socket() as probe:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                try:
-                    probe.bind((places.HOST, self._settings.port(name)))
-                except OSError:
+            while not _is_free(self._settings.port(name)):
+                if time.monotonic() > deadline:
                     raise errors.LabError(
                         f'Port {self._settings.port(name)}, which {name} '
                         'would use, is taken; choose other ones with '
-                        '--base-port.') from None
+                        '--base-port.')
+                time.sleep(0.05)
 
     def _start(self, shape, cold):
         settings = self._settings
@@ -344,3 +347,13 @@ def is_new(seen, nodes):
     """
     return is_unused(seen, nodes) and not (
         seen.services or seen.records or seen.providers)
+
+
+def _is_free(port):
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((places.HOST, port))
+        except OSError:
+            return False
+    return True

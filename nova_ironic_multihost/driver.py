@@ -100,7 +100,8 @@ class IronicMultiHostDriver(names.IronicDriver):
             lambda: self._auditor.last.records)
         patches.patch_record_moves(
             manager,
-            lambda record: self._offers.still_valid(record.node, record))
+            lambda record: self._offers.still_valid(record.node, record),
+            lambda node: self._offers.may_create(node, settings.read()))
         patches.patch_instance_init(manager, self._recovery.start)
         self._gate = gate.Gate(host, self._auditor.sources)
         patches.patch_operations(manager, self, self._gate)

@@ -95,6 +95,15 @@ class Auditor:
         return gather.services(
             self.sources, self._memory, settings, hosts)[1]
 
+    def preferences_now(self, settings: Settings,
+                        like: ring.Preferences | None) -> ring.Preferences:
+        """Read who is there, and say who is preferred; nothing is remembered.
+
+        :param like: preferences that are likely the same.
+        """
+        return gather.preferences_now(
+            self.sources, self._memory, settings, like)
+
     def eligible(self, settings: Settings, view: membership.View
                  ) -> frozenset[HostKey]:
         """Return the hosts whose instances may be taken over by now.

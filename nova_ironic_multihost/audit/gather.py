@@ -136,11 +136,28 @@ def roster(sources: Sources, memory: Memory, settings: Settings,
     """
     known, view = services(sources, memory, settings, hosts, starting)
     host_aggregates = memory.host_aggregates.after(sources.aggregates())
-    zones = aggregates.zones(host_aggregates.aggregates)
     preferences = ring.refreshed(
-        memory.preferences, {host: zones.get(host) for host in view.members},
+        memory.preferences, _zones_of_members(view, host_aggregates),
         settings.points, settings.move_across_zones)
     return Roster(known, view, preferences, host_aggregates)
+
+
+def preferences_now(sources: Sources, memory: Memory, settings: Settings,
+                    like: ring.Preferences | None) -> ring.Preferences:
+    """Read who is there, and say who is preferred; of zones what is known.
+
+    :param like: preferences that are likely the same; they are then returned.
+    """
+    view = services(sources, memory, settings)[1]
+    return ring.same_or_new(
+        like, _zones_of_members(view, memory.host_aggregates),
+        settings.points, settings.move_across_zones)
+
+
+def _zones_of_members(view: membership.View, known: aggregates.Known
+                      ) -> dict[HostKey, str | None]:
+    zones = aggregates.zones(known.aggregates)
+    return {host: zones.get(host) for host in view.members}
 
 
 def all_nodes(sources: Sources, memory: Memory, settings: Settings,

@@ -22,14 +22,23 @@ import enum
 from nova_ironic_multihost.audit import auditor as auditors
 from nova_ironic_multihost.audit import decision
 from nova_ironic_multihost.audit.model import Audit
+from nova_ironic_multihost.audit.model import Settings
 from nova_ironic_multihost.audit.sources import Tracker
 from nova_ironic_multihost.core.facts import Record
+from nova_ironic_multihost.core.host import host_key
 from nova_ironic_multihost.core import ownership
 from nova_ironic_multihost.core.ownership import Reason
+from nova_ironic_multihost.core import ring
 
 #: Nodes that no server may be built on, whatever Ironic says of them.
 BARRED = frozenset({
     Reason.BUILDING, Reason.LEAKED, Reason.UNKNOWN, Reason.UNLISTED})
+
+#: Why a node without a record gets one: because it is preferred here. All
+#: else is here whoever is preferred.
+WANTED = frozenset({
+    Reason.CREATED, Reason.LEAKED, Reason.UNKNOWN, Reason.ADOPTED,
+    Reason.PULLED})
 
 
 class Offer(enum.Enum):
@@ -50,11 +59,29 @@ class Offers:
     def __init__(self, auditor: auditors.Auditor, tracker: Tracker) -> None:
         self._auditor = auditor
         self._tracker = tracker
+        # A ring takes milliseconds to be made.
+        self._preferences: ring.Preferences | None = None
 
     def may_take(self, node: str) -> bool:
         """Whether the tracker may take the record of a node, or has it."""
         return (self._auditor.last is None or self._tracker.has(node)
                 or self.still_valid(node))
+
+    def may_create(self, node: str, settings: Settings) -> bool:
+        """Whether the tracker may create the record of a node.
+
+        Compute services that start together on an empty database do not see
+        each other before each has created a record, and each would create
+        all of them; and of two that create one record at the same time both
+        succeed (nova.db.main.api:compute_node_create takes the one that is
+        there). So who is there is read before each.
+        """
+        reason = self._auditor.reason(node)
+        if reason not in WANTED:
+            return reason is None or reason.mine
+        self._preferences = self._auditor.preferences_now(
+            settings, self._preferences or self._auditor.preferences)
+        return self._preferences.prefers(host_key(settings.host), node)
 
     def is_new(self, node: str) -> bool:
         """Whether placement must be asked for a node as if for the first time.

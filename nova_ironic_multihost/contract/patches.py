@@ -75,8 +75,8 @@ PATCHES = (
           'this host takes no record of another host without asking',
           ('ResourceTracker._init_compute_node',)),
     Patch('tracker', '_init_compute_node',
-          'a record that another host creates first refuses one node, and '
-          'does not end the service',
+          'a record that another host creates at the same time refuses one '
+          'node, and does not end the service',
           ('ResourceTracker._update_available_resource',)),
     # patch_post_start
     Patch('manager', 'post_start_hook',
@@ -149,16 +149,21 @@ def patch_record_reads(
 
 def patch_record_moves(
         manager: ComputeManager | None,
-        may_take: Callable[[Record], bool]) -> None:
-    """Ask before the tracker makes another host's record this host's.
+        may_take: Callable[[Record], bool],
+        may_create: Callable[[str], bool]) -> None:
+    """Ask before the tracker makes a record this host's.
 
     The tracker reads a record, makes this host its owner and saves it,
     whoever owns it by then (ResourceTracker._init_compute_node). If another
     host creates the same record first, a starting compute service ends and a
-    running one logs an error; now nova passes over that one node instead.
+    running one logs an error; or nova takes that record without a word
+    (nova.db.main.api:compute_node_create, which looks for a deleted one). Now
+    it passes over that one node instead, and what it has created is read
+    again.
 
     :param manager: nova's ComputeManager.
     :param may_take: says whether a record may become this host's.
+    :param may_create: says whether this host may create the record of a node.
     """
     if manager is None:
         return
@@ -168,19 +173,25 @@ def patch_record_moves(
 
     def read_if_it_may_be_taken(context, node_uuid):
         row = read(context, node_uuid)
-        if row is not None and not row.deleted and not may_take(
-                reads.record(row)):
+        if not (may_create(node_uuid) if row is None or row.deleted
+                else may_take(reads.record(row))):
             raise names.ComputeHostNotFound(host=node_uuid)
         return row
 
     def create_unless_taken(context, resources):
+        node = resources['hypervisor_hostname']
         try:
-            return create(context, resources)
+            created = create(context, resources)
         except exception.InvalidConfiguration as exc:
             if not isinstance(exc.__context__, exception.DuplicateRecord):
                 raise
-            raise names.ComputeHostNotFound(
-                host=resources['hypervisor_hostname']) from exc
+            raise names.ComputeHostNotFound(host=node) from exc
+        if created:
+            row = read(context, resources['uuid'])
+            if row is None or row.host != tracker.host:
+                tracker.remove_node(node)
+                raise names.ComputeHostNotFound(host=node)
+        return created
 
     tracker._get_compute_node = read_if_it_may_be_taken
     tracker._init_compute_node = create_unless_taken

@@ -185,11 +185,7 @@ def refreshed(preferences: Preferences | None,
     :param points: points per member.
     :param cross_zones: whether nodes may cross zones.
     """
-    members = dict(members)
-    if preferences and (
-            preferences.members, preferences.points,
-            preferences.cross_zones) == (members, points, cross_zones):
-        return preferences
+    found = same_or_new(preferences, members, points, cross_zones)
     before = set(preferences.members) if preferences else set()
     if before != set(members):
         LOG.info('Compute services that share the nodes: %(count)d; joined: '
@@ -199,4 +195,18 @@ def refreshed(preferences: Preferences | None,
                      or 'none',
                      'left': ', '.join(sorted(before - set(members)))
                      or 'none'})
-    return Preferences(members, points, cross_zones)
+    return found
+
+
+def same_or_new(preferences: Preferences | None,
+                members: Mapping[HostKey, str | None], points: int,
+                cross_zones: bool = False) -> Preferences:
+    """Return the preferences of these members, the given ones if they are.
+
+    Parameters as for :func:`refreshed`, which also logs.
+    """
+    wanted = dict(members), points, cross_zones
+    if preferences and wanted == (preferences.members, preferences.points,
+                                  preferences.cross_zones):
+        return preferences
+    return Preferences(*wanted)

@@ -63,15 +63,6 @@ class ExperimentsTestCase(command.LabTestCase):
         self.assertEqual(0, figures['forced_down']['left'])
         self.assertEqual(figures['its_nodes'], figures['freed']['left'])
 
-    def test_freeze(self):
-        figures = self.experiment('freeze')
-        self.assertEqual(figures['its_nodes'], figures['moved_nodes'])
-
-    def test_rbac_slip(self):
-        figures = self.experiment('rbac-slip')
-        self.assertEqual([NODES] * 3, figures['records'])
-        self.assertEqual([NODES] * 3, figures['providers'])
-
     def test_reaction(self):
         # The other tests show what comes of frequent audits.
         figures = self.experiment('reaction', '--every', '600')['every_600_s']

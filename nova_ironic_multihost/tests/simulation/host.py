@@ -442,9 +442,14 @@ class Process:
         """ResourceTracker._init_compute_node; False when it fails."""
         world = self._world
         row = world.rows.get(node)
+        if (row is None or row.deleted) and not self._offers.may_create(
+                node, self._settings):
+            return False
         if row is None:
             pause()
-            taken = world.create(node, self.host)
+            world.create(node, self.host)
+            pause()
+            taken = world.owner(node) == self.host
         else:
             seen = self.sources.situation(node)
             if row.deleted:

@@ -247,11 +247,14 @@ class World:
         return None if row is None or row.deleted else row.host
 
     def create(self, node, host):
-        """Create a record; False when there is one already."""
-        if node in self.rows:
-            return False
-        self.rows[node] = Row(node, host)
-        return True
+        """Create a record; if there is one already it is taken.
+
+        That is what nova.db.main.api:compute_node_create does.
+        """
+        row = self.rows.setdefault(node, Row(node, host))
+        if row.host != host or row.deleted:
+            row.host, row.deleted = host, False
+            self.disturbed = self.moment
 
     def move(self, node, host, reason, decided_on, sure):
         """Move a record, whoever owns it; False when there is none.

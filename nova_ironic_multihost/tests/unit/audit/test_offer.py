@@ -87,6 +87,53 @@ class StillValidTestCase(cloud.AuditTestCase):
         self.assertEqual([], self.cloud.asked)
 
 
+class MayCreateTestCase(cloud.AuditTestCase):
+    """Two hosts start on an empty database."""
+
+    def setUp(self):
+        super().setUp()
+        # None has a record, so none of them is seen.
+        self.cloud = cloud.Cloud()
+        self.cloud.set('a', ironic=False)
+        self.settings = model.Settings('a', points=32)
+        self.auditors['a'] = self.auditor = auditor.Auditor(
+            self.cloud, self.cloud)
+        self.auditor.audit(self.settings)
+        self.assertEqual(set(cloud.NODES), set(self.auditor.last.nodes))
+
+    def may_create(self):
+        offers = self.offers()
+        return {node for node in cloud.NODES
+                if offers.may_create(node, self.settings)}
+
+    def test_what_is_wanted_as_long_as_nobody_else_is_seen(self):
+        self.assertEqual(set(cloud.NODES), self.may_create())
+
+    def test_not_what_another_is_preferred_for_by_now(self):
+        self.cloud.set('b')
+        self.assertEqual(self.preferred('a', 'a', 'b'), self.may_create())
+        # It was a look and no audit.
+        self.assertEqual({'a'}, set(self.auditor.preferences.members))
+
+    def test_what_is_here_whoever_is_preferred(self):
+        self.cloud.set('b')
+        node = next(iter(set(cloud.NODES) - self.preferred('a', 'a', 'b')))
+        self.cloud.ironic[node] = 'i1'
+        self.cloud.placed = {'i1': InstanceState('a')}
+        self.auditor.audit(self.settings)
+        self.assertIn(node, self.may_create())
+        self.assertFalse(self.offers().may_create('unheard-of', self.settings)
+                         and self.auditor.reason('unheard-of'))
+
+    def test_what_another_has_an_instance_on_is_its_to_create(self):
+        self.cloud.set('b')
+        node = cloud.NODES[0]
+        self.cloud.ironic[node] = 'i1'
+        self.cloud.placed = {'i1': InstanceState('b')}
+        self.auditor.audit(self.settings)
+        self.assertNotIn(node, self.may_create())
+
+
 class OfferTestCase(cloud.AuditTestCase):
     """What placement is told; all nodes are b's at first."""
 

@@ -107,7 +107,7 @@ class TableTestCase(oslo_base.BaseTestCase):
         driver = object.__new__(names.IronicDriver)
         gate = mock.Mock()
         patches.patch_record_reads(compute, list, list)
-        patches.patch_record_moves(compute, bool)
+        patches.patch_record_moves(compute, bool, bool)
         patches.patch_post_start(compute, self.fail)
         patches.patch_instance_init(compute, self.fail)
         patches.patch_operations(compute, driver, gate)
@@ -150,7 +150,7 @@ class TableTestCase(oslo_base.BaseTestCase):
         alone = names.manager_of(None)
         self.assertIsNone(names.manager_of(object()))
         patches.patch_record_reads(alone, list, list)
-        patches.patch_record_moves(alone, bool)
+        patches.patch_record_moves(alone, bool, bool)
         patches.patch_post_start(alone, self.fail)
         patches.patch_instance_init(alone, None)
         patches.patch_operations(alone, driver, mock.Mock())
@@ -201,7 +201,7 @@ class RecordMovesTestCase(base.TrackerTestCase):
         context = names.admin_context()
         self.assertRaises(exception.InvalidConfiguration,
                           self.rt._init_compute_node, context, resources)
-        patches.patch_record_moves(self.compute, bool)
+        patches.patch_record_moves(self.compute, bool, bool)
         self.assertRaises(names.ComputeHostNotFound,
                           self.rt._init_compute_node, context, resources)
 
@@ -216,7 +216,8 @@ class RecordMovesTestCase(base.TrackerTestCase):
         self.patch(self.rt, '_setup_pci_tracker')
         asked = []
         patches.patch_record_moves(
-            self.compute, lambda found: asked.append(found) or may_take)
+            self.compute, lambda found: asked.append(found) or may_take,
+            self.fail)
         resources = {'hypervisor_hostname': NODE, 'uuid': NODE}
         context = names.admin_context()
         may_take = False
@@ -231,13 +232,93 @@ class RecordMovesTestCase(base.TrackerTestCase):
         saved.assert_called_once()
         self.assertNotEqual('compute-2', record.host)
 
+    def test_record_is_not_created_without_asking(self):
+        created = self.patch(self.rt, '_init_compute_node')
+        read = self.patch(self.rt, '_get_compute_node', return_value=None)
+        patches.patch_record_moves(
+            self.compute, self.fail, lambda node: node != NODE)
+        self.assertRaises(
+            names.ComputeHostNotFound, self.rt._get_compute_node,
+            names.admin_context(), NODE)
+        self.assertIsNone(self.rt._get_compute_node(
+            names.admin_context(), 'other'))
+        read.return_value = mock.Mock(deleted=1)
+        self.assertRaises(
+            names.ComputeHostNotFound, self.rt._get_compute_node,
+            names.admin_context(), NODE)
+        created.assert_not_called()
+
     def test_other_errors_in_the_configuration_still_end_the_start(self):
         self.patch(self.rt, '_init_compute_node',
                    side_effect=exception.InvalidConfiguration('wrong'))
-        patches.patch_record_moves(self.compute, bool)
+        patches.patch_record_moves(self.compute, bool, bool)
         self.assertRaises(
             exception.InvalidConfiguration, self.rt._init_compute_node,
             names.admin_context(), {'hypervisor_hostname': NODE})
+
+
+class CreationsTestCase(base.DatabaseTestCase):
+    """Two hosts create the record of one node at the same time."""
+
+    def setUp(self):
+        super().setUp()
+        self.services = {host: self.service(host) for host in ('a', 'b')}
+
+    def tracker(self, host):
+        """Return a tracker of nova that creates what it is told to."""
+        tracker = resource_tracker.ResourceTracker(
+            host, mock.Mock(), reportclient=mock.Mock())
+        tracker.service_ref = self.services[host]
+        patches.patch_record_moves(mock.Mock(rt=tracker), bool, bool)
+        return tracker
+
+    def copy_resources(self, record, resources, initial=False):
+        record.update_from_virt_driver({
+            **resources, 'hypervisor_type': 'ironic', 'hypervisor_version': 1,
+            'cpu_info': '', 'vcpus': 1, 'vcpus_used': 0, 'memory_mb': 1,
+            'memory_mb_used': 0, 'local_gb': 1, 'local_gb_used': 0})
+
+    def init(self, tracker):
+        with mock.patch.object(
+                tracker, '_copy_resources', self.copy_resources), (
+                    mock.patch.object(tracker, '_setup_pci_tracker')):
+            return tracker._init_compute_node(
+                names.admin_context(),
+                {'hypervisor_hostname': NODE, 'uuid': NODE})
+
+    def test_who_was_first_stands_down_as_nova_takes_its_record(self):
+        first, second = self.tracker('a'), self.tracker('b')
+        create = objects.ComputeNode.create
+
+        def create_both(record):
+            if record.host == 'a':
+                create(record)
+                self.init(second)
+            else:
+                create(record)
+
+        # Neither of them has found a record.
+        with mock.patch.object(objects.ComputeNode, 'create', create_both), (
+                mock.patch.object(
+                    objects.ComputeNode, 'get_by_uuid', self.get_by_uuid)):
+            self.blind = 2
+            self.assertRaises(
+                names.ComputeHostNotFound, self.init, first)
+        self.assertEqual({}, first.compute_nodes)
+        self.assertEqual({NODE}, set(second.compute_nodes))
+        self.assertEqual('b', objects.ComputeNode.get_by_uuid(
+            names.admin_context(), NODE).host)
+
+    def get_by_uuid(self, context, uuid):
+        if self.blind:
+            self.blind -= 1
+            raise exception.ComputeHostNotFound(host=uuid)
+        return objects.ComputeNodeList.get_all_by_uuids(context, [uuid])[0]
+
+    def test_record_that_nobody_else_wants(self):
+        tracker = self.tracker('a')
+        self.assertTrue(self.init(tracker))
+        self.assertEqual({NODE}, set(tracker.compute_nodes))
 
 
 class StartTestCase(base.TrackerTestCase):

@@ -69,6 +69,14 @@ class CatalogueTestCase(base.BaseTestCase):
         self.assertRegex(err.getvalue(), "'nonsense'.*choose from.*leaked")
 
 
+    def test_the_page_has_both_drivers(self):
+        with (mock.patch('sys.argv', ['compare', '--rst', '--driver', 'ours']),
+              contextlib.redirect_stderr(io.StringIO()) as err):
+            exit_ = self.assertRaises(SystemExit, self.compare.main)
+        self.assertEqual(2, exit_.code)
+        self.assertIn('leave out --driver', err.getvalue())
+
+
 class OutcomeTestCase(base.BaseTestCase):
 
     def setUp(self):
@@ -87,13 +95,18 @@ class OutcomeTestCase(base.BaseTestCase):
                 'second': self.compare.Outcome(end, 'Seen.', 2.5)}
             for driver, end in (('stock', stock), ('ours', ours))}
 
-    def report(self, stock='shown', ours='absent', **args):
-        """Return (exit status, stdout, last line of stderr)."""
+    def report(self, stock='shown', ours='absent', drivers=None, **args):
+        """Return (exit status, stdout, last line of stderr).
+
+        :param drivers: those that were played
+        """
         args = types.SimpleNamespace(**{'json': False, 'rst': False} | args)
         with (contextlib.redirect_stdout(io.StringIO()) as out,
               contextlib.redirect_stderr(io.StringIO()) as err):
-            status = self.compare.report(
-                self.scenarios, self.outcomes(stock, ours), args)
+            outcomes = self.outcomes(stock, ours)
+            status = self.compare.report(self.scenarios, {
+                driver: outcomes[driver]
+                for driver in drivers or self.compare.DRIVERS}, args)
         return status, out.getvalue(), err.getvalue().splitlines()[-1]
 
     def test_as_it_should_be(self):
@@ -108,6 +121,15 @@ class OutcomeTestCase(base.BaseTestCase):
         self.assertEqual(1, status)
         self.assertEqual("1 of 2 failures are stock's and not ours.", summary)
         self.assertIn('FAILURE SHOWN: Seen.', table)
+
+    def test_one_driver_alone(self):
+        status, table, summary = self.report(drivers=['ours'])
+        self.assertEqual((0, '2 of 2 failures are not ours.'),
+                         (status, summary))
+        self.assertNotIn('stock', table)
+        status, _, summary = self.report(stock='absent', drivers=['stock'])
+        self.assertEqual((1, "1 of 2 failures are stock's."),
+                         (status, summary))
 
     def test_stock_does_not_fail(self):
         status, table, _ = self.report(stock='absent')

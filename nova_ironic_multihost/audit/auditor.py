@@ -52,6 +52,10 @@ class Auditor:
     it is held. All three are immutable and replaced whole, so who only reads
     them needs no lock.
 
+    Only looks note who is down: what an audit reads of the services depends
+    on the nodes that it is about, and who sees now these and now those peers
+    cannot count for how long he sees most of them.
+
     :param sources: where the facts come from.
     :param writes: what an audit changes.
     :param clock: monotonic clock, in seconds.
@@ -108,10 +112,13 @@ class Auditor:
                  ) -> frozenset[HostKey]:
         """Return the hosts whose instances may be taken over by now.
 
+        To be called for each look, and for nothing else.
+
         :param view: the compute services of this moment.
         """
-        return takeover.eligible(
-            settings.policy, view, self._down_for(view))
+        with self._outages_lock:
+            self._outages = self._outages.after(view, self._clock())
+        return takeover.eligible(settings.policy, view, self._down_for())
 
     def refresh_ring(self, settings: Settings, starting: bool = False
                      ) -> None:
@@ -120,7 +127,8 @@ class Auditor:
         :param starting: see :class:`.membership.View`.
         """
         with self._lock:
-            self._roster(settings, starting=starting)
+            # nova-compute must come up whoever is away.
+            self._roster(settings, starting=starting, zones=False)
 
     def records(self, settings: Settings) -> list[Record]:
         """Return the records of this host, by whatever spelling."""
@@ -142,10 +150,12 @@ class Auditor:
         # nodes of one that died wait for it.
         listed = self.sources.nodes(settings.partition)
         with self._lock:
+            hosts = () if self.last is None else [
+                service.host for service in self.last.view.services.values()]
             gathered = gather.all_nodes(
                 self.sources, self._memory, settings,
-                self._roster(settings, starting=not settled), listed, settled,
-                self.last, self._down_for)
+                self._roster(settings, hosts, starting=not settled), listed,
+                settled, self.last, self._down_for())
             decided = decision.decide(
                 self.sources, self._writes, gathered.facts, settings,
                 self._memory.busy, self._memory.refused)
@@ -160,8 +170,8 @@ class Auditor:
         return audit
 
     def audit_hosts(self, settings: Settings, hosts: Iterable[str],
-                    then: Callable[[Audit, list[str]], None]
-                    ) -> Mapping[str, Reason]:
+                    then: Callable[[Audit, list[str]], None],
+                    known: Iterable[str] = ()) -> Mapping[str, Reason]:
         """Audit the nodes that are recorded on some hosts, and no others.
 
         By the same rules. What is remembered from audit to audit stays,
@@ -172,6 +182,7 @@ class Auditor:
         :param then: called before anybody audits again with the audit, which
             is :attr:`last` from now on, and the uuids of those of the nodes
             that are mine.
+        :param known: other hosts that were seen, as nova spells them.
         :returns: {node: reason} of the nodes that this host may be preferred
             for; empty before the first audit of all nodes.
         :raises Exception: when something cannot be known; nothing is changed.
@@ -183,8 +194,8 @@ class Auditor:
                 return {}
             gathered = gather.nodes_of_hosts(
                 self.sources, self._memory, settings,
-                self._roster(settings, hosts), hosts, len(last.reasons),
-                self._down_for)
+                self._roster(settings, [*hosts, *known]), hosts,
+                len(last.reasons), self._down_for())
             decided = decision.decide(
                 self.sources, self._writes, gathered.facts, settings,
                 self._memory.busy, self._memory.refused)
@@ -192,24 +203,20 @@ class Auditor:
                           if reason.mine)
             latest, *earlier = self._memory.recent
             self._memory = dataclasses.replace(
-                self._memory, refused=decided.refused,
+                self._memory, busy=decided.busy, refused=decided.refused,
                 recent=(latest.union(mine), *earlier))
             self.last = _merged(last, gathered, decided, mine)
             then(self.last, mine)
         return decided.reasons
 
-    def _down_for(self, view: membership.View) -> dict[HostKey, float]:
-        """Note who is down, see :data:`.gather.DownFor`."""
-        with self._outages_lock:
-            now = self._clock()
-            self._outages = self._outages.after(view, now)
-            return self._outages.lengths(now)
+    def _down_for(self) -> gather.DownFor:
+        return self._outages.lengths(self._clock())
 
     def _roster(self, settings: Settings, hosts: Iterable[str] = (),
-                starting: bool = False) -> gather.Roster:
+                starting: bool = False, zones: bool = True) -> gather.Roster:
         """Read who is there; the ring is worth remembering at once."""
         roster = gather.roster(
-            self.sources, self._memory, settings, hosts, starting)
+            self.sources, self._memory, settings, hosts, starting, zones)
         self._memory = dataclasses.replace(
             self._memory, preferences=roster.preferences)
         return roster

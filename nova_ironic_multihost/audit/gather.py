@@ -18,7 +18,6 @@ must be known of those is gathered in one way.
 """
 
 import collections
-from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
@@ -55,9 +54,9 @@ SAMPLE = 8
 #: Compute services that are known.
 Services = tuple[membership.ComputeService, ...]
 
-#: Notes who is down in a view; returns host -> seconds for which each of them
-#: has been seen down without a break.
-DownFor = Callable[[membership.View], Mapping[HostKey, float]]
+#: Host -> seconds for which it has been seen down, see
+#: :meth:`.takeover.Outages.lengths`.
+DownFor = Mapping[HostKey, float]
 
 #: Nodes in a listing that cost Ironic as much as one that is asked for alone.
 TOGETHER = 20
@@ -128,18 +127,36 @@ def services(sources: Sources, memory: Memory, settings: Settings,
 
 
 def roster(sources: Sources, memory: Memory, settings: Settings,
-           hosts: Iterable[str] = (), starting: bool = False) -> Roster:
+           hosts: Iterable[str] = (), starting: bool = False,
+           zones: bool = True) -> Roster:
     """Read who is there, and make the hash ring of the members.
 
     :param hosts: as for :func:`services`.
     :param starting: as for :func:`services`.
+    :param zones: whether the availability zones are wanted, too.
     """
     known, view = services(sources, memory, settings, hosts, starting)
-    host_aggregates = memory.host_aggregates.after(sources.aggregates())
+    host_aggregates = (_host_aggregates(sources, memory) if zones
+                       else memory.host_aggregates)
     preferences = ring.refreshed(
         memory.preferences, _zones_of_members(view, host_aggregates),
         settings.points, settings.move_across_zones)
     return Roster(known, view, preferences, host_aggregates)
+
+
+def _host_aggregates(sources: Sources, memory: Memory) -> aggregates.Known:
+    """Read nova's host aggregates; what is known of them is good enough."""
+    known = memory.host_aggregates
+    try:
+        return known.after(sources.aggregates())
+    except Exception as exc:
+        if not known.read:
+            # nova says no more than that the driver is not ready.
+            LOG.warning('Nothing is audited until the host aggregates can be '
+                        'read: %s', exc)
+            raise
+        LOG.debug('The host aggregates are those of before: %s', exc)
+        return known
 
 
 def preferences_now(sources: Sources, memory: Memory, settings: Settings,
@@ -242,7 +259,7 @@ def _facts(sources: Sources, memory: Memory, settings: Settings,
         preferences=inventory.preferences, partition=settings.partition,
         zones=zones, instance_states=states, records=records,
         eligible=takeover.eligible(
-            settings.policy, inventory.view, down_for(inventory.view)),
+            settings.policy, inventory.view, down_for),
         permissions=Permissions(
             settled=settled, mapped=mapped is not False,
             tested=audits >= settings.pull_delay_audits))

@@ -103,7 +103,9 @@ class Look:
                 if audit.reasons[node] is Reason.PULLED)
 
         names = [view.services[host].host for host in sorted(hosts)]
-        reasons = self._auditor.audit_hosts(settings, names, take)
+        reasons = self._auditor.audit_hosts(
+            settings, names, take,
+            [service.host for service in view.services.values()])
         if reasons:
             LOG.info('Audited the nodes of %(hosts)s, which left: '
                      '%(tally)s.', {

@@ -45,7 +45,12 @@ class Machines:
 
     def deployed_since(self, instance: objects.Instance,
                        moment: datetime.datetime | None) -> bool:
-        """Whether the state of an instance's node has changed since a moment.
+        """Whether Ironic has begun to deploy an instance since a moment.
+
+        It notes when the state of the node was written last, which it also
+        does when it goes back as there is no worker to deploy; then there is
+        an error, which a deployment that begins clears
+        (ironic.conductor.utils: provisioning_error_handler).
 
         :param moment: with its time zone; None for one that is not known,
             since which nothing has.
@@ -56,10 +61,11 @@ class Machines:
         # openstacksdk has no name for it; the API lets choose since 1.8.
         answer = self._driver.ironic_connection.get(
             f'/nodes/{instance.node}', microversion='1.8',
-            params={'fields': 'provision_updated_at'})
+            params={'fields': 'provision_updated_at,last_error'})
         exceptions.raise_from_response(answer)
-        changed = answer.json()['provision_updated_at']
-        return (changed is not None
+        node = answer.json()
+        changed = node['provision_updated_at']
+        return (changed is not None and not node['last_error']
                 and timeutils.parse_isotime(changed) > moment)
 
     def wait_until_deployed(self, instance: objects.Instance) -> None:

@@ -220,8 +220,9 @@ def _require_no_access(exc):
     if getattr(exc, 'exc_type', 'CantStartEngineError') != (
             'CantStartEngineError'):
         raise names.VirtDriverNotReady(
-            'The API database of nova cannot be read, and nothing changes '
-            f'hands until it can: {exc.value}') from exc
+            f"nova's API database cannot be read: {exc.value}. If the "
+            'conductor is not to have access to it, unset '
+            '[api_database]connection there.') from exc
 
 
 def host_aggregates(context: nova_context.RequestContext

@@ -85,11 +85,13 @@ def sees_most_up(view: membership.View) -> bool:
     """Whether a host may believe its eyes as to who is down.
 
     It is a member, and more than half of those that share its nodes are up,
-    itself included; those that are fenced are not counted.
+    itself included. Those that are down on purpose, fenced or disabled, are
+    not counted.
     """
     counted = [service for host, service in view.services.items()
                if host != view.host and view.peer(host)
-               and not service.forced_down]
+               and not service.forced_down
+               and (service.up or not service.disabled)]
     up = 1 + sum(service.up for service in counted)
     return view.member(view.host) and 2 * up > 1 + len(counted)
 
@@ -107,10 +109,12 @@ class Outages:
     Counted are looks one after the other, at each of which this host saw most
     of its peers up. When heartbeats cannot be written and reads go on, as with
     a database that is read-only, all look down to all, and come back one by
-    one: whoever counted through that would take the last ones for dead.
+    one: whoever counted through that would take the last ones for dead. Time
+    without looks is not counted.
 
     :param since: host -> when it was first seen down, of those that have been
-        down ever since; in seconds of a monotonic clock.
+        down ever since; in seconds of a monotonic clock, and later by the time
+        that is not counted.
     :param last: when the last look was, None before the first one.
     """
 
@@ -126,8 +130,9 @@ class Outages:
         """
         if not sees_most_up(view):
             return Outages(last=now)
-        before = self.since if (
-            self.last is not None and now - self.last <= BREAK) else {}
+        blind = (0 if self.last is None
+                 else max(0, now - self.last - BREAK))
+        before = {host: since + blind for host, since in self.since.items()}
         return Outages(types.MappingProxyType({
             **{host: since for host, since in before.items()
                if not view.live(host)},
@@ -185,7 +190,8 @@ _DEPLOYING_TASKS = frozenset({
 
 #: Provision states of a node on which Ironic deploys, or just has.
 _DEPLOYING = frozenset({
-    'deploying', 'wait call-back', 'deploy complete', 'active'})
+    'deploying', 'wait call-back', 'deploy hold', 'deploy complete',
+    'active'})
 
 #: Task states of a rebuild of which Ironic has not been told yet.
 _BEFORE_REBUILD = frozenset({'rebuilding', 'rebuild_block_device_mapping'})
@@ -207,11 +213,12 @@ def step(vm_state: str | None, task_state: str | None,
         asked for; not always called.
     :returns: :class:`Step`
     """
-    if vm_state in ('error', 'deleted', 'soft-delete'):
-        return Step.INIT
     building = vm_state == 'building'
-    if task_state == 'deleting' or not (
-            building or task_state in _DEPLOYING_TASKS):
+    rebuilding = task_state in _BEFORE_REBUILD or task_state == _TELLING
+    if (task_state == 'deleting' or vm_state in ('deleted', 'soft-delete')
+            # A server in ERROR may be rebuilt.
+            or vm_state == 'error' and not rebuilding
+            or not (building or task_state in _DEPLOYING_TASKS)):
         return Step.INIT
     if provision_state not in _DEPLOYING:
         return Step.FAIL

@@ -14,6 +14,7 @@
 
 import threading
 
+from nova_ironic_multihost.audit import auditor as auditors
 from nova_ironic_multihost.audit import model
 from nova_ironic_multihost.core import aggregates
 from nova_ironic_multihost.core.facts import InstanceState
@@ -117,6 +118,25 @@ class OwnershipTestCase(cloud.AuditTestCase):
         self.assertEqual(2, len(self.audit('a', pulls_per_audit=2).nodes))
         self.assertEqual(2, len(self.asked('consumers')))
         self.assertEqual(4, len(self.audit('a', pulls_per_audit=2).nodes))
+
+    def test_zones_that_cannot_be_read(self):
+        def cannot_be_read():
+            raise OSError('no API database')
+
+        read, self.cloud.aggregates = self.cloud.aggregates, cannot_be_read
+        auditor = self.auditors['new'] = auditors.Auditor(
+            self.cloud, self.cloud)
+        # nova-compute comes up, and nothing changes hands without them.
+        auditor.refresh_ring(model.Settings('a'), starting=True)
+        self.assertEqual({'a', 'b'}, set(auditor.preferences.members))
+        with self.assertLogs('nova_ironic_multihost', 'WARNING') as logs:
+            self.assertRaises(OSError, auditor.audit, model.Settings('a'))
+        self.assertIn('no API database', logs.output[0])
+        # Those that were read once are good enough.
+        self.cloud.aggregates = read
+        auditor.audit(model.Settings('a'))
+        self.cloud.aggregates = cannot_be_read
+        auditor.audit(model.Settings('a'))
 
     def test_nodes_that_stay_allocated_keep_nobody_waiting(self):
         self.cloud.owners = dict.fromkeys(cloud.NODES, 'b')

@@ -139,23 +139,30 @@ class TakeoverTestCase(cloud.AuditTestCase):
         self.assertEqual(
             2, len(self.audit('a', takeovers_per_audit=2).taken_over))
 
+    def look_and_audit(self):
+        for host in ('a', 'b'):
+            settings = model.Settings(host, points=32, **self.options)
+            auditor = self.auditors[host]
+            auditor.eligible(settings, auditor.read_view(settings))
+        self.settle('a', 'b')
+
     def test_down_counts_from_when_it_was_first_seen_down(self):
         self.options['policy'] = takeover.Policy('down', after=60)
         self.cloud.set('c', up=False)
-        self.settle('a', 'b')
+        self.look_and_audit()
         self.clock.now += 59
-        self.settle('a', 'b')
+        self.look_and_audit()
         self.assertEqual({'c'}, self.hosts())
         self.cloud.set('c')
-        self.audit('a'), self.audit('b')
+        self.look_and_audit()
         self.cloud.set('c', up=False)
         self.clock.now += 59
-        self.settle('a', 'b')
+        self.look_and_audit()
         self.clock.now += 59
-        self.settle('a', 'b')
+        self.look_and_audit()
         self.assertEqual({'c'}, self.hosts())
         self.clock.now += 1
-        self.settle('a', 'b')
+        self.look_and_audit()
         self.assertEqual({'a', 'b'}, self.hosts())
 
     def test_those_of_one_host_are_audited_at_once(self):
@@ -225,6 +232,34 @@ class TakeoverTestCase(cloud.AuditTestCase):
             self.clock.now += seconds
             view = auditor.read_view(settings)
             self.assertEqual(expected, auditor.eligible(settings, view))
+
+    def test_only_looks_count_it(self):
+        """What an audit sees depends on its nodes: here it misses b."""
+        self.options['policy'] = takeover.Policy('down', after=60)
+        settings = model.Settings('a', points=32, **self.options)
+        self.cloud.owners = {
+            node: 'a' if owner == 'b' else owner
+            for node, owner in self.cloud.owners.items()}
+        self.cloud.placed = {
+            uuid: state for uuid, state in self.cloud.placed.items()
+            if state.host != 'b'}
+        self.cloud.set('b', disabled=True)
+        self.cloud.set('c', up=False)
+        auditor = self.auditors['a']
+        for _ in range(4):
+            view = auditor.read_view(settings, ['b', 'c'])
+            eligible = auditor.eligible(settings, view)
+            auditor.audit_hosts(
+                settings, ['c'], lambda found, mine: None,
+                [service.host for service in view.services.values()])
+            auditor.audit(settings)
+            self.clock.now += 30
+        self.assertEqual({'c'}, eligible)
+        wanted = {node for node in self.theirs
+                  if node in self.preferred('a', 'a')}
+        self.assertEqual(set(), {
+            uuid for uuid, state in self.cloud.placed.items()
+            if state.host == 'c' and state.node in wanted})
 
     def test_a_host_that_starts_takes_nothing_over(self):
         self.cloud.set('c', up=False, forced_down=True)

@@ -50,13 +50,14 @@ class MachinesTestCase(test_base.BaseTestCase):
     def test_whether_it_was_deployed_since_a_moment(self):
         get = self.driver.ironic_connection.get
         noon = datetime.datetime(2026, 11, 22, 12, tzinfo=datetime.UTC)
-        for changed, moment, expected in (
-                ('2026-11-22T12:00:05+00:00', noon, True),
-                ('2026-11-22T11:59:55+00:00', noon, False),
-                (None, noon, False),
-                ('2026-11-22T12:00:05+00:00', None, False)):
+        for changed, error, moment, expected in (
+                ('2026-11-22T12:00:05+00:00', None, noon, True),
+                ('2026-11-22T12:00:05+00:00', 'No worker', noon, False),
+                ('2026-11-22T11:59:55+00:00', None, noon, False),
+                (None, None, noon, False),
+                ('2026-11-22T12:00:05+00:00', None, None, False)):
             get.return_value = base.response(
-                200, {'provision_updated_at': changed})
+                200, {'provision_updated_at': changed, 'last_error': error})
             self.assertIs(expected, self.machines.deployed_since(
                 self.instance, moment))
         self.assertEqual('/nodes/n1', get.call_args.args[0])

@@ -10,6 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
+import dataclasses
 import itertools
 
 import hypothesis
@@ -126,10 +127,21 @@ class OutagesTestCase(base.BaseTestCase):
         self.assertEqual({'b': 20}, self.lengths(
             (0, down), (10, view(['me', 'a'])), (20, down), now=20))
 
-    def test_looks_that_failed_count_for_nothing(self):
+    def test_time_without_looks_counts_for_nothing(self):
+        # As they failed, or one had many nodes to take.
         down = view(['me', 'a'], dead=['b'])
-        self.assertEqual({'b': 0}, self.lengths(
-            (0, down), (takeover.BREAK + 1, down), now=takeover.BREAK + 1))
+        self.assertEqual({'b': 20 + takeover.BREAK}, self.lengths(
+            (0, down), (10, down), (1000, down), (1010, down), now=1010))
+
+    def test_who_is_down_on_purpose_does_not_count(self):
+        seen = view(['me', 'a'], dead=['b', 'c'])
+        off = dataclasses.replace(seen.services['c'], disabled=True)
+        for service, expected in ((seen.services['c'], {}),
+                                  (off, {'b': 10, 'c': 10})):
+            looks = dataclasses.replace(
+                seen, services={**seen.services, 'c': service})
+            self.assertEqual(expected, self.lengths(
+                (0, looks), (10, looks), now=10))
 
     def test_an_outage_of_all_counts_for_nothing(self):
         # Heartbeats cannot be written; then they come back one by one.
@@ -186,7 +198,8 @@ class StepTestCase(base.BaseTestCase):
 
     def test_a_build_that_ironic_goes_on_with_is_awaited(self):
         for machine in (ironic_states.DEPLOYING, ironic_states.DEPLOYWAIT,
-                        ironic_states.DEPLOYDONE, ironic_states.ACTIVE):
+                        ironic_states.DEPLOYHOLD, ironic_states.DEPLOYDONE,
+                        ironic_states.ACTIVE):
             for task_state in (task_states.SPAWNING,
                                task_states.BLOCK_DEVICE_MAPPING, None):
                 self.assertIs(Step.AWAIT, self.step(
@@ -221,12 +234,23 @@ class StepTestCase(base.BaseTestCase):
                 vm_states.ACTIVE, task_states.REBUILD_SPAWNING,
                 ironic_states.ACTIVE, redeployed=redeployed))
 
+    def test_a_rebuild_of_a_server_in_error(self):
+        for machine, redeployed, expected in (
+                (ironic_states.DEPLOYING, False, Step.AWAIT),
+                (ironic_states.ACTIVE, True, Step.AWAIT),
+                (ironic_states.ACTIVE, False, Step.FAIL),
+                (ironic_states.DEPLOYFAIL, False, Step.FAIL)):
+            self.assertIs(expected, self.step(
+                vm_states.ERROR, task_states.REBUILD_SPAWNING, machine,
+                redeployed=redeployed))
+
     def test_what_is_over_stays_so(self):
-        for vm_state in (vm_states.ERROR, vm_states.DELETED,
-                         vm_states.SOFT_DELETED):
+        for vm_state, task_state in (
+                (vm_states.DELETED, task_states.REBUILD_SPAWNING),
+                (vm_states.SOFT_DELETED, task_states.REBUILD_SPAWNING),
+                (vm_states.ERROR, task_states.SPAWNING)):
             self.assertIs(Step.INIT, self.step(
-                vm_state, task_states.REBUILD_SPAWNING,
-                ironic_states.DEPLOYFAIL))
+                vm_state, task_state, ironic_states.DEPLOYFAIL))
 
 
 class RestingTestCase(base.BaseTestCase):

@@ -111,6 +111,19 @@ class LookTestCase(cloud.AuditTestCase):
             self.look(pulls_per_audit=3)
         self.assertEqual(NODES[:3] * 2, self.tracker.audited)
 
+    def test_a_peer_that_is_disabled_is_seen_by_what_a_look_leads_to(self):
+        self.options.update(policy=takeover.Policy('down', after=30))
+        self.cloud.ironic[NODES[0]] = 'i1'
+        self.cloud.placed['i1'] = cloud.instance('b', NODES[0])
+        self.cloud.set('c')
+        self.look()
+        self.cloud.set('c', disabled=True)
+        self.cloud.set('b', up=False)
+        for expected in ('b', 'a'):
+            self.look()
+            self.assertEqual(expected, self.cloud.placed['i1'].host)
+            self.clock.now += 30
+
     def test_instances_over_the_limit_are_left_to_the_next_looks(self):
         self.options.update(
             policy=takeover.Policy('forced_down'), takeovers_per_audit=2)

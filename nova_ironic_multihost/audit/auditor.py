@@ -105,8 +105,9 @@ class Auditor:
 
         :param like: preferences that are likely the same.
         """
+        starting = self.last is not None and self.last.view.starting
         return gather.preferences_now(
-            self.sources, self._memory, settings, like)
+            self.sources, self._memory, settings, starting, like)
 
     def eligible(self, settings: Settings, view: membership.View
                  ) -> frozenset[HostKey]:

@@ -109,6 +109,13 @@ class MayCreateTestCase(cloud.AuditTestCase):
     def test_what_is_wanted_as_long_as_nobody_else_is_seen(self):
         self.assertEqual(set(cloud.NODES), self.may_create())
 
+    def test_a_heartbeat_is_not_expected_of_a_service_that_starts(self):
+        self.cloud.set('a', up=False)
+        self.auditor.audit(self.settings, settled=False)
+        self.assertEqual(set(cloud.NODES), self.may_create())
+        self.auditor.audit(self.settings)
+        self.assertEqual(set(), self.may_create())
+
     def test_not_what_another_is_preferred_for_by_now(self):
         self.cloud.set('b')
         self.assertEqual(self.preferred('a', 'a', 'b'), self.may_create())

@@ -16,10 +16,12 @@
 Workers boot and delete servers without pause while each compute in turn is
 stopped the polite way, gets our driver and is started again. Figures: as
 those of churn, where "own compute killed" is here a compute of the server
-that was being restarted while the server was built; switch_seconds, how long
-each one was without a heartbeat of its own; phases, for each compute the
-moves from its restart to the next one's and how many servers were begun in
-that time.
+that was being restarted while the server was built; error_on_stock, of the
+other servers in ERROR those of which a compute that was chosen for them was
+stock until the end (it gives up a build whose node another has, which ours
+sends elsewhere); switch_seconds, how long each one was without a heartbeat of
+its own; phases, for each compute the moves from its restart to the next one's
+and how many servers were begun in that time.
 
 Must be: error_others, not_deleted and leaked 0, none stuck but those whose
 own compute was restarted, quiet, consistent. While stock and ours run side by
@@ -62,7 +64,7 @@ def run(bench):
     lives = [dataclasses.replace(
         life, hosts=life.hosts | choices.of(life.server))
         for life in load.lives]
-    return {**workload.tally(lives, outages),
+    return {**_tally(lives, outages),
             'switch_seconds': [round(o.until - o.since, 1) for o in outages],
             'phases': _phases(bench.recorder.timeline, outages, lives),
             'moves': len(bench.recorder.timeline.moves(begin)),
@@ -82,6 +84,19 @@ def failures(figures):
                       'restarted'),
         criteria.none('not_deleted', '{} servers could not be deleted'),
         criteria.LEAKED, criteria.QUIET)
+
+
+def _tally(lives, outages):
+    """The figures of the workload; errors of stock are counted apart."""
+    switched = {outage.host.lower(): outage.since for outage in outages}
+    stock = [life for life in lives
+             if life.outcome == 'ERROR' and not workload.hit(life, outages)
+             and any(life.settled <= switched.get(host, 0) for host in life.hosts)]
+    figures = workload.tally(
+        [life for life in lives if life not in stock], outages)
+    return {**figures, 'servers': len(lives),
+            'error': figures['error'] + len(stock),
+            'error_on_stock': len(stock)}
 
 
 def _phases(timeline, outages, lives):

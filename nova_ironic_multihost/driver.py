@@ -65,7 +65,7 @@ class IronicMultiHostDriver(names.IronicDriver):
         self._offers = offer.Offers(self._auditor, self._tracker)
         self._looks = look.Look(self._auditor, self._tracker, self._acquired)
         self._timer = timer.Timer(
-            self._look, lambda: watch.period(CONF.report_interval))
+            'look', self._look, lambda: watch.period(CONF.report_interval))
         self._recovery = recovery.Recovery(
             calls.Instances(virtapi), machines.Machines(self))
         self._gate = None
@@ -106,6 +106,7 @@ class IronicMultiHostDriver(names.IronicDriver):
         self._gate = gate.Gate(host, self._auditor.sources)
         patches.patch_operations(manager, self, self._gate)
         patches.patch_post_start(manager, self._timer.start)
+        patches.patch_stop(manager, self._timer.stop)
         super().init_host(host)
 
     def cleanup_host(self, host):

@@ -69,16 +69,24 @@ class Recovery:
 
         :param instances: uuid -> host that it was on before.
         """
+        self.add(instances)
         for host in sorted(set(instances.values())):
             uuids = sorted(uuid for uuid, before in instances.items()
                            if before == host)
             LOG.info('Took over %(count)d instances of compute service '
                      '%(host)s, which is down.',
                      {'count': len(uuids), 'host': host})
-            self._instances.notify('ironic_multihost.takeover', {
+            # The caller audits, and waits for no bus.
+            _start(self._notify, {
                 'host': names.CONF.host, 'source_host': host,
                 'instances': uuids})
-        self.add(instances)
+
+    def _notify(self, payload):
+        try:
+            self._instances.notify('ironic_multihost.takeover', payload)
+        except Exception as exc:  # noqa: BLE001
+            LOG.warning('The notification of a take-over was not sent: %s. '
+                        'Nothing else depends on it.', exc)
 
     def start(self, init, instance):
         """Do what is due for an instance at the start of the service.
@@ -126,6 +134,10 @@ class Recovery:
                 f'{before or instance.vm_state}, and ' + (
                     f'Ironic has the node {machine}' if machine
                     else 'no node is reserved for it in Ironic'))
+        elif step is takeover.Step.DELETE:
+            self._instances.delete(instance)
+        elif step is takeover.Step.RESTORE:
+            self._instances.restore(instance)
         else:
             self._instances.init(instance)
             self._settle(uuid, before)

@@ -91,7 +91,8 @@ def _tally(lives, outages):
     switched = {outage.host.lower(): outage.since for outage in outages}
     stock = [life for life in lives
              if life.outcome == 'ERROR' and not workload.hit(life, outages)
-             and any(life.settled <= switched.get(host, 0) for host in life.hosts)]
+             and any(life.settled <= switched.get(host, 0)
+                     for host in life.hosts)]
     figures = workload.tally(
         [life for life in lives if life not in stock], outages)
     return {**figures, 'servers': len(lives),

@@ -269,6 +269,7 @@ class Auditor:
             rounds=self._memory.rounds + 1 if unknown else 0,
             owned=frozenset(facts.my_nodes),
             instance_states=facts.instance_states,
+            live=frozenset(filter(facts.view.live, facts.view.services)),
             partition_labels=types.MappingProxyType(labels),
             busy=_known(decided.busy, decided),
             refused=_known(decided.refused, decided),

@@ -20,6 +20,8 @@ of the decision.
 from collections.abc import Mapping
 import dataclasses
 
+from oslo_log import log as logging
+
 from nova_ironic_multihost.audit.model import Settings
 from nova_ironic_multihost.audit.sources import Sources
 from nova_ironic_multihost.audit.sources import Writes
@@ -27,6 +29,11 @@ from nova_ironic_multihost.core.facts import Facts
 from nova_ironic_multihost.core.facts import InstanceState
 from nova_ironic_multihost.core import ownership
 from nova_ironic_multihost.core.ownership import Reason
+
+LOG = logging.getLogger(__name__)
+
+#: Take-overs that may go wrong in one audit before it leaves the others.
+FAILURES = 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,15 +65,15 @@ def decide(sources: Sources, writes: Writes, facts: Facts,
     asked = ownership.pulls(reasons, settings.pulls_per_audit, busy)
     allocated = frozenset(node for node in asked if in_use(sources, node))
     busy = ownership.still_busy(reasons, busy, asked, allocated)
-    builds = _builds(sources, reasons)
+    builds, unknown = _builds(sources, reasons)
     abandoned = _take_over_builds(writes, facts, builds, settings)
-    reasons = ownership.with_pulls(reasons, asked, allocated.union(
+    reasons = ownership.with_pulls(reasons, asked, allocated.union(unknown, (
         node for node, some in builds.items()
-        if ownership.awaited(some, abandoned, facts.host)))
+        if ownership.awaited(some, abandoned, facts.host))))
     asked = ownership.takeovers(
         reasons, settings.takeovers_per_audit - len(abandoned), refused)
-    taken = _take_over(writes, facts, asked, settings)
-    refused = ownership.still_refused(reasons, refused, asked, taken)
+    taken, tried = _take_over_on(writes, facts, asked, settings)
+    refused = ownership.still_refused(reasons, refused, tried, taken)
     reasons = ownership.with_takeovers(reasons, refused, taken)
     return Decision(reasons, busy, refused, {**abandoned, **{
         instance: facts.instance_states[instance].host
@@ -80,20 +87,27 @@ def in_use(sources: Sources, node: str) -> bool:
 
 
 def _builds(sources: Sources, reasons: Mapping[str, Reason]
-            ) -> dict[str, dict[str, InstanceState]]:
-    """Return {node: {instance: state}} of builds sent to dead hosts.
+            ) -> tuple[dict[str, dict[str, InstanceState]], frozenset[str]]:
+    """Look up the builds that were sent to dead hosts.
 
     A consumer that nova has deleted is no build: whoever owns the node
     clears that up (ResourceTracker._remove_deleted_instances_allocations).
+
+    :returns: ({node: {instance: state}}, the nodes of which placement does
+        not say).
     """
     consumers = {
-        node: sources.consumers(node) or frozenset()
-        for node, reason in reasons.items() if reason is Reason.ADOPTED}
-    every = frozenset[str]().union(*consumers.values())
+        node: sources.consumers(node)
+        for node, reason in sorted(reasons.items(), key=lambda item: item[0])
+        if reason is Reason.ADOPTED}
+    known = {node: some for node, some in consumers.items()
+             if some is not None}
+    every = frozenset[str]().union(*known.values())
     states = sources.instance_states(sorted(every)) if every else {}
     return {node: {uuid: states[uuid] for uuid in some
                    if uuid in states and not states[uuid].deleted}
-            for node, some in sorted(consumers.items())}
+            for node, some in known.items()}, (
+                frozenset(consumers.keys() - known.keys()))
 
 
 def _take_over_builds(writes: Writes, facts: Facts,
@@ -106,19 +120,51 @@ def _take_over_builds(writes: Writes, facts: Facts,
     """
     wanted = [(uuid, some[uuid]) for node, some in builds.items()
               for uuid in ownership.abandoned_builds(node, some, facts)]
-    return {uuid: state.host
-            for uuid, state in wanted[:settings.takeovers_per_audit]
-            if writes.take_over(uuid, state, settings.host)}
+    taken, _ = _take_over(
+        writes, settings, dict(wanted[:settings.takeovers_per_audit]))
+    return {uuid: state.host for uuid, state in wanted if uuid in taken}
 
 
-def _take_over(writes: Writes, facts: Facts, nodes: list[str],
-               settings: Settings) -> dict[str, str]:
+def _take_over_on(writes: Writes, facts: Facts, nodes: list[str],
+                  settings: Settings) -> tuple[dict[str, str], list[str]]:
     """Take over the instances on some nodes.
 
-    :returns: {node: instance} of those taken over.
+    :returns: ({node: instance} of those taken over, the nodes of those that
+        were tried).
     """
-    wanted = {node: instance for node in nodes
+    wanted = {instance: node for node in nodes
               if (instance := facts.nodes[node]) is not None}
-    return {node: instance for node, instance in wanted.items()
-            if writes.take_over(
-                instance, facts.instance_states[instance], settings.host)}
+    taken, tried = _take_over(writes, settings, {
+        instance: facts.instance_states[instance] for instance in wanted})
+    return ({wanted[instance]: instance for instance in taken},
+            [wanted[instance] for instance in tried])
+
+
+def _take_over(writes: Writes, settings: Settings,
+               wanted: Mapping[str, InstanceState]
+               ) -> tuple[list[str], list[str]]:
+    """Take over instances until too much goes wrong.
+
+    One may be beyond help. If the answer of a second one is lost, the next
+    ones would wait as long as that one has; and the audit has to go on, for
+    what it has taken so far.
+
+    :param wanted: uuid -> :class:`InstanceState`.
+    :returns: (uuids of those taken over, of those that were tried).
+    """
+    taken: list[str] = []
+    tried: list[str] = []
+    failed = 0
+    for uuid, state in wanted.items():
+        tried.append(uuid)
+        try:
+            if writes.take_over(uuid, state, settings.host):
+                taken.append(uuid)
+        except Exception as exc:  # noqa: BLE001
+            LOG.warning('Instance %(uuid)s could not be taken over: %(exc)s. '
+                        'It is tried again by the next audits.',
+                        {'uuid': uuid, 'exc': exc})
+            failed += 1
+            if failed == FAILURES:
+                break
+    return taken, tried

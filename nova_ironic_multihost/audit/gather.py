@@ -261,7 +261,9 @@ def _facts(sources: Sources, memory: Memory, settings: Settings,
         preferences=inventory.preferences, partition=settings.partition,
         zones=zones, instance_states=states, records=records,
         eligible=takeover.eligible(
-            settings.policy, inventory.view, down_for),
+            settings.policy, inventory.view, down_for,
+            {state.host_key for state in states.values()
+             if state.host_key is not None and not state.deleted}),
         permissions=Permissions(
             settled=settled, mapped=mapped is not False,
             tested=audits >= settings.pull_delay_audits))
@@ -291,13 +293,18 @@ def _instance_states(sources: Sources, memory: Memory, roster: Roster,
 
     Those that were on a host that is still live are not asked for again:
     whatever becomes of them there, that host sees to it. Unless their nodes
-    are mine: then it is me who sees to what they leave.
+    are mine: then it is me who sees to what they leave. Nor is anything of
+    them taken for granted when some host has come or gone: theirs may have
+    been fenced meanwhile and be back.
 
     :returns: (uuid -> state, the services with those of their hosts).
     """
     wanted = ownership.foreign_instances(inventory)
     on_mine = {inventory.nodes.get(node) for node in inventory.my_nodes}
-    remembered = {
+    view = inventory.view
+    changed = any((host in memory.live) != view.live(host)
+                  for host in view.services)
+    remembered = {} if changed else {
         instance: state for instance, state in memory.instance_states.items()
         if not state.deleted and inventory.view.live(state.host_key)
         and instance not in on_mine}

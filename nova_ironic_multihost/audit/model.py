@@ -97,6 +97,7 @@ class Memory:
     :param owned: uuids of the nodes that were recorded here.
     :param instance_states: instance uuid -> :class:`.facts.InstanceState`, as
         it was.
+    :param live: the hosts that were up then.
     :param partition_labels: host -> label of its partition.
     :param busy: what :func:`.ownership.still_busy` returned.
     :param refused: what :func:`.ownership.still_refused` returned.
@@ -113,6 +114,7 @@ class Memory:
     owned: frozenset[str] = frozenset()
     instance_states: Mapping[str, InstanceState] = dataclasses.field(
         default_factory=lambda: types.MappingProxyType({}))
+    live: frozenset[HostKey] = frozenset()
     partition_labels: Mapping[HostKey, str] = dataclasses.field(
         default_factory=lambda: types.MappingProxyType({}))
     busy: tuple[str, ...] = ()

@@ -104,7 +104,7 @@ def due(host: str, mapped: bool | None, reasons: Mapping[str, Reason],
             'have vanished from Ironic at once. Nothing is deleted. If the '
             'account in [ironic] of nova.conf may not list them, mend that. '
             'If they were really removed, set [ironic_multihost]'
-            'max_vanished_percent to 100, send SIGHUP to nova-compute, and '
+            'max_vanished_percent to 100, restart nova-compute, and '
             'set it back when their records are gone.')
     return found
 

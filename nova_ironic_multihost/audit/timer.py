@@ -23,15 +23,23 @@ LOG = logging.getLogger(__name__)
 class Timer:
     """Does something every few seconds, in a thread of its own.
 
+    It ends with the main thread, which is the service: whoever goes on
+    without it takes nodes and instances that nobody serves.
+
+    :param name: what is done, for people to read.
     :param act: function without arguments; what it raises is logged, once
         for each kind of error until it succeeds again.
     :param seconds: function without arguments that returns the pause.
+    :param service: the main thread.
     """
 
-    def __init__(self, act: Callable[[], object],
-                 seconds: Callable[[], float]) -> None:
+    def __init__(self, name: str, act: Callable[[], object],
+                 seconds: Callable[[], float],
+                 service: threading.Thread | None = None) -> None:
+        self._name = name
         self._act = act
         self._seconds = seconds
+        self._service = service or threading.main_thread()
         self._stopped = threading.Event()
         self._failures: set[type[Exception]] = set()
         self._thread: threading.Thread | None = None
@@ -42,7 +50,7 @@ class Timer:
             self._stopped = threading.Event()
             self._thread = threading.Thread(
                 target=self._run, args=(self._stopped,),
-                name='ironic-multihost-watch', daemon=True)
+                name=f'ironic-multihost-{self._name}', daemon=True)
             self._thread.start()
 
     def stop(self) -> None:
@@ -52,6 +60,11 @@ class Timer:
 
     def _run(self, stopped: threading.Event) -> None:
         while not stopped.wait(self._seconds()):
+            if not self._service.is_alive():
+                LOG.error('The main thread of nova-compute has ended, and '
+                          'the process has not: kill it and start it again. '
+                          'Its %s ends here.', self._name)
+                return
             self.turn()
 
     def turn(self) -> None:
@@ -61,8 +74,8 @@ class Timer:
         except Exception as exc:
             if type(exc) not in self._failures:
                 self._failures.add(type(exc))
-                LOG.warning('A look at the compute services failed: %s. It '
-                            'is repeated until it succeeds.', exc,
-                            exc_info=True)
+                LOG.warning('The %(name)s failed: %(exc)s. It is repeated '
+                            'until it succeeds.',
+                            {'name': self._name, 'exc': exc}, exc_info=True)
         else:
             self._failures.clear()

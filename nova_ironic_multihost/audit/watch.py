@@ -22,7 +22,8 @@ or fenced. Who joins, or is enabled again, takes its nodes by its own audits.
 A compute service is silent until its first audit is over. Of those that start
 together, as after a power failure, the first to be done takes the others for
 dead; so a service that has just started leaves whoever is merely silent to
-its full audits for a while.
+its full audits for a while. After an outage in which nobody could write a
+heartbeat, or this service could not look, it is the same.
 """
 
 from collections.abc import Callable
@@ -94,6 +95,7 @@ class Watch:
         self.seen: membership.View | None = None
         self._clock = clock
         self._begun: float | None = None
+        self._looked: float | None = None
         self._attempts: dict[HostKey, int] = {}
         self._eligible: frozenset[HostKey] = frozenset()
         self._waiting: frozenset[HostKey] = frozenset()
@@ -124,11 +126,17 @@ class Watch:
         :param view: what this look saw.
         :param due: hosts, none of them a member.
         :param down_time: seconds of silence after which nova takes a service
-            for dead; so long after the first look nobody is excused.
+            for dead; so long after the first look, and after each outage,
+            nobody is excused.
         """
-        if self._begun is None:
-            self._begun = self._clock()
-        if self._clock() - self._begun >= down_time:
+        now = self._clock()
+        outage = self._looked is not None and (
+            now - self._looked > down_time
+            or self.seen is not None and not self.seen.member(view.host))
+        if self._begun is None or outage:
+            self._begun = now
+        self._looked = now
+        if now - self._begun >= down_time:
             return frozenset()
         return frozenset(
             host for host in due if not (view.services[host].up

@@ -91,7 +91,9 @@ vanish from Ironic at once and be taken for deleted.
 When more are missing, or Ironic lists no node at all, the likely cause is an
 account that lost a role or a broken Ironic, so no record and no resource
 provider is deleted and an ERROR says so. If the nodes are really gone, set it
-to 100, send SIGHUP to nova-compute, and set it back when the records are gone.
+to 100, restart nova-compute, and set it back when the records are gone. nova
+33 and earlier take it from a SIGHUP as well; nova 34 must not get one, it does
+not survive that with native threads.
 """),
     cfg.StrOpt(
         'instance_takeover',

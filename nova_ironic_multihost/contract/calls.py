@@ -22,6 +22,7 @@ from collections.abc import Callable
 import datetime
 import secrets
 
+from nova.compute import task_states
 from nova.compute import utils as compute_utils
 from nova.compute import vm_states
 from nova import context as nova_context
@@ -153,6 +154,28 @@ class Instances:
         with instance.obj_alternate_context(context):
             self._manager._init_instance(context, instance)
 
+    def delete(self, instance: objects.Instance) -> None:
+        """Do what nova does when it is asked to delete an instance.
+
+        That takes a lock, and copes with what is left of an instance that is
+        half deleted (ComputeManager.terminate_instance).
+        """
+        context = _of_last_action(instance)
+        with instance.obj_alternate_context(context):
+            if instance.task_state == task_states.SOFT_DELETING:
+                self._manager.soft_delete_instance(context, instance)
+                return
+            self._manager.terminate_instance(
+                context, instance,
+                objects.BlockDeviceMappingList.get_by_instance_uuid(
+                    context, instance.uuid))
+
+    def restore(self, instance: objects.Instance) -> None:
+        """Do what nova does when it is asked to restore an instance."""
+        context = _of_last_action(instance)
+        with instance.obj_alternate_context(context):
+            self._manager.restore_instance(context, instance)
+
     def fail(self, instance: objects.Instance, reason: str) -> None:
         """Set an instance to ERROR, with a fault that says why."""
         compute_utils.add_instance_fault_from_exc(
@@ -186,6 +209,8 @@ class Instances:
     def notify(self, event: str, payload: dict) -> None:
         """Send a notification of this package, as nova's are sent.
 
+        It is tried once: a bus that is down is no reason to wait.
+
         :param event: type of the event.
         :param payload: dict of JSON.
         """
@@ -193,7 +218,7 @@ class Instances:
             return
         messaging.Notifier(
             rpc.NOTIFICATION_TRANSPORT,
-            publisher_id=f'nova-compute:{names.CONF.host}').info(
+            publisher_id=f'nova-compute:{names.CONF.host}', retry=0).info(
                 {}, event, payload)
 
 

@@ -28,6 +28,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from collections.abc import Iterable
 import functools
+import types
 import typing
 
 from nova.compute import build_results
@@ -82,6 +83,10 @@ PATCHES = (
     Patch('manager', 'post_start_hook',
           'the driver acts when the service takes builds, not earlier',
           ('Service.start',)),
+    # patch_stop
+    Patch('manager', 'operations.told_to_stop',
+          'the driver begins nothing new when the service is to end',
+          ('Service',)),
     # patch_instance_init
     Patch('manager', '_init_instance',
           'a take-over that was interrupted goes on, and what fails for one '
@@ -216,6 +221,32 @@ def patch_post_start(manager: ComputeManager | None,
         act()
 
     manager.post_start_hook = hook_and_act
+
+
+def patch_stop(manager: ComputeManager | None,
+               act: Callable[[], None]) -> None:
+    """Have something done as soon as the service is told to end.
+
+    Since nova 33 it then waits for minutes for what it is at, and sends
+    heartbeats (nova.service.Service.stop, ComputeManager.graceful_shutdown).
+
+    :param manager: nova's ComputeManager.
+    :param act: what is to be done; more than once does no harm.
+    """
+    if manager is None:
+        return
+    for name in operations.told_to_stop(type(manager)):
+        setattr(manager, name, _after(act, getattr(manager, name)))
+
+
+def _after(act, method):
+    """Return a method that does something else first."""
+    @functools.wraps(method)
+    def act_and_go_on(self, *args, **kwargs):
+        act()
+        return method(*args, **kwargs)
+
+    return types.MethodType(act_and_go_on, method.__self__)
 
 
 def patch_instance_init(manager: ComputeManager | None,

@@ -48,6 +48,10 @@ PARTITION = 'ironic_multihost_partition'
 #: The most rows to ask the conductor for at once.
 BATCH = 500
 
+#: The same of instances: nova has no question that leaves out their user
+#: data, of up to 64 kB each, and RabbitMQ takes messages of 16 MiB.
+INSTANCES = 100
+
 #: How a conductor answers when something is wrong with the API database. If
 #: it has no access to that at all, the error is CantStartEngineError.
 _API_DATABASE_ERRORS = (
@@ -118,13 +122,17 @@ def instance_states(context: nova_context.RequestContext,
     """
     context = context.elevated(read_deleted='yes')
     return {
-        instance.uuid: InstanceState(
-            host=instance.host, deleted=bool(instance.deleted),
-            node=instance.node, vm_state=instance.vm_state,
-            task_state=instance.task_state)
-        for some in _batches(instances)
+        instance.uuid: _state(instance)
+        for some in _batches(instances, INSTANCES)
         for instance in objects.InstanceList.get_by_filters(
             context, {'uuid': some}, expected_attrs=[])}
+
+
+def _state(instance):
+    return InstanceState(
+        host=instance.host, deleted=bool(instance.deleted),
+        node=instance.node, vm_state=instance.vm_state,
+        task_state=instance.task_state)
 
 
 def records_of(context: nova_context.RequestContext,
@@ -163,11 +171,12 @@ def record(row: objects.ComputeNode) -> Record:
         partition=(row.stats or {}).get(PARTITION, ''), row=row)
 
 
-def _batches(uuids: Iterable[str]) -> Iterator[list[str]]:
+def _batches(uuids: Iterable[str], size: int = BATCH
+             ) -> Iterator[list[str]]:
     """Yield lists that fit into one question to the database."""
     uuids = list(uuids)
-    for first in range(0, len(uuids), BATCH):
-        yield uuids[first:first + BATCH]
+    for first in range(0, len(uuids), size):
+        yield uuids[first:first + size]
 
 
 def consumers(context: nova_context.RequestContext,
@@ -178,17 +187,32 @@ def consumers(context: nova_context.RequestContext,
     :param report_client: nova's SchedulerReportClient.
     :param node: uuid of a node, which is that of its resource provider.
     :returns: frozenset of uuids, usually of one instance or none; or None
-        when placement does not answer or has no such provider.
+        when placement does not say.
     """
     try:
         found = report_client.get_allocations_for_resource_provider(
             context, node)
     except (exception.ResourceProviderAllocationRetrievalFailed,
             ks_exception.ClientException) as exc:
+        if _has_no_provider(context, report_client, node):
+            return frozenset()
         LOG.debug('Placement does not say what is allocated of node '
                   '%(node)s: %(exc)s', {'node': node, 'exc': exc})
         return None
     return frozenset(found.allocations)
+
+
+def _has_no_provider(context, report_client, node):
+    """Whether placement says that it has no such provider.
+
+    nova's client tells no failure from another.
+    """
+    try:
+        answer = report_client.get(
+            f'/resource_providers/{node}', global_request_id=context.global_id)
+    except ks_exception.ClientException:
+        return False
+    return getattr(answer, 'status_code', None) == 404
 
 
 def host_mapped(context: nova_context.RequestContext,

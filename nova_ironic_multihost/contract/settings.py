@@ -21,7 +21,8 @@ from nova_ironic_multihost.core import takeover
 def read() -> model.Settings:
     """Read the options that audits follow, as they are now.
 
-    An operator may change some of them while the service runs (SIGHUP).
+    An operator may change some of them while the service runs (SIGHUP, with
+    nova 33 and earlier).
     """
     options = names.CONF.ironic_multihost
     return model.Settings(

@@ -138,13 +138,16 @@ class View:
     def member(self, host: HostKey) -> bool:
         """Whether the host is a member."""
         service = self.services.get(host)
+        if service is None:
+            # I am as new as that, or alone; or somebody has deleted my
+            # service, and the others take my nodes.
+            return host == self.host and (
+                self.starting or not self.services)
         if host == self.host:
-            # nova knows of no service: it is as new as that.
-            return service is None or not (
-                service.disabled or service.forced_down
-                or not (service.up or self.starting))
-        return (service is not None and service.up and service.ironic
-                and not service.disabled and self.peer(host))
+            return not (service.disabled or service.forced_down
+                        or not (service.up or self.starting))
+        return (service.up and service.ironic and not service.disabled
+                and self.peer(host))
 
     @property
     def members(self) -> frozenset[HostKey]:

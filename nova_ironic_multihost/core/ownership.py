@@ -36,6 +36,7 @@ from nova_ironic_multihost.core.facts import Inventory
 from nova_ironic_multihost.core.facts import Record
 from nova_ironic_multihost.core.host import HostKey
 from nova_ironic_multihost.core import membership
+from nova_ironic_multihost.core import takeover
 
 
 class Reason(enum.Enum):
@@ -313,11 +314,12 @@ def with_pulls(reasons: Mapping[str, Reason], asked: Iterable[str],
 
 def abandoned_builds(node: str, builds: Mapping[str, InstanceState],
                      facts: Facts) -> list[str]:
-    """Say which builds of a node will never come to an end.
+    """Say which builds and deletes of a node will never come to an end.
 
-    A dead host had claimed them and had not reserved the machine yet: what
-    nova gives up when that host starts again. Who adopts the node ends them,
-    in ERROR, so that it matters to nobody in which zone that host is.
+    A dead host had claimed it for a build and had not reserved the machine
+    yet, which nova gives up when that host starts again; or it had torn down
+    the machine and not deleted the instance yet. Who adopts the node ends
+    them, so that it matters to nobody in which zone that host is.
 
     :param node: uuid of a node that is ADOPTED.
     :param builds: uuid -> :class:`InstanceState`, of the instances of nova
@@ -328,7 +330,7 @@ def abandoned_builds(node: str, builds: Mapping[str, InstanceState],
     return [uuid for uuid, state in sorted(builds.items())
             if state.host_key is not None
             and state.host_key in facts.eligible
-            and state.vm_state == 'building'
+            and takeover.needs_no_machine(state.vm_state, state.task_state)
             and state.node in (None, node)]
 
 

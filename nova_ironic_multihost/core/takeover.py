@@ -25,6 +25,7 @@ two compute services that take over one instance one fails.
 """
 
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Mapping
 import dataclasses
 import enum
@@ -56,7 +57,8 @@ class Policy:
 
 
 def eligible(policy: Policy, view: membership.View,
-             down_for: Mapping[HostKey, float]) -> frozenset[HostKey]:
+             down_for: Mapping[HostKey, float],
+             homes: Iterable[HostKey] = ()) -> frozenset[HostKey]:
     """Say whose instances may be taken over.
 
     A host that was only seen down may be alive and cut off, and a host that
@@ -67,6 +69,8 @@ def eligible(policy: Policy, view: membership.View,
     :param view: :class:`.membership.View`.
     :param down_for: host -> seconds for which it has been seen down without a
         break, for those that are.
+    :param homes: hosts of instances; one whose service nova has no more is as
+        good as fenced.
     """
     if policy.when == NEVER or not view.member(view.host):
         return frozenset()
@@ -74,6 +78,8 @@ def eligible(policy: Policy, view: membership.View,
               if host != view.host and view.peer(host)}
     fenced = {host for host, service in others.items()
               if service.forced_down}
+    fenced.update(host for host in homes
+                  if host not in view.services and view.peer(host))
     if policy.when == FORCED_DOWN or not sees_most_up(view):
         return frozenset(fenced)
     return frozenset(fenced | {
@@ -174,14 +180,22 @@ class Step(enum.Enum):
     """What is to be done for an instance that was taken over.
 
     :cvar INIT: what nova does for it at the start of a compute service.
+    :cvar DELETE: delete it.
+    :cvar RESTORE: restore it, as its user takes back that it is deleted.
     :cvar AWAIT: wait for Ironic, which is still deploying it.
     :cvar FAIL: ERROR, with a fault that says why.
     """
 
     INIT = 'init'
+    DELETE = 'delete'
+    RESTORE = 'restore'
     AWAIT = 'await'
     FAIL = 'fail'
 
+
+#: Task states of a delete. nova's own start sets a build that is deleted to
+#: ERROR, and does nothing for a server that is to be deleted some day.
+_DELETING_TASKS = frozenset({'deleting', 'soft-deleting'})
 
 #: Task states of a build or a rebuild, in which nova's own start gives up.
 _DEPLOYING_TASKS = frozenset({
@@ -213,9 +227,14 @@ def step(vm_state: str | None, task_state: str | None,
         asked for; not always called.
     :returns: :class:`Step`
     """
+    if task_state in _DELETING_TASKS and vm_state != 'deleted':
+        return Step.DELETE
+    if task_state == 'restoring' and vm_state == 'soft-delete':
+        # nova deletes at once what is neither restored nor being so.
+        return Step.RESTORE
     building = vm_state == 'building'
     rebuilding = task_state in _BEFORE_REBUILD or task_state == _TELLING
-    if (task_state == 'deleting' or vm_state in ('deleted', 'soft-delete')
+    if (vm_state in ('deleted', 'soft-delete')
             # A server in ERROR may be rebuilt.
             or vm_state == 'error' and not rebuilding
             or not (building or task_state in _DEPLOYING_TASKS)):
@@ -228,6 +247,15 @@ def step(vm_state: str | None, task_state: str | None,
         # Ironic was never told to rebuild: what runs is the old system.
         return Step.FAIL
     return Step.AWAIT
+
+
+def needs_no_machine(vm_state: str | None, task_state: str | None) -> bool:
+    """Whether an instance can be brought to rest without its machine.
+
+    :param task_state: what it is doing, a mark or not.
+    """
+    return (vm_state in ('building', 'deleted')
+            or marked(task_state) in _DELETING_TASKS)
 
 
 def resting(vm_state: str, provision_state: str | None) -> str:

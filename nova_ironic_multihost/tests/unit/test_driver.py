@@ -12,6 +12,7 @@
 
 
 import dataclasses
+import threading
 from unittest import mock
 
 from nova.compute import provider_tree
@@ -33,6 +34,7 @@ from nova_ironic_multihost.core import membership
 from nova_ironic_multihost.core import ring as hash_ring
 from nova_ironic_multihost import driver as multihost
 from nova_ironic_multihost import exception
+from nova_ironic_multihost import recovery
 
 NODES = [f'1be26c0b-03f2-4d2e-ae87-c02d7f33c1{i:02}' for i in range(20)]
 ME = 'compute-1'
@@ -263,7 +265,7 @@ class InitHostTestCase(DriverTestCase):
         self.assertIn('update_resources_interval', logs.output[0])
 
     def test_record_is_moved_only_if_it_still_may(self):
-        self.services = {'compute-2': True}
+        self.services = {ME: True, 'compute-2': True}
         taken = mock.Mock(deleted=False, host='compute-2', stats=None,
                           hypervisor_hostname=NODES[0])
         gone = mock.Mock(deleted=True, host='compute-2')
@@ -724,6 +726,7 @@ class TakeoverTestCase(DriverTestCase):
         self.assertIn(self.mine, self.driver.get_available_nodes())
         self.assertEqual(ME, self.placed['i1'].host)
         self.assertEqual(['i1'], self.recovered)
+        self.join()
         self.assertEqual([('ironic_multihost.takeover', {
             'host': ME, 'source_host': 'dead', 'instances': ['i1']})],
             self.notified)
@@ -737,7 +740,13 @@ class TakeoverTestCase(DriverTestCase):
         self.assertEqual(ME, self.placed['i1'].host)
         self.assertEqual(['i1'], self.recovered)
         self.driver._look()
+        self.join()
         self.assertEqual(1, len(self.notified))
+
+    def join(self):
+        for thread in threading.enumerate():
+            if thread.name == recovery.THREAD:
+                thread.join(60)
 
     def test_not_against_the_policy(self):
         self.config.config(

@@ -54,6 +54,16 @@ class Instances:
         self.done.append(('init', instance.task_state))
         self.init_does(self.rows[instance.uuid])
 
+    def delete(self, instance):
+        self.done.append(('delete', instance.task_state))
+        del self.rows[instance.uuid]
+
+    def restore(self, instance):
+        self.done.append(('restore', instance.task_state))
+
+    def notify(self, event, payload):
+        raise OSError('no bus')
+
     def fail(self, instance, reason):
         self.done.append(('fail', reason))
         self.rows[instance.uuid].vm_state = 'error'
@@ -116,10 +126,23 @@ class RecoveryTestCase(InstancesTestCase):
         self.assertEqual(('active', None), self.states())
 
     def test_nova_sees_what_it_was_doing(self):
-        self.taken('active', 'deleting')
-        self.instances.init_does = lambda row: self.instances.rows.clear()
+        self.taken('active', 'powering-off')
         self.bring_to_rest()
-        self.assertEqual([('init', 'deleting')], self.instances.done)
+        self.assertEqual([('init', 'powering-off')], self.instances.done)
+
+    def test_what_is_to_be_deleted_is(self):
+        for vm_state in ('active', 'building', 'error', 'soft-delete'):
+            self.taken(vm_state, 'deleting')
+            self.bring_to_rest()
+            self.assertEqual({}, self.instances.rows)
+        self.assertEqual([('delete', 'deleting')] * 4, self.instances.done)
+
+    def test_what_is_to_be_restored_is(self):
+        self.taken('soft-delete', 'restoring')
+        self.bring_to_rest()
+        self.assertEqual([('restore', 'restoring')], self.instances.done)
+        # Nobody has taken away what keeps it from being deleted.
+        self.assertEqual(('soft-delete', 'restoring'), self.states())
 
     def test_what_nova_does_not_end_is_ended(self):
         self.taken('active', 'rescuing')
@@ -203,6 +226,14 @@ class WorkTestCase(InstancesTestCase):
         self.add()
         self.assertEqual([('active', None)] * 3,
                          [self.states(uuid) for uuid in ('i1', 'i2', 'i3')])
+
+    def test_a_notification_that_cannot_be_sent_hurts_nobody(self):
+        self.taken('active', 'rescuing')
+        with self.assertLogs(recovery.__name__, 'WARNING') as logs:
+            self.recovery.took_over({'i1': 'dead'})
+            self.join()
+        self.assertIn('no bus', logs.output[0])
+        self.assertEqual(('active', None), self.states())
 
     def test_deployments_hold_up_nobody(self):
         self.machine = 'deploying'

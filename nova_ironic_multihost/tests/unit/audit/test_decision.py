@@ -105,6 +105,47 @@ class TakeoverTestCase(cloud.AuditTestCase):
             {Reason.ADOPTED}, {found.reasons[node] for node in self.theirs})
         self.assertEqual({}, dict(self.audit('a').taken_over))
 
+    def test_nodes_wait_if_placement_does_not_say(self):
+        """There may be a build which nobody else would end."""
+        node = next(iter(set(cloud.NODES) - set(self.theirs)))
+        self.cloud.set('c', up=False, forced_down=True)
+        self.cloud.owners[node] = 'c'
+        self.cloud.allocations[node] = None
+        self.settle('a', 'b')
+        self.assertEqual('c', self.cloud.owners[node])
+        self.cloud.allocations[node] = frozenset()
+        self.settle('a', 'b')
+        self.assertNotEqual('c', self.cloud.owners[node])
+
+    def test_what_goes_wrong_ends_it_and_loses_nothing(self):
+        self.cloud.set('c', up=False, forced_down=True)
+        for node in cloud.NODES:
+            self.cloud.owners[node] = 'c'
+            self.cloud.ironic[node] = f'i-{node}'
+            self.cloud.placed[f'i-{node}'] = cloud.instance('c', node)
+        wanted = [f'i-{node}' for node in self.preferred('a', 'a', 'b')]
+        self.assertGreater(len(wanted), 3)
+        take_over, asked = self.cloud.take_over, []
+
+        def fail_twice(instance, state, host):
+            asked.append(instance)
+            if len(asked) in (2, 4):
+                raise OSError('the answer is lost')
+            return take_over(instance, state, host)
+
+        self.cloud.take_over = fail_twice
+        with self.assertLogs('nova_ironic_multihost', 'WARNING') as logs:
+            found = self.audit('a')
+        self.assertEqual(2, len(logs.output))
+        self.assertEqual({asked[0], asked[2]}, set(found.taken_over))
+        self.assertEqual(4, len(asked))
+        # They come last, those after them were not tried.
+        found = self.audit('a')
+        self.assertEqual(set(wanted), {*asked})
+        self.assertEqual([asked[1], asked[3]], asked[-2:])
+        self.assertEqual(
+            set(wanted) - {asked[0], asked[2]}, set(found.taken_over))
+
     def test_builds_and_servers_are_so_many_together(self):
         self.strand()
         self.cloud.set('c', up=False, forced_down=True)

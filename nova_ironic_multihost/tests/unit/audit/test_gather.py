@@ -65,6 +65,23 @@ class ForeignInstancesTestCase(cloud.AuditTestCase):
         self.cloud.placed = {'i1': InstanceState('b', deleted=True)}
         self.assertIs(Reason.LEAKED, self.audit('a').reasons[cloud.NODES[0]])
 
+    def test_instances_are_asked_for_again_when_anybody_comes_or_goes(self):
+        """One may have been fenced meanwhile, and be back."""
+        self.cloud.set('c')
+        self.cloud.ironic[cloud.NODES[0]] = 'i1'
+        self.cloud.owners = dict.fromkeys(cloud.NODES, 'b')
+        self.cloud.placed = {'i1': InstanceState('b', node=cloud.NODES[0])}
+        self.settle('a')
+        self.cloud.owners[cloud.NODES[1]] = 'c'
+        self.audit('a')
+        self.audit('a')
+        self.assertNotIn('i1', self.asked('instance_state'))
+        self.cloud.set('c', up=False)
+        self.audit('a')
+        self.assertIn('i1', self.asked('instance_state'))
+        self.audit('a')
+        self.assertNotIn('i1', self.asked('instance_state'))
+
     def test_instance_that_was_not_deleted_after_all(self):
         self.cloud.set('b', up=False)
         self.cloud.ironic[cloud.NODES[0]] = 'i1'

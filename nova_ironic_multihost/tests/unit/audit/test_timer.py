@@ -24,10 +24,10 @@ class TimerTestCase(base.BaseTestCase):
 
     def test_acts_again_and_again_until_it_is_stopped(self):
         turns = threading.Semaphore(0)
-        timer = timers.Timer(turns.release, lambda: 0.001)
+        timer = timers.Timer('look', turns.release, lambda: 0.001)
         timer.start()
         thread, = (thread for thread in threading.enumerate()
-                   if thread.name == 'ironic-multihost-watch')
+                   if thread.name == 'ironic-multihost-look')
         timer.start()
         for _ in range(3):
             self.assertTrue(turns.acquire(timeout=60))
@@ -46,9 +46,22 @@ class TimerTestCase(base.BaseTestCase):
             if failure:
                 raise failure
 
-        timer = timers.Timer(act, lambda: 0)
+        timer = timers.Timer('look', act, lambda: 0)
         with self.assertLogs(timers.__name__, 'WARNING') as logs:
             for _ in failures:
                 timer.turn()
         self.assertEqual(['first', 'other', 'new'], [
-            record.args[0].args[0] for record in logs.records])
+            record.args['exc'].args[0] for record in logs.records])
+        self.assertIn('The look failed: first.', logs.output[0])
+
+    def test_it_ends_with_the_service(self):
+        """Whose main thread may leave, and others of the process not."""
+        service = threading.Thread(target=lambda: None)
+        service.start()
+        service.join()
+        timer = timers.Timer('look', self.fail, lambda: 0, service)
+        with self.assertLogs(timers.__name__, 'ERROR') as logs:
+            timer.start()
+            timer._thread.join(60)
+        self.assertFalse(timer._thread.is_alive())
+        self.assertIn('kill it and start it again', logs.output[0])

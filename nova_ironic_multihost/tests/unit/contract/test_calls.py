@@ -26,6 +26,7 @@ from oslo_utils import timeutils
 
 from nova_ironic_multihost.contract import calls
 from nova_ironic_multihost.contract import names
+from nova_ironic_multihost.contract import operations
 from nova_ironic_multihost.contract import reads
 from nova_ironic_multihost.core.facts import InstanceState
 from nova_ironic_multihost.core import takeover
@@ -41,6 +42,13 @@ class SignaturesTestCase(base.SignaturesTestCase):
         self.assertParameters(
             ['self', 'instance', 'clean_task_state'],
             compute._set_instance_obj_error_state)
+        self.assertEqual(
+            ['self', 'context', 'instance', 'bdms'],
+            operations.parameters(compute.terminate_instance))
+        for method in (compute.soft_delete_instance,
+                       compute.restore_instance):
+            self.assertEqual(['self', 'context', 'instance'],
+                             operations.parameters(method))
         self.assertParameters(['self', 'instance'], compute._get_power_state)
         self.assertParameters(
             ['self', 'instance'], names.IronicDriver._wait_for_active)
@@ -227,7 +235,8 @@ class InstanceOfThisHostTestCase(base.DatabaseTestCase):
         self.row.save()
         self.manager = mock.Mock(spec=[
             '_init_instance', '_set_instance_obj_error_state',
-            '_get_power_state'])
+            '_get_power_state', 'restore_instance', 'soft_delete_instance',
+            'terminate_instance'])
         self.init = self.manager._init_instance
         self.instances = calls.Instances(
             mock.Mock(_compute=self.manager))
@@ -261,6 +270,20 @@ class InstanceOfThisHostTestCase(base.DatabaseTestCase):
     def test_what_nova_does_without_a_request(self):
         self.instances.init(self.instances.read(self.row.uuid))
         self.init.assert_called_once()
+
+    def test_what_is_to_be_deleted_or_restored(self):
+        for task_state, act, method in (
+                ('deleting', self.instances.delete,
+                 self.manager.terminate_instance),
+                ('soft-deleting', self.instances.delete,
+                 self.manager.soft_delete_instance),
+                ('restoring', self.instances.restore,
+                 self.manager.restore_instance)):
+            self.row.task_state = task_state
+            self.row.save()
+            act(self.instances.read(self.row.uuid))
+            method.assert_called_once()
+            self.assertEqual(self.row.uuid, method.call_args.args[1].uuid)
 
     def test_a_fault_says_why(self):
         self.instances.fail(self.instances.read(self.row.uuid), 'no disk')
@@ -297,6 +320,7 @@ class InstanceOfThisHostTestCase(base.DatabaseTestCase):
             notifier.return_value.info = lambda *args: sent.append(args)
             self.instances.notify('event', {'host': 'h'})
         self.assertEqual([({}, 'event', {'host': 'h'})], sent)
+        self.assertEqual(0, notifier.call_args.kwargs['retry'])
 
     def test_nobody_to_be_notified(self):
         with mock.patch.object(rpc, 'NOTIFICATION_TRANSPORT', None):

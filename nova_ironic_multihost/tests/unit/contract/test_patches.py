@@ -14,6 +14,7 @@
 
 import functools
 import inspect
+import types
 from unittest import mock
 
 from nova.compute import manager
@@ -109,6 +110,7 @@ class TableTestCase(oslo_base.BaseTestCase):
         patches.patch_record_reads(compute, list, list)
         patches.patch_record_moves(compute, bool, bool)
         patches.patch_post_start(compute, self.fail)
+        patches.patch_stop(compute, self.fail)
         patches.patch_instance_init(compute, self.fail)
         patches.patch_operations(compute, driver, gate)
         replaced = (
@@ -138,10 +140,10 @@ class TableTestCase(oslo_base.BaseTestCase):
         for patch in patches.PATCHES:
             for user in patch.users:
                 source = source_of(user)
+                names_ = self.attributes(patch)
                 self.assertTrue(
-                    user == 'RPCDispatcher' or any(
-                        f'.{name}(' in source
-                        for name in self.attributes(patch)),
+                    user == 'RPCDispatcher' or not names_ or any(
+                        f'.{name}(' in source for name in names_),
                     f'{user}: {patch.attribute}')
 
     def test_driver_on_its_own(self):
@@ -152,6 +154,7 @@ class TableTestCase(oslo_base.BaseTestCase):
         patches.patch_record_reads(alone, list, list)
         patches.patch_record_moves(alone, bool, bool)
         patches.patch_post_start(alone, self.fail)
+        patches.patch_stop(alone, self.fail)
         patches.patch_instance_init(alone, None)
         patches.patch_operations(alone, driver, mock.Mock())
         self.assertEqual(before, vars(driver))
@@ -319,6 +322,31 @@ class CreationsTestCase(base.DatabaseTestCase):
         tracker = self.tracker('a')
         self.assertTrue(self.init(tracker))
         self.assertEqual({NODE}, set(tracker.compute_nodes))
+
+
+class StopTestCase(oslo_base.BaseTestCase):
+
+    def test_what_is_done_first_when_the_service_is_told_to_end(self):
+        """Before it waits for what it is at, up to minutes."""
+        source = inspect.getsource(service.Service.stop)
+        told = operations.told_to_stop(manager.ComputeManager)
+        if told:
+            self.assertLess(
+                source.index(f'.{told[0]}('), source.index('.stop()'))
+        else:
+            self.assertIn('self.manager.cleanup_host()', source)
+        compute = object.__new__(manager.ComputeManager)
+        done = []
+        for name in told:
+            setattr(compute, name, types.MethodType(
+                lambda self, *args, name=name: done.append((name, args)),
+                compute))
+        with mock.patch.object(
+                operations, 'told_to_stop', lambda manager_class: told):
+            patches.patch_stop(compute, lambda: done.append('stopped'))
+        for name in told:
+            getattr(compute, name)(7)
+            self.assertEqual(['stopped', (name, (7,))], done[-2:])
 
 
 class StartTestCase(base.TrackerTestCase):

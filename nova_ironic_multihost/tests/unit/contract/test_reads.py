@@ -283,6 +283,13 @@ class PlacementTestCase(base.TrackerTestCase):
         get.return_value = base.response(503)
         self.assertIsNone(reads.consumers(
             context, self.client, base.NODE))
+        # Nobody has what is not there.
+        get.return_value = base.response(404)
+        self.assertEqual(frozenset(), reads.consumers(
+            context, self.client, base.NODE))
+        get.side_effect = [base.response(404), base.response(503)]
+        self.assertIsNone(reads.consumers(
+            context, self.client, base.NODE))
         get.side_effect = ks_exception.ConnectFailure()
         self.assertIsNone(reads.consumers(
             context, self.client, base.NODE))

@@ -40,7 +40,11 @@ class MembersTestCase(base.BaseTestCase):
         self.assertEqual({'a'}, members([], 'a'))
 
     def test_new_host_is_a_member_before_nova_lists_it(self):
-        self.assertEqual({'a', 'b', 'new'}, members(up('a', 'b'), 'new'))
+        self.assertEqual({'a', 'b', 'new'}, members(
+            up('a', 'b'), 'new', starting=True))
+
+    def test_host_whose_service_was_deleted_is_no_member(self):
+        self.assertEqual({'a', 'b'}, members(up('a', 'b'), 'gone'))
 
     def test_hosts_that_are_down_or_disabled_are_no_members(self):
         self.assertEqual({'a', 'b'}, members(

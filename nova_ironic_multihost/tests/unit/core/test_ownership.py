@@ -25,6 +25,7 @@ from nova_ironic_multihost.core import membership
 from nova_ironic_multihost.core import ownership
 from nova_ironic_multihost.core.ownership import Reason
 from nova_ironic_multihost.core import ring
+from nova_ironic_multihost.core import takeover
 
 HOSTS = ('host-a', 'host-b', 'host-c')
 NODE = '1be26c0b-03f2-4d2e-ae87-c02d7f33c123'
@@ -549,6 +550,14 @@ class AbandonedBuildsTestCase(base.BaseTestCase):
         self.assertEqual(['i1'], self.abandoned())
         # It claims first and says where afterwards.
         self.assertEqual(['i1'], self.abandoned(node=None))
+
+    def test_a_delete_that_was_nearly_done(self):
+        """Ironic has let the machine go, nova has not deleted the server."""
+        for changes in ({'vm_state': 'active', 'task_state': 'deleting'},
+                        {'vm_state': 'active', 'task_state': takeover.mark(
+                            'deleting', THIRD)},
+                        {'vm_state': 'deleted'}):
+            self.assertEqual(['i1'], self.abandoned(**changes))
 
     def test_one_that_waits_in_its_queue_is_not(self):
         self.state = InstanceState(None, vm_state='building')

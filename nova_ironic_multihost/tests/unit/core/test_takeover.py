@@ -99,6 +99,20 @@ class EligibleTestCase(base.BaseTestCase):
         self.assertEqual(set(), found & (up - fenced | {'me'}))
 
 
+    def test_a_host_without_a_service_is_as_good_as_fenced(self):
+        """Somebody has deleted the service and left the instances."""
+        seen = view(['me', 'a'])
+        for when, expected in ((takeover.NEVER, set()),
+                               (takeover.FORCED_DOWN, {'gone'}),
+                               (takeover.DOWN, {'gone'})):
+            self.assertEqual(expected, set(takeover.eligible(
+                takeover.Policy(when, 300), seen, {}, ['a', 'gone'])))
+        other = dataclasses.replace(
+            seen, other_partition_hosts=frozenset(['gone']))
+        self.assertEqual(set(), set(takeover.eligible(
+            takeover.Policy(takeover.FORCED_DOWN), other, {}, ['gone'])))
+
+
 class OutagesTestCase(base.BaseTestCase):
 
     def lengths(self, *looks, now):
@@ -191,7 +205,7 @@ class StepTestCase(base.BaseTestCase):
         for vm_state, task_state in itertools.product(
                 (vm_states.ACTIVE, vm_states.STOPPED, vm_states.RESCUED,
                  vm_states.ERROR),
-                (None, task_states.DELETING, task_states.POWERING_OFF,
+                (None, task_states.POWERING_OFF,
                  task_states.REBOOTING_HARD, task_states.RESCUING)):
             self.assertIs(Step.INIT, self.step(
                 vm_state, task_state, ironic_states.ACTIVE))
@@ -212,10 +226,18 @@ class StepTestCase(base.BaseTestCase):
             self.assertIs(Step.FAIL, self.step(
                 vm_states.BUILDING, task_states.SPAWNING, machine))
 
-    def test_a_build_that_is_to_be_deleted_is(self):
-        self.assertIs(Step.INIT, self.step(
-            vm_states.BUILDING, task_states.DELETING,
-            ironic_states.DEPLOYING))
+    def test_what_is_to_be_deleted_is(self):
+        for vm_state in (vm_states.ACTIVE, vm_states.BUILDING,
+                         vm_states.ERROR, vm_states.SOFT_DELETED):
+            for task_state in (task_states.DELETING,
+                               task_states.SOFT_DELETING):
+                self.assertIs(Step.DELETE, self.step(
+                    vm_state, task_state, ironic_states.DEPLOYING))
+
+    def test_what_is_to_be_restored_is(self):
+        self.assertIs(Step.RESTORE, self.step(
+            vm_states.SOFT_DELETED, task_states.RESTORING,
+            ironic_states.ACTIVE))
 
     def test_a_rebuild_that_ironic_goes_on_with_is_awaited(self):
         self.assertIs(Step.AWAIT, self.step(
@@ -247,6 +269,7 @@ class StepTestCase(base.BaseTestCase):
     def test_what_is_over_stays_so(self):
         for vm_state, task_state in (
                 (vm_states.DELETED, task_states.REBUILD_SPAWNING),
+                (vm_states.DELETED, task_states.DELETING),
                 (vm_states.SOFT_DELETED, task_states.REBUILD_SPAWNING),
                 (vm_states.ERROR, task_states.SPAWNING)):
             self.assertIs(Step.INIT, self.step(

@@ -372,6 +372,8 @@ def _placement(settings):
     return {
         'DEFAULT': _logging(),
         'api': {'auth_strategy': 'keystone'},
+        # Or MariaDB lets two consumers have one node.
+        'placement': {'allocation_conflict_retry_count': 1},
         'placement_database': _database(settings, 'placement'),
         'keystone_authtoken': _authtoken(settings, 'placement'),
     }

@@ -48,6 +48,7 @@ DATABASE_PASSWORD=lab
 RABBIT_PASSWORD=lab
 SERVICE_PASSWORD=lab
 KEYSTONE_SERVICE_URI={keystone}
+PLACEMENT_CONF={top}/placement.conf
 CELLSV2_SETUP=singleconductor
 ENABLED_SERVICES=key,n-api,n-cpu,n-cond,n-sch,placement-api,g-api
 IRONIC_IS_HARDWARE=True

@@ -149,6 +149,15 @@ class ConfigurationTestCase(StackedTestCase):
             self.option('ironic_multihost', 'ring_partitions'))
         self.assertIsNone(self.option('ironic', 'peer_list'))
 
+    def test_placement_gives_no_machine_away_twice(self):
+        self.configured()
+        self.assertIn('allocation_conflict_retry_count = 1',
+                      (self.machine.top / 'placement.conf').read_text())
+
+    def test_placement_that_runs_on_another_machine(self):
+        self.configured('disable_service placement-api')
+        self.assertFalse((self.machine.top / 'placement.conf').exists())
+
     def test_what_is_written_in_the_background_stays(self):
         self.configured()
         self.assertEqual(

@@ -38,6 +38,10 @@ STOCK = 'ironic.IronicDriver'
 #: Seconds that nova may need for what it was asked; see ironic.DEADLINE.
 DEADLINE = 60
 
+#: Seconds that nova has for the end of a service. All are for the driver: of
+#: less than that nova gives none to operations that go on.
+SHUTDOWN = 20
+
 #: Seconds between two questions to nova, which has the processor that its
 #: answer takes from what is waited for.
 POLL = 0.2
@@ -71,6 +75,11 @@ class MultiHostTestCase(integrated_helpers.ProviderUsageBaseTestCase):
         self.flags(api_paste_config=_api_paste_config(), group='wsgi')
         # Computes beat when they are told; see computes.Computes.
         self.flags(service_down_time=3600)
+        # nova 34 ends a compute in a thread of its own. The fixture that keeps
+        # it from closing the pools of the whole process is gone with the test,
+        # so the thread has to be through; in a test nova does not wait for it.
+        if 'manager_shutdown_timeout' in CONF:
+            self.flags(manager_shutdown_timeout=SHUTDOWN)
         # Nor do they look around but when they are told.
         self.useFixture(fixtures.MockPatchObject(timer.Timer, 'start'))
         # oslo.db opens a file for each transaction, which takes as long as

@@ -17,11 +17,13 @@ them, and does what the test says: answers itself, waits, or does something
 first. So a test shows nova an Ironic that refuses, lies or is slow.
 """
 
+import contextlib
 import dataclasses
 import http.client
 from http import server
 import json
 import re
+import socket
 import threading
 from urllib import parse
 
@@ -80,12 +82,19 @@ class Proxy(fixtures.Fixture):
 
         http_server = server.ThreadingHTTPServer(('127.0.0.1', 0), Handler)
         self.endpoint = f'http://127.0.0.1:{http_server.server_port}'
-        thread = threading.Thread(
-            target=http_server.serve_forever, args=(0.05,), daemon=True)
+
+        def serve():
+            # Not serve_forever: it polls, and eventlet's other threads stand
+            # still if socketserver was imported first, as with nova 32.
+            with contextlib.suppress(OSError):
+                while True:
+                    http_server.process_request(*http_server.get_request())
+
+        thread = threading.Thread(target=serve, daemon=True)
         thread.start()
-        self.addCleanup(thread.join)
         self.addCleanup(http_server.server_close)
-        self.addCleanup(http_server.shutdown)
+        self.addCleanup(thread.join)
+        self.addCleanup(http_server.socket.shutdown, socket.SHUT_RDWR)
 
     def _answer(self, method, path, body):
         self.requests.append((method, path))

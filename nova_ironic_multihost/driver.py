@@ -23,6 +23,7 @@ from oslo_log import log as logging
 from nova_ironic_multihost.audit import auditor
 from nova_ironic_multihost.audit import look
 from nova_ironic_multihost.audit import offer
+from nova_ironic_multihost.audit import recovery
 from nova_ironic_multihost.audit import timer
 from nova_ironic_multihost.audit import watch
 from nova_ironic_multihost import conf
@@ -40,7 +41,6 @@ from nova_ironic_multihost.contract import sources
 from nova_ironic_multihost.core.ownership import Reason
 from nova_ironic_multihost import exception
 from nova_ironic_multihost import gate
-from nova_ironic_multihost import recovery
 
 LOG = logging.getLogger(__name__)
 CONF = names.CONF
@@ -64,10 +64,11 @@ class IronicMultiHostDriver(names.IronicDriver):
             sources.NovaSources(self, self._tracker), sources.NovaWrites())
         self._offers = offer.Offers(self._auditor, self._tracker)
         self._looks = look.Look(self._auditor, self._tracker, self._acquired)
-        self._timer = timer.Timer(
-            'look', self._look, lambda: watch.period(CONF.report_interval))
         self._recovery = recovery.Recovery(
-            calls.Instances(virtapi), machines.Machines(self))
+            CONF.host, calls.Instances(virtapi), machines.Machines(self))
+        self._timers = timer.Timers(
+            lambda: watch.period(CONF.report_interval), look=self._look,
+            sweep=lambda: self._recovery.sweep(self._looks.view))
         self._gate = None
         self._settled = False
         # The last audit of all nodes; looks have changed the auditor's.
@@ -103,15 +104,15 @@ class IronicMultiHostDriver(names.IronicDriver):
             lambda record: self._offers.still_valid(record.node, record),
             lambda node: self._offers.may_create(node, settings.read()))
         patches.patch_instance_init(manager, self._recovery.start)
-        self._gate = gate.Gate(host, self._auditor.sources)
+        self._gate = gate.Gate(host, self._auditor.sources, settings.patience)
         patches.patch_operations(manager, self, self._gate)
-        patches.patch_post_start(manager, self._timer.start)
-        patches.patch_stop(manager, self._timer.stop)
+        patches.patch_post_start(manager, self._timers.start)
+        patches.patch_stop(manager, self._timers.stop)
         super().init_host(host)
 
     def cleanup_host(self, host):
         """End what goes on besides nova's own tasks."""
-        self._timer.stop()
+        self._timers.stop()
         super().cleanup_host(host)
 
     def get_available_nodes(self, refresh=False):
@@ -274,7 +275,6 @@ class IronicMultiHostDriver(names.IronicDriver):
         self.node_cache_time = time.time()
 
     def _look(self):
-        # Done every few seconds between nova's audits.
         return self._looks.once(settings.read(), CONF.service_down_time)
 
     def _acquired(self, audit, mine):

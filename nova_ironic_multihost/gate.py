@@ -23,18 +23,26 @@ compute services. So it reads where an instance is
 - before each change of the machine, as an operation may take long;
 - before it writes down that an operation has failed.
 
-What cannot be read is not taken for granted: the machine is left alone.
+What cannot be read is not taken for granted: the machine is left alone. The
+message that asked for an operation is gone by then, and nova's handling of
+failures is behind the gate; so an operation waits while nova's conductor does
+not answer, for longer than it is usually away.
 """
 
 import contextlib
 import threading
+import time
 
 from oslo_log import log as logging
 
 from nova_ironic_multihost.core.host import host_key
+from nova_ironic_multihost.core import takeover
 from nova_ironic_multihost import exception
 
 LOG = logging.getLogger(__name__)
+
+#: Seconds between two questions while there is no answer.
+PAUSE = 5
 
 
 class Cancelled(BaseException):
@@ -60,6 +68,17 @@ def elsewhere(state, host):
     return state is not None and state.host_key not in (None, host)
 
 
+def contested(state, host):
+    """Whether another compute service is about to take an instance of this.
+
+    That is soon decided. Until then what fails may fail because of the mark.
+
+    :param state: as for :func:`elsewhere`.
+    """
+    return (state is not None and state.host_key == host
+            and takeover.is_anothers(state.task_state, host))
+
+
 def may_change_machine(state, owner, host):
     """Whether this host may change the machine of an instance.
 
@@ -76,6 +95,10 @@ def may_change_machine(state, owner, host):
     return not elsewhere(state, host)
 
 
+class ContestedError(Exception):
+    """It is not decided whose an instance is."""
+
+
 class Gate:
     """Lets in operations on the instances of one compute service.
 
@@ -85,28 +108,44 @@ class Gate:
     :param host: the compute service.
     :param sources: an :class:`.audit.sources.Sources`, asked for
         ``instance_states`` and ``records``.
+    :param patience: function without arguments that returns the seconds for
+        which an operation waits for answers, all in all.
+    :param clock: monotonic clock, in seconds.
+    :param sleep: waits for so many seconds.
     """
 
-    def __init__(self, host, sources):
+    def __init__(self, host, sources, patience=lambda: 0,
+                 clock=time.monotonic, sleep=time.sleep):
         self._host = host_key(host)
         self._sources = sources
+        self._patience = patience
+        self._clock = clock
+        self._sleep = sleep
         self._thread = threading.local()
 
-    def operate(self, name, instance, act, otherwise=lambda: None):
+    def operate(self, name, instance, act, otherwise=lambda: None,
+                patient=True):
         """Carry out an operation if the instance is here.
 
         :param name: what the operation is called.
         :param otherwise: function without arguments that answers, or raises,
             in place of an operation that is not carried out.
+        :param patient: nobody waits for the answer, so it may take its time.
         :returns: what ``act`` returns, or ``otherwise``.
         :raises Exception: it cannot be known; nothing was done.
         """
         if self._inside:
             # Part of an operation that has been let in.
             return act()
-        if self._is_elsewhere(instance):
+        self._thread.patience_left = None if patient else 0
+        try:
+            left = self._patiently(name, instance.uuid,
+                                   lambda: self._is_elsewhere(instance))
+        except ContestedError:
+            left = True
+        if left:
             LOG.info('%(name)s is not carried out: instance %(instance)s is '
-                     'on another compute service now.',
+                     'on another compute service now, or about to be.',
                      {'name': name, 'instance': instance.uuid})
             return otherwise()
         with self._entered():
@@ -126,16 +165,19 @@ class Gate:
         try:
             return act()
         except Exception as exc:
-            if self._may_be_elsewhere(instance):
+            if self._may_be_elsewhere(name, instance):
                 raise Cancelled(f'{name} has failed: {exc}') from exc
             raise
 
-    def clean_up(self, name, instance, act):
+    def clean_up(self, name, instance, act, patient=True):
         """Do what is done after a failure, unless it is another's instance.
 
+        nova does some of it at the end of any delete, too.
+
+        :param patient: no lock is held that others wait for.
         :raises Cancelled: it is, and this is part of an operation.
         """
-        if not self._may_be_elsewhere(instance):
+        if not self._may_be_elsewhere(name, instance, patient):
             return act()
         if self._inside:
             raise Cancelled(_left(name))
@@ -167,26 +209,75 @@ class Gate:
         if self._changing is not None:
             self._require(*self._changing)
 
-    def present(self, instances):
+    def present(self, name, instances):
         """Return the uuids of those of the instances that are here.
 
+        :param name: what that is asked for.
         :param instances: uuids.
+        :raises Exception: it cannot be known.
         """
-        instance_states = self._sources.instance_states(instances)
+        self._thread.patience_left = None
+        instance_states = self._patiently(
+            name, ', '.join(instances),
+            lambda: self._sources.instance_states(instances))
         return frozenset(
             instance for instance in instances
             if not elsewhere(instance_states.get(instance), self._host))
 
+    def _patiently(self, name, instance, ask):
+        """Ask, and ask again while there is no answer.
+
+        :param instance: uuid, for people to read.
+        :param ask: function without arguments.
+        :raises ContestedError: it is not decided, for too long.
+        :raises Exception: there is none, for too long.
+        """
+        warned = False
+        while True:
+            before = self._clock()
+            try:
+                return ask()
+            except Exception as exc:
+                if self._patience_left is None:
+                    self._thread.patience_left = self._patience()
+                self._thread.patience_left -= self._clock() - before
+                if self._patience_left <= 0:
+                    raise
+                if not warned:
+                    warned = True
+                    LOG.warning(
+                        '%(name)s waits, for up to %(seconds)d s: it is not '
+                        'known whether instance %(instance)s stays here: '
+                        '%(exc)s. If that lasts: is nova-conductor up?',
+                        {'name': name, 'instance': instance, 'exc': exc,
+                         'seconds': self._patience_left})
+                self._sleep(PAUSE)
+                self._thread.patience_left -= PAUSE
+
     def _require(self, name, instance):
+        def ask():
+            return self._may_change_machine(instance)
+
+        # A machine that is contested is left alone.
+        with contextlib.suppress(ContestedError):
+            if (self._patiently(name, instance.uuid, ask) if self._inside
+                    else ask()):
+                return
+        if self._inside:
+            raise Cancelled(_left(name))
+        raise exception.InstanceElsewhere(name=name, instance=instance.uuid)
+
+    def _may_change_machine(self, instance):
         state = self._instance_state(instance)
         owner = None
         if state is None or state.deleted:
             owner = self._owner(instance.node)
-        if may_change_machine(state, owner, self._host):
-            return
-        if self._inside:
-            raise Cancelled(_left(name))
-        raise exception.InstanceElsewhere(name=name, instance=instance.uuid)
+        return may_change_machine(state, owner, self._host)
+
+    @property
+    def _patience_left(self):
+        """Seconds that this thread's operation may still wait; None: all."""
+        return getattr(self._thread, 'patience_left', None)
 
     @property
     def _inside(self):
@@ -206,15 +297,23 @@ class Gate:
             self._thread.inside = False
 
     def _instance_state(self, instance):
-        return self._sources.instance_states(
+        state = self._sources.instance_states(
             [instance.uuid]).get(instance.uuid)
+        if contested(state, self._host):
+            raise ContestedError('another compute service is about to take '
+                                 'it over')
+        return state
 
     def _is_elsewhere(self, instance):
         return elsewhere(self._instance_state(instance), self._host)
 
-    def _may_be_elsewhere(self, instance):
-        try:
+    def _may_be_elsewhere(self, name, instance, patient=True):
+        def ask():
             return self._is_elsewhere(instance)
+
+        try:
+            return (self._patiently(name, instance.uuid, ask)
+                    if patient and self._inside else ask())
         except Exception as exc:  # noqa: BLE001
             # What is to be written cannot be written either, but ports and
             # allocations are out of the conductor's hands.

@@ -109,13 +109,12 @@ class Auditor:
         return gather.preferences_now(
             self.sources, self._memory, settings, starting, like)
 
-    def eligible(self, settings: Settings, view: membership.View
-                 ) -> frozenset[HostKey]:
-        """Return the hosts whose instances may be taken over by now.
-
-        To be called for each look, and for nothing else.
+    def note_down(self, settings: Settings, view: membership.View
+                  ) -> frozenset[HostKey]:
+        """Note who is down in what a look has seen.
 
         :param view: the compute services of this moment.
+        :returns: the hosts whose instances may be taken over by now.
         """
         with self._outages_lock:
             self._outages = self._outages.after(view, self._clock())
@@ -151,11 +150,10 @@ class Auditor:
         # nodes of one that died wait for it.
         listed = self.sources.nodes(settings.partition)
         with self._lock:
-            hosts = () if self.last is None else [
-                service.host for service in self.last.view.services.values()]
+            known = self.last.view.hosts if self.last else ()
             gathered = gather.all_nodes(
                 self.sources, self._memory, settings,
-                self._roster(settings, hosts, starting=not settled), listed,
+                self._roster(settings, known, starting=not settled), listed,
                 settled, self.last, self._down_for())
             decided = decision.decide(
                 self.sources, self._writes, gathered.facts, settings,

@@ -55,6 +55,11 @@ class Look:
         self._watch = watch.Watch(clock)
         self._pulled: tuple[str, ...] = ()
 
+    @property
+    def view(self) -> membership.View | None:
+        """What was seen last, None before the first look."""
+        return self._watch.seen
+
     def once(self, settings: Settings, down_time: float) -> membership.View:
         """Look who is there, and audit at once the nodes that it concerns.
 
@@ -62,15 +67,13 @@ class Look:
         :returns: what was seen.
         """
         last = self._auditor.last
-        hosts = dict.fromkeys(self._watch.hosts)
-        if last is not None:
-            hosts.update((service.host, None)
-                         for service in last.view.services.values())
-        view = self._auditor.read_view(settings, hosts)
+        known = last.view.hosts if last else ()
+        view = self._auditor.read_view(settings, dict.fromkeys(
+            [*self._watch.hosts, *known]))
         if last is None:
             return view
         self._audit_pulled()
-        eligible = self._auditor.eligible(settings, view)
+        eligible = self._auditor.note_down(settings, view)
         due = self._watch.due(view, eligible)
         starting = self._watch.starting(view, due, down_time)
         missed, waiting = self._audit_hosts(settings, view, due - starting)
@@ -104,8 +107,7 @@ class Look:
 
         names = [view.services[host].host for host in sorted(hosts)]
         reasons = self._auditor.audit_hosts(
-            settings, names, take,
-            [service.host for service in view.services.values()])
+            settings, names, take, view.hosts)
         if reasons:
             LOG.info('Audited the nodes of %(hosts)s, which left: '
                      '%(tally)s.', {

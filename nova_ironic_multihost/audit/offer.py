@@ -34,12 +34,6 @@ from nova_ironic_multihost.core import ring
 BARRED = frozenset({
     Reason.BUILDING, Reason.LEAKED, Reason.UNKNOWN, Reason.UNLISTED})
 
-#: Why a node without a record gets one: because it is preferred here. All
-#: else is here whoever is preferred.
-WANTED = frozenset({
-    Reason.CREATED, Reason.LEAKED, Reason.UNKNOWN, Reason.ADOPTED,
-    Reason.PULLED})
-
 
 class Offer(enum.Enum):
     """What placement is to be told of a node."""
@@ -76,12 +70,13 @@ class Offers:
         succeed (nova.db.main.api:compute_node_create takes the one that is
         there). So who is there is read before each.
         """
+        def preferred() -> bool:
+            self._preferences = self._auditor.preferences_now(
+                settings, self._preferences or self._auditor.preferences)
+            return self._preferences.prefers(host_key(settings.host), node)
+
         reason = self._auditor.reason(node)
-        if reason not in WANTED:
-            return reason is None or reason.mine
-        self._preferences = self._auditor.preferences_now(
-            settings, self._preferences or self._auditor.preferences)
-        return self._preferences.prefers(host_key(settings.host), node)
+        return reason is None or ownership.may_create(reason, preferred)
 
     def is_new(self, node: str) -> bool:
         """Whether placement must be asked for a node as if for the first time.

@@ -20,11 +20,13 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from collections.abc import Set
+import datetime
 import typing
 
 from nova_ironic_multihost.core import aggregates
 from nova_ironic_multihost.core.facts import InstanceState
 from nova_ironic_multihost.core.facts import Record
+from nova_ironic_multihost.core.host import HostKey
 from nova_ironic_multihost.core import membership
 
 
@@ -92,6 +94,75 @@ class Writes(typing.Protocol):
         :param host: this host.
         :returns: whether it is this host's now.
         """
+
+
+class Instance(typing.Protocol):
+    """An instance as nova works with it; more is nova's business."""
+
+    uuid: str
+    host: str | None
+    vm_state: str
+    task_state: str | None
+
+
+class Instances(typing.Protocol):
+    """What nova does for the instances of this host.
+
+    Each method asks or writes at once, and raises an Exception when it cannot
+    be known whether it did.
+    """
+
+    def marked(self, hosts: Iterable[HostKey], on: str | None = None
+               ) -> Mapping[str, InstanceState]:
+        """Return {uuid: state} of the instances that some hosts have marked.
+
+        Deleted ones are not among them.
+
+        :param hosts: those that wrote the marks.
+        :param on: only instances of this host, as nova spells it.
+        """
+
+    def read(self, uuid: str) -> Instance | None:
+        """Return an instance, None if it is deleted."""
+
+    def set_states(self, instance: Instance, vm_state: str,
+                   task_state: str | None) -> bool:
+        """Write both states, if the task state is what was read.
+
+        :returns: whether it was; also False when it is deleted by now.
+        """
+
+    def init(self, instance: Instance) -> None:
+        """Do what nova does for an instance at the start of a service."""
+
+    def delete(self, instance: Instance) -> None:
+        """Do what nova does when it is asked to delete an instance."""
+
+    def restore(self, instance: Instance) -> None:
+        """Do what nova does when it is asked to restore an instance."""
+
+    def fail(self, instance: Instance, reason: str) -> None:
+        """Set an instance to ERROR, with a fault that says why."""
+
+    def deployed(self, instance: Instance) -> None:
+        """Note that a build or a rebuild has come to its end."""
+
+    def began(self, uuid: str, action: str) -> datetime.datetime | None:
+        """Return when the last action of one kind on an instance began."""
+
+    def notify(self, event: str, payload: dict[str, object]) -> None:
+        """Send a notification of this package."""
+
+
+class Machines(typing.Protocol):
+    """What Ironic makes of the machines of this host's instances."""
+
+    def provision_state(self, instance: Instance) -> str | None:
+        """Return that of an instance's node, None if the node is not its."""
+
+    def deployed_since(self, instance: Instance,
+                       moment: datetime.datetime | None) -> bool:
+        """Whether Ironic has begun to deploy an instance since a moment."""
 
 
 class Tracker(typing.Protocol):

@@ -20,6 +20,29 @@ from oslo_log import log as logging
 LOG = logging.getLogger(__name__)
 
 
+class Timers:
+    """Several timers that begin and stop together.
+
+    :param seconds: as for :class:`Timer`.
+    :param acts: what is done, by the name of its timer.
+    """
+
+    def __init__(self, seconds: Callable[[], float],
+                 **acts: Callable[[], object]) -> None:
+        self._timers = [Timer(name, act, seconds)
+                        for name, act in acts.items()]
+
+    def start(self) -> None:
+        """Begin, if they have not begun."""
+        for one in self._timers:
+            one.start()
+
+    def stop(self) -> None:
+        """Do nothing again; what is under way is not waited for."""
+        for one in self._timers:
+            one.stop()
+
+
 class Timer:
     """Does something every few seconds, in a thread of its own.
 

@@ -103,9 +103,7 @@ class Watch:
     @property
     def hosts(self) -> tuple[str, ...]:
         """The hosts that were there, as nova spells them."""
-        if self.seen is None:
-            return ()
-        return tuple(service.host for service in self.seen.services.values())
+        return self.seen.hosts if self.seen else ()
 
     def due(self, view: membership.View,
             eligible: frozenset[HostKey] = frozenset()

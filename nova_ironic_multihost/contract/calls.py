@@ -18,9 +18,10 @@ on instances) and through nova's objects.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable
+import contextlib
 import datetime
-import secrets
+import inspect
 
 from nova.compute import task_states
 from nova.compute import utils as compute_utils
@@ -31,11 +32,13 @@ from nova import objects
 from nova import rpc
 from oslo_log import log as logging
 import oslo_messaging as messaging
-from oslo_service import loopingcall
 from oslo_utils import timeutils
 
 from nova_ironic_multihost.contract import names
+from nova_ironic_multihost.contract import reads
 from nova_ironic_multihost.core.facts import InstanceState
+from nova_ironic_multihost.core.host import host_key
+from nova_ironic_multihost.core.host import HostKey
 from nova_ironic_multihost.core import takeover
 
 LOG = logging.getLogger(__name__)
@@ -45,6 +48,11 @@ LOG = logging.getLogger(__name__)
 MIGRATED = frozenset({
     'confirmed', 'reverted', 'error', 'failed', 'completed', 'cancelled',
     'done'})
+
+#: What an instance can be in the middle of.
+TASK_STATES = tuple(
+    value for name, value in vars(task_states).items()
+    if name.isupper() and isinstance(value, str))
 
 
 class Tracker:
@@ -109,11 +117,19 @@ class Tracker:
 class Instances:
     """What nova's manager does for the instances of its compute service.
 
+    Implements the port :class:`.audit.sources.Instances`.
+
     :param virtapi: what nova gave to the driver, see :class:`Tracker`.
     """
 
     def __init__(self, virtapi):
         self._manager = names.manager_of(virtapi)
+
+    def marked(self, hosts: Iterable[HostKey], on: str | None = None
+               ) -> dict[str, InstanceState]:
+        """Read which instances some hosts have marked."""
+        return reads.instances_with(
+            names.admin_context(), takeover.marks(hosts, TASK_STATES), on)
 
     def read(self, uuid: str) -> objects.Instance | None:
         """Read an instance with what nova's start of a service wants.
@@ -152,7 +168,8 @@ class Instances:
         """
         context = _of_last_action(instance)
         with instance.obj_alternate_context(context):
-            self._manager._init_instance(context, instance)
+            # Not what patch_instance_init has put there: what fails is said.
+            inspect.unwrap(self._manager._init_instance)(context, instance)
 
     def delete(self, instance: objects.Instance) -> None:
         """Do what nova does when it is asked to delete an instance.
@@ -236,16 +253,22 @@ def take_over(context: nova_context.RequestContext, uuid: str,
               state: InstanceState, host: str) -> bool:
     """Move an instance to another host, if it is still as it was seen.
 
-    One write, which the database makes only if neither vm_state nor
-    task_state have changed (nova.db.main.api:_instance_update): the new
-    task_state is one that nobody else writes, so of two hosts that try one
-    fails.
+    Two writes. The first mark, which the database writes only if neither
+    vm_state nor task_state have changed (nova.db.main.api:_instance_update);
+    then the host and the second mark, only if the first is still there. In
+    between it is read again, as the database compares no host: who took it
+    meanwhile may have brought it to rest, so that both states are what they
+    were.
 
     :param uuid: of the instance.
     :param state: what it was seen to be.
     :param host: the new host.
     :returns: whether it was moved.
+    :raises Exception: that is not known, and whoever has marked it undoes
+        that or goes on with it (:mod:`.audit.recovery`).
     """
+    taking = takeover.taking(state.task_state, host_key(host))
+    taken = takeover.taken(state.task_state, host_key(host))
     try:
         instance = objects.Instance.get_by_uuid(context, uuid)
         seen = (state.host, state.node, state.vm_state, state.task_state)
@@ -256,32 +279,27 @@ def take_over(context: nova_context.RequestContext, uuid: str,
                for migration in objects.MigrationList.get_by_filters(
                    context, {'instance_uuid': uuid})):
             return False
-        instance.host = host
-        instance.task_state = mark = takeover.mark(
-            state.task_state, secrets.token_hex(4))
-        try:
+        instance.task_state = taking
+        # An answer that is lost is no write that is lost.
+        with contextlib.suppress(messaging.MessagingTimeout):
             instance.save(expected_vm_state=[state.vm_state],
                           expected_task_state=[state.task_state])
-        except messaging.MessagingTimeout:
-            # The answer is lost, not necessarily the write.
+        instance = objects.Instance.get_by_uuid(context, uuid)
+        if instance.task_state == taking:
+            if instance.host != state.host:
+                instance.task_state = state.task_state
+                instance.save(expected_task_state=[taking])
+                return False
+            instance.host = host
+            instance.task_state = taken
+            with contextlib.suppress(messaging.MessagingTimeout):
+                instance.save(expected_task_state=[taking])
+                return True
             instance = objects.Instance.get_by_uuid(context, uuid)
-            return (instance.host, instance.task_state) == (host, mark)
+        # Also by a write of an earlier attempt that is done only now.
+        return (instance.host, instance.task_state) == (host, taken)
     except (exception.NotFound, exception.UnexpectedTaskStateError,
             exception.InstanceUpdateConflict) as exc:
         LOG.debug('Instance %(instance)s is not taken over: %(exc)s', {
             'instance': uuid, 'exc': exc})
         return False
-    return True
-
-
-def wait(check: Callable[[objects.Instance], None],
-         instance: objects.Instance, interval: float) -> None:
-    """Call a check of nova's driver until it says that all is done.
-
-    :param check: function of a nova.objects.Instance that raises
-        LoopingCallDone then, and another exception if it failed.
-    :param instance: nova.objects.Instance
-    :param interval: seconds from one call to the next.
-    """
-    loopingcall.FixedIntervalLoopingCall(check, instance).start(
-        interval=interval).wait()

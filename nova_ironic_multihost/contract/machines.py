@@ -18,15 +18,14 @@ from nova import objects
 from openstack import exceptions
 from oslo_utils import timeutils
 
-from nova_ironic_multihost.contract import calls
 from nova_ironic_multihost.contract import names
 
 
 class Machines:
     """What Ironic makes of the machines of this host's instances.
 
-    Uses ``_get_node`` and ``_wait_for_active``, which are private to nova's
-    driver and to its subclasses.
+    Implements the port :class:`.audit.sources.Machines`. Uses ``_get_node``,
+    which is private to nova's driver and to its subclasses.
 
     :param driver: the virt driver.
     """
@@ -67,11 +66,3 @@ class Machines:
         changed = node['provision_updated_at']
         return (changed is not None and not node['last_error']
                 and timeutils.parse_isotime(changed) > moment)
-
-    def wait_until_deployed(self, instance: objects.Instance) -> None:
-        """Return when Ironic has deployed an instance.
-
-        :raises Exception: Ironic has failed.
-        """
-        calls.wait(self._driver._wait_for_active, instance,
-                   names.CONF.ironic.api_retry_interval)

@@ -50,6 +50,9 @@ AWAITED = frozenset({
     'get_vnc_console', 'prep_snapshot_based_resize_at_source',
     'quiesce_instance', 'reserve_block_device_name', 'set_admin_password'})
 
+#: The same, and those for which None is an answer.
+CALLS = AWAITED | {'validate_console_port'}
+
 #: Methods of IronicDriver that change a machine, or Ironic's node of it.
 MUTATIONS = (
     'attach_interface', 'clean_networks_preparation', 'destroy',
@@ -146,8 +149,9 @@ def operate(gate) -> Callable:
         if name == 'rebuild_instance' and _is_evacuation(act):
             # Sent to another host on purpose; nova refuses it for Ironic.
             return act()
-        return gate.operate(name, instance, act, *(
-            [refuse] if name in AWAITED else []))
+        return gate.operate(
+            name, instance, act, patient=name not in CALLS,
+            **({'otherwise': refuse} if name in AWAITED else {}))
 
     return around
 
@@ -182,7 +186,8 @@ def sifted(method: types.MethodType, gate) -> types.MethodType:
     """
     @functools.wraps(method)
     def take(self, context, instances, events):
-        here = gate.present([instance.uuid for instance in instances])
+        here = gate.present(method.__name__, [
+            instance.uuid for instance in instances])
         return method(
             context, [instance for instance in instances
                       if instance.uuid in here],

@@ -236,10 +236,10 @@ def patch_stop(manager: ComputeManager | None,
     if manager is None:
         return
     for name in operations.told_to_stop(type(manager)):
-        setattr(manager, name, _after(act, getattr(manager, name)))
+        setattr(manager, name, _preceded(getattr(manager, name), act))
 
 
-def _after(act, method):
+def _preceded(method, act):
     """Return a method that does something else first."""
     @functools.wraps(method)
     def act_and_go_on(self, *args, **kwargs):
@@ -264,6 +264,7 @@ def patch_instance_init(manager: ComputeManager | None,
         return
     original = manager._init_instance
 
+    @functools.wraps(original)
     def init_instance(context, instance):
         init(lambda: original(context, instance), instance)
 
@@ -290,7 +291,9 @@ def patch_operations(manager: ComputeManager | None,
     _wrap(manager, '_build_and_run_instance', gate.attempt)
     for name in operations.CLEAN_UPS:
         _wrap(manager, name, gate.clean_up)
-    _wrap(manager.rt, '_unset_instance_host_and_node', gate.clean_up)
+    # The tracker holds its lock.
+    _wrap(manager.rt, '_unset_instance_host_and_node',
+          functools.partial(gate.clean_up, patient=False))
     for name in operations.MUTATIONS:
         _wrap(driver, name, gate.change_machine)
     manager.external_instance_event = operations.sifted(

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from collections.abc import Iterator
+from http import HTTPStatus
 import typing
 
 from keystoneauth1 import exceptions as ks_exception
@@ -128,6 +129,32 @@ def instance_states(context: nova_context.RequestContext,
             context, {'uuid': some}, expected_attrs=[])}
 
 
+def instances_with(context: nova_context.RequestContext,
+                   task_states: Iterable[str], host: str | None = None
+                   ) -> dict[str, InstanceState]:
+    """Read the instances that are in one of some task states.
+
+    :param host: only those on this host, as nova spells it.
+    :returns: dict of uuid -> :class:`.facts.InstanceState`.
+    """
+    filters: dict[str, object] = {
+        'task_state': list(task_states),
+        # Without this nova leaves out what is soft-deleted.
+        'deleted': False, 'soft_deleted': True}
+    if host is not None:
+        filters['host'] = host
+    found: dict[str, InstanceState] = {}
+    last = None
+    while True:
+        some = objects.InstanceList.get_by_filters(
+            context, dict(filters), expected_attrs=[], limit=INSTANCES,
+            marker=last)
+        found.update((instance.uuid, _state(instance)) for instance in some)
+        if len(some) < INSTANCES:
+            return found
+        last = some[-1].uuid
+
+
 def _state(instance):
     return InstanceState(
         host=instance.host, deleted=bool(instance.deleted),
@@ -189,30 +216,24 @@ def consumers(context: nova_context.RequestContext,
     :returns: frozenset of uuids, usually of one instance or none; or None
         when placement does not say.
     """
-    try:
-        found = report_client.get_allocations_for_resource_provider(
-            context, node)
-    except (exception.ResourceProviderAllocationRetrievalFailed,
-            ks_exception.ClientException) as exc:
-        if _has_no_provider(context, report_client, node):
-            return frozenset()
-        LOG.debug('Placement does not say what is allocated of node '
-                  '%(node)s: %(exc)s', {'node': node, 'exc': exc})
-        return None
-    return frozenset(found.allocations)
-
-
-def _has_no_provider(context, report_client, node):
-    """Whether placement says that it has no such provider.
-
-    nova's client tells no failure from another.
-    """
+    # SchedulerReportClient.get_allocations_for_resource_provider tells no
+    # failure from another.
     try:
         answer = report_client.get(
-            f'/resource_providers/{node}', global_request_id=context.global_id)
-    except ks_exception.ClientException:
-        return False
-    return getattr(answer, 'status_code', None) == 404
+            f'/resource_providers/{node}/allocations',
+            global_request_id=context.global_id)
+    except ks_exception.ClientException as exc:
+        reason = str(exc)
+    else:
+        if answer.status_code == HTTPStatus.NOT_FOUND:
+            # Nobody has what is not there.
+            return frozenset()
+        if answer:
+            return frozenset(answer.json()['allocations'])
+        reason = answer.text
+    LOG.debug('Placement does not say what is allocated of node %(node)s: '
+              '%(reason)s', {'node': node, 'reason': reason})
+    return None
 
 
 def host_mapped(context: nova_context.RequestContext,
@@ -241,8 +262,8 @@ def _require_no_access(exc):
 
     A cloud whose zones are not known for a moment is none without zones.
     """
-    if getattr(exc, 'exc_type', 'CantStartEngineError') != (
-            'CantStartEngineError'):
+    if (isinstance(exc, messaging.RemoteError)
+            and exc.exc_type != 'CantStartEngineError'):
         raise names.VirtDriverNotReady(
             f"nova's API database cannot be read: {exc.value}. If the "
             'conductor is not to have access to it, unset '

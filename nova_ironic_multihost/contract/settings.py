@@ -37,6 +37,14 @@ def read() -> model.Settings:
         takeovers_per_audit=options.takeovers_per_audit)
 
 
+def patience() -> float:
+    """Return the seconds for which an operation waits for the conductor.
+
+    Several of the times after which a question has failed.
+    """
+    return 5 * names.CONF.rpc_response_timeout
+
+
 def partition() -> membership.Partition:
     """Read which nodes this compute service shares."""
     return membership.Partition(

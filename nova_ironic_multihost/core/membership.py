@@ -124,10 +124,20 @@ class View:
     other_partition_hosts: Set[HostKey] = frozenset()
     starting: bool = False
 
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The hosts that have a service, as nova spells them."""
+        return tuple(service.host for service in self.services.values())
+
     def live(self, host: HostKey | None) -> bool:
         """Whether the host is up; False if nova does not have it."""
         service = self.services.get(host) if host is not None else None
         return service is not None and service.up
+
+    def fenced(self, host: HostKey) -> bool:
+        """Whether somebody has declared the host dead."""
+        service = self.services.get(host)
+        return service is not None and service.forced_down
 
     def peer(self, host: HostKey) -> bool:
         """Whether the host shares the partition."""

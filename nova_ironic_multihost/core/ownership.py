@@ -23,6 +23,7 @@ differ for a while leave the records alone. The rules are numbered as in
 :mod:`.rules`; "me" is the host that decides.
 """
 
+from collections.abc import Callable
 from collections.abc import Container
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -440,6 +441,24 @@ def still_valid(reason: Reason, before: HostKey | None, now: HostKey | None,
     if now != before:
         return False
     return reason is Reason.PULLED or not live
+
+
+#: Reasons for which a node is mine because I am preferred for it.
+_AS_PREFERRED = frozenset({
+    Reason.CREATED, Reason.LEAKED, Reason.UNKNOWN, Reason.ADOPTED,
+    Reason.PULLED})
+
+
+def may_create(reason: Reason, preferred: Callable[[], bool]) -> bool:
+    """Whether I may create the record of a node that has none.
+
+    :param reason: why the node is mine or not.
+    :param preferred: says whether I am preferred for it at this moment; not
+        always called.
+    """
+    if reason in _AS_PREFERRED:
+        return preferred()
+    return reason.mine
 
 
 def tally(reasons: Mapping[str, Reason]) -> dict[Reason, int]:

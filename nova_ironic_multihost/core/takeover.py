@@ -18,10 +18,16 @@ host. What a compute service that is started again does for an instance that
 it left in the middle of something (nova: ComputeManager._init_instance) is
 done by the one that takes it over.
 
-While that goes on the instance has a task state of its own, ``taking-over``,
-which also says what it was doing before. It is written together with the new
-host, and only if the task state is what it was when the decision was made: of
-two compute services that take over one instance one fails.
+While that goes on the instance has a task state of its own, the *mark*, which
+says who takes the instance over and what the instance was doing before. First
+it is ``taking-over``, written only if the task state is what it was when the
+decision was made; then ``taken-over``, written together with the new host, and
+only if the first mark is still there. So of two compute services that take
+over one instance one fails, whatever happens in between, and who wants to do
+anything about a mark has only to write on the condition that it is there. What
+a mark says is all that is needed to finish what was begun, and marks can be
+listed: they are found however the call, the audit or the process that wrote
+them has ended (:func:`sort_marked`).
 """
 
 from collections.abc import Callable
@@ -29,8 +35,10 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 import dataclasses
 import enum
+import hashlib
 import types
 
+from nova_ironic_multihost.core.facts import InstanceState
 from nova_ironic_multihost.core.host import HostKey
 from nova_ironic_multihost.core import membership
 
@@ -40,7 +48,8 @@ FORCED_DOWN = 'forced_down'
 DOWN = 'down'
 POLICIES = (NEVER, FORCED_DOWN, DOWN)
 
-_MARK = 'taking-over'
+#: How a mark begins while the host is the old one, and with the new one.
+_TAKING, _TAKEN = 'taking-over', 'taken-over'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,9 +111,9 @@ def sees_most_up(view: membership.View) -> bool:
     return view.member(view.host) and 2 * up > 1 + len(counted)
 
 
-#: The most seconds between two looks that count as one after the other. Nova
-#: calls a service up for so long after a heartbeat (service_down_time, by
-#: default), so that none goes unseen in between.
+#: The most seconds from one look to the next that count. Nova calls a service
+#: up for so long after a heartbeat (service_down_time, by default), so that
+#: none goes unseen in between.
 BREAK = 60
 
 
@@ -151,19 +160,52 @@ class Outages:
         return {host: now - since for host, since in self.since.items()}
 
 
-def mark(task_state: str | None, token: str) -> str:
-    """Return the task state of an instance that is being taken over.
+def taking(task_state: str | None, host: HostKey) -> str:
+    """Return the first mark: the host is still the old one.
 
-    :param task_state: the one it had, possibly such a mark of another host
-        that died over it.
-    :param token: text that no other attempt has.
+    :param task_state: what the instance has, possibly a mark.
+    :param host: who takes it over.
     """
-    return f'{_MARK}:{token}:{marked(task_state) or ""}'
+    return f'{_TAKING}:{_token(host)}:{marked(task_state) or ""}'
+
+
+def taken(task_state: str | None, host: HostKey) -> str:
+    """Return the second mark: the instance is the host's.
+
+    :param task_state: what the instance has, possibly a mark.
+    :param host: who has taken it over.
+    """
+    return f'{_TAKEN}:{_token(host)}:{marked(task_state) or ""}'
+
+
+def marks(hosts: Iterable[HostKey], task_states: Iterable[str]) -> list[str]:
+    """Return all marks of some hosts.
+
+    :param task_states: those that instances may have had before.
+    """
+    before = [None, *task_states]
+    return [mark(state, host) for host in hosts for state in before
+            for mark in (taking, taken)]
+
+
+def _token(host: HostKey) -> str:
+    """Return what stands for a host in its marks.
+
+    A task state has room for 255 letters, as many as the name of a host.
+    """
+    return hashlib.sha256(host.encode()).hexdigest()[:12]
 
 
 def is_mark(task_state: str | None) -> bool:
-    """Whether a task state is one of :func:`mark`."""
-    return task_state is not None and task_state.startswith(f'{_MARK}:')
+    """Whether a task state is a mark, whosever."""
+    return task_state is not None and task_state.startswith(
+        (f'{_TAKING}:', f'{_TAKEN}:'))
+
+
+def is_anothers(task_state: str | None, host: HostKey) -> bool:
+    """Whether a task state is a mark of another host than this."""
+    return (task_state is not None and is_mark(task_state)
+            and task_state.split(':')[1] != _token(host))
 
 
 def marked(task_state: str | None) -> str | None:
@@ -176,6 +218,46 @@ def marked(task_state: str | None) -> str | None:
     return task_state.split(':', 2)[2] or None
 
 
+@dataclasses.dataclass(frozen=True)
+class Marked:
+    """What is to be done about instances that carry marks.
+
+    :param rest: uuids of those of this host to be brought to rest.
+    :param astray: (uuid, mark) of marks of this host on instances of others:
+        their take-over is between its two writes, or has ended there.
+    :param foreign: (uuid, mark) of the same the other way round: another host
+        was about to take what is this host's.
+    """
+
+    rest: frozenset[str]
+    astray: frozenset[tuple[str, str]]
+    foreign: frozenset[tuple[str, str]]
+
+
+def sort_marked(host: HostKey, found: Mapping[str, InstanceState]) -> Marked:
+    """Sort instances that carry marks.
+
+    :param host: this host.
+    :param found: uuid -> state. What is no business of this host is left out.
+    """
+    rest = set()
+    astray = set()
+    foreign = set()
+    for uuid, state in found.items():
+        mark = state.task_state
+        if mark is None or not is_mark(mark):
+            continue
+        its = state.host_key == host
+        own = not is_anothers(mark, host)
+        if its and own:
+            rest.add(uuid)
+        elif own:
+            astray.add((uuid, mark))
+        elif its:
+            foreign.add((uuid, mark))
+    return Marked(frozenset(rest), frozenset(astray), frozenset(foreign))
+
+
 class Step(enum.Enum):
     """What is to be done for an instance that was taken over.
 
@@ -183,6 +265,7 @@ class Step(enum.Enum):
     :cvar DELETE: delete it.
     :cvar RESTORE: restore it, as its user takes back that it is deleted.
     :cvar AWAIT: wait for Ironic, which is still deploying it.
+    :cvar DEPLOYED: note that Ironic has deployed it.
     :cvar FAIL: ERROR, with a fault that says why.
     """
 
@@ -190,6 +273,7 @@ class Step(enum.Enum):
     DELETE = 'delete'
     RESTORE = 'restore'
     AWAIT = 'await'
+    DEPLOYED = 'deployed'
     FAIL = 'fail'
 
 
@@ -197,15 +281,39 @@ class Step(enum.Enum):
 #: ERROR, and does nothing for a server that is to be deleted some day.
 _DELETING_TASKS = frozenset({'deleting', 'soft-deleting'})
 
+#: Task states that follow each other in one operation.
+_OPERATIONS = tuple(map(frozenset, (
+    {'scheduling', 'networking', 'block_device_mapping', 'spawning'},
+    {'rebuilding', 'rebuild_block_device_mapping', 'rebuild_spawning'},
+    # nova makes a hard reboot of a soft one whose machine is off.
+    {'rebooting', 'reboot_pending', 'reboot_started', 'rebooting_hard',
+     'reboot_pending_hard', 'reboot_started_hard'},
+    {'image_snapshot_pending', 'image_snapshot', 'image_pending_upload',
+     'image_uploading'})))
+
 #: Task states of a build or a rebuild, in which nova's own start gives up.
 _DEPLOYING_TASKS = frozenset({
     'scheduling', 'networking', 'block_device_mapping', 'spawning',
     'rebuilding', 'rebuild_block_device_mapping', 'rebuild_spawning'})
 
-#: Provision states of a node on which Ironic deploys, or just has.
+#: Provision states of a node on which Ironic deploys.
 _DEPLOYING = frozenset({
-    'deploying', 'wait call-back', 'deploy hold', 'deploy complete',
-    'active'})
+    'deploying', 'wait call-back', 'deploy hold', 'deploy complete'})
+
+#: Provision states of a node that goes into rescue mode, or out of it.
+_RESCUING = frozenset({
+    'rescuing', 'rescue wait', 'unrescuing'})
+
+#: Task states that nova's own start ends: what is still in one then has
+#: failed (ComputeManager._init_instance).
+_ENDED_BY_NOVA = _DELETING_TASKS | frozenset({
+    'powering-off', 'powering-on', 'rebooting', 'reboot_pending',
+    'reboot_started', 'rebooting_hard', 'reboot_pending_hard',
+    'reboot_started_hard'})
+
+#: Those for which it does nothing.
+LEFT_BY_NOVA = frozenset({
+    'soft-deleting', 'restoring', 'rescuing', 'unrescuing'})
 
 #: Task states of a rebuild of which Ironic has not been told yet.
 _BEFORE_REBUILD = frozenset({'rebuilding', 'rebuild_block_device_mapping'})
@@ -232,6 +340,8 @@ def step(vm_state: str | None, task_state: str | None,
     if task_state == 'restoring' and vm_state == 'soft-delete':
         # nova deletes at once what is neither restored nor being so.
         return Step.RESTORE
+    if provision_state in _RESCUING:
+        return Step.AWAIT
     building = vm_state == 'building'
     rebuilding = task_state in _BEFORE_REBUILD or task_state == _TELLING
     if (vm_state in ('deleted', 'soft-delete')
@@ -239,14 +349,54 @@ def step(vm_state: str | None, task_state: str | None,
             or vm_state == 'error' and not rebuilding
             or not (building or task_state in _DEPLOYING_TASKS)):
         return Step.INIT
-    if provision_state not in _DEPLOYING:
-        return Step.FAIL
-    if not building and provision_state == 'active' and (
+    if provision_state in _DEPLOYING:
+        return Step.AWAIT
+    if provision_state != 'active' or not building and (
             task_state in _BEFORE_REBUILD
             or task_state == _TELLING and not redeployed()):
         # Ironic was never told to rebuild: what runs is the old system.
         return Step.FAIL
-    return Step.AWAIT
+    return Step.DEPLOYED
+
+
+def awaited_unmarked(vm_state: str | None) -> bool:
+    """Whether users must see the task state while Ironic deploys.
+
+    A server that is rebuilt is REBUILD by its task state alone, and ACTIVE
+    with a mark; a build is BUILD whatever it is
+    (nova.api.openstack.common:status_from_state).
+    """
+    return vm_state != 'building'
+
+
+def ended_by_nova(task_state: str | None) -> bool:
+    """Whether nova's start of a service ends what an instance does."""
+    return task_state in _ENDED_BY_NOVA
+
+
+def same_operation(before: str | None, task_state: str | None) -> bool:
+    """Whether an instance is still at what it was doing before."""
+    return task_state == before or any(
+        {before, task_state} <= operation for operation in _OPERATIONS)
+
+
+def at_rest(before: str | None, vm_state: str | None,
+            task_state: str | None) -> bool:
+    """Whether what was to be brought to rest is.
+
+    :param before: what the instance was doing, see :func:`marked`.
+    :param vm_state: what it has now; an instance that is gone is at rest.
+    :param task_state: what it has now; one that is nothing of what was there
+        before is somebody's new request.
+    """
+    if vm_state == 'deleted' or is_mark(task_state):
+        return False
+    if task_state is not None:
+        return not same_operation(before, task_state)
+    if vm_state == 'soft-delete':
+        # nova deletes soon what was to be restored and is not.
+        return before != 'restoring'
+    return vm_state != 'building' and before not in _DELETING_TASKS
 
 
 def needs_no_machine(vm_state: str | None, task_state: str | None) -> bool:

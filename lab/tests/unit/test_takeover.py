@@ -42,7 +42,7 @@ class TakenOverTestCase(test_bench.FilmTestCase):
     def test_not_while_the_new_owner_looks_what_is_to_be_finished(self):
         self.assertFalse(self.taken_over(views.changed(
             adopted(self.good, 'compute-2'), 'instances', 0,
-            task_state=takeovers.mark(None, 'token'))))
+            task_state=takeovers.taken(None, 'compute-2'))))
 
     def test_not_by_one_that_is_dead_too(self):
         self.assertFalse(self.taken_over(views.changed(

@@ -144,6 +144,12 @@ class Computes:
             with self._as(host):
                 self.manager(host).driver._look()
 
+    def sweep(self, *hosts):
+        """Let each of these hosts look for take-overs to be finished."""
+        for host in hosts:
+            with self._as(host):
+                self.manager(host).driver._recovery.sweep()
+
     def hold_claims(self, host):
         """Let builds that come to a host wait before they claim their node.
 

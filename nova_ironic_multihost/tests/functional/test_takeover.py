@@ -13,12 +13,14 @@
 """Instances of a dead compute service go to live ones and go on there."""
 
 import threading
+from unittest import mock
 
 from nova import context
 from nova import objects
+import oslo_messaging as messaging
 
+from nova_ironic_multihost.audit import recovery
 from nova_ironic_multihost.core import takeover
-from nova_ironic_multihost import recovery
 from nova_ironic_multihost.tests.functional import base
 
 
@@ -49,6 +51,14 @@ class TakeoverTestCase(base.MultiHostTestCase):
     def audit(self):
         """host2 audits and brings to rest what it takes over."""
         self.fleet.audit('host2')
+        self.join()
+
+    def sweep(self):
+        """host2 goes on with what it has not finished."""
+        self.fleet.sweep('host2')
+        self.join()
+
+    def join(self):
         while threads := [thread for thread in threading.enumerate()
                           if thread.name == recovery.THREAD]:
             for thread in threads:
@@ -176,9 +186,60 @@ class TakeoverTestCase(base.MultiHostTestCase):
                       self.show(self.server)['fault']['message'])
 
     def test_a_take_over_that_was_cut_off_goes_on(self):
-        self.die(task_state=takeover.mark('powering-off', 'token'))
+        self.die(task_state=takeover.taken('powering-off', 'host3'))
         self.audit()
         self.assertEqual(('host2', 'stopped', None), self.states())
+
+    def test_a_take_over_of_which_nobody_knows_goes_on(self):
+        self.die(task_state='powering-off')
+        with mock.patch.object(recovery.Recovery, 'took_over'):
+            self.audit()
+        self.assertEqual('taken-over', self.show_task_state())
+        self.sweep()
+        self.assertEqual(('host2', 'stopped', None), self.states())
+
+    def show_task_state(self):
+        return self.states()[2].partition(':')[0]
+
+    def test_a_take_over_that_stops_half_way_is_begun_anew(self):
+        self.die(task_state='powering-off')
+        save = objects.Instance.save
+
+        def lose_host(instance, **how):
+            if 'host' in instance.obj_what_changed():
+                raise messaging.MessagingTimeout
+            save(instance, **how)
+
+        with mock.patch.object(objects.Instance, 'save', lose_host):
+            self.audit()
+        self.assertEqual('host1', self.states()[0])
+        self.assertEqual('taking-over', self.show_task_state())
+        for _ in range(2):
+            self.sweep()
+        self.assertEqual(('host1', 'active', 'powering-off'), self.states())
+        self.audit()
+        self.assertEqual(('host2', 'stopped', None), self.states())
+
+    def test_a_tear_down_that_fails_is_repeated(self):
+        self.die(task_state='deleting')
+        driver = self.fleet.manager('host2').driver
+        destroy = driver.destroy
+        failures = [OSError('503')]
+
+        def fail_once(*args, **kwargs):
+            if failures:
+                raise failures.pop()
+            return destroy(*args, **kwargs)
+
+        with mock.patch.object(driver, 'destroy', fail_once), \
+                mock.patch.object(recovery, 'PAUSE', 0):
+            self.audit()
+            self.assertEqual('host2', self.states()[0])
+            self.assertIsNotNone(self.machine().instance_uuid)
+            # It is marked again, and done.
+            self.sweep()
+        self._wait_until_deleted(self.server)
+        self.assertIsNone(self.machine().instance_uuid)
 
     def test_a_look_is_enough(self):
         self.fleet.look('host2')

@@ -60,7 +60,7 @@ class HouseTestCase(unittest.TestCase):
             self.assertEqual(0, done.returncode, done.stdout + done.stderr)
 
     def test_new_arrow(self):
-        self.add_import('recovery.py', f'from {PACKAGE}.audit import watch')
+        self.add_import('gate.py', f'from {PACKAGE}.audit import watch')
         done = self.house('--check')
         self.assertEqual(1, done.returncode, done.stdout)
         self.assertIn('is not what the imports say: run tools/house.',

@@ -36,8 +36,6 @@ BREACHES = (
      f'{PACKAGE}.driver'),
     ('layers', 'contract/sources.py', f'from {PACKAGE} import gate',
      f'{PACKAGE}.gate'),
-    ('layers', 'contract/sources.py', f'from {PACKAGE} import recovery',
-     f'{PACKAGE}.recovery'),
     ('layers', 'conf/__init__.py', f'from {PACKAGE}.audit import watch',
      f'{PACKAGE}.audit'),
     ('layers', 'nowhere.py', 'import time', f'{PACKAGE}.nowhere'),

@@ -20,13 +20,17 @@ else may go on, for any time.
 """
 
 import contextlib
+import functools
+import types
 
 import greenlet
 
 from nova_ironic_multihost.audit import auditor
 from nova_ironic_multihost.audit import look
 from nova_ironic_multihost.audit import offer
+from nova_ironic_multihost.audit import recovery
 from nova_ironic_multihost.core.facts import Record
+from nova_ironic_multihost.core.host import host_key
 from nova_ironic_multihost.core import ownership
 from nova_ironic_multihost.core import takeover
 from nova_ironic_multihost.tests.simulation import world as worlds
@@ -65,6 +69,130 @@ class Lock:
         self.held = False
 
 
+class LostError(Exception):
+    """The conductor does not answer in time, as MessagingTimeout."""
+
+
+class Writes:
+    """How a host's writes arrive, and their answers.
+
+    :ivar faults: what becomes of the next writes: ``lost`` and never done,
+        ``unanswered`` but done, or done ``later``, after everybody thinks
+        that it is lost. What nova does in several writes may also be
+        ``dropped``: it logs an error, or the gate cannot read, and goes on.
+    """
+
+    def __init__(self, world):
+        self._world = world
+        self.faults = []
+
+    def operate(self, act):
+        """Let nova do something, as :meth:`write`."""
+        if self.faults[:1] == ['dropped']:
+            pause()
+            self.faults.pop(0)
+        else:
+            self.write(act)
+
+    def write(self, act):
+        """Do something after a pause, or not.
+
+        :raises LostError: nobody knows.
+        """
+        pause()
+        fault = self.faults.pop(0) if self.faults else None
+        if fault == 'later':
+            self._world.late.append(act)
+        if fault in ('lost', 'later'):
+            raise LostError
+        done = act()
+        if fault == 'unanswered':
+            raise LostError
+        return done
+
+
+class Instances:
+    """The port of that name: what nova's manager does for instances.
+
+    Implements :class:`nova_ironic_multihost.audit.sources.Machines`, too.
+    """
+
+    def __init__(self, world, host, writes):
+        self._world = world
+        self._host = host
+        self._writes = writes
+
+    def marked(self, hosts, on=None):
+        pause()
+        marks = takeover.marks(hosts, ('deleting', 'rebooting'))
+        return {instance.uuid: instance.state
+                for instance in self._world.instances.values()
+                if not instance.deleted and instance.task in marks
+                and on in (None, instance.host)}
+
+    def read(self, uuid):
+        pause()
+        instance = self._world.instances[uuid]
+        state = instance.state
+        return None if instance.deleted else types.SimpleNamespace(
+            uuid=uuid, host=instance.host, node=instance.node,
+            vm_state=state.vm_state, task_state=state.task_state)
+
+    def set_states(self, row, vm_state, task_state):
+        seen, row.task_state = row.task_state, task_state
+        return self._writes.write(lambda: self._world.set_states(
+            row.uuid, (None, seen), vm_state, task_state))
+
+    def init(self, row):
+        self._writes.operate(lambda: self._init(row.uuid))
+
+    delete = init
+
+    def fail(self, row, reason):
+        """It is in ERROR then, and its user deletes it."""
+        self._writes.operate(lambda: self._end(row.uuid))
+
+    def deployed(self, row):
+        self._writes.write(lambda: self._world.set_states(
+            row.uuid, (None, row.task_state), 'active', None))
+
+    def began(self, uuid, action):
+        return None
+
+    def notify(self, event, payload):
+        pass
+
+    def provision_state(self, row):
+        pause()
+        machine = self._world.machines.get(row.node)
+        return 'active' if machine == row.uuid else None
+
+    def deployed_since(self, row, moment):
+        return False
+
+    def _init(self, uuid):
+        """ComputeManager._init_instance, and its terminate_instance."""
+        instance = self._world.instances[uuid]
+        if (instance.deleted or instance.host != self._host
+                or takeover.is_anothers(instance.task, self._host)):
+            # The gate.
+            return
+        self._world.act(instance, self._host)
+        if (instance.task == 'deleting' or self._world.machines.get(
+                instance.node) != uuid):
+            # In nova the latter is in ERROR, and its user deletes it.
+            self._end(uuid)
+        else:
+            instance.task = None
+            instance.building = False
+
+    def _end(self, uuid):
+        instance = self._world.instances[uuid]
+        if not instance.deleted and instance.host == self._host:
+            self._world.detach(uuid)
+            self._world.destroy_instance(instance)
+
+
 class Sources:
     """The ports of :mod:`nova_ironic_multihost.audit.sources` to the world.
 
@@ -82,6 +210,7 @@ class Sources:
     :ivar recorded: nodes that were recorded on the host when it asked last.
     :ivar looked: this audit has asked for them.
     :ivar listed: node -> its instance or None, when it listed them last.
+    :ivar writes: how what it writes to instances arrives.
     """
 
     def __init__(self, world, host):
@@ -98,6 +227,7 @@ class Sources:
         self.recorded = set()
         self.looked = False
         self.listed = {}
+        self.writes = Writes(world)
 
     def situation(self, node):
         """Return (owner, whether it is up, instance, consumer) as of now."""
@@ -165,11 +295,27 @@ class Sources:
                 for instance in found if instance}
 
     def take_over(self, instance, state, host):
+        """contract.calls.take_over: each line is a call."""
+        world = self._world
+        taking = takeover.taking(state.task_state, host_key(host))
+        taken = takeover.taken(state.task_state, host_key(host))
         pause()
-        if self._world.instances[instance].state != state:
+        if world.instances[instance].state != state:
+            return False
+        if not self.writes.write(lambda: world.set_states(
+                instance, (state.vm_state, state.task_state),
+                state.vm_state, taking)):
             return False
         pause()
-        return self._world.take_over(instance, state, host)
+        now = world.instances[instance].state
+        if now.task_state != taking:
+            return (now.host, now.task_state) == (host, taken)
+        if now.host != state.host:
+            self.writes.write(lambda: world.set_states(
+                instance, (None, taking), now.vm_state, state.task_state))
+            return False
+        return self.writes.write(lambda: world.take_over(
+            instance, taking, taken, state.host, host))
 
     def records_of(self, hosts):
         pause()
@@ -187,8 +333,9 @@ class Sources:
     def consumers(self, node):
         pause()
         provider = self._world.providers.get(node)
-        return provider and frozenset(
-            {provider.consumer} if provider.consumer else ())
+        # Nobody has what is not there.
+        return frozenset(
+            {provider.consumer} if provider and provider.consumer else ())
 
     def mapped(self, host):
         pause()
@@ -213,8 +360,6 @@ class Process:
     :ivar serving: its start is over, it takes builds and sends heartbeats.
     :ivar frozen: it does nothing at all, as after SIGSTOP.
     :ivar muted: its heartbeats do not arrive.
-    :ivar recovering: uuids of instances that it has taken over and is to
-        bring to rest.
     :ivar updating: nova's :class:`Lock` around claims and updates.
     """
 
@@ -240,8 +385,15 @@ class Process:
         self.serving = False
         self.frozen = False
         self.muted = False
-        self.recovering = []
         self.updating = Lock()
+        self._instances = Instances(world, self.host, self.sources.writes)
+        self._recovery = recovery.Recovery(
+            self.host, self._instances, self._instances,
+            # Each tick is longer than any pause.
+            lambda: world.clock * recovery.LONGEST_PAUSE,
+            lambda *call: self._workers.append(self._greenlet(*call)))
+        self._workers = []
+        self._sweeping = None
         self._looking = None
         self._audits = 0
         self._looked_for = frozenset()
@@ -341,20 +493,25 @@ class Process:
 
     def kill(self):
         """End it at once, wherever it is."""
-        for one in (self._running, self._looking):
+        for one in (self._running, self._looking, self._sweeping,
+                    *self._workers):
             if one is not None:
                 one.throw()
-        self._running = self._looking = None
+        self._running = self._looking = self._sweeping = None
+        self._workers = []
 
     def _start(self):
         """nova.service.Service.start."""
         world = self._world
         world.interrupt(self.host, [
             record.node for record in self.auditor.records(self._settings)])
-        self.recovering += [
-            instance.uuid for instance in world.instances.values()
-            if instance.host == self.host and not instance.deleted
-            and instance.task]
+        for instance in list(world.instances.values()):
+            if (instance.host == self.host and instance.task
+                    and not instance.deleted):
+                row = self._instances.read(instance.uuid)
+                if row is not None:
+                    self._recovery.start(
+                        functools.partial(self._instances.init, row), row)
         if self.host not in world.services:
             world.services[self.host] = worlds.Service(
                 self.host, world.clock, mapped=False)
@@ -371,7 +528,7 @@ class Process:
             return
         finally:
             self._settled = True
-        self.recovering += found.taken_over
+        self._recovery.took_over(found.taken_over)
         self._looked_for = frozenset()
         self._known = self.sources.recorded
         self._check_kept(found)
@@ -395,7 +552,7 @@ class Process:
             self._look.once(self._settings, worlds.DOWN_TIME)
 
     def _acquired(self, found, mine):
-        self.recovering += found.taken_over
+        self._recovery.took_over(found.taken_over)
         if self.auditing and self.sources.looked:
             self._looked_for = frozenset(mine)
 
@@ -442,8 +599,7 @@ class Process:
         """ResourceTracker._init_compute_node; False when it fails."""
         world = self._world
         row = world.rows.get(node)
-        if (row is None or row.deleted) and not self._offers.may_create(
-                node, self._settings):
+        if (row is None or row.deleted) and not self._may_create(node):
             return False
         if row is None:
             pause()
@@ -461,6 +617,13 @@ class Process:
         if taken:
             self.tracked.add(node)
         return taken
+
+    def _may_create(self, node):
+        # What has been decided is judged by what was seen then.
+        version = self.sources.version
+        allowed = self._offers.may_create(node, self._settings)
+        self.sources.version = version
+        return allowed
 
     def _move(self, node, seen):
         world = self._world
@@ -519,32 +682,59 @@ class Process:
             if instance and instance.deleted:
                 self._world.detach(machine.instance_id)
 
-    def recover(self):
-        """Bring the next instance to rest, as :mod:`.recovery` does."""
-        if not self.recovering:
-            return
-        world = self._world
-        instance = world.instances[self.recovering.pop(0)]
-        if instance.deleted or instance.host != self.host:
-            return
-        world.act(instance, self.host)
-        before = takeover.marked(instance.task)
-        instance.task = None
-        instance.building = False
-        if before == 'deleting' or world.machines.get(
-                instance.node) != instance.uuid:
-            # In nova the latter is in ERROR, and its user deletes it.
-            world.detach(instance.uuid)
-            world.destroy_instance(instance)
+    # Take-over, between and besides all audits.
+
+    @staticmethod
+    def _greenlet(function, *args):
+        return greenlet.greenlet(lambda: function(*args))
+
+    def sweep(self):
+        """Go on with the sweep until the next pause; begin one if none is.
+
+        :returns: whether it goes on after it.
+        """
+        if self._sweeping is None:
+            self._sweeping = self._greenlet(self._sweep)
+        self._world.note()
+        self._sweeping.switch()
+        if self._sweeping.dead:
+            self._sweeping = None
+        self._world.note()
+        return self._sweeping is not None
+
+    def _sweep(self):
+        # What fails is repeated by the timer.
+        with contextlib.suppress(LostError):
+            self._recovery.sweep(self._look.view)
+
+    def recover(self, index):
+        """Go on with bringing an instance to rest until the next pause.
+
+        :returns: whether there is more to do.
+        """
+        if self._workers:
+            worker = self._workers[index % len(self._workers)]
+            self._world.note()
+            worker.switch()
+            if worker.dead:
+                self._workers.remove(worker)
+            self._world.note()
+        return bool(self._workers)
 
     def carry_out(self, operation):
-        """Do what waited in the queue, unless the instance is another's."""
+        """Do what waited in the queue, unless the instance is another's.
+
+        :returns: whether that is known; else it goes on waiting.
+        """
         instance = operation.instance
         if instance.deleted or instance.host != self.host:
-            return
+            return True
+        if takeover.is_anothers(instance.task, host_key(self.host)):
+            return False
         self._world.act(instance, self.host)
         if instance.task == 'deleting':
             self._world.detach(instance.uuid)
             self._world.destroy_instance(instance)
         elif not takeover.is_mark(instance.task):
             instance.task = None
+        return True

@@ -156,6 +156,7 @@ class World:
     :ivar history: what :meth:`states` was, oldest first.
     :ivar moves: list of :class:`Move`.
     :ivar operations: list of :class:`Operation` that wait in queues.
+    :ivar late: functions that do writes which everybody takes for lost.
     :ivar disturbed: when the views of the members last differed.
     :ivar narrow: number of moves that were right when they were looked at
         last, and not any more when they were made.
@@ -176,6 +177,8 @@ class World:
         self.instances = {}
         self.processes = {}
         self.operations = []
+        self.late = []
+        self._arriving = False
         self.history = [{}]
         self.moves = []
         self.narrow = 0
@@ -481,26 +484,52 @@ class World:
 
     # take-over
 
-    def take_over(self, uuid, seen, host):
-        """Move an instance to another host, in one write.
+    def set_states(self, uuid, seen, vm_state, task):
+        """Write both states of an instance, if they are what was seen.
 
-        :param seen: :class:`.facts.InstanceState`; what is compared are its
-            states, as nova's database does, and not its host.
-        :param host: the new host.
-        :returns: whether it was as it was seen.
+        :param seen: (vm_state, task_state), which nova's database compares,
+            and no host; None for a vm_state that is not compared.
+        :returns: whether they were.
         """
         instance = self.instances[uuid]
         now = instance.state
-        if instance.deleted or (now.vm_state, now.task_state) != (
-                seen.vm_state, seen.task_state):
+        if instance.deleted or seen not in (
+                (now.vm_state, now.task_state), (None, now.task_state)):
             return False
-        if now.host != seen.host:
+        if task is None and takeover.marked(now.task_state):
+            raise Broken(f'G6: nobody does what {instance} was asked for')
+        instance.building = vm_state == 'building'
+        instance.task = task
+        return True
+
+    def take_over(self, uuid, taking, taken, before, host):
+        """Write the new host of an instance, if its mark is still there.
+
+        :param taking: the mark that it has to have.
+        :param taken: the mark that it has then.
+        :param before: host that it was on when that was decided.
+        :returns: whether it was.
+        """
+        instance = self.instances[uuid]
+        if instance.deleted or instance.task != taking:
+            return False
+        if instance.host != before:
             raise Broken(f'G6: {host} took {instance}, which another had '
                          'taken before')
-        self._judge_takeover(instance, host)
+        if not self._arriving:
+            self._judge_takeover(instance, host)
         instance.host = host
-        instance.task = takeover.mark(instance.task, self.new('token'))
+        instance.task = taken
         return True
+
+    def arrive(self):
+        """Do the first of the writes that are late.
+
+        When that was decided is long ago.
+        """
+        self._arriving = True
+        self.late.pop(0)()
+        self._arriving = False
 
     def _judge_takeover(self, instance, host):
         taker = self.processes[host]

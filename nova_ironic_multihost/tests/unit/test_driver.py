@@ -22,6 +22,7 @@ from oslo_config import fixture as config_fixture
 from oslotest import base
 
 from nova_ironic_multihost.audit import notices
+from nova_ironic_multihost.audit import recovery
 from nova_ironic_multihost.contract import calls
 from nova_ironic_multihost.contract import names
 from nova_ironic_multihost.contract import operations
@@ -34,7 +35,6 @@ from nova_ironic_multihost.core import membership
 from nova_ironic_multihost.core import ring as hash_ring
 from nova_ironic_multihost import driver as multihost
 from nova_ironic_multihost import exception
-from nova_ironic_multihost import recovery
 
 NODES = [f'1be26c0b-03f2-4d2e-ae87-c02d7f33c1{i:02}' for i in range(20)]
 ME = 'compute-1'
@@ -238,7 +238,7 @@ class InitHostTestCase(DriverTestCase):
         _, _, gate = self.patch_operations.call_args.args
         self.placed = {'i1': InstanceState(ME.upper()),
                        'i2': InstanceState('compute-2')}
-        self.assertEqual({'i1'}, gate.present(['i1', 'i2']))
+        self.assertEqual({'i1'}, gate.present('event', ['i1', 'i2']))
 
     def test_ironic_is_reached_by_way_of_the_operations(self):
         self.assertIs(self.connection, self.driver.ironic_connection)
@@ -561,16 +561,16 @@ class LookTestCase(DriverTestCase):
         forget.assert_any_call(NODES[0])
 
     def test_service_that_has_started_looks_until_it_stops(self):
-        timer = mock.Mock()
-        self.driver._timer = timer
+        timers = mock.Mock()
+        self.driver._timers = timers
         hook = self.manager.post_start_hook
         self.driver.init_host(ME)
-        timer.start.assert_not_called()
+        timers.start.assert_not_called()
         self.manager.post_start_hook()
         hook.assert_called_once_with()
-        timer.start.assert_called_once_with()
+        timers.start.assert_called_once_with()
         self.driver.cleanup_host(ME)
-        timer.stop.assert_called_once_with()
+        timers.stop.assert_called_once_with()
 
 
 class AuditNowTestCase(DriverTestCase):

@@ -11,12 +11,15 @@
 # under the License.
 
 
+import logging
 import types
 
+import fixtures
 from oslotest import base
 
 from nova_ironic_multihost.core.facts import InstanceState
 from nova_ironic_multihost.core.facts import Record
+from nova_ironic_multihost.core import takeover
 from nova_ironic_multihost import exception
 from nova_ironic_multihost import gate
 
@@ -109,6 +112,151 @@ class GateTestCase(base.BaseTestCase):
         self.sources.error = TimeoutError()
         self.assertRaises(TimeoutError, self.operate, self.act)
         self.assertEqual([], self.done)
+
+    def sleep(self, seconds):
+        """The conductor is away until self.back."""
+        self.now += seconds
+        if self.now >= self.back:
+            self.sources.error = None
+
+    def wait_for_conductor(self, back, patience=300):
+        self.now, self.back = 0, back
+        self.sources.error = TimeoutError('no conductor')
+        self.gate = gate.Gate(
+            'Me', self.sources, lambda: patience, lambda: self.now,
+            self.sleep)
+        return self.useFixture(fixtures.FakeLogger(level=logging.WARNING))
+
+    def test_operation_waits_for_a_conductor_that_is_away(self):
+        log = self.wait_for_conductor(100)
+        self.assertEqual('result', self.operate(self.act))
+        self.assertEqual(100, self.now)
+        self.assertEqual(1, log.output.count('\n'))
+        self.assertIn('stop waits, for up to 300 s', log.output)
+        self.assertIn('no conductor', log.output)
+
+    def test_operation_does_not_wait_for_ever(self):
+        self.wait_for_conductor(1000)
+        self.assertRaises(TimeoutError, self.operate, self.act)
+        self.assertEqual([], self.done)
+        self.assertEqual(300, self.now)
+        # Another one of the same thread has as much patience.
+        self.assertRaises(TimeoutError, self.operate, self.act)
+        self.assertEqual(600, self.now)
+
+    def test_operation_that_is_waited_for_does_not_wait(self):
+        self.wait_for_conductor(100)
+        self.assertRaises(TimeoutError, self.operate, self.act,
+                          patient=False)
+        self.assertEqual(0, self.now)
+
+    def test_what_moved_while_an_operation_waited_is_left_alone(self):
+        self.wait_for_conductor(100)
+        self.move()
+        self.assertEqual('other', self.operate(
+            self.act, otherwise=lambda: 'other'))
+        self.assertEqual([], self.done)
+
+    def test_operation_waits_before_it_touches_the_machine(self):
+        """All its waiting together is bounded."""
+        self.wait_for_conductor(0)
+
+        def stop():
+            for self.back in (100, 200, 1000):
+                self.sources.error = TimeoutError()
+                self.change_machine()
+
+        self.assertRaises(TimeoutError, self.operate, stop)
+        self.assertEqual(['act', 'act'], self.done)
+        self.assertEqual(300, self.now)
+
+    def clean_up_without_conductor(self, **how):
+        self.wait_for_conductor(0)
+        self.back = 100
+        self.sources.error = None
+
+        def stop():
+            self.sources.error = TimeoutError()
+            return self.gate.clean_up('revert', INSTANCE, self.act, **how)
+
+        return self.operate(stop)
+
+    def test_clean_up_waits_for_a_conductor_that_is_away(self):
+        """nova also cleans up at the end of each delete."""
+        self.assertEqual('result', self.clean_up_without_conductor())
+        self.assertEqual(100, self.now)
+
+    def test_clean_up_under_a_lock_does_not_wait(self):
+        self.assertIsNone(self.clean_up_without_conductor(patient=False))
+        self.assertEqual(0, self.now)
+        self.assertEqual([], self.done)
+
+    def test_time_in_which_an_operation_works_does_not_count(self):
+        self.wait_for_conductor(0)
+
+        def stop():
+            for _ in range(3):
+                self.now += 600
+                self.sources.error = TimeoutError()
+                self.back = self.now + 50
+                self.change_machine()
+            return 'done'
+
+        self.assertEqual('done', self.operate(stop))
+
+    def contest(self, back):
+        """Another is about to take it until self.back."""
+        self.wait_for_conductor(back)
+        self.sources.error = None
+        self.sources.hosts['i1'] = InstanceState(
+            'me', task_state=takeover.taking('stopping', 'other'))
+
+    def test_operation_waits_until_it_is_decided_whose_an_instance_is(self):
+        for host in 'me', 'other':
+            self.contest(100)
+            sleep = self.gate._sleep
+
+            def sleep_and_decide(seconds):
+                sleep(seconds)
+                if self.now >= self.back:
+                    self.sources.hosts['i1'] = InstanceState(host)
+
+            self.gate._sleep = sleep_and_decide
+            self.done.clear()
+            self.operate(self.act)
+            self.assertEqual(['act'] * (host == 'me'), self.done)
+            self.assertEqual(100, self.now)
+
+    def test_what_stays_undecided_is_left_alone(self):
+        """What fails may fail because of the mark."""
+        self.contest(1000)
+        self.assertEqual('other', self.operate(
+            self.act, otherwise=lambda: 'other', patient=False))
+        mark = self.sources.hosts['i1']
+
+        def be_contested(act):
+            def later():
+                self.sources.hosts['i1'] = mark
+                return act()
+
+            self.sources.hosts['i1'] = InstanceState('me')
+            return self.operate(later)
+
+        def stop():
+            raise KeyError('UnexpectedTaskStateError')
+
+        for act in (lambda: self.gate.attempt('stop', INSTANCE, stop),
+                    self.change_machine, self.clean_up):
+            self.assertIsNone(be_contested(act))
+        self.assertEqual([], self.done)
+        for own in (takeover.taking(None, 'me'), takeover.taken(None, 'me')):
+            self.sources.hosts['i1'] = InstanceState('me', task_state=own)
+            self.assertEqual('result', self.operate(self.act))
+
+    def test_event_waits_for_a_conductor_that_is_away(self):
+        self.wait_for_conductor(100)
+        self.assertEqual({'i1'}, self.gate.present('event', ['i1']))
+        self.assertEqual(100, self.now)
 
     def test_failure_of_an_operation_is_its_own(self):
         def fail():
@@ -228,4 +376,4 @@ class GateTestCase(base.BaseTestCase):
         self.sources.hosts['i2'] = InstanceState('other')
         self.sources.hosts['i3'] = InstanceState(None)
         self.assertEqual({'i1', 'i3'},
-                         self.gate.present(['i1', 'i2', 'i3']))
+                         self.gate.present('event', ['i1', 'i2', 'i3']))

@@ -390,7 +390,7 @@ class AuditHostsTestCase(cloud.AuditTestCase):
         looked = threading.Event()
 
         def look():
-            auditor.eligible(settings, auditor.read_view(settings))
+            auditor.note_down(settings, auditor.read_view(settings))
             looked.set()
 
         with auditor._lock:

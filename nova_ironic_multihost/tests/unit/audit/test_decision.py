@@ -184,7 +184,7 @@ class TakeoverTestCase(cloud.AuditTestCase):
         for host in ('a', 'b'):
             settings = model.Settings(host, points=32, **self.options)
             auditor = self.auditors[host]
-            auditor.eligible(settings, auditor.read_view(settings))
+            auditor.note_down(settings, auditor.read_view(settings))
         self.settle('a', 'b')
 
     def test_down_counts_from_when_it_was_first_seen_down(self):
@@ -272,7 +272,7 @@ class TakeoverTestCase(cloud.AuditTestCase):
         for seconds, expected in ((0, set()), (59, set()), (1, {'c'})):
             self.clock.now += seconds
             view = auditor.read_view(settings)
-            self.assertEqual(expected, auditor.eligible(settings, view))
+            self.assertEqual(expected, auditor.note_down(settings, view))
 
     def test_only_looks_count_it(self):
         """What an audit sees depends on its nodes: here it misses b."""
@@ -289,10 +289,9 @@ class TakeoverTestCase(cloud.AuditTestCase):
         auditor = self.auditors['a']
         for _ in range(4):
             view = auditor.read_view(settings, ['b', 'c'])
-            eligible = auditor.eligible(settings, view)
+            eligible = auditor.note_down(settings, view)
             auditor.audit_hosts(
-                settings, ['c'], lambda found, mine: None,
-                [service.host for service in view.services.values()])
+                settings, ['c'], lambda found, mine: None, view.hosts)
             auditor.audit(settings)
             self.clock.now += 30
         self.assertEqual({'c'}, eligible)

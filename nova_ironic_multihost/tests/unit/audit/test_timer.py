@@ -20,6 +20,27 @@ from oslotest import base
 from nova_ironic_multihost.audit import timer as timers
 
 
+class TimersTestCase(base.BaseTestCase):
+
+    def test_one_that_hangs_holds_up_no_other(self):
+        go_on, turns = threading.Event(), threading.Semaphore(0)
+        self.addCleanup(go_on.set)
+        both = timers.Timers(lambda: 0.001, hangs=lambda: go_on.wait(60),
+                             turns=turns.release)
+        both.start()
+        for _ in range(3):
+            self.assertTrue(turns.acquire(timeout=60))
+        threads = [thread for thread in threading.enumerate()
+                   if thread.name in ('ironic-multihost-hangs',
+                                      'ironic-multihost-turns')]
+        self.assertEqual(2, len(threads))
+        both.stop()
+        go_on.set()
+        for thread in threads:
+            thread.join(60)
+            self.assertFalse(thread.is_alive())
+
+
 class TimerTestCase(base.BaseTestCase):
 
     def test_acts_again_and_again_until_it_is_stopped(self):

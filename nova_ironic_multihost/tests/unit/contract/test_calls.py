@@ -23,9 +23,9 @@ from nova import rpc
 import oslo_messaging as messaging
 from oslo_utils.fixture import uuidsentinel
 from oslo_utils import timeutils
+from oslo_utils import uuidutils
 
 from nova_ironic_multihost.contract import calls
-from nova_ironic_multihost.contract import names
 from nova_ironic_multihost.contract import operations
 from nova_ironic_multihost.contract import reads
 from nova_ironic_multihost.core.facts import InstanceState
@@ -50,8 +50,6 @@ class SignaturesTestCase(base.SignaturesTestCase):
             self.assertEqual(['self', 'context', 'instance'],
                              operations.parameters(method))
         self.assertParameters(['self', 'instance'], compute._get_power_state)
-        self.assertParameters(
-            ['self', 'instance'], names.IronicDriver._wait_for_active)
 
     def test_instances_are_written_if_they_are_as_they_were_read(self):
         self.assertEqual(
@@ -163,7 +161,7 @@ class TakeoverTestCase(base.DatabaseTestCase):
         self.assertTrue(self.take_over())
         host, vm_state, task_state = self.now()
         self.assertEqual(('mine', 'active'), (host, vm_state))
-        self.assertTrue(takeover.is_mark(task_state))
+        self.assertEqual(takeover.taken(None, 'mine'), task_state)
 
     def test_what_it_was_doing_is_kept(self):
         self.row.task_state = 'deleting'
@@ -207,21 +205,99 @@ class TakeoverTestCase(base.DatabaseTestCase):
         self.row.destroy()
         self.assertFalse(self.take_over())
 
-    def test_an_answer_that_is_lost_is_asked_for(self):
+    def saving(self, *done):
+        """Let writes have no answer, those that are True after they are."""
         save = objects.Instance.save
+        done = list(done)
 
-        def lost(row, **how):
-            save(row, **how)
+        def lose(row, **how):
+            if not done or done.pop(0):
+                save(row, **how)
             raise messaging.MessagingTimeout
 
-        with mock.patch.object(objects.Instance, 'save', lost):
+        return mock.patch.object(objects.Instance, 'save', lose)
+
+    def test_an_answer_that_is_lost_is_asked_for(self):
+        with self.saving():
             self.assertTrue(self.take_over())
+        self.assertEqual('mine', self.now()[0])
 
     def test_a_write_that_is_lost_is_noticed(self):
-        with mock.patch.object(objects.Instance, 'save',
-                               side_effect=messaging.MessagingTimeout):
+        mark = takeover.taking(None, 'mine')
+        for done, task_state in (((False,), None), ((True, False), mark)):
+            with self.saving(*done):
+                self.assertFalse(self.take_over())
+            # The sweep undoes what was done.
+            self.assertEqual(('dead', 'active', task_state), self.now())
+
+    def test_what_was_begun_before_is_ended(self):
+        mark = takeover.taking('deleting', 'mine')
+        self.row.task_state = mark
+        self.row.save()
+        self.assertTrue(self.take_over(self.seen(task_state=mark)))
+        self.assertEqual(
+            ('mine', 'active', takeover.taken('deleting', 'mine')),
+            self.now())
+
+    def test_a_write_of_an_earlier_attempt_that_is_done_now(self):
+        """It is this host's then, and not to be undone."""
+        get = objects.Instance.get_by_uuid
+        read = []
+
+        def get_after_it_is_done(context, uuid, **how):
+            read.append(uuid)
+            if len(read) == 2:
+                other = get(context, uuid)
+                other.host = 'mine'
+                other.task_state = takeover.taken('deleting', 'mine')
+                other.save()
+            return get(context, uuid, **how)
+
+        self.row.task_state = 'deleting'
+        self.row.save()
+        with mock.patch.object(
+                objects.Instance, 'get_by_uuid', get_after_it_is_done):
+            self.assertTrue(self.take_over(self.seen(task_state='deleting')))
+        self.assertEqual(
+            ('mine', 'active', takeover.taken('deleting', 'mine')),
+            self.now())
+
+    def test_not_what_another_has_taken_and_brought_to_rest_since(self):
+        """Both states are then what they were: ABA."""
+        save = objects.Instance.save
+        before = []
+
+        def save_too_late(row, **how):
+            if not before:
+                before.append(True)
+                self.assertTrue(self.take_over(host='other'))
+                other = objects.Instance.get_by_uuid(self.context, self.uuid)
+                other.task_state = None
+                save(other)
+            save(row, **how)
+
+        with mock.patch.object(objects.Instance, 'save', save_too_late):
             self.assertFalse(self.take_over())
-        self.assertEqual('dead', self.now()[0])
+        self.assertEqual(('other', 'active', None), self.now())
+
+    def test_not_when_the_mark_is_taken_away_meanwhile(self):
+        get = objects.Instance.get_by_uuid
+        reads_made = []
+
+        def get_before_it_is(context, uuid, **how):
+            row = get(context, uuid, **how)
+            reads_made.append(row.task_state)
+            if len(reads_made) == 2:
+                other = get(context, uuid)
+                other.task_state = None
+                other.save()
+            return row
+
+        with mock.patch.object(
+                objects.Instance, 'get_by_uuid', get_before_it_is):
+            self.assertFalse(self.take_over())
+        self.assertTrue(takeover.is_mark(reads_made[1]))
+        self.assertEqual(('dead', 'active', None), self.now())
 
 
 class InstanceOfThisHostTestCase(base.DatabaseTestCase):
@@ -248,6 +324,31 @@ class InstanceOfThisHostTestCase(base.DatabaseTestCase):
     def test_one_that_is_gone(self):
         self.row.destroy()
         self.assertIsNone(self.instances.read(self.row.uuid))
+
+    def test_those_that_hosts_have_marked(self):
+        expected = {}
+        for number, (host, before) in enumerate((
+                ('mine', None), ('mine', 'deleting'), ('other', 'spawning'),
+                ('third', None))):
+            row = self.instance(uuidutils.generate_uuid(), f'on-{number}')
+            row.vm_state = 'soft-delete' if number else 'building'
+            row.task_state = takeover.taken(before, host)
+            row.save()
+            if host != 'third':
+                expected[row.uuid] = row.task_state
+        gone = self.instance(uuidutils.generate_uuid(), 'mine')
+        gone.task_state = takeover.taken(None, 'mine')
+        gone.save()
+        gone.destroy()
+        for size in 1, 2, 3, 100:
+            with mock.patch.object(reads, 'INSTANCES', size):
+                found = self.instances.marked(['mine', 'other'])
+            self.assertEqual(expected, {
+                uuid: state.task_state for uuid, state in found.items()})
+        self.assertEqual({'on-0', 'on-1', 'on-2'},
+                         {state.host for state in found.values()})
+        found = self.instances.marked(['mine', 'other'], 'on-2')
+        self.assertEqual({'on-2'}, {state.host for state in found.values()})
 
     def test_states_are_written_if_nobody_else_has(self):
         first = self.instances.read(self.row.uuid)

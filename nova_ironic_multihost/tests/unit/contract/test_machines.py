@@ -16,8 +16,6 @@ import datetime
 from unittest import mock
 
 from openstack import exceptions
-from oslo_config import fixture as config_fixture
-from oslo_service import loopingcall
 from oslotest import base as test_base
 
 from nova_ironic_multihost.contract import machines
@@ -29,8 +27,8 @@ class MachinesTestCase(test_base.BaseTestCase):
 
     def setUp(self):
         super().setUp()
-        self.driver = mock.Mock(spec=[
-            '_get_node', '_wait_for_active', 'ironic_connection'])
+        self.driver = mock.Mock(
+            spec=['_get_node', 'ironic_connection'])
         self.machines = machines.Machines(self.driver)
         self.instance = mock.Mock(uuid='i1', node='n1')
 
@@ -68,25 +66,3 @@ class MachinesTestCase(test_base.BaseTestCase):
         self.assertRaises(exceptions.HttpException,
                           self.machines.deployed_since, self.instance,
                           datetime.datetime.now(datetime.UTC))
-
-    def test_a_deployment_is_waited_for(self):
-        config = self.useFixture(config_fixture.Config(names.CONF))
-        names.CONF([], project='nova', default_config_files=[])
-        config.config(group='ironic', api_retry_interval=0)
-        asked = []
-
-        def check(instance):
-            asked.append(instance)
-            if len(asked) == 3:
-                raise loopingcall.LoopingCallDone
-
-        self.driver._wait_for_active = check
-        self.machines.wait_until_deployed(self.instance)
-        self.assertEqual([self.instance] * 3, asked)
-
-
-class SignaturesTestCase(base.SignaturesTestCase):
-
-    def test_inherited_methods_of_novas_ironic_driver(self):
-        self.assertParameters(['self', 'instance'],
-                              names.IronicDriver._wait_for_active)

@@ -140,10 +140,16 @@ class TableTestCase(oslo_base.BaseTestCase):
         for patch in patches.PATCHES:
             for user in patch.users:
                 source = source_of(user)
-                names_ = self.attributes(patch)
+                replaced = self.attributes(patch)
+                if (patch.attribute == 'operations.told_to_stop'
+                        and not hasattr(manager.ComputeManager,
+                                        'graceful_shutdown')):
+                    # nova 31 and 32 end at once.
+                    self.assertEqual(set(), replaced)
+                    continue
                 self.assertTrue(
-                    user == 'RPCDispatcher' or not names_ or any(
-                        f'.{name}(' in source for name in names_),
+                    user == 'RPCDispatcher' or any(
+                        f'.{name}(' in source for name in replaced),
                     f'{user}: {patch.attribute}')
 
     def test_driver_on_its_own(self):

@@ -12,6 +12,7 @@
 
 """What this package reads of nova and placement."""
 
+import inspect
 from unittest import mock
 
 import fixtures
@@ -64,11 +65,14 @@ class SignaturesTestCase(base.SignaturesTestCase):
 
     def test_reads_of_placement(self):
         client = report.SchedulerReportClient
-        self.assertParameters(['self', 'context', 'rp_uuid'],
-                              client.get_allocations_for_resource_provider)
+        self.assertParameters(['self', 'url', 'version', 'global_request_id'],
+                              client.get)
+        source = inspect.getsource(
+            client.get_allocations_for_resource_provider)
+        self.assertIn("'/resource_providers/%s/allocations'", source)
+        self.assertIn("['allocations']", source)
         self.assertParameters(['self', 'context', 'rp_uuid'],
                               client._get_provider_aggregates)
-        self.assertIn('allocations', report.ProviderAllocInfo._fields)
         self.assertIn('aggregates', report.AggInfo._fields)
 
 
@@ -286,9 +290,6 @@ class PlacementTestCase(base.TrackerTestCase):
         # Nobody has what is not there.
         get.return_value = base.response(404)
         self.assertEqual(frozenset(), reads.consumers(
-            context, self.client, base.NODE))
-        get.side_effect = [base.response(404), base.response(503)]
-        self.assertIsNone(reads.consumers(
             context, self.client, base.NODE))
         get.side_effect = ks_exception.ConnectFailure()
         self.assertIsNone(reads.consumers(

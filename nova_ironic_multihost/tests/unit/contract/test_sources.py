@@ -16,6 +16,7 @@ import inspect
 
 from nova_ironic_multihost.audit import sources as ports
 from nova_ironic_multihost.contract import calls
+from nova_ironic_multihost.contract import machines
 from nova_ironic_multihost.contract import names
 from nova_ironic_multihost.contract import sources
 from nova_ironic_multihost.tests.unit.contract import base
@@ -35,6 +36,8 @@ class SignaturesTestCase(base.SignaturesTestCase):
         for port, adapter in (
                 (ports.Sources, sources.NovaSources),
                 (ports.Writes, sources.NovaWrites),
+                (ports.Instances, calls.Instances),
+                (ports.Machines, machines.Machines),
                 (ports.Tracker, calls.Tracker)):
             for name, method in vars(port).items():
                 if inspect.isfunction(method) and not name.startswith('_'):

@@ -554,7 +554,7 @@ class AbandonedBuildsTestCase(base.BaseTestCase):
     def test_a_delete_that_was_nearly_done(self):
         """Ironic has let the machine go, nova has not deleted the server."""
         for changes in ({'vm_state': 'active', 'task_state': 'deleting'},
-                        {'vm_state': 'active', 'task_state': takeover.mark(
+                        {'vm_state': 'active', 'task_state': takeover.taken(
                             'deleting', THIRD)},
                         {'vm_state': 'deleted'}):
             self.assertEqual(['i1'], self.abandoned(**changes))
@@ -574,6 +574,26 @@ class AbandonedBuildsTestCase(base.BaseTestCase):
         for zones in ({OTHER: 'z1'}, {PREFERRED: 'z1'},
                       {OTHER: 'z1', THIRD: 'z1'}):
             self.assertEqual(['i1'], self.abandoned(zones=zones))
+
+
+class MayCreateTestCase(base.BaseTestCase):
+
+    def test_what_is_mine_as_i_am_preferred_if_i_still_am(self):
+        for reason in (Reason.CREATED, Reason.ADOPTED, Reason.LEAKED,
+                       Reason.UNKNOWN, Reason.PULLED):
+            for preferred in (True, False):
+                self.assertIs(preferred, ownership.may_create(
+                    reason, lambda: preferred))
+
+    def test_what_is_mine_whoever_is_preferred(self):
+        for reason in (Reason.KEPT, Reason.INSTANCE_HERE, Reason.TAKEN_OVER,
+                       Reason.BUILDING, Reason.UNLISTED):
+            self.assertTrue(ownership.may_create(reason, self.fail))
+
+    def test_not_what_is_not_mine(self):
+        for reason in Reason:
+            if not reason.mine:
+                self.assertFalse(ownership.may_create(reason, self.fail))
 
 
 class WasRobbedTestCase(base.BaseTestCase):

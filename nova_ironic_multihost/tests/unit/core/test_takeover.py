@@ -20,9 +20,13 @@ from nova.compute import vm_states
 from nova.virt.ironic import ironic_states
 from oslotest import base
 
+from nova_ironic_multihost.core.facts import InstanceState
+from nova_ironic_multihost.core.host import HostKey
 from nova_ironic_multihost.core import membership
 from nova_ironic_multihost.core import takeover
 from nova_ironic_multihost.core.takeover import Step
+
+HOST, OTHER = HostKey('host'), HostKey('other')
 
 
 def view(up, dead=(), fenced=(), disabled=(), host='me', **more):
@@ -172,15 +176,24 @@ class MarkTestCase(base.BaseTestCase):
 
     def test_it_tells_what_was_before(self):
         for before in (None, 'deleting', 'powering-off'):
-            mark = takeover.mark(before, 'f00')
-            self.assertTrue(takeover.is_mark(mark))
-            self.assertEqual(before, takeover.marked(mark))
+            for mark in (takeover.taking(before, HOST),
+                         takeover.taken(before, HOST)):
+                self.assertTrue(takeover.is_mark(mark))
+                self.assertFalse(takeover.is_anothers(mark, HOST))
+                self.assertTrue(takeover.is_anothers(mark, OTHER))
+                self.assertEqual(before, takeover.marked(mark))
 
     def test_a_mark_of_a_mark_is_another_mark(self):
-        first = takeover.mark('deleting', '1')
-        second = takeover.mark(first, '2')
-        self.assertNotEqual(first, second)
-        self.assertEqual('deleting', takeover.marked(second))
+        first = takeover.taking('deleting', HOST)
+        for second in (takeover.taken(first, HOST),
+                       takeover.taking(first, OTHER)):
+            self.assertNotEqual(first, second)
+            self.assertEqual('deleting', takeover.marked(second))
+
+    def test_those_of_the_previous_release(self):
+        mark = 'taking-over:0a1b2c3d:deleting'
+        self.assertTrue(takeover.is_anothers(mark, HOST))
+        self.assertEqual('deleting', takeover.marked(mark))
 
     def test_no_state_of_nova_is_one(self):
         states = [value for name, value in vars(task_states).items()
@@ -188,12 +201,91 @@ class MarkTestCase(base.BaseTestCase):
         self.assertGreater(len(states), 20)
         for state in [*states, None]:
             self.assertFalse(takeover.is_mark(state))
+            self.assertFalse(takeover.is_anothers(state, HOST))
             self.assertEqual(state, takeover.marked(state))
 
     def test_it_fits_into_the_column(self):
         longest = max((value for name, value in vars(task_states).items()
                        if name.isupper() and isinstance(value, str)), key=len)
-        self.assertLess(len(takeover.mark(longest, '0' * 8)), 255)
+        self.assertLess(len(takeover.taking(longest, HostKey('h' * 255))), 255)
+
+
+class SortMarkedTestCase(base.BaseTestCase):
+
+    def sort(self, host, task_state):
+        return takeover.sort_marked(
+            HOST, {'i1': InstanceState(host, task_state=task_state)})
+
+    def assertSorted(self, host, task_state, rest=(), astray=(), foreign=()):
+        self.assertEqual(
+            takeover.Marked(*map(frozenset, (rest, astray, foreign))),
+            self.sort(host, task_state))
+
+    def test_what_is_to_be_brought_to_rest(self):
+        for before in None, 'deleting':
+            self.assertSorted('Host', takeover.taken(before, HOST),
+                              rest=['i1'])
+
+    def test_what_is_astray(self):
+        for host in 'other', None:
+            mark = takeover.taking('rebooting', HOST)
+            self.assertSorted(host, mark, astray=[('i1', mark)])
+
+    def test_what_another_was_about_to_take(self):
+        mark = takeover.taking('rebooting', OTHER)
+        self.assertSorted('host', mark, foreign=[('i1', mark)])
+
+    def test_what_is_none_of_its_business(self):
+        for host, task_state in (
+                ('other', takeover.taken(None, OTHER)), (None, 'spawning'),
+                ('third', takeover.taking(None, OTHER)),
+                ('host', None), ('host', 'deleting')):
+            self.assertSorted(host, task_state)
+
+    @hypothesis.given(st.sampled_from([None, 'deleting', 'spawning']),
+                      st.text(min_size=1), st.text(min_size=1))
+    def test_marks_can_be_listed_and_tell_hosts_apart(self, state, one, two):
+        states = ['deleting', 'spawning']
+        for mark in takeover.taking(state, one), takeover.taken(state, one):
+            self.assertIn(mark, takeover.marks([two, one], states))
+            self.assertEqual(one == two,
+                             mark in takeover.marks([two], states))
+
+
+class AtRestTestCase(base.BaseTestCase):
+
+    def test_what_does_nothing_any_more(self):
+        for before in None, 'rebooting', 'spawning', 'rebuilding':
+            for vm_state in 'active', 'stopped', 'error':
+                self.assertTrue(takeover.at_rest(before, vm_state, None))
+
+    def test_what_is_still_at_it(self):
+        for before, task_state in (
+                ('spawning', 'spawning'), ('networking', 'spawning'),
+                ('rebooting_hard', 'reboot_pending_hard'),
+                ('deleting', 'deleting'),
+                (None, takeover.taken(None, HOST)),
+                ('deleting', takeover.taking('deleting', OTHER))):
+            self.assertFalse(
+                takeover.at_rest(before, 'active', task_state))
+
+    def test_what_somebody_has_begun_since(self):
+        for before, task_state in (
+                (None, 'rebooting'), ('powering-off', 'deleting'),
+                ('rebooting', 'rebuilding')):
+            self.assertTrue(takeover.at_rest(before, 'active', task_state))
+
+    def test_a_delete_ends_when_it_is_gone(self):
+        for before, vm_state in (
+                ('deleting', 'error'), ('deleting', 'active'),
+                ('soft-deleting', 'active'), (None, 'deleted')):
+            self.assertFalse(takeover.at_rest(before, vm_state, None))
+        self.assertTrue(
+            takeover.at_rest('soft-deleting', 'soft-delete', None))
+
+    def test_a_build_ends_as_something(self):
+        for before in None, 'spawning':
+            self.assertFalse(takeover.at_rest(before, 'building', None))
 
 
 class StepTestCase(base.BaseTestCase):
@@ -212,12 +304,15 @@ class StepTestCase(base.BaseTestCase):
 
     def test_a_build_that_ironic_goes_on_with_is_awaited(self):
         for machine in (ironic_states.DEPLOYING, ironic_states.DEPLOYWAIT,
-                        ironic_states.DEPLOYHOLD, ironic_states.DEPLOYDONE,
-                        ironic_states.ACTIVE):
+                        ironic_states.DEPLOYHOLD, ironic_states.DEPLOYDONE):
             for task_state in (task_states.SPAWNING,
                                task_states.BLOCK_DEVICE_MAPPING, None):
                 self.assertIs(Step.AWAIT, self.step(
                     vm_states.BUILDING, task_state, machine))
+
+    def test_a_build_that_ironic_is_done_with(self):
+        self.assertIs(Step.DEPLOYED, self.step(
+            vm_states.BUILDING, task_states.SPAWNING, ironic_states.ACTIVE))
 
     def test_a_build_that_ironic_has_not_begun_or_lost_fails(self):
         for machine in (None, ironic_states.AVAILABLE,
@@ -251,7 +346,8 @@ class StepTestCase(base.BaseTestCase):
                 vm_states.ACTIVE, task_state, ironic_states.ACTIVE))
 
     def test_a_rebuild_of_which_ironic_was_perhaps_told(self):
-        for redeployed, expected in ((False, Step.FAIL), (True, Step.AWAIT)):
+        for redeployed, expected in ((False, Step.FAIL),
+                                     (True, Step.DEPLOYED)):
             self.assertIs(expected, self.step(
                 vm_states.ACTIVE, task_states.REBUILD_SPAWNING,
                 ironic_states.ACTIVE, redeployed=redeployed))
@@ -259,7 +355,7 @@ class StepTestCase(base.BaseTestCase):
     def test_a_rebuild_of_a_server_in_error(self):
         for machine, redeployed, expected in (
                 (ironic_states.DEPLOYING, False, Step.AWAIT),
-                (ironic_states.ACTIVE, True, Step.AWAIT),
+                (ironic_states.ACTIVE, True, Step.DEPLOYED),
                 (ironic_states.ACTIVE, False, Step.FAIL),
                 (ironic_states.DEPLOYFAIL, False, Step.FAIL)):
             self.assertIs(expected, self.step(

@@ -1,0 +1,463 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Instances that this host takes over are brought to rest.
+
+What is to be done is written on the instances themselves, as marks
+(:mod:`.core.takeover`). Every few seconds the *sweep* lists them, and has each
+one finished that nobody is at work on; so what a call, an audit or a process
+left undone is done by a later sweep. While nova is at work on an instance the
+mark is off, as nova wants to see what the instance was doing; that is
+remembered, and when the process ends nova's start of the next one sees to it.
+
+In threads of its own, as what instances were in the middle of may take
+minutes: an audit must not wait for that, nor a sweep.
+"""
+
+import collections
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
+import dataclasses
+import threading
+import time
+
+from oslo_log import log as logging
+
+from nova_ironic_multihost.audit.sources import Instance
+from nova_ironic_multihost.audit.sources import Instances
+from nova_ironic_multihost.audit.sources import Machines
+from nova_ironic_multihost.core.facts import InstanceState
+from nova_ironic_multihost.core.host import host_key
+from nova_ironic_multihost.core import membership
+from nova_ironic_multihost.core import takeover
+from nova_ironic_multihost.core.takeover import Step
+
+LOG = logging.getLogger(__name__)
+
+#: Instances that are brought to rest at the same time.
+WORKERS = 8
+
+#: What its threads are called.
+THREAD = 'ironic-multihost-takeover'
+
+#: Seconds until Ironic is asked again whether it has deployed.
+POLL = 10
+
+#: Seconds until what has failed is tried again: at first, and at most.
+PAUSE, LONGEST_PAUSE = 10, 300
+
+#: Sweeps from one search for the marks of other hosts to the next. They are
+#: many to ask for, and a host that lives takes its own away.
+FOREIGN = 6
+
+#: Sweeps in which a mark of this host must be astray until it is undone: on an
+#: instance of a host that is down, and of one that is up and would do so.
+ASTRAY, LEFT_TO_OWNER = 2, 3 * FOREIGN
+
+
+class NotAtRestError(Exception):
+    """nova did not finish what an instance was in the middle of."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Pause:
+    """When an instance is to be taken up again.
+
+    :param until: not before, in seconds of a monotonic clock.
+    :param seconds: how long the pause is.
+    """
+
+    until: float
+    seconds: float
+
+
+def start_thread(target: Callable[..., object], *args: object) -> None:
+    """Call a function in a thread of its own."""
+    threading.Thread(
+        target=target, args=args, name=THREAD, daemon=True).start()
+
+
+class Recovery:
+    """Brings instances to rest that this host takes over.
+
+    The audit, the sweep, the start of the service and the workers come in
+    threads of their own. ``_lock`` guards what they share; nothing is asked
+    while it is held.
+
+    :param host: this host.
+    :param instances: the instances of nova.
+    :param machines: their machines.
+    :param clock: monotonic clock, in seconds.
+    :param start: calls a function with arguments, in a thread of its own.
+    """
+
+    def __init__(self, host: str, instances: Instances, machines: Machines,
+                 clock: Callable[[], float] = time.monotonic,
+                 start: Callable[..., None] = start_thread) -> None:
+        self._name = host
+        self._host = host_key(host)
+        self._instances = instances
+        self._machines = machines
+        self._clock = clock
+        self._start = start
+        self._lock = threading.Lock()
+        self._waiting: collections.deque[str] = collections.deque()
+        #: Instances that wait for a worker, or that one is at.
+        self._at_work: set[str] = set()
+        self._workers = 0
+        self._pauses: dict[str, Pause] = {}
+        #: Instances whose mark is off -> what they were doing.
+        self._unmarked: dict[str, str | None] = {}
+        #: Those of them whose mark may be there, until a write takes it off
+        #: that is done late.
+        self._doubtful: set[str] = set()
+        #: The same of those that Ironic deploys, and that carry no mark.
+        self._awaited: dict[str, str | None] = {}
+        # Only the sweep uses these.
+        self._sweeps = 0
+        self._astray: Mapping[tuple[str, str], int] = {}
+        self._foreign: frozenset[tuple[str, str]] = frozenset()
+
+    def add(self, uuids: Iterable[str]) -> None:
+        """Bring instances to rest, soon.
+
+        :param uuids: of instances that are this host's.
+        """
+        for uuid in uuids:
+            with self._lock:
+                if uuid in self._at_work:
+                    continue
+                if self._workers < WORKERS and self._begin(self._work):
+                    self._workers += 1
+                if not self._workers:
+                    # The next sweep tries again.
+                    return
+                self._at_work.add(uuid)
+                self._waiting.append(uuid)
+
+    def _begin(self, target: Callable[..., object], *args: object) -> bool:
+        """Call a function in a thread of its own, if there can be one."""
+        try:
+            self._start(target, *args)
+        except RuntimeError as exc:
+            LOG.warning('Threads of nova-compute are used up: %s.', exc)
+            return False
+        return True
+
+    def took_over(self, instances: Mapping[str, str | None]) -> None:
+        """Say which instances were taken over, and bring them to rest.
+
+        :param instances: uuid -> host that it was on before.
+        """
+        self.add(instances)
+        for host in sorted({before or '' for before in instances.values()}):
+            uuids = sorted(uuid for uuid, before in instances.items()
+                           if (before or '') == host)
+            LOG.info('Took over %(count)d instances of compute service '
+                     '%(host)s, which is down.',
+                     {'count': len(uuids), 'host': host})
+            # The caller audits, and waits for no bus.
+            self._begin(self._notify, {
+                'host': self._name, 'source_host': host, 'instances': uuids})
+
+    def _notify(self, payload: dict[str, object]) -> None:
+        try:
+            self._instances.notify('ironic_multihost.takeover', payload)
+        except Exception as exc:  # noqa: BLE001
+            LOG.warning('The notification of a take-over was not sent: %s. '
+                        'Nothing else depends on it.', exc)
+
+    def start(self, init: Callable[[], object], instance: Instance) -> None:
+        """Do what is due for an instance at the start of the service.
+
+        One that this host was taking over when it ended goes on from there;
+        so does one that another host has not taken after all. What fails for
+        one instance does not end the service.
+
+        :param init: what nova would do.
+        """
+        state = instance.task_state
+        if takeover.is_mark(state) or state in takeover.LEFT_BY_NOVA:
+            with self._lock:
+                self._unmarked[instance.uuid] = takeover.marked(state)
+            self._try(self._mark_again, instance.uuid)
+            self.add([instance.uuid])
+            return
+        try:
+            init()
+        except Exception:
+            LOG.exception(
+                'What instance %(uuid)s was in the middle of cannot be '
+                'finished; it is left as it is. If its task state stays: '
+                'openstack server set --state active %(uuid)s',
+                {'uuid': instance.uuid})
+
+    def sweep(self, view: membership.View | None = None) -> None:
+        """Take up whatever carries a mark and is not being worked on.
+
+        :param view: the compute services as they were seen last.
+        :raises Exception: nova does not say which instances carry one.
+        """
+        with self._lock:
+            unmarked = list(self._unmarked)
+        for uuid in unmarked:
+            self._try(self._mark_again, uuid)
+        found = dict(self._instances.marked([self._host]))
+        marked = takeover.sort_marked(self._host, found)
+        self.add(sorted(self._due(marked.rest)))
+        self._undo(marked.astray, found, view)
+        self._sweeps += 1
+        if (view is not None and not view.fenced(self._host)
+                and self._sweeps % FOREIGN == 0):
+            self._keep(view)
+
+    def _due(self, marked: frozenset[str]) -> set[str]:
+        """Return the instances that are to be brought to rest now."""
+        now = self._clock()
+        with self._lock:
+            due = {*marked, *self._awaited} - self._at_work
+            self._pauses = {
+                uuid: pause for uuid, pause in self._pauses.items()
+                if uuid in due | self._at_work | self._unmarked.keys()}
+            new = due - self._pauses.keys()
+            due -= {uuid for uuid, pause in self._pauses.items()
+                    if now < pause.until}
+        if new:
+            LOG.info('Found %d instances that were taken over and nobody is '
+                     'at work on.', len(new))
+        return due
+
+    def _undo(self, astray: frozenset[tuple[str, str]],
+              found: Mapping[str, InstanceState],
+              view: membership.View | None) -> None:
+        """Take marks of this host off instances of others.
+
+        The instance of a dead host is taken over anew then. One that lives
+        has to bring it to rest itself (:meth:`_keep`), unless it does not
+        know of marks.
+        """
+        self._astray = {key: self._astray.get(key, 0) + 1 for key in astray}
+        for (uuid, mark), sweeps in sorted(self._astray.items()):
+            up = view is not None and view.live(found[uuid].host_key)
+            if sweeps >= (LEFT_TO_OWNER if up else ASTRAY):
+                self._try(self._release, uuid, mark)
+
+    def _release(self, uuid: str, mark: str) -> None:
+        instance = self._instances.read(uuid)
+        if instance is not None and instance.task_state == mark:
+            LOG.info('The take-over of instance %(uuid)s was not finished '
+                     'and is undone.', {'uuid': uuid})
+            self._instances.set_states(
+                instance, instance.vm_state, takeover.marked(mark))
+
+    def _keep(self, view: membership.View) -> None:
+        """Keep instances of this host that others were about to take."""
+        others = view.services.keys() - {self._host}
+        foreign = frozenset[tuple[str, str]]()
+        if others:
+            foreign = takeover.sort_marked(self._host, self._instances.marked(
+                sorted(others), self._name)).foreign
+        # Who has just written it may be about to write the host.
+        for uuid, mark in sorted(foreign & self._foreign):
+            self._try(self._keep_one, uuid, mark)
+        self._foreign = foreign
+
+    def _keep_one(self, uuid: str, mark: str) -> None:
+        """Make the mark on an instance of this host its own.
+
+        Whoever is about to take it fails then.
+        """
+        instance = self._instances.read(uuid)
+        if instance is not None and instance.task_state == mark:
+            self._instances.set_states(
+                instance, instance.vm_state,
+                takeover.taken(mark, self._host))
+
+    def _try(self, act: Callable[..., object], uuid: str, *args: object
+             ) -> None:
+        """Do something for one instance; what fails holds up no other."""
+        try:
+            act(uuid, *args)
+        except Exception as exc:  # noqa: BLE001
+            LOG.debug('Instance %(uuid)s has to wait: %(exc)s',
+                      {'uuid': uuid, 'exc': exc})
+
+    def bring_to_rest(self, uuid: str) -> bool:
+        """Bring one instance to rest.
+
+        :param uuid: of the instance.
+        :returns: whether that is over; False if it is to be looked at again,
+            as Ironic deploys.
+        :raises Exception: it is not, and it is remembered.
+        """
+        instance = self._instances.read(uuid)
+        if instance is None or host_key(instance.host or '') != self._host:
+            return True
+        before = takeover.marked(instance.task_state)
+        if not takeover.is_mark(instance.task_state):
+            with self._lock:
+                awaited = (uuid in self._awaited
+                           and self._awaited[uuid] == before)
+                remembered = uuid in self._unmarked
+            if not awaited:
+                # It is at something else by now, or the sweep marks it.
+                return not remembered
+        elif takeover.is_anothers(instance.task_state, self._host):
+            raise NotAtRestError('another compute service wants to have it')
+        machine = self._machines.provision_state(instance)
+        step = takeover.step(
+            instance.vm_state, before, machine,
+            lambda: self._machines.deployed_since(
+                instance, self._instances.began(uuid, 'rebuild')))
+        if step is Step.AWAIT and not takeover.awaited_unmarked(
+                instance.vm_state):
+            return False
+        with self._lock:
+            self._awaited.pop(uuid, None)
+            self._unmarked.pop(uuid, None)
+            (self._awaited if step is Step.AWAIT
+             else self._unmarked)[uuid] = before
+        if instance.task_state != before:
+            with self._lock:
+                self._doubtful.add(uuid)
+            if not self._instances.set_states(
+                    instance, instance.vm_state, before):
+                # The sweep looks what has become of it.
+                return False
+            with self._lock:
+                self._doubtful.discard(uuid)
+        if step is Step.AWAIT:
+            return False
+        self._carry_out(step, instance, before, machine)
+        self._require_rest(uuid, before)
+        return True
+
+    def _carry_out(self, step: Step, instance: Instance, before: str | None,
+                   machine: str | None) -> None:
+        if step is Step.DEPLOYED:
+            self._instances.deployed(instance)
+        elif step is Step.FAIL:
+            self._instances.fail(
+                instance, 'The compute service died while it was '
+                f'{before or instance.vm_state}, and ' + (
+                    f'Ironic has the node {machine}' if machine
+                    else 'no node is reserved for it in Ironic'))
+        elif step is Step.DELETE:
+            self._instances.delete(instance)
+        elif step is Step.RESTORE:
+            self._instances.restore(instance)
+        else:
+            self._instances.init(instance)
+            self._settle(instance.uuid, before)
+
+    def _settle(self, uuid: str, before: str | None) -> None:
+        """End what nova's own start does not end.
+
+        :param before: the task state that the instance had
+        """
+        instance = self._instances.read(uuid)
+        if (instance is None or instance.task_state is None
+                or takeover.ended_by_nova(before)
+                or not takeover.same_operation(before, instance.task_state)):
+            return
+        self._instances.set_states(
+            instance, takeover.resting(
+                instance.vm_state,
+                self._machines.provision_state(instance)), None)
+
+    def _require_rest(self, uuid: str, before: str | None) -> None:
+        """Look whether it is done: nova logs much that it does not raise.
+
+        :raises NotAtRestError: it is not.
+        """
+        instance = self._instances.read(uuid)
+        if (instance is not None
+                and host_key(instance.host or '') == self._host
+                and not takeover.at_rest(
+                    before, instance.vm_state, instance.task_state)):
+            raise NotAtRestError(
+                f'it is still {instance.vm_state}/{instance.task_state}')
+
+    def _mark_again(self, uuid: str) -> None:
+        """Mark an instance on which nobody is at work and that is not done.
+
+        From then on the mark says what is to be done, to whoever comes after
+        this process, and who takes it away calls it off.
+        """
+        with self._lock:
+            if uuid in self._at_work or uuid not in self._unmarked:
+                return
+            before = self._unmarked[uuid]
+            doubtful = uuid in self._doubtful
+        instance = self._instances.read(uuid)
+        mark = takeover.taken(before, self._host)
+        if (instance is not None
+                and host_key(instance.host or '') == self._host):
+            if instance.task_state == mark:
+                if doubtful:
+                    return
+            elif not (takeover.at_rest(
+                    before, instance.vm_state, instance.task_state)
+                    or doubtful and instance.task_state is None):
+                with self._lock:
+                    if uuid in self._at_work or uuid not in self._unmarked:
+                        return
+                if not self._instances.set_states(
+                        instance, instance.vm_state, mark):
+                    return
+        with self._lock:
+            self._unmarked.pop(uuid, None)
+            self._doubtful.discard(uuid)
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    self._workers -= 1
+                    return
+                uuid = self._waiting.popleft()
+            pause: float = PAUSE
+            done = False
+            try:
+                done = self.bring_to_rest(uuid)
+                pause = POLL
+            except Exception as exc:
+                pause = self._longer(uuid)
+                LOG.warning(
+                    'Instance %(uuid)s was taken over and cannot be brought '
+                    'to rest: %(exc)s. It is tried again in %(pause)d s. If '
+                    'its task state stays: openstack server set --state '
+                    'active %(uuid)s',
+                    {'uuid': uuid, 'exc': exc, 'pause': pause},
+                    exc_info=pause == PAUSE)
+            finally:
+                self._leave(uuid, pause, done)
+            self._try(self._mark_again, uuid)
+
+    def _longer(self, uuid: str) -> float:
+        """Return the seconds of the next pause of one that has failed."""
+        with self._lock:
+            last = self._pauses.get(uuid)
+        return PAUSE if last is None else min(2 * last.seconds, LONGEST_PAUSE)
+
+    def _leave(self, uuid: str, seconds: float, done: bool) -> None:
+        """Leave an instance alone, for some time or for good."""
+        with self._lock:
+            self._at_work.discard(uuid)
+            if done:
+                self._pauses.pop(uuid, None)
+                self._unmarked.pop(uuid, None)
+                self._doubtful.discard(uuid)
+                self._awaited.pop(uuid, None)
+            else:
+                self._pauses[uuid] = Pause(self._clock() + seconds, seconds)

@@ -172,16 +172,16 @@ class IronicMultiHostDriver(names.IronicDriver):
     def update_provider_tree(self, provider_tree, nodename, allocations=None):
         """Say what placement is to know of a node.
 
-        :raises ComputeHostNotFound: when the node is not ours to speak for:
-            another has pulled it since the audit began, or it is to be pulled
-            from another and a build has been sent there after all.
+        :raises ComputeHostNotFound: when it is not ours to speak for: it was
+            pulled since the audit began, or a build was sent to its owner.
         """
         offered = self._offers.of(nodename)
         if offered is offer.Offer.REFUSED:
             raise names.ComputeHostNotFound(host=nodename)
-        super().update_provider_tree(provider_tree, nodename, allocations)
-        if offered is offer.Offer.NOTHING:
-            provider.reserve(provider_tree, nodename)
+        with provider.renewed(provider_tree, nodename, self._tracker):
+            super().update_provider_tree(provider_tree, nodename, allocations)
+            if offered is offer.Offer.NOTHING:
+                provider.reserve(provider_tree, nodename)
         if self._auditor.last is not None:
             provider.follow_aggregates(
                 provider_tree, nodename, self._auditor.last, self._tracker)

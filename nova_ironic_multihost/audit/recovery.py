@@ -127,6 +127,7 @@ class Recovery:
         self._sweeps = 0
         self._astray: Mapping[tuple[str, str], int] = {}
         self._foreign: frozenset[tuple[str, str]] = frozenset()
+        self._last: str | None = None
 
     def add(self, uuids: Iterable[str]) -> None:
         """Bring instances to rest, soon.
@@ -261,16 +262,21 @@ class Recovery:
                 instance, instance.vm_state, takeover.marked(mark))
 
     def _keep(self, view: membership.View) -> None:
-        """Keep instances of this host that others were about to take."""
-        others = view.services.keys() - {self._host}
-        foreign = frozenset[tuple[str, str]]()
-        if others:
-            foreign = takeover.sort_marked(self._host, self._instances.marked(
-                sorted(others), self._name)).foreign
-        # Who has just written it may be about to write the host.
-        for uuid, mark in sorted(foreign & self._foreign):
+        """Keep instances of this host that others were about to take.
+
+        Found are those that hosts have marked which are seen, at once, and
+        little by little those of hosts that are gone.
+        """
+        # Whoever had just written it may have been about to write the host.
+        for uuid, mark in sorted(self._foreign):
             self._try(self._keep_one, uuid, mark)
-        self._foreign = foreign
+        self._foreign = frozenset()
+        some = self._instances.of_host(self._name, self._last)
+        self._last = next(reversed(list(some)), None)
+        others = sorted(view.services.keys() - {self._host})
+        marked = self._instances.marked(others, self._name) if others else {}
+        self._foreign = takeover.sort_marked(
+            self._host, {**some, **marked}).foreign
 
     def _keep_one(self, uuid: str, mark: str) -> None:
         """Make the mark on an instance of this host its own.

@@ -122,6 +122,15 @@ class Instances(typing.Protocol):
         :param on: only instances of this host, as nova spells it.
         """
 
+    def of_host(self, host: str, after: str | None
+                ) -> Mapping[str, InstanceState]:
+        """Return {uuid: state} of some instances of a host, in their order.
+
+        Not many at a time; none when there are no more.
+
+        :param after: uuid of the last one that was returned, None to begin.
+        """
+
     def read(self, uuid: str) -> Instance | None:
         """Return an instance, None if it is deleted."""
 

@@ -113,6 +113,15 @@ class Tracker:
         if self._manager is not None:
             self.report_client.invalidate_resource_provider(node)
 
+    def renew(self, node: str) -> None:
+        """Read anew what placement has of a node, and its generation.
+
+        The provider is one that nova's client has at hand. nova logs it if
+        placement does not answer, and goes on with what it knew.
+        """
+        self.report_client._refresh_and_get_inventory(
+            names.admin_context(), node)
+
 
 class Instances:
     """What nova's manager does for the instances of its compute service.
@@ -130,6 +139,11 @@ class Instances:
         """Read which instances some hosts have marked."""
         return reads.instances_with(
             names.admin_context(), takeover.marks(hosts, TASK_STATES), on)
+
+    def of_host(self, host: str, after: str | None
+                ) -> dict[str, InstanceState]:
+        """Read some instances of a host, those that come after another."""
+        return reads.instances_of(names.admin_context(), host, after)
 
     def read(self, uuid: str) -> objects.Instance | None:
         """Read an instance with what nova's start of a service wants.

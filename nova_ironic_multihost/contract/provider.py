@@ -16,6 +16,9 @@ In nova's provider tree: nova sends to placement what differs from what
 placement has.
 """
 
+from collections.abc import Iterator
+import contextlib
+
 from nova.compute import provider_tree as nova_tree
 
 from nova_ironic_multihost.contract import calls
@@ -34,6 +37,29 @@ def reserve(provider_tree: nova_tree.ProviderTree, node: str) -> None:
     provider_tree.update_inventory(node, {
         name: {**item, 'reserved': item['total']}
         for name, item in inventory.items()})
+
+
+@contextlib.contextmanager
+def renewed(provider_tree: nova_tree.ProviderTree, node: str,
+            tracker: calls.Tracker) -> Iterator[None]:
+    """Let placement take at once what is changed in here of a node.
+
+    Each allocation of a node makes the generation of its provider another;
+    nova's client does not learn that, writes by the old one, logs an ERROR as
+    placement refuses it, and does it again. Not for a node whose record is
+    not at hand: it is on its way, and if it has got an allocation since nova
+    asked placement, what is written of it is to be refused
+    (:meth:`.audit.offer.Offers.of`).
+
+    :param provider_tree: nova's copy of what placement has.
+    :param node: uuid of the node, which is that of its provider.
+    :param tracker: reads anew.
+    """
+    before = provider_tree.data(node).inventory
+    yield
+    if tracker.has(node) and provider_tree.has_inventory_changed(
+            node, before):
+        tracker.renew(node)
 
 
 def follow_aggregates(provider_tree: nova_tree.ProviderTree, node: str,

@@ -137,22 +137,41 @@ def instances_with(context: nova_context.RequestContext,
     :param host: only those on this host, as nova spells it.
     :returns: dict of uuid -> :class:`.facts.InstanceState`.
     """
-    filters: dict[str, object] = {
-        'task_state': list(task_states),
-        # Without this nova leaves out what is soft-deleted.
-        'deleted': False, 'soft_deleted': True}
+    filters: dict[str, object] = {'task_state': list(task_states)}
     if host is not None:
         filters['host'] = host
     found: dict[str, InstanceState] = {}
     last = None
     while True:
-        some = objects.InstanceList.get_by_filters(
-            context, dict(filters), expected_attrs=[], limit=INSTANCES,
-            marker=last)
-        found.update((instance.uuid, _state(instance)) for instance in some)
+        some = _instances(context, filters, last)
+        found.update(some)
         if len(some) < INSTANCES:
             return found
-        last = some[-1].uuid
+        last = next(reversed(some))
+
+
+def instances_of(context: nova_context.RequestContext, host: str,
+                 after: str | None) -> dict[str, InstanceState]:
+    """Read some instances of a host, those that come after another.
+
+    :param host: as nova spells it.
+    :param after: uuid of the last one that was read; None to begin.
+    :returns: dict of uuid -> :class:`.facts.InstanceState`, empty when there
+        are no more, or when the last one is gone.
+    """
+    try:
+        return _instances(context, {'host': host}, after)
+    except exception.MarkerNotFound:
+        return {}
+
+
+def _instances(context, filters, after):
+    return {
+        instance.uuid: _state(instance)
+        for instance in objects.InstanceList.get_by_filters(
+            # Without that nova leaves out what is soft-deleted.
+            context, {**filters, 'deleted': False, 'soft_deleted': True},
+            expected_attrs=[], limit=INSTANCES, marker=after)}
 
 
 def _state(instance):

@@ -281,7 +281,11 @@ class FrozenTestCase(OldOwnerTestCase):
 
     def test_compute_that_is_cut_off_changes_nothing(self):
         server = self.boot('host1')
-        held = self.freeze(self.fleet.manager('host1').driver, 'power_off')
+        driver = self.fleet.manager('host1').driver
+        # It is for longer than an operation waits.
+        self.useFixture(fixtures.MockPatchObject(
+            driver._gate, '_patience', return_value=0))
+        held = self.freeze(driver, 'power_off')
         with futures.ThreadPoolExecutor() as pool:
             done = pool.submit(self.replay, server, 'stop_instance', {
                 'clean_shutdown': False})

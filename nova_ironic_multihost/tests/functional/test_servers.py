@@ -87,6 +87,23 @@ class ServersTestCase(base.MultiHostTestCase):
         self.assertFree(node)
         self.assertProvidersKept(nodes)
 
+    def test_nothing_goes_wrong_while_servers_come_and_go(self):
+        self.ironic.enroll(6)
+        self.fleet.start('host1', 'host2')
+        self.settle()
+        before = len(self.stdlog.logger.output)
+        for _ in range(2):
+            for host in self.fleet.hosts:
+                server = self.boot(host)
+                self.fleet.audit()
+                self.delete(server)
+                self.ironic.wait_for(
+                    [self.node_of(server)], provision_state='available')
+                self.fleet.audit()
+                self.assertFree(self.node_of(server))
+        for word in ('ERROR [nova', 'Traceback'):
+            self.assertNotIn(word, self.stdlog.logger.output[before:])
+
     def test_node_freed_after_a_compute_joined_is_shared(self):
         nodes = self.ironic.enroll(6)
         self.fleet.start('host1')

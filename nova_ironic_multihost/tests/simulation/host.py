@@ -130,6 +130,13 @@ class Instances:
                 if not instance.deleted and instance.task in marks
                 and on in (None, instance.host)}
 
+    def of_host(self, host, after):
+        pause()
+        return {} if after else {
+            instance.uuid: instance.state
+            for instance in self._world.instances.values()
+            if not instance.deleted and instance.host == host}
+
     def read(self, uuid):
         pause()
         instance = self._world.instances[uuid]

@@ -703,6 +703,8 @@ class Simulation(stateful.RuleBasedStateMachine):
                 process.finish()
         self._map_hosts()
         self._wait(worlds.DOWN_TIME)
+        for process in self._processes.values():
+            process.finish_look()
         for _ in range(recovery.LEFT_TO_OWNER + 2 * recovery.FOREIGN):
             self._wait(1)
             self._sweep_all()

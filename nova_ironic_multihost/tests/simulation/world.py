@@ -538,13 +538,14 @@ class World:
         if not any(state is None or state.forced_down for state in seen):
             raise Broken(f'G6: {host} took {instance} of a host that nobody '
                          'has declared dead')
-        # A build without a machine ends in ERROR, wherever that is.
-        has_machine = self.machines.get(instance.node) == instance.uuid
-        if (has_machine or not instance.building) and (
+        # A build ends in ERROR then, a delete is done, wherever that is.
+        needs_none = takeover.needs_no_machine(
+            instance.state.vm_state, instance.task)
+        machine = self.machines.get(instance.node)
+        if (machine == instance.uuid or not needs_none) and (
                 self.zones.get(host) != self.zones.get(instance.host)):
             raise Broken(f'{host} took {instance} of another zone')
-        if self.machines.get(instance.node) not in (
-                instance.uuid, None if instance.building else instance.uuid):
+        if machine != instance.uuid and (machine or not needs_none):
             raise Broken(f'{host} took {instance}, which has no machine')
         if not taker.serving or not self.services[host].mapped:
             raise Broken(f'{host} took {instance} before it could serve it')

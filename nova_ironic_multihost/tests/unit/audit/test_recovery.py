@@ -55,6 +55,15 @@ class Instances:
                 if row.task_state in marks
                 and (on is None or row.host == on.lower())}
 
+    def of_host(self, host, after):
+        """Return one at a time."""
+        its = sorted(uuid for uuid, row in self.rows.items()
+                     if row.host.lower() == host.lower()
+                     and (after is None or uuid > after))
+        return {uuid: InstanceState(
+            self.rows[uuid].host, task_state=self.rows[uuid].task_state)
+            for uuid in its[:1]}
+
     def read(self, uuid):
         return copy.copy(self.rows.get(uuid))
 
@@ -678,6 +687,21 @@ class SweepTestCase(InstancesTestCase):
         # Also one that is down, or disabled, and lives.
         self.sweep_often(2, mine=False, other=False)
         self.assertEqual([('init', 'powering-off')], self.instances.done)
+        self.assertEqual(('active', None), self.states())
+
+    def test_what_one_that_is_gone_did_not_take_is_found_in_the_end(self):
+        for uuid in 'i0', 'i2', 'i3':
+            self.instances.have('active', None, uuid)
+        self.taking('powering-off', 'gone', 'mine')
+        # Two are looked at before it, one at a time.
+        self.sweep_often(2 * recovery.FOREIGN, other=True)
+        self.assertTrue(takeover.is_mark(self.states()[1]))
+        self.sweep_often(6 * recovery.FOREIGN, other=True)
+        self.assertEqual([('init', 'powering-off')], self.instances.done)
+        self.assertEqual(('active', None), self.states())
+        # It begins anew.
+        self.taking('powering-off', 'gone', 'mine')
+        self.sweep_often(8 * recovery.FOREIGN, other=True)
         self.assertEqual(('active', None), self.states())
 
     def test_one_that_is_fenced_keeps_nothing(self):

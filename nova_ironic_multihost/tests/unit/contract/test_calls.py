@@ -80,6 +80,28 @@ class TrackerTestCase(base.TrackerTestCase):
         tracker.drop(NODE)
         tracker.refresh(NODE)
 
+    def test_generation_is_read_anew(self):
+        self.client._provider_tree.new_root(NODE, NODE, generation=3)
+        inventory = {'CUSTOM_BAREMETAL': {'total': 1, 'reserved': 0}}
+        asked = self.patch(self.client, 'get', return_value=base.response(
+            200, {'inventories': inventory,
+                  'resource_provider_generation': 7}))
+        self.tracker.renew(NODE)
+        asked.assert_called_once_with(
+            f'/resource_providers/{NODE}/inventories',
+            global_request_id=mock.ANY)
+        known = self.client._provider_tree.data(NODE)
+        self.assertEqual((7, inventory), (known.generation, known.inventory))
+
+    def test_what_was_known_stays_if_placement_does_not_answer(self):
+        self.client._provider_tree.new_root(NODE, NODE, generation=3)
+        asked = self.patch(self.client, 'get')
+        for answer in (base.response(503, {}), base.response(404, {})):
+            asked.return_value = answer
+            self.tracker.renew(NODE)
+            self.assertEqual(
+                3, self.client._provider_tree.data(NODE).generation)
+
     def test_records_at_hand(self):
         self.assertFalse(self.tracker.has(NODE))
         self.rt.compute_nodes[NODE] = objects.ComputeNode()
@@ -349,6 +371,25 @@ class InstanceOfThisHostTestCase(base.DatabaseTestCase):
                          {state.host for state in found.values()})
         found = self.instances.marked(['mine', 'other'], 'on-2')
         self.assertEqual({'on-2'}, {state.host for state in found.values()})
+
+    def test_all_of_a_host_little_by_little(self):
+        here = {self.instance(uuidutils.generate_uuid(), 'here').uuid
+                for _ in range(5)}
+        self.instance(uuidutils.generate_uuid(), 'elsewhere')
+        for size in 1, 2, 5, 100:
+            found = []
+            with mock.patch.object(reads, 'INSTANCES', size):
+                while some := self.instances.of_host(
+                        'here', found[-1] if found else None):
+                    found += some
+            self.assertCountEqual(here, found)
+
+    def test_the_last_one_that_was_read_is_gone(self):
+        row = self.instance(uuidutils.generate_uuid(), 'here')
+        row.destroy()
+        self.instance(uuidutils.generate_uuid(), 'here')
+        for gone in row.uuid, uuidutils.generate_uuid():
+            self.assertEqual({}, self.instances.of_host('here', gone))
 
     def test_states_are_written_if_nobody_else_has(self):
         first = self.instances.read(self.row.uuid)

@@ -45,6 +45,43 @@ class ReserveTestCase(oslo_base.BaseTestCase):
             tree.data(NODE).inventory)
 
 
+class RenewedTestCase(oslo_base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.tree = nova_tree.ProviderTree()
+        self.tree.new_root(NODE, NODE)
+        self.tree.update_inventory(NODE, self.inventory(0))
+        self.tracker = mock.Mock()
+
+    @staticmethod
+    def inventory(reserved):
+        return {'CUSTOM_BAREMETAL': {'total': 1, 'reserved': reserved}}
+
+    def report(self, reserved, error=None):
+        with provider.renewed(self.tree, NODE, self.tracker):
+            self.tree.update_inventory(NODE, self.inventory(reserved))
+            if error:
+                raise error
+
+    def test_what_changes_is_written_by_the_generation_of_now(self):
+        self.report(1)
+        self.tracker.renew.assert_called_once_with(NODE)
+
+    def test_placement_is_not_asked_if_nothing_changes(self):
+        self.report(0)
+        self.tracker.renew.assert_not_called()
+
+    def test_node_on_its_way_is_written_by_the_generation_of_before(self):
+        self.tracker.has.return_value = False
+        self.report(1)
+        self.tracker.renew.assert_not_called()
+
+    def test_what_fails_writes_nothing(self):
+        self.assertRaises(KeyError, self.report, 1, KeyError)
+        self.tracker.renew.assert_not_called()
+
+
 class FollowAggregatesTestCase(oslo_base.BaseTestCase):
 
     def setUp(self):

@@ -65,7 +65,8 @@ class IronicMultiHostDriver(names.IronicDriver):
         self._offers = offer.Offers(self._auditor, self._tracker)
         self._looks = look.Look(self._auditor, self._tracker, self._acquired)
         self._recovery = recovery.Recovery(
-            CONF.host, calls.Instances(virtapi), machines.Machines(self))
+            CONF.host, calls.Instances(virtapi), machines.Machines(self),
+            attended=lambda: self._gate.at_work)
         self._timers = timer.Timers(
             lambda: watch.period(CONF.report_interval), look=self._look,
             sweep=lambda: self._recovery.sweep(self._looks.view))

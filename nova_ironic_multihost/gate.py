@@ -29,6 +29,7 @@ failures is behind the gate; so an operation waits while nova's conductor does
 not answer, for longer than it is usually away.
 """
 
+import collections
 import contextlib
 import threading
 import time
@@ -122,6 +123,14 @@ class Gate:
         self._clock = clock
         self._sleep = sleep
         self._thread = threading.local()
+        self._lock = threading.Lock()
+        self._at_work = collections.Counter()
+
+    @property
+    def at_work(self):
+        """Uuids of the instances that operations are at, or wait for."""
+        with self._lock:
+            return frozenset(self._at_work)
 
     def operate(self, name, instance, act, otherwise=lambda: None,
                 patient=True):
@@ -137,9 +146,13 @@ class Gate:
         if self._inside:
             # Part of an operation that has been let in.
             return act()
+        with self._noted(instance.uuid):
+            return self._operate(name, instance, act, otherwise, patient)
+
+    def _operate(self, name, instance, act, otherwise, patient):
         self._thread.patience_left = None if patient else 0
         try:
-            left = self._patiently(name, instance.uuid,
+            left = self._patiently(name, f'instance {instance.uuid}',
                                    lambda: self._is_elsewhere(instance))
         except ContestedError:
             left = True
@@ -165,7 +178,9 @@ class Gate:
         try:
             return act()
         except Exception as exc:
-            if self._may_be_elsewhere(name, instance):
+            # A mark that made it fail may be off again by now.
+            if takeover.mentions_mark(
+                    str(exc)) or self._may_be_elsewhere(name, instance):
                 raise Cancelled(f'{name} has failed: {exc}') from exc
             raise
 
@@ -182,7 +197,7 @@ class Gate:
         if self._inside:
             raise Cancelled(_left(name))
         LOG.info('%(name)s is left to the compute service that instance '
-                 '%(instance)s is on now.',
+                 '%(instance)s is on now, or about to be.',
                  {'name': name, 'instance': instance.uuid})
         return None
 
@@ -218,7 +233,7 @@ class Gate:
         """
         self._thread.patience_left = None
         instance_states = self._patiently(
-            name, ', '.join(instances),
+            name, f'{len(instances)} instances',
             lambda: self._sources.instance_states(instances))
         return frozenset(
             instance for instance in instances
@@ -227,7 +242,7 @@ class Gate:
     def _patiently(self, name, instance, ask):
         """Ask, and ask again while there is no answer.
 
-        :param instance: uuid, for people to read.
+        :param instance: what it is about, for people to read.
         :param ask: function without arguments.
         :raises ContestedError: it is not decided, for too long.
         :raises Exception: there is none, for too long.
@@ -247,7 +262,7 @@ class Gate:
                     warned = True
                     LOG.warning(
                         '%(name)s waits, for up to %(seconds)d s: it is not '
-                        'known whether instance %(instance)s stays here: '
+                        'known whether %(instance)s belongs here: '
                         '%(exc)s. If that lasts: is nova-conductor up?',
                         {'name': name, 'instance': instance, 'exc': exc,
                          'seconds': self._patience_left})
@@ -260,8 +275,8 @@ class Gate:
 
         # A machine that is contested is left alone.
         with contextlib.suppress(ContestedError):
-            if (self._patiently(name, instance.uuid, ask) if self._inside
-                    else ask()):
+            if (self._patiently(name, f'instance {instance.uuid}', ask)
+                    if self._inside else ask()):
                 return
         if self._inside:
             raise Cancelled(_left(name))
@@ -289,6 +304,19 @@ class Gate:
         return getattr(self._thread, 'changing', None)
 
     @contextlib.contextmanager
+    def _noted(self, uuid):
+        """Note that an operation is at an instance."""
+        with self._lock:
+            self._at_work[uuid] += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._at_work[uuid] -= 1
+                if not self._at_work[uuid]:
+                    del self._at_work[uuid]
+
+    @contextlib.contextmanager
     def _entered(self):
         self._thread.inside = True
         try:
@@ -309,10 +337,15 @@ class Gate:
 
     def _may_be_elsewhere(self, name, instance, patient=True):
         def ask():
-            return self._is_elsewhere(instance)
+            try:
+                return self._is_elsewhere(instance)
+            except ContestedError:
+                # Likely that is why something failed. If nobody takes it
+                # over, what is left undone is taken up (audit.recovery).
+                return True
 
         try:
-            return (self._patiently(name, instance.uuid, ask)
+            return (self._patiently(name, f'instance {instance.uuid}', ask)
                     if patient and self._inside else ask())
         except Exception as exc:  # noqa: BLE001
             # What is to be written cannot be written either, but ports and

@@ -61,19 +61,22 @@ def decide(sources: Sources, writes: Writes, facts: Facts,
     :param busy: of the audit before.
     :param refused: of the audit before.
     """
-    reasons = ownership.decide(facts)
+    reasons = decided = ownership.decide(facts)
     asked = ownership.pulls(reasons, settings.pulls_per_audit, busy)
     allocated = frozenset(node for node in asked if in_use(sources, node))
     busy = ownership.still_busy(reasons, busy, asked, allocated)
     builds, unknown = _builds(sources, reasons)
-    abandoned = _take_over_builds(writes, facts, builds, settings)
+    abandoned, ended, adopted = _take_over_builds(
+        writes, facts, builds, ownership.adoptions(reasons, refused),
+        settings)
     reasons = ownership.with_pulls(reasons, asked, allocated.union(unknown, (
         node for node, some in builds.items()
         if ownership.awaited(some, abandoned, facts.host))))
     asked = ownership.takeovers(
         reasons, settings.takeovers_per_audit - len(abandoned), refused)
     taken, tried = _take_over_on(writes, facts, asked, settings)
-    refused = ownership.still_refused(reasons, refused, tried, taken)
+    refused = ownership.still_refused(
+        decided, refused, [*adopted, *tried], ended | taken.keys())
     reasons = ownership.with_takeovers(reasons, refused, taken)
     return Decision(reasons, busy, refused, {**abandoned, **{
         instance: facts.instance_states[instance].host
@@ -112,17 +115,25 @@ def _builds(sources: Sources, reasons: Mapping[str, Reason]
 
 def _take_over_builds(writes: Writes, facts: Facts,
                       builds: Mapping[str, Mapping[str, InstanceState]],
-                      settings: Settings) -> dict[str, str | None]:
+                      nodes: list[str], settings: Settings
+                      ) -> tuple[dict[str, str | None], frozenset[str],
+                                 list[str]]:
     """Take over builds that nobody will carry out.
 
     :param builds: what :func:`_builds` returned.
-    :returns: {instance: host before} of those taken over.
+    :param nodes: the nodes of the builds, in their turn.
+    :returns: ({instance: host before} of those taken over, the nodes of
+        which nothing failed, the nodes that were tried).
     """
-    wanted = [(uuid, some[uuid]) for node, some in builds.items()
-              for uuid in ownership.abandoned_builds(node, some, facts)]
-    taken, _ = _take_over(
-        writes, settings, dict(wanted[:settings.takeovers_per_audit]))
-    return {uuid: state.host for uuid, state in wanted if uuid in taken}
+    wanted = [(uuid, node) for node in nodes if node in builds for uuid
+              in ownership.abandoned_builds(node, builds[node], facts)]
+    some = dict(wanted[:settings.takeovers_per_audit])
+    taken, tried = _take_over(writes, settings, {
+        uuid: builds[node][uuid] for uuid, node in some.items()})
+    failed = {some[uuid] for uuid in tried if uuid not in taken}
+    adopted = dict.fromkeys(some[uuid] for uuid in tried)
+    return ({uuid: builds[some[uuid]][uuid].host for uuid in taken},
+            frozenset(adopted.keys() - failed), list(adopted))
 
 
 def _take_over_on(writes: Writes, facts: Facts, nodes: list[str],

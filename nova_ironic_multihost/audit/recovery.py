@@ -19,6 +19,10 @@ left undone is done by a later sweep. While nova is at work on an instance the
 mark is off, as nova wants to see what the instance was doing; that is
 remembered, and when the process ends nova's start of the next one sees to it.
 
+The same is done for instances of this host that nobody took over and that
+nobody is at work on: an outage ended the operation that they were in the
+middle of, or swallowed the message that asked for it.
+
 In threads of its own, as what instances were in the middle of may take
 minutes: an audit must not wait for that, nor a sweep.
 """
@@ -27,6 +31,7 @@ import collections
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
+from collections.abc import Set
 import dataclasses
 import threading
 import time
@@ -56,13 +61,18 @@ POLL = 10
 #: Seconds until what has failed is tried again: at first, and at most.
 PAUSE, LONGEST_PAUSE = 10, 300
 
-#: Sweeps from one search for the marks of other hosts to the next. They are
-#: many to ask for, and a host that lives takes its own away.
-FOREIGN = 6
+#: Sweeps from one look at what is this host's to the next.
+PATROL = 6
+
+#: Seconds for which an instance must be seen to be in the middle of one and
+#: the same thing, with nobody at work on it, until it is taken up: what waits
+#: in this host's queue is begun before. Time in which nova does not answer is
+#: not counted.
+UNATTENDED = 300
 
 #: Sweeps in which a mark of this host must be astray until it is undone: on an
 #: instance of a host that is down, and of one that is up and would do so.
-ASTRAY, LEFT_TO_OWNER = 2, 3 * FOREIGN
+ASTRAY, LEFT_TO_OWNER = 2, 3 * PATROL
 
 
 class NotAtRestError(Exception):
@@ -99,17 +109,20 @@ class Recovery:
     :param machines: their machines.
     :param clock: monotonic clock, in seconds.
     :param start: calls a function with arguments, in a thread of its own.
+    :param attended: returns the uuids of the instances that operations are at.
     """
 
     def __init__(self, host: str, instances: Instances, machines: Machines,
                  clock: Callable[[], float] = time.monotonic,
-                 start: Callable[..., None] = start_thread) -> None:
+                 start: Callable[..., None] = start_thread,
+                 attended: Callable[[], Set[str]] = frozenset) -> None:
         self._name = host
         self._host = host_key(host)
         self._instances = instances
         self._machines = machines
         self._clock = clock
         self._start = start
+        self._attended = attended
         self._lock = threading.Lock()
         self._waiting: collections.deque[str] = collections.deque()
         #: Instances that wait for a worker, or that one is at.
@@ -128,6 +141,7 @@ class Recovery:
         self._astray: Mapping[tuple[str, str], int] = {}
         self._foreign: frozenset[tuple[str, str]] = frozenset()
         self._last: str | None = None
+        self._unattended: Mapping[tuple[str, str], float] = {}
 
     def add(self, uuids: Iterable[str]) -> None:
         """Bring instances to rest, soon.
@@ -188,7 +202,8 @@ class Recovery:
         :param init: what nova would do.
         """
         state = instance.task_state
-        if takeover.is_mark(state) or state in takeover.LEFT_BY_NOVA:
+        if takeover.is_mark(state) or takeover.lost_at_start(
+                instance.vm_state, state):
             with self._lock:
                 self._unmarked[instance.uuid] = takeover.marked(state)
             self._try(self._mark_again, instance.uuid)
@@ -213,14 +228,15 @@ class Recovery:
             unmarked = list(self._unmarked)
         for uuid in unmarked:
             self._try(self._mark_again, uuid)
-        found = dict(self._instances.marked([self._host]))
+        found = dict(self._instances.marked(self._host))
         marked = takeover.sort_marked(self._host, found)
         self.add(sorted(self._due(marked.rest)))
         self._undo(marked.astray, found, view)
         self._sweeps += 1
         if (view is not None and not view.fenced(self._host)
-                and self._sweeps % FOREIGN == 0):
-            self._keep(view)
+                and self._sweeps % PATROL == 0):
+            self._keep()
+            self._attend()
 
     def _due(self, marked: frozenset[str]) -> set[str]:
         """Return the instances that are to be brought to rest now."""
@@ -261,11 +277,11 @@ class Recovery:
             self._instances.set_states(
                 instance, instance.vm_state, takeover.marked(mark))
 
-    def _keep(self, view: membership.View) -> None:
+    def _keep(self) -> None:
         """Keep instances of this host that others were about to take.
 
-        Found are those that hosts have marked which are seen, at once, and
-        little by little those of hosts that are gone.
+        Who lives takes its own marks away. It may be anybody who does not, so
+        this host looks at all that is its own, some at a time.
         """
         # Whoever had just written it may have been about to write the host.
         for uuid, mark in sorted(self._foreign):
@@ -273,21 +289,50 @@ class Recovery:
         self._foreign = frozenset()
         some = self._instances.of_host(self._name, self._last)
         self._last = next(reversed(list(some)), None)
-        others = sorted(view.services.keys() - {self._host})
-        marked = self._instances.marked(others, self._name) if others else {}
-        self._foreign = takeover.sort_marked(
-            self._host, {**some, **marked}).foreign
+        self._foreign = takeover.sort_marked(self._host, some).foreign
 
     def _keep_one(self, uuid: str, mark: str) -> None:
-        """Make the mark on an instance of this host its own.
+        """Take another's mark off an instance of this host.
 
-        Whoever is about to take it fails then.
+        Whoever is about to take it fails then. What it was in the middle of
+        goes on, or is taken up as nobody is at work on it; but what no task
+        state shows would be forgotten.
         """
         instance = self._instances.read(uuid)
         if instance is not None and instance.task_state == mark:
             self._instances.set_states(
                 instance, instance.vm_state,
-                takeover.taken(mark, self._host))
+                takeover.marked(mark) or takeover.taken(mark, self._host))
+
+    def _attend(self) -> None:
+        """Take up what nobody is at work on any more."""
+        before, self._unattended = self._unattended, {}
+        busy = self._instances.busy(self._name)
+        now = self._clock()
+        with self._lock:
+            attended = {*self._at_work, *self._unmarked, *self._awaited}
+        attended |= self._attended()
+        self._unattended = {
+            key: before.get(key, now) for key in (
+                (uuid, state.task_state or '') for uuid, state in busy.items()
+                if uuid not in attended)}
+        for (uuid, task_state), since in sorted(self._unattended.items()):
+            if now - since >= UNATTENDED:
+                self._try(self._take_up, uuid, task_state)
+
+    def _take_up(self, uuid: str, task_state: str) -> None:
+        instance = self._instances.read(uuid)
+        if (instance is not None and instance.task_state == task_state
+                and host_key(instance.host or '') == self._host
+                and uuid not in self._attended()
+                and self._instances.set_states(
+                    instance, instance.vm_state,
+                    takeover.taken(task_state, self._host))):
+            LOG.warning('Instance %(uuid)s has been %(task_state)s for at '
+                        'least %(seconds)d s and nobody is at work on it: it '
+                        'is brought to rest.', {
+                            'uuid': uuid, 'task_state': task_state,
+                            'seconds': UNATTENDED})
 
     def _try(self, act: Callable[..., object], uuid: str, *args: object
              ) -> None:
@@ -354,7 +399,7 @@ class Recovery:
             self._instances.deployed(instance)
         elif step is Step.FAIL:
             self._instances.fail(
-                instance, 'The compute service died while it was '
+                instance, 'Nobody is at work on it any more. It was '
                 f'{before or instance.vm_state}, and ' + (
                     f'Ironic has the node {machine}' if machine
                     else 'no node is reserved for it in Ironic'))
@@ -373,7 +418,8 @@ class Recovery:
         """
         instance = self._instances.read(uuid)
         if (instance is None or instance.task_state is None
-                or takeover.ended_by_nova(before)
+                or host_key(instance.host or '') != self._host
+                or takeover.ended_by_nova(instance.vm_state, before)
                 or not takeover.same_operation(before, instance.task_state)):
             return
         self._instances.set_states(
@@ -394,14 +440,17 @@ class Recovery:
             raise NotAtRestError(
                 f'it is still {instance.vm_state}/{instance.task_state}')
 
-    def _mark_again(self, uuid: str) -> None:
+    def _mark_again(self, uuid: str, mine: bool = False) -> None:
         """Mark an instance on which nobody is at work and that is not done.
 
         From then on the mark says what is to be done, to whoever comes after
         this process, and who takes it away calls it off.
+
+        :param mine: whoever is at work on it asks for it, at the end.
         """
         with self._lock:
-            if uuid in self._at_work or uuid not in self._unmarked:
+            if uuid not in self._unmarked or (
+                    uuid in self._at_work and not mine):
                 return
             before = self._unmarked[uuid]
             doubtful = uuid in self._doubtful
@@ -414,41 +463,55 @@ class Recovery:
                     return
             elif not (takeover.at_rest(
                     before, instance.vm_state, instance.task_state)
-                    or doubtful and instance.task_state is None):
+                    or doubtful and before is not None
+                    and instance.task_state is None):
                 with self._lock:
-                    if uuid in self._at_work or uuid not in self._unmarked:
+                    if uuid in self._at_work and not mine:
                         return
                 if not self._instances.set_states(
                         instance, instance.vm_state, mark):
                     return
         with self._lock:
-            self._unmarked.pop(uuid, None)
-            self._doubtful.discard(uuid)
+            if mine or uuid not in self._at_work:
+                self._unmarked.pop(uuid, None)
+                self._doubtful.discard(uuid)
 
     def _work(self) -> None:
-        while True:
+        try:
+            while uuid := self._next():
+                self._work_on(uuid)
+        except BaseException:
             with self._lock:
-                if not self._waiting:
-                    self._workers -= 1
-                    return
-                uuid = self._waiting.popleft()
-            pause: float = PAUSE
-            done = False
-            try:
-                done = self.bring_to_rest(uuid)
-                pause = POLL
-            except Exception as exc:
-                pause = self._longer(uuid)
-                LOG.warning(
-                    'Instance %(uuid)s was taken over and cannot be brought '
-                    'to rest: %(exc)s. It is tried again in %(pause)d s. If '
-                    'its task state stays: openstack server set --state '
-                    'active %(uuid)s',
-                    {'uuid': uuid, 'exc': exc, 'pause': pause},
-                    exc_info=pause == PAUSE)
-            finally:
-                self._leave(uuid, pause, done)
-            self._try(self._mark_again, uuid)
+                self._workers -= 1
+            raise
+
+    def _next(self) -> str | None:
+        with self._lock:
+            if self._waiting:
+                return self._waiting.popleft()
+            # At once, so that whoever adds one knows that nobody waits.
+            self._workers -= 1
+            return None
+
+    def _work_on(self, uuid: str) -> None:
+        pause: float = PAUSE
+        done = False
+        try:
+            done = self.bring_to_rest(uuid)
+            pause = POLL
+        except Exception as exc:
+            pause = self._longer(uuid)
+            LOG.warning(
+                'Instance %(uuid)s cannot be brought to rest: %(exc)s. It is '
+                'tried again in %(pause)d s. If its task state stays: '
+                'openstack server set --state active %(uuid)s',
+                {'uuid': uuid, 'exc': exc, 'pause': pause},
+                exc_info=pause == PAUSE)
+        finally:
+            # While nobody else is at work on it.
+            if not done:
+                self._try(self._mark_again, uuid, True)
+            self._leave(uuid, pause, done)
 
     def _longer(self, uuid: str) -> float:
         """Return the seconds of the next pause of one that has failed."""

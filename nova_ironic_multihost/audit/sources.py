@@ -112,14 +112,18 @@ class Instances(typing.Protocol):
     be known whether it did.
     """
 
-    def marked(self, hosts: Iterable[HostKey], on: str | None = None
-               ) -> Mapping[str, InstanceState]:
-        """Return {uuid: state} of the instances that some hosts have marked.
+    def marked(self, host: HostKey) -> Mapping[str, InstanceState]:
+        """Return {uuid: state} of the instances that a host has marked.
 
-        Deleted ones are not among them.
+        On whatever host they are; deleted ones are not among them.
+        """
 
-        :param hosts: those that wrote the marks.
-        :param on: only instances of this host, as nova spells it.
+    def busy(self, host: str) -> Mapping[str, InstanceState]:
+        """Return the same of those of a host that do something.
+
+        They carry no mark, and this package knows how that ends.
+
+        :param host: as nova spells it.
         """
 
     def of_host(self, host: str, after: str | None

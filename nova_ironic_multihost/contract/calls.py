@@ -18,8 +18,6 @@ on instances) and through nova's objects.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-import contextlib
 import datetime
 import inspect
 
@@ -134,16 +132,20 @@ class Instances:
     def __init__(self, virtapi):
         self._manager = names.manager_of(virtapi)
 
-    def marked(self, hosts: Iterable[HostKey], on: str | None = None
-               ) -> dict[str, InstanceState]:
-        """Read which instances some hosts have marked."""
+    def marked(self, host: HostKey) -> dict[str, InstanceState]:
+        """Read which instances a host has marked."""
         return reads.instances_with(
-            names.admin_context(), takeover.marks(hosts, TASK_STATES), on)
+            names.admin_context(), takeover.marks(host, TASK_STATES))
 
     def of_host(self, host: str, after: str | None
                 ) -> dict[str, InstanceState]:
         """Read some instances of a host, those that come after another."""
         return reads.instances_of(names.admin_context(), host, after)
+
+    def busy(self, host: str) -> dict[str, InstanceState]:
+        """Read which instances of a host are in the middle of something."""
+        return reads.instances_with(
+            names.admin_context(), takeover.OPERATIONS, host)
 
     def read(self, uuid: str) -> objects.Instance | None:
         """Read an instance with what nova's start of a service wants.
@@ -263,6 +265,18 @@ def _of_last_action(instance):
     return context
 
 
+def _save(instance, **expected):
+    """Save an instance; return the error if the answer is lost, or None.
+
+    An answer that is lost is no write that is lost.
+    """
+    try:
+        instance.save(**expected)
+    except messaging.MessagingTimeout as exc:
+        return exc
+    return None
+
+
 def take_over(context: nova_context.RequestContext, uuid: str,
               state: InstanceState, host: str) -> bool:
     """Move an instance to another host, if it is still as it was seen.
@@ -294,10 +308,8 @@ def take_over(context: nova_context.RequestContext, uuid: str,
                    context, {'instance_uuid': uuid})):
             return False
         instance.task_state = taking
-        # An answer that is lost is no write that is lost.
-        with contextlib.suppress(messaging.MessagingTimeout):
-            instance.save(expected_vm_state=[state.vm_state],
-                          expected_task_state=[state.task_state])
+        lost = _save(instance, expected_vm_state=[state.vm_state],
+                     expected_task_state=[state.task_state])
         instance = objects.Instance.get_by_uuid(context, uuid)
         if instance.task_state == taking:
             if instance.host != state.host:
@@ -306,12 +318,17 @@ def take_over(context: nova_context.RequestContext, uuid: str,
                 return False
             instance.host = host
             instance.task_state = taken
-            with contextlib.suppress(messaging.MessagingTimeout):
-                instance.save(expected_task_state=[taking])
+            lost = _save(instance, expected_task_state=[taking])
+            if lost is None:
                 return True
             instance = objects.Instance.get_by_uuid(context, uuid)
         # Also by a write of an earlier attempt that is done only now.
-        return (instance.host, instance.task_state) == (host, taken)
+        if (instance.host, instance.task_state) == (host, taken):
+            return True
+        if lost is not None:
+            # Whoever takes over many must not wait for each.
+            raise lost
+        return False
     except (exception.NotFound, exception.UnexpectedTaskStateError,
             exception.InstanceUpdateConflict) as exc:
         LOG.debug('Instance %(instance)s is not taken over: %(exc)s', {

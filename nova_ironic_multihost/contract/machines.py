@@ -35,6 +35,8 @@ class Machines:
 
     def provision_state(self, instance: objects.Instance) -> str | None:
         """Return that of an instance's node, None if the node is not its."""
+        if instance.node is None:
+            return None
         try:
             node = self._driver._get_node(instance.node)
         except names.NodeNotFound:

@@ -244,7 +244,7 @@ def consumers(context: nova_context.RequestContext,
     except ks_exception.ClientException as exc:
         reason = str(exc)
     else:
-        if answer.status_code == HTTPStatus.NOT_FOUND:
+        if answer.status_code == HTTPStatus.NOT_FOUND and _says_so(answer):
             # Nobody has what is not there.
             return frozenset()
         if answer:
@@ -253,6 +253,18 @@ def consumers(context: nova_context.RequestContext,
     LOG.debug('Placement does not say what is allocated of node %(node)s: '
               '%(reason)s', {'node': node, 'reason': reason})
     return None
+
+
+def _says_so(answer):
+    """Whether placement itself says that it has no such provider.
+
+    What stands before it, or in its place, answers in other words.
+    """
+    try:
+        return any('resource provider' in error['detail'].lower()
+                   for error in answer.json()['errors'])
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return False
 
 
 def host_mapped(context: nova_context.RequestContext,

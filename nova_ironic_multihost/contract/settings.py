@@ -40,9 +40,10 @@ def read() -> model.Settings:
 def patience() -> float:
     """Return the seconds for which an operation waits for the conductor.
 
-    Several of the times after which a question has failed.
+    Several of the times after which a question has failed, and the time in
+    which it is decided whose an instance is (:mod:`.audit.recovery`).
     """
-    return 5 * names.CONF.rpc_response_timeout
+    return max(300, 5 * names.CONF.rpc_response_timeout)
 
 
 def partition() -> membership.Partition:

@@ -267,7 +267,7 @@ def still_busy(reasons: Mapping[str, Reason], busy: Sequence[str],
     :param allocated: those of them that have an allocation.
     :returns: node uuids; the one that was asked for longest ago comes first.
     """
-    return _turns(reasons, Reason.PULLED, busy, asked, allocated)
+    return _turns(reasons, {Reason.PULLED}, busy, asked, allocated)
 
 
 def _in_turn(reasons: Mapping[str, Reason], wanted: Reason,
@@ -279,15 +279,15 @@ def _in_turn(reasons: Mapping[str, Reason], wanted: Reason,
         key=lambda node: (turns.get(node, 0), node))
 
 
-def _turns(reasons: Mapping[str, Reason], wanted: Reason,
+def _turns(reasons: Mapping[str, Reason], wanted: Set[Reason],
            last: Sequence[str], tried: Sequence[str], failed: Set[str]
            ) -> tuple[str, ...]:
     """Return which nodes come last, and in which order, the next time.
 
     What is not decided on, as in an audit of some nodes only, keeps its turn.
     """
-    return (*(node for node in last
-              if reasons.get(node, wanted) is wanted and node not in tried),
+    return (*(node for node in last if node not in tried and (
+                  node not in reasons or reasons[node] in wanted)),
             *(node for node in tried if node in failed))
 
 
@@ -311,6 +311,16 @@ def with_pulls(reasons: Mapping[str, Reason], asked: Iterable[str],
             elif node not in asked:
                 result[node] = Reason.QUEUED
     return result
+
+
+def adoptions(reasons: Mapping[str, Reason],
+              refused: Sequence[str] = ()) -> list[str]:
+    """Return the nodes whose builds are to be looked at, in their order.
+
+    :param reasons: what :func:`decide` returned.
+    :param refused: as for :func:`takeovers`.
+    """
+    return _in_turn(reasons, Reason.ADOPTED, refused)
 
 
 def abandoned_builds(node: str, builds: Mapping[str, InstanceState],
@@ -363,19 +373,21 @@ def takeovers(reasons: Mapping[str, Reason], limit: int,
 def still_refused(reasons: Mapping[str, Reason], refused: Sequence[str],
                   asked: Sequence[str], taken: Container[str]
                   ) -> tuple[str, ...]:
-    """Return the nodes whose instances could not be taken over.
+    """Return the nodes whose instances or builds could not be taken over.
 
     They change hands, or have a migration in progress, or nova does not
     answer.
 
     :param reasons: what :func:`decide` returned.
     :param refused: what this returned at the audit before.
-    :param asked: what :func:`takeovers` returned.
+    :param asked: of what :func:`takeovers` and :func:`adoptions` returned,
+        the nodes that were tried, each once.
     :param taken: of those, the nodes whose instances are on this host now.
     :returns: node uuids; the one that was tried longest ago comes first.
     """
-    return _turns(reasons, Reason.TAKEN_OVER, refused, asked, frozenset(
-        node for node in asked if node not in taken))
+    return _turns(
+        reasons, {Reason.TAKEN_OVER, Reason.ADOPTED}, refused, asked,
+        frozenset(node for node in asked if node not in taken))
 
 
 def with_takeovers(reasons: Mapping[str, Reason], refused: Container[str],

@@ -178,14 +178,13 @@ def taken(task_state: str | None, host: HostKey) -> str:
     return f'{_TAKEN}:{_token(host)}:{marked(task_state) or ""}'
 
 
-def marks(hosts: Iterable[HostKey], task_states: Iterable[str]) -> list[str]:
-    """Return all marks of some hosts.
+def marks(host: HostKey, task_states: Iterable[str]) -> list[str]:
+    """Return all marks of a host.
 
     :param task_states: those that instances may have had before.
     """
     before = [None, *task_states]
-    return [mark(state, host) for host in hosts for state in before
-            for mark in (taking, taken)]
+    return [mark(state, host) for state in before for mark in (taking, taken)]
 
 
 def _token(host: HostKey) -> str:
@@ -311,9 +310,9 @@ _ENDED_BY_NOVA = _DELETING_TASKS | frozenset({
     'reboot_started', 'rebooting_hard', 'reboot_pending_hard',
     'reboot_started_hard'})
 
-#: Those for which it does nothing.
-LEFT_BY_NOVA = frozenset({
-    'soft-deleting', 'restoring', 'rescuing', 'unrescuing'})
+#: All of which this package knows how they end.
+OPERATIONS = _ENDED_BY_NOVA.union(
+    *_OPERATIONS, {'restoring', 'rescuing', 'unrescuing'})
 
 #: Task states of a rebuild of which Ironic has not been told yet.
 _BEFORE_REBUILD = frozenset({'rebuilding', 'rebuild_block_device_mapping'})
@@ -369,9 +368,21 @@ def awaited_unmarked(vm_state: str | None) -> bool:
     return vm_state != 'building'
 
 
-def ended_by_nova(task_state: str | None) -> bool:
-    """Whether nova's start of a service ends what an instance does."""
-    return task_state in _ENDED_BY_NOVA
+def ended_by_nova(vm_state: str | None, task_state: str | None) -> bool:
+    """Whether nova's start of a service ends what an instance does.
+
+    It does nothing for a server in ERROR, though that may be stopped and
+    started, and rebooted.
+    """
+    return (task_state in _ENDED_BY_NOVA
+            and vm_state not in ('error', 'soft-delete')
+            # compute.vm_states.ALLOW_SOFT_REBOOT
+            and (task_state != 'reboot_pending' or vm_state == 'active'))
+
+
+def mentions_mark(text: str) -> bool:
+    """Whether an error speaks of a mark: nova quotes the task state."""
+    return f'{_TAKING}:' in text or f'{_TAKEN}:' in text
 
 
 def same_operation(before: str | None, task_state: str | None) -> bool:
@@ -397,6 +408,14 @@ def at_rest(before: str | None, vm_state: str | None,
         # nova deletes soon what was to be restored and is not.
         return before != 'restoring'
     return vm_state != 'building' and before not in _DELETING_TASKS
+
+
+def lost_at_start(vm_state: str | None, task_state: str | None) -> bool:
+    """Whether nova's start of a service gives up what was asked for.
+
+    It sets a build to ERROR, also one that is to be deleted.
+    """
+    return vm_state == 'building' and task_state == 'deleting'
 
 
 def needs_no_machine(vm_state: str | None, task_state: str | None) -> bool:

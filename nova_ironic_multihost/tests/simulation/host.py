@@ -122,13 +122,19 @@ class Instances:
         self._host = host
         self._writes = writes
 
-    def marked(self, hosts, on=None):
+    def marked(self, host):
         pause()
-        marks = takeover.marks(hosts, ('deleting', 'rebooting'))
+        marks = takeover.marks(host, ('deleting', 'rebooting'))
         return {instance.uuid: instance.state
                 for instance in self._world.instances.values()
-                if not instance.deleted and instance.task in marks
-                and on in (None, instance.host)}
+                if not instance.deleted and instance.task in marks}
+
+    def busy(self, host):
+        pause()
+        return {instance.uuid: instance.state
+                for instance in self._world.instances.values()
+                if not instance.deleted and instance.host == host
+                and instance.task in takeover.OPERATIONS}
 
     def of_host(self, host, after):
         pause()

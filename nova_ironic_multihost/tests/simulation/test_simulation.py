@@ -705,7 +705,7 @@ class Simulation(stateful.RuleBasedStateMachine):
         self._wait(worlds.DOWN_TIME)
         for process in self._processes.values():
             process.finish_look()
-        for _ in range(recovery.LEFT_TO_OWNER + 2 * recovery.FOREIGN):
+        for _ in range(recovery.LEFT_TO_OWNER + 2 * recovery.PATROL):
             self._wait(1)
             self._sweep_all()
         for instance in list(self.world.instances.values()):
@@ -785,7 +785,8 @@ class Simulation(stateful.RuleBasedStateMachine):
         for instance in world.instances.values():
             if instance.deleted or not instance.host:
                 continue
-            marks = takeover.marks(self._processes, ['deleting', 'rebooting'])
+            marks = [mark for name in self._processes for mark in
+                     takeover.marks(name, ['deleting', 'rebooting'])]
             assert instance.task not in marks, f'{instance} is stuck'
             abandoned = (instance.building and instance.node in world.machines
                         and world.owner(instance.node) == instance.host)

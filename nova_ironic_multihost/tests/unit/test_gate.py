@@ -253,6 +253,57 @@ class GateTestCase(base.BaseTestCase):
             self.sources.hosts['i1'] = InstanceState('me', task_state=own)
             self.assertEqual('result', self.operate(self.act))
 
+    def test_what_failed_because_of_a_mark_is_not_cleaned_up(self):
+        """Also if the mark is off again by then."""
+        def build():
+            raise KeyError("Actual: {'task_state': '"
+                           f"{takeover.taking('spawning', 'other')}'}}")
+
+        def attempt():
+            self.gate.attempt('build', INSTANCE, build)
+
+        self.assertEqual('other', self.operate(
+            attempt, otherwise=lambda: 'other'))
+
+    def test_nobody_waits_to_clean_up_what_is_contested(self):
+        self.contest(1000)
+        mark = self.sources.hosts['i1']
+
+        def fail():
+            self.sources.hosts['i1'] = mark
+            self.clean_up()
+
+        self.sources.hosts['i1'] = InstanceState('me')
+        self.operate(fail)
+        self.assertEqual(0, self.now)
+        self.assertEqual([], self.done)
+
+    def test_instances_that_operations_are_at(self):
+        seen = []
+
+        def act():
+            seen.append(self.gate.at_work)
+            self.operate(lambda: seen.append(self.gate.at_work))
+            seen.append(self.gate.at_work)
+
+        self.operate(act)
+        self.assertEqual([{'i1'}] * 3, seen)
+        self.assertEqual(frozenset(), self.gate.at_work)
+        self.assertRaises(KeyError, self.operate, lambda: {}['nothing'])
+        self.assertEqual(frozenset(), self.gate.at_work)
+
+    def test_operation_that_waits_is_at_its_instance(self):
+        self.wait_for_conductor(100)
+        sleep, seen = self.gate._sleep, []
+
+        def sleep_and_look(seconds):
+            seen.append(self.gate.at_work)
+            sleep(seconds)
+
+        self.gate._sleep = sleep_and_look
+        self.operate(self.act)
+        self.assertEqual({frozenset({'i1'})}, set(seen))
+
     def test_event_waits_for_a_conductor_that_is_away(self):
         self.wait_for_conductor(100)
         self.assertEqual({'i1'}, self.gate.present('event', ['i1']))

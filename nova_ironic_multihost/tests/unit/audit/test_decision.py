@@ -159,6 +159,24 @@ class TakeoverTestCase(cloud.AuditTestCase):
                          .count(Reason.ADOPTED))
         self.assertEqual(2, len(second.taken_over))
 
+    def test_builds_that_cannot_be_taken_keep_no_other_waiting(self):
+        self.strand()
+        self.cloud.set('c', up=False, forced_down=True)
+        take_over, taken = self.cloud.take_over, set()
+        beyond_help = {f'i-{node}' for node in sorted(self.theirs)[:2]}
+
+        def fail(instance, state, host):
+            if instance in beyond_help:
+                raise OSError('no answer')
+            return take_over(instance, state, host)
+
+        self.cloud.take_over = fail
+        with self.assertLogs('nova_ironic_multihost', 'WARNING'):
+            for _ in range(3):
+                taken |= self.audit('a').taken_over.keys()
+        self.assertEqual(
+            {f'i-{node}' for node in self.theirs} - beyond_help, taken)
+
     def test_build_that_has_changed_since_keeps_its_node_waiting(self):
         self.strand()
         self.cloud.set('c', up=False, forced_down=True)

@@ -16,6 +16,7 @@ import datetime
 import logging
 import threading
 import types
+from unittest import mock
 
 import fixtures
 from oslotest import base
@@ -32,7 +33,7 @@ NOON = datetime.datetime(2026, 11, 22, 12, tzinfo=datetime.UTC)
 
 def end(row):
     """Do what nova's start of a service does."""
-    if takeover.ended_by_nova(row.task_state):
+    if takeover.ended_by_nova(row.vm_state, row.task_state):
         row.task_state = None
 
 
@@ -48,12 +49,17 @@ class Instances:
         self.rows[uuid] = types.SimpleNamespace(
             uuid=uuid, vm_state=vm_state, task_state=task_state, host=host)
 
-    def marked(self, hosts, on=None):
-        marks = takeover.marks(hosts, calls.TASK_STATES)
+    def marked(self, host):
+        marks = takeover.marks(host, calls.TASK_STATES)
         return {uuid: InstanceState(row.host, task_state=row.task_state)
                 for uuid, row in self.rows.items()
-                if row.task_state in marks
-                and (on is None or row.host == on.lower())}
+                if row.task_state in marks}
+
+    def busy(self, host):
+        return {uuid: InstanceState(row.host, task_state=row.task_state)
+                for uuid, row in self.rows.items()
+                if row.task_state in takeover.OPERATIONS
+                and row.host.lower() == host.lower()}
 
     def of_host(self, host, after):
         """Return one at a time."""
@@ -117,8 +123,10 @@ class InstancesTestCase(base.BaseTestCase):
         self.machine = 'active'
         self.redeployed = False
         self.now = 0
+        self.attended = set()
         self.recovery = recovery.Recovery(
-            'Mine', self.instances, self, lambda: self.now)
+            'Mine', self.instances, self, lambda: self.now,
+            attended=lambda: frozenset(self.attended))
 
     def join(self):
         """Wait for all that goes on."""
@@ -185,6 +193,23 @@ class RecoveryTestCase(InstancesTestCase):
         self.machine = 'rescue'
         self.bring_to_rest()
         self.assertEqual(('rescued', None), self.states())
+
+    def test_server_in_error_that_was_to_be_stopped(self):
+        """nova's start leaves it alone."""
+        for task_state in 'powering-off', 'rebooting_hard', 'rebooting':
+            self.taken('error', task_state)
+            self.bring_to_rest()
+            self.assertEqual(('error', None), self.states())
+
+    def test_one_that_another_took_meanwhile_is_anothers(self):
+        self.taken('active', 'rescuing')
+
+        def rob(row):
+            row.host = 'other'
+
+        self.instances.init_does = rob
+        self.bring_to_rest()
+        self.assertEqual(('active', 'rescuing'), self.states())
 
     def test_what_somebody_else_began_meanwhile_goes_on(self):
         self.taken('active', 'rescuing')
@@ -398,6 +423,43 @@ class FailureTestCase(InstancesTestCase):
         for _ in range(12):
             self.sweep_if_it_can()
             self.now += 5
+
+    def test_answer_that_is_lost_of_a_build_that_had_hardly_begun(self):
+        self.machine = None
+        self.taken('building', None)
+        self.failing('set_states', True)
+        self.sweep_for_a_minute()
+        self.assertEqual(('error', None), self.states())
+
+    def test_nobody_else_begins_before_the_mark_is_there_again(self):
+        self.taken('active', 'powering-off')
+        self.failing('init', False)
+        write, done = self.instances.set_states, []
+
+        def write_and_be_slow(instance, vm_state, task_state):
+            written = write(instance, vm_state, task_state)
+            if takeover.is_mark(task_state):
+                self.now += recovery.LONGEST_PAUSE
+                self.recovery.sweep()
+                done.append(list(self.instances.done))
+            return written
+
+        self.instances.set_states = write_and_be_slow
+        self.sweep()
+        self.assertEqual([[]], done)
+        self.sweep_for_a_minute()
+        self.assertEqual(('active', None), self.states())
+
+    def test_workers_that_end_are_replaced(self):
+        self.taken('active', None)
+        with mock.patch.object(self.recovery, 'bring_to_rest',
+                               side_effect=GeneratorExit), mock.patch(
+                'threading.excepthook'):
+            for _ in range(2 * recovery.WORKERS):
+                self.now += recovery.LONGEST_PAUSE
+                self.sweep()
+        self.sweep_for_a_minute()
+        self.assertEqual(('active', None), self.states())
 
     def test_what_is_not_done_and_does_not_fail(self):
         """The gate could not read; nova has logged an error."""
@@ -679,44 +741,125 @@ class SweepTestCase(InstancesTestCase):
         self.sweep_often(1, other=True)
         self.assertEqual(('active', 'rebooting'), self.states())
 
-    def test_what_another_did_not_take_after_all_is_brought_to_rest(self):
+    def test_what_another_did_not_take_after_all_goes_on(self):
         self.taking('powering-off', 'other', 'mine')
         mark = self.states()
-        self.sweep_often(2 * recovery.FOREIGN - 1, other=False)
+        self.sweep_often(2 * recovery.PATROL - 1, other=False)
         self.assertEqual(mark, self.states())
         # Also one that is down, or disabled, and lives.
         self.sweep_often(2, mine=False, other=False)
-        self.assertEqual([('init', 'powering-off')], self.instances.done)
-        self.assertEqual(('active', None), self.states())
+        self.assertEqual([], self.instances.done)
+        self.assertEqual(('active', 'powering-off'), self.states())
+
+    def test_what_no_task_state_shows_is_brought_to_rest(self):
+        self.machine = None
+        self.taking(None, 'other', 'mine')
+        self.instances.rows['i1'].vm_state = 'building'
+        self.sweep_often(2 * recovery.PATROL + 1, other=False)
+        self.assertEqual(('error', None), self.states())
 
     def test_what_one_that_is_gone_did_not_take_is_found_in_the_end(self):
         for uuid in 'i0', 'i2', 'i3':
             self.instances.have('active', None, uuid)
         self.taking('powering-off', 'gone', 'mine')
         # Two are looked at before it, one at a time.
-        self.sweep_often(2 * recovery.FOREIGN, other=True)
+        self.sweep_often(2 * recovery.PATROL, other=True)
         self.assertTrue(takeover.is_mark(self.states()[1]))
-        self.sweep_often(6 * recovery.FOREIGN, other=True)
-        self.assertEqual([('init', 'powering-off')], self.instances.done)
-        self.assertEqual(('active', None), self.states())
+        self.sweep_often(6 * recovery.PATROL, other=True)
+        self.assertEqual(('active', 'powering-off'), self.states())
         # It begins anew.
         self.taking('powering-off', 'gone', 'mine')
-        self.sweep_often(8 * recovery.FOREIGN, other=True)
-        self.assertEqual(('active', None), self.states())
+        self.sweep_often(8 * recovery.PATROL, other=True)
+        self.assertEqual(('active', 'powering-off'), self.states())
 
     def test_one_that_is_fenced_keeps_nothing(self):
         self.taking('powering-off', 'other', 'mine')
         mark = self.states()
-        self.sweep_often(5 * recovery.FOREIGN, mine=None, other=True)
+        self.sweep_often(5 * recovery.PATROL, mine=None, other=True)
         self.assertEqual(mark, self.states())
 
     def test_what_is_another_hosts_business(self):
         for by, host in (('other', 'third'), ('third', 'dead')):
             self.taking('rebooting', by, host)
             before = self.states()
-            self.sweep_often(5 * recovery.FOREIGN, other=True, third=False,
+            self.sweep_often(5 * recovery.PATROL, other=True, third=False,
                              dead=False)
             self.assertEqual(before, self.states())
+
+
+    def patrol(self, seconds, **services):
+        """Sweep for so long, a patrol every ten seconds."""
+        for _ in range(seconds // 10):
+            self.now += 10
+            self.sweep_often(recovery.PATROL, **services)
+
+    def test_what_nobody_is_at_work_on_is_taken_up(self):
+        for task_state in 'powering-off', 'rebooting', 'rescuing':
+            self.instances.have('active', task_state)
+            self.patrol(recovery.UNATTENDED)
+            self.assertEqual(('active', task_state), self.states())
+            self.patrol(20)
+            self.assertEqual(('init', task_state), self.instances.done.pop())
+            self.assertEqual(('active', None), self.states())
+
+    def test_what_was_to_be_deleted_is_deleted(self):
+        self.instances.have('active', 'deleting')
+        self.patrol(recovery.UNATTENDED + 20)
+        self.assertEqual({}, self.instances.rows)
+
+    def test_what_somebody_is_at_work_on_is_left_alone(self):
+        self.instances.have('building', 'spawning')
+        self.attended = {'i1'}
+        self.patrol(5 * recovery.UNATTENDED)
+        self.assertEqual(('building', 'spawning'), self.states())
+        # From then on it counts.
+        self.attended = set()
+        self.patrol(recovery.UNATTENDED)
+        self.assertEqual(('building', 'spawning'), self.states())
+        self.patrol(20)
+        self.assertEqual([('deployed', 'spawning')], self.instances.done)
+
+    def test_whoever_begins_in_the_last_moment_is_left_alone(self):
+        self.instances.have('active', 'rebooting')
+        self.patrol(recovery.UNATTENDED)
+        read = self.instances.read
+
+        def begin(uuid):
+            self.attended = {'i1'}
+            return read(uuid)
+
+        self.instances.read = begin
+        self.patrol(20)
+        self.assertEqual([], self.instances.done)
+
+    def test_what_goes_on_is_left_alone(self):
+        for task_state in ('rebooting', 'reboot_pending') * 4:
+            self.instances.have('active', task_state)
+            self.patrol(recovery.UNATTENDED - 20)
+        self.assertEqual([], self.instances.done)
+
+    def test_time_without_answers_does_not_count(self):
+        self.instances.have('active', 'rebooting')
+        self.patrol(recovery.UNATTENDED - 20)
+        with mock.patch.object(self.instances, 'busy',
+                               side_effect=OSError('no answer')):
+            self.now += 10
+            for _ in range(recovery.PATROL):
+                with contextlib.suppress(OSError):
+                    self.recovery.sweep(self.view())
+        self.patrol(recovery.UNATTENDED - 20)
+        self.assertEqual([], self.instances.done)
+
+    def test_one_that_is_fenced_takes_nothing_up(self):
+        self.instances.have('active', 'rebooting')
+        self.patrol(5 * recovery.UNATTENDED, mine=None)
+        self.assertEqual([], self.instances.done)
+
+    def test_what_is_done_for_ironic_is_not_taken_up_twice(self):
+        self.machine = 'deploying'
+        self.taken('active', 'rebuild_spawning')
+        self.patrol(5 * recovery.UNATTENDED)
+        self.assertEqual(('active', 'rebuild_spawning'), self.states())
 
 
 class StartTestCase(InstancesTestCase):
@@ -737,6 +880,23 @@ class StartTestCase(InstancesTestCase):
             raise ValueError('InstanceActionEventNotFound')
 
         self.start(init)
+
+    def test_what_waits_in_the_queue_is_carried_out(self):
+        """nova's start does nothing for it, and this package neither."""
+        for vm_state, task_state in (
+                ('active', 'rescuing'), ('rescued', 'unrescuing'),
+                ('soft-delete', 'restoring'), ('active', 'soft-deleting')):
+            self.instances.have(vm_state, task_state)
+            self.start(lambda: None)
+            self.join()
+            self.assertEqual((vm_state, task_state), self.states())
+
+    def test_a_build_that_is_to_be_deleted_is_deleted(self):
+        self.instances.have('building', 'deleting')
+        self.start(lambda: self.fail('nova sets it to ERROR'))
+        self.recovery.sweep()
+        self.join()
+        self.assertEqual({}, self.instances.rows)
 
     def test_a_take_over_that_was_cut_off_goes_on(self):
         for task_state in (

@@ -45,6 +45,11 @@ class MachinesTestCase(test_base.BaseTestCase):
         self.driver._get_node.side_effect = names.NodeNotFound
         self.assertIsNone(self.machines.provision_state(self.instance))
 
+    def test_an_instance_without_a_node_has_none(self):
+        self.instance.node = None
+        self.assertIsNone(self.machines.provision_state(self.instance))
+        self.driver._get_node.assert_not_called()
+
     def test_whether_it_was_deployed_since_a_moment(self):
         get = self.driver.ironic_connection.get
         noon = datetime.datetime(2026, 11, 22, 12, tzinfo=datetime.UTC)

@@ -288,9 +288,28 @@ class PlacementTestCase(base.TrackerTestCase):
         self.assertIsNone(reads.consumers(
             context, self.client, base.NODE))
         # Nobody has what is not there.
-        get.return_value = base.response(404)
+        get.return_value = base.response(404, {'errors': [{
+            'status': 404, 'title': 'Not Found',
+            'detail': 'The resource could not be found.\n\n Resource '
+                      f"provider '{base.NODE}' not found: No resource "
+                      f'provider with uuid {base.NODE} found'}]})
         self.assertEqual(frozenset(), reads.consumers(
             context, self.client, base.NODE))
+
+    def test_404_that_is_not_placements(self):
+        get = self.patch(self.client, 'get')
+        context = names.admin_context()
+        for body in (None, [], {'errors': [None]}, {'errors': [{
+                'detail': 'The resource could not be found.'}]}):
+            get.return_value = base.response(404, body)
+            self.assertIsNone(reads.consumers(
+                context, self.client, base.NODE))
+        get.return_value.json = mock.Mock(side_effect=ValueError('<html>'))
+        self.assertIsNone(reads.consumers(context, self.client, base.NODE))
+
+    def test_placement_that_does_not_answer(self):
+        get = self.patch(self.client, 'get')
+        context = names.admin_context()
         get.side_effect = ks_exception.ConnectFailure()
         self.assertIsNone(reads.consumers(
             context, self.client, base.NODE))

@@ -247,9 +247,41 @@ class SortMarkedTestCase(base.BaseTestCase):
     def test_marks_can_be_listed_and_tell_hosts_apart(self, state, one, two):
         states = ['deleting', 'spawning']
         for mark in takeover.taking(state, one), takeover.taken(state, one):
-            self.assertIn(mark, takeover.marks([two, one], states))
-            self.assertEqual(one == two,
-                             mark in takeover.marks([two], states))
+            self.assertIn(mark, takeover.marks(one, states))
+            self.assertEqual(one == two, mark in takeover.marks(two, states))
+
+    def test_errors_that_speak_of_marks(self):
+        for mark in takeover.taking(None, HOST), takeover.taken('x', HOST):
+            self.assertTrue(takeover.mentions_mark(
+                "Expected: {'task_state': ['spawning']}. "
+                f"Actual: {{'task_state': '{mark}'}}"))
+        self.assertFalse(takeover.mentions_mark(
+            "Actual: {'task_state': 'deleting'}"))
+
+
+class StartOfNovaTestCase(base.BaseTestCase):
+
+    def test_what_it_ends(self):
+        for vm_state in 'active', 'stopped', 'rescued':
+            for task_state in 'powering-off', 'rebooting', 'deleting':
+                self.assertTrue(
+                    takeover.ended_by_nova(vm_state, task_state))
+
+    def test_what_it_leaves_alone(self):
+        for vm_state, task_state in (
+                ('active', 'rescuing'), ('active', None),
+                # ComputeManager._init_instance returns at once.
+                ('error', 'powering-off'), ('error', 'rebooting_hard'),
+                ('soft-delete', 'powering-on'),
+                # ComputeManager._retry_reboot
+                ('stopped', 'reboot_pending')):
+            self.assertFalse(takeover.ended_by_nova(vm_state, task_state))
+
+    def test_what_it_gives_up(self):
+        self.assertTrue(takeover.lost_at_start('building', 'deleting'))
+        for vm_state, task_state in (
+                ('building', 'spawning'), ('active', 'deleting')):
+            self.assertFalse(takeover.lost_at_start(vm_state, task_state))
 
 
 class AtRestTestCase(base.BaseTestCase):

@@ -456,6 +456,13 @@ class Simulation(stateful.RuleBasedStateMachine):
         if process:
             self._carry_out(process, 1)
 
+    @stateful.rule(index=which)
+    def forget(self, index):
+        """A request is lost: an outage has ended what had taken it."""
+        operation = self._pick(self.world.operations, index)
+        if operation:
+            self.world.operations.remove(operation)
+
     def _carry_out(self, process, number):
         queue = [operation for operation in self.world.operations
                  if operation.cast_to == process.host]

@@ -801,7 +801,10 @@ class Simulation(stateful.RuleBasedStateMachine):
                     and not abandoned):
                 continue
             if instance.host in self._processes:
-                assert not instance.task, f'{instance} is stuck'
+                # One that is fenced takes up nothing that was lost.
+                fenced = world.services[instance.host].forced_down
+                assert not instance.task or fenced and not takeover.is_mark(
+                    instance.task), f'{instance} is stuck'
             elif (world.services[instance.host].forced_down
                     and self.settings[instance.host].policy.when != 'never'
                     and world.zones.get(instance.host) in zones):

@@ -122,6 +122,12 @@ class OldOwnerTestCase(base.MultiHostTestCase):
             setattr(instance, name, value)
         instance.save()
 
+    def wait_for_no_conductor(self):
+        """Let the patience of host1 be over."""
+        self.useFixture(fixtures.MockPatchObject(
+            self.fleet.manager('host1').driver._gate, '_patience',
+            return_value=0))
+
     def replay(self, server, operation, arguments):
         """Let host1 get what waited for it; return when it is done."""
         with self.in_cell() as ctxt:
@@ -220,6 +226,7 @@ class QueueTestCase(OldOwnerTestCase):
         self.assertEqual('SHUTOFF', self.show(self.server)['status'])
 
     def test_what_cannot_be_known_is_not_carried_out(self):
+        self.wait_for_no_conductor()
         before = self.state(self.server)
         with fixtures.MockPatchObject(
                 reads, 'instance_states',
@@ -281,11 +288,8 @@ class FrozenTestCase(OldOwnerTestCase):
 
     def test_compute_that_is_cut_off_changes_nothing(self):
         server = self.boot('host1')
-        driver = self.fleet.manager('host1').driver
-        # It is for longer than an operation waits.
-        self.useFixture(fixtures.MockPatchObject(
-            driver._gate, '_patience', return_value=0))
-        held = self.freeze(driver, 'power_off')
+        self.wait_for_no_conductor()
+        held = self.freeze(self.fleet.manager('host1').driver, 'power_off')
         with futures.ThreadPoolExecutor() as pool:
             done = pool.submit(self.replay, server, 'stop_instance', {
                 'clean_shutdown': False})

@@ -64,13 +64,14 @@ class IronicMultiHostDriver(names.IronicDriver):
             sources.NovaSources(self, self._tracker), sources.NovaWrites())
         self._offers = offer.Offers(self._auditor, self._tracker)
         self._looks = look.Look(self._auditor, self._tracker, self._acquired)
+        self._gate = gate.Gate(
+            CONF.host, self._auditor.sources, settings.patience)
         self._recovery = recovery.Recovery(
             CONF.host, calls.Instances(virtapi), machines.Machines(self),
-            attended=lambda: self._gate.at_work)
+            self._gate)
         self._timers = timer.Timers(
             lambda: watch.period(CONF.report_interval), look=self._look,
             sweep=lambda: self._recovery.sweep(self._looks.view))
-        self._gate = None
         self._settled = False
         # The last audit of all nodes; looks have changed the auditor's.
         self._audited = None
@@ -83,9 +84,8 @@ class IronicMultiHostDriver(names.IronicDriver):
     @property
     def ironic_connection(self):
         """Connection to Ironic that changes no machine of another host."""
-        connection = super().ironic_connection
-        return connection if self._gate is None else (
-            operations.AskingConnection(connection, self._gate))
+        return operations.AskingConnection(
+            super().ironic_connection, self._gate)
 
     def init_host(self, host):
         """Refuse settings that cannot work, then see who else is there.
@@ -105,7 +105,6 @@ class IronicMultiHostDriver(names.IronicDriver):
             lambda record: self._offers.still_valid(record.node, record),
             lambda node: self._offers.may_create(node, settings.read()))
         patches.patch_instance_init(manager, self._recovery.start)
-        self._gate = gate.Gate(host, self._auditor.sources, settings.patience)
         patches.patch_operations(manager, self, self._gate)
         patches.patch_post_start(manager, self._timers.start)
         patches.patch_stop(manager, self._timers.stop)

@@ -125,12 +125,30 @@ class Gate:
         self._thread = threading.local()
         self._lock = threading.Lock()
         self._at_work = collections.Counter()
+        self._left = set()
 
     @property
     def at_work(self):
-        """Uuids of the instances that operations are at, or wait for."""
+        """Uuids of the instances that operations are at, or wait for.
+
+        Not those whose sender waits: no task state tells of them.
+        """
         with self._lock:
             return frozenset(self._at_work)
+
+    @property
+    def left(self):
+        """Uuids of the instances whose last operation was given up.
+
+        Or failed, or was ended: it may have left a task state.
+        """
+        with self._lock:
+            return frozenset(self._left)
+
+    def forget(self, uuids):
+        """Forget what was given up: it has left nothing, or that is over."""
+        with self._lock:
+            self._left -= uuids
 
     def operate(self, name, instance, act, otherwise=lambda: None,
                 patient=True):
@@ -146,6 +164,8 @@ class Gate:
         if self._inside:
             # Part of an operation that has been let in.
             return act()
+        if not patient:
+            return self._operate(name, instance, act, otherwise, patient)
         with self._noted(instance.uuid):
             return self._operate(name, instance, act, otherwise, patient)
 
@@ -155,6 +175,7 @@ class Gate:
             left = self._patiently(name, f'instance {instance.uuid}',
                                    lambda: self._is_elsewhere(instance))
         except ContestedError:
+            self._leave(instance.uuid)
             left = True
         if left:
             LOG.info('%(name)s is not carried out: instance %(instance)s is '
@@ -165,6 +186,7 @@ class Gate:
             try:
                 return act()
             except Cancelled as exc:
+                self._leave(instance.uuid)
                 LOG.info('%(name)s of instance %(instance)s ends here: '
                          '%(exc)s', {'name': name, 'exc': exc,
                                      'instance': instance.uuid})
@@ -305,16 +327,25 @@ class Gate:
 
     @contextlib.contextmanager
     def _noted(self, uuid):
-        """Note that an operation is at an instance."""
+        """Note that an operation is at an instance, and if it fails."""
         with self._lock:
             self._at_work[uuid] += 1
+            self._left.discard(uuid)
         try:
             yield
+        except Exception:
+            self._leave(uuid)
+            raise
         finally:
             with self._lock:
                 self._at_work[uuid] -= 1
                 if not self._at_work[uuid]:
                     del self._at_work[uuid]
+
+    def _leave(self, uuid):
+        """Note that an operation has ended and may have ended nothing."""
+        with self._lock:
+            self._left.add(uuid)
 
     @contextlib.contextmanager
     def _entered(self):

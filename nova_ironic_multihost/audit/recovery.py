@@ -19,9 +19,8 @@ left undone is done by a later sweep. While nova is at work on an instance the
 mark is off, as nova wants to see what the instance was doing; that is
 remembered, and when the process ends nova's start of the next one sees to it.
 
-The same is done for instances of this host that nobody took over and that
-nobody is at work on: an outage ended the operation that they were in the
-middle of, or swallowed the message that asked for it.
+The same is done for instances of this host that nobody took over and whose
+operation was given up in an outage, or whose delete never came.
 
 In threads of its own, as what instances were in the middle of may take
 minutes: an audit must not wait for that, nor a sweep.
@@ -31,7 +30,6 @@ import collections
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
-from collections.abc import Set
 import dataclasses
 import threading
 import time
@@ -41,6 +39,7 @@ from oslo_log import log as logging
 from nova_ironic_multihost.audit.sources import Instance
 from nova_ironic_multihost.audit.sources import Instances
 from nova_ironic_multihost.audit.sources import Machines
+from nova_ironic_multihost.audit.sources import Operations
 from nova_ironic_multihost.core.facts import InstanceState
 from nova_ironic_multihost.core.host import host_key
 from nova_ironic_multihost.core import membership
@@ -65,10 +64,10 @@ PAUSE, LONGEST_PAUSE = 10, 300
 PATROL = 6
 
 #: Seconds for which an instance must be seen to be in the middle of one and
-#: the same thing, with nobody at work on it, until it is taken up: what waits
-#: in this host's queue is begun before. Time in which nova does not answer is
-#: not counted.
-UNATTENDED = 300
+#: the same thing, with nobody at work on it, until it is taken up. Of the time
+#: between two patrols at most so much is counted, and none in which nova does
+#: not answer.
+UNATTENDED, COUNTED = 300, 120
 
 #: Sweeps in which a mark of this host must be astray until it is undone: on an
 #: instance of a host that is down, and of one that is up and would do so.
@@ -107,22 +106,22 @@ class Recovery:
     :param host: this host.
     :param instances: the instances of nova.
     :param machines: their machines.
+    :param operations: what nova is at.
     :param clock: monotonic clock, in seconds.
     :param start: calls a function with arguments, in a thread of its own.
-    :param attended: returns the uuids of the instances that operations are at.
     """
 
     def __init__(self, host: str, instances: Instances, machines: Machines,
+                 operations: Operations,
                  clock: Callable[[], float] = time.monotonic,
-                 start: Callable[..., None] = start_thread,
-                 attended: Callable[[], Set[str]] = frozenset) -> None:
+                 start: Callable[..., None] = start_thread) -> None:
         self._name = host
         self._host = host_key(host)
         self._instances = instances
         self._machines = machines
         self._clock = clock
         self._start = start
-        self._attended = attended
+        self._operations = operations
         self._lock = threading.Lock()
         self._waiting: collections.deque[str] = collections.deque()
         #: Instances that wait for a worker, or that one is at.
@@ -141,6 +140,7 @@ class Recovery:
         self._astray: Mapping[tuple[str, str], int] = {}
         self._foreign: frozenset[tuple[str, str]] = frozenset()
         self._last: str | None = None
+        self._patrolled = 0.0
         self._unattended: Mapping[tuple[str, str], float] = {}
 
     def add(self, uuids: Iterable[str]) -> None:
@@ -224,6 +224,13 @@ class Recovery:
         :param view: the compute services as they were seen last.
         :raises Exception: nova does not say which instances carry one.
         """
+        try:
+            self._sweep(view)
+        except Exception:
+            self._unattended = {}
+            raise
+
+    def _sweep(self, view: membership.View | None) -> None:
         with self._lock:
             unmarked = list(self._unmarked)
         for uuid in unmarked:
@@ -233,16 +240,18 @@ class Recovery:
         self.add(sorted(self._due(marked.rest)))
         self._undo(marked.astray, found, view)
         self._sweeps += 1
-        if (view is not None and not view.fenced(self._host)
-                and self._sweeps % PATROL == 0):
+        if view is None or view.fenced(self._host):
+            self._unattended = {}
+        elif self._sweeps % PATROL == 0:
             self._keep()
             self._attend()
 
     def _due(self, marked: frozenset[str]) -> set[str]:
         """Return the instances that are to be brought to rest now."""
         now = self._clock()
+        busy = self._operations.at_work
         with self._lock:
-            due = {*marked, *self._awaited} - self._at_work
+            due = {*marked, *self._awaited} - self._at_work - busy
             self._pauses = {
                 uuid: pause for uuid, pause in self._pauses.items()
                 if uuid in due | self._at_work | self._unmarked.keys()}
@@ -288,6 +297,8 @@ class Recovery:
             self._try(self._keep_one, uuid, mark)
         self._foreign = frozenset()
         some = self._instances.of_host(self._name, self._last)
+        if not some and self._last is not None:
+            some = self._instances.of_host(self._name, None)
         self._last = next(reversed(list(some)), None)
         self._foreign = takeover.sort_marked(self._host, some).foreign
 
@@ -305,26 +316,36 @@ class Recovery:
                 takeover.marked(mark) or takeover.taken(mark, self._host))
 
     def _attend(self) -> None:
-        """Take up what nobody is at work on any more."""
-        before, self._unattended = self._unattended, {}
+        """Take up what nobody is at work on any more.
+
+        What no operation has left may wait in this host's queue, for long if
+        all of nova's threads are busy; so only what may be done twice is.
+        """
+        left = self._operations.left
         busy = self._instances.busy(self._name)
+        self._operations.forget(left - busy.keys())
         now = self._clock()
+        passed = min(now - self._patrolled, COUNTED)
+        self._patrolled = now
         with self._lock:
             attended = {*self._at_work, *self._unmarked, *self._awaited}
-        attended |= self._attended()
+        attended |= self._operations.at_work
+        keys = [(uuid, state.task_state or '') for uuid, state in busy.items()
+                if uuid not in attended and (
+                    uuid in left
+                    or takeover.may_be_done_twice(state.task_state))]
         self._unattended = {
-            key: before.get(key, now) for key in (
-                (uuid, state.task_state or '') for uuid, state in busy.items()
-                if uuid not in attended)}
-        for (uuid, task_state), since in sorted(self._unattended.items()):
-            if now - since >= UNATTENDED:
+            key: self._unattended[key] + passed
+            if key in self._unattended else 0 for key in keys}
+        for (uuid, task_state), seconds in sorted(self._unattended.items()):
+            if seconds >= UNATTENDED:
                 self._try(self._take_up, uuid, task_state)
 
     def _take_up(self, uuid: str, task_state: str) -> None:
         instance = self._instances.read(uuid)
         if (instance is not None and instance.task_state == task_state
                 and host_key(instance.host or '') == self._host
-                and uuid not in self._attended()
+                and uuid not in self._operations.at_work
                 and self._instances.set_states(
                     instance, instance.vm_state,
                     takeover.taken(task_state, self._host))):

@@ -167,6 +167,21 @@ class Instances(typing.Protocol):
         """Send a notification of this package."""
 
 
+class Operations(typing.Protocol):
+    """nova's operations on instances, as this process carries them out."""
+
+    @property
+    def at_work(self) -> Set[str]:
+        """Uuids of the instances that operations are at, or wait for."""
+
+    @property
+    def left(self) -> Set[str]:
+        """Uuids of those whose last operation may have left a task state."""
+
+    def forget(self, uuids: Set[str]) -> None:
+        """Take instances out of :attr:`left`."""
+
+
 class Machines(typing.Protocol):
     """What Ironic makes of the machines of this host's instances."""
 

@@ -114,8 +114,10 @@ class Tracker:
     def renew(self, node: str) -> None:
         """Read anew what placement has of a node, and its generation.
 
-        The provider is one that nova's client has at hand. nova logs it if
-        placement does not answer, and goes on with what it knew.
+        The provider is one that nova's client has at hand. If placement
+        answers with an error nova logs it and goes on with what it knew.
+
+        :raises keystoneauth1.exceptions.ClientException: it does not answer.
         """
         self.report_client._refresh_and_get_inventory(
             names.admin_context(), node)

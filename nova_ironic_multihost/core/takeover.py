@@ -418,6 +418,14 @@ def lost_at_start(vm_state: str | None, task_state: str | None) -> bool:
     return vm_state == 'building' and task_state == 'deleting'
 
 
+def may_be_done_twice(task_state: str | None) -> bool:
+    """Whether it does no harm to do what an instance is in the middle of.
+
+    Even if it waits in a queue and is begun once more.
+    """
+    return task_state in _DELETING_TASKS
+
+
 def needs_no_machine(vm_state: str | None, task_state: str | None) -> bool:
     """Whether an instance can be brought to rest without its machine.
 

@@ -363,7 +363,7 @@ class Process:
     """A nova-compute from its start to its end.
 
     To the product it is nova's resource tracker (``has``, ``drop``,
-    ``audit``).
+    ``audit``) and its operations (``at_work``, ``left``, ``forget``).
 
     :ivar auditor: the product's.
     :ivar sources: what it asks.
@@ -401,10 +401,13 @@ class Process:
         self.updating = Lock()
         self._instances = Instances(world, self.host, self.sources.writes)
         self._recovery = recovery.Recovery(
-            self.host, self._instances, self._instances,
+            self.host, self._instances, self._instances, self,
             # Each tick is longer than any pause.
             lambda: world.clock * recovery.LONGEST_PAUSE,
             lambda *call: self._workers.append(self._greenlet(*call)))
+        # Operations are carried out at a stroke.
+        self.at_work = frozenset()
+        self.left = set()
         self._workers = []
         self._sweeping = None
         self._looking = None
@@ -572,6 +575,10 @@ class Process:
     def has(self, node):
         """Whether ResourceTracker.compute_nodes has the node."""
         return node in self.tracked
+
+    def forget(self, uuids):
+        """As the gate does."""
+        self.left -= uuids
 
     def drop(self, node):
         """ResourceTracker.remove_node."""

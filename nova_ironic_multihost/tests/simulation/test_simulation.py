@@ -458,10 +458,14 @@ class Simulation(stateful.RuleBasedStateMachine):
 
     @stateful.rule(index=which)
     def forget(self, index):
-        """A request is lost: an outage has ended what had taken it."""
-        operation = self._pick(self.world.operations, index)
+        """An outage ends what has taken a request."""
+        operation = self._pick((
+            operation for operation in self.world.operations
+            if operation.cast_to in self._processes), index)
         if operation:
             self.world.operations.remove(operation)
+            self._processes[operation.cast_to].left.add(
+                operation.instance.uuid)
 
     def _carry_out(self, process, number):
         queue = [operation for operation in self.world.operations

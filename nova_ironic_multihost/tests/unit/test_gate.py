@@ -289,8 +289,35 @@ class GateTestCase(base.BaseTestCase):
         self.operate(act)
         self.assertEqual([{'i1'}] * 3, seen)
         self.assertEqual(frozenset(), self.gate.at_work)
-        self.assertRaises(KeyError, self.operate, lambda: {}['nothing'])
-        self.assertEqual(frozenset(), self.gate.at_work)
+        self.operate(act, patient=False)
+        self.assertEqual([frozenset()] * 3, seen[3:])
+
+    def test_instances_that_operations_have_left(self):
+        """Given up, failed or ended in the middle; not what was done."""
+        def fail():
+            raise KeyError
+
+        def end():
+            self.assertEqual(frozenset(), self.gate.left)
+            self.move()
+            self.change_machine()
+
+        self.operate(self.act)
+        self.assertEqual(frozenset(), self.gate.left)
+        self.assertRaises(KeyError, self.operate, fail)
+        self.assertEqual({'i1'}, self.gate.left)
+        # That was another operation.
+        self.operate(end)
+        self.assertEqual({'i1'}, self.gate.left)
+        self.gate.forget({'i1', 'i2'})
+        self.assertEqual(frozenset(), self.gate.left)
+        self.contest(1000)
+        self.operate(self.act)
+        self.assertEqual({'i1'}, self.gate.left)
+        self.gate.forget({'i1'})
+        self.sources.error = TimeoutError()
+        self.assertRaises(TimeoutError, self.operate, self.act)
+        self.assertEqual({'i1'}, self.gate.left)
 
     def test_operation_that_waits_is_at_its_instance(self):
         self.wait_for_conductor(100)

@@ -123,10 +123,13 @@ class InstancesTestCase(base.BaseTestCase):
         self.machine = 'active'
         self.redeployed = False
         self.now = 0
-        self.attended = set()
+        # What nova is at.
+        self.at_work, self.left = set(), set()
         self.recovery = recovery.Recovery(
-            'Mine', self.instances, self, lambda: self.now,
-            attended=lambda: frozenset(self.attended))
+            'Mine', self.instances, self, self, lambda: self.now)
+
+    def forget(self, uuids):
+        self.left -= uuids
 
     def join(self):
         """Wait for all that goes on."""
@@ -796,11 +799,45 @@ class SweepTestCase(InstancesTestCase):
     def test_what_nobody_is_at_work_on_is_taken_up(self):
         for task_state in 'powering-off', 'rebooting', 'rescuing':
             self.instances.have('active', task_state)
+            self.left = {'i1'}
             self.patrol(recovery.UNATTENDED)
             self.assertEqual(('active', task_state), self.states())
             self.patrol(20)
             self.assertEqual(('init', task_state), self.instances.done.pop())
             self.assertEqual(('active', None), self.states())
+            self.patrol(10)
+            self.assertEqual(set(), self.left)
+
+    def test_what_may_wait_in_the_queue_is_left_there(self):
+        for task_state in 'powering-off', 'rebuilding', 'image_snapshot':
+            self.instances.have('active', task_state)
+            self.patrol(5 * recovery.UNATTENDED)
+            self.assertEqual(('active', task_state), self.states())
+
+    def test_what_has_left_nothing_is_forgotten(self):
+        self.left = {'i1', 'i2'}
+        self.instances.have('active', None)
+        self.patrol(10)
+        self.instances.have('active', 'rebuilding')
+        self.patrol(5 * recovery.UNATTENDED)
+        self.assertEqual(('active', 'rebuilding'), self.states())
+
+    def test_time_in_which_nobody_looked_counts_little(self):
+        """The process stood still; what waits is begun now."""
+        self.instances.have('active', 'deleting')
+        self.patrol(10)
+        self.now += 100000
+        self.patrol(10)
+        self.assertEqual(('active', 'deleting'), self.states())
+
+    def test_nobody_works_on_what_an_operation_is_at(self):
+        self.taken('active', 'rescuing')
+        self.at_work = {'i1'}
+        self.patrol(recovery.UNATTENDED)
+        self.assertEqual([], self.instances.done)
+        self.at_work = set()
+        self.patrol(10)
+        self.assertEqual([('init', 'rescuing')], self.instances.done)
 
     def test_what_was_to_be_deleted_is_deleted(self):
         self.instances.have('active', 'deleting')
@@ -809,23 +846,23 @@ class SweepTestCase(InstancesTestCase):
 
     def test_what_somebody_is_at_work_on_is_left_alone(self):
         self.instances.have('building', 'spawning')
-        self.attended = {'i1'}
+        self.at_work, self.left = {'i1'}, {'i1'}
         self.patrol(5 * recovery.UNATTENDED)
         self.assertEqual(('building', 'spawning'), self.states())
         # From then on it counts.
-        self.attended = set()
+        self.at_work = set()
         self.patrol(recovery.UNATTENDED)
         self.assertEqual(('building', 'spawning'), self.states())
         self.patrol(20)
         self.assertEqual([('deployed', 'spawning')], self.instances.done)
 
     def test_whoever_begins_in_the_last_moment_is_left_alone(self):
-        self.instances.have('active', 'rebooting')
+        self.instances.have('active', 'deleting')
         self.patrol(recovery.UNATTENDED)
         read = self.instances.read
 
         def begin(uuid):
-            self.attended = {'i1'}
+            self.at_work = {'i1'}
             return read(uuid)
 
         self.instances.read = begin
@@ -834,12 +871,13 @@ class SweepTestCase(InstancesTestCase):
 
     def test_what_goes_on_is_left_alone(self):
         for task_state in ('rebooting', 'reboot_pending') * 4:
+            self.left = {'i1'}
             self.instances.have('active', task_state)
             self.patrol(recovery.UNATTENDED - 20)
         self.assertEqual([], self.instances.done)
 
     def test_time_without_answers_does_not_count(self):
-        self.instances.have('active', 'rebooting')
+        self.instances.have('active', 'deleting')
         self.patrol(recovery.UNATTENDED - 20)
         with mock.patch.object(self.instances, 'busy',
                                side_effect=OSError('no answer')):
@@ -851,7 +889,7 @@ class SweepTestCase(InstancesTestCase):
         self.assertEqual([], self.instances.done)
 
     def test_one_that_is_fenced_takes_nothing_up(self):
-        self.instances.have('active', 'rebooting')
+        self.instances.have('active', 'deleting')
         self.patrol(5 * recovery.UNATTENDED, mine=None)
         self.assertEqual([], self.instances.done)
 

@@ -93,9 +93,16 @@ class User:
             'ACTIVE', 'ERROR'))
 
     def reboot(self, server):
-        """Reboot a server; tells whether that was over in time."""
-        self._insist(self._cloud.nova, 'POST', f'/servers/{server}/action',
-                     {'reboot': {'type': 'HARD'}})
+        """Reboot a server; tells whether that was over in time.
+
+        One that is in ERROR by now is not rebooted any more.
+        """
+        def reboot():
+            if self._look(server).get('status') != 'ERROR':
+                self._cloud.nova('POST', f'/servers/{server}/action',
+                                 {'reboot': {'type': 'HARD'}})
+
+        self._insist(reboot)
         found = self._until(server, _is_at_rest)
         return _is_at_rest(found)
 

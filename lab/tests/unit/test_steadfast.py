@@ -122,6 +122,13 @@ class UserTestCase(base.BaseTestCase):
         server = user.create('one')
         self.assertRaises(Refusal, user.reboot, server)
 
+    def test_a_server_whose_build_fails_late_is_not_rebooted(self):
+        user = self.user()
+        server = user.create('one')
+        self.cloud.servers[server]['status'] = 'ERROR'
+        self.assertTrue(user.reboot(server))
+        self.assertEqual(['create'], self.cloud.taken)
+
     def test_what_stays_in_the_middle_is_told_and_not_asked_again(self):
         user = self.user()
         server = user.create('one')

@@ -93,9 +93,9 @@ class User:
             'ACTIVE', 'ERROR'))
 
     def reboot(self, server):
-        """Reboot a server; tells whether that was over in time.
+        """Reboot a server, unless it is in ERROR by now.
 
-        One that is in ERROR by now is not rebooted any more.
+        :returns: what nova says of it once that is over, or the time is
         """
         def reboot():
             if self._look(server).get('status') != 'ERROR':
@@ -103,8 +103,7 @@ class User:
                                  {'reboot': {'type': 'HARD'}})
 
         self._insist(reboot)
-        found = self._until(server, _is_at_rest)
-        return _is_at_rest(found)
+        return self._until(server, is_at_rest)
 
     def delete(self, server):
         """Delete a server; tells whether it went away in time."""
@@ -160,23 +159,36 @@ class Workload(workload.Workload):
         server = user.create(name)
         found = user.settled(server)
         settled = self._clock()
-        outcome = found.get('status')
-        if outcome not in ('ACTIVE', 'ERROR'):
-            outcome = 'STUCK'
         left, deleted = True, False
         try:
-            if outcome == 'ERROR' or (
-                    outcome == 'ACTIVE' and user.reboot(server)):
+            if found.get('status') == 'ACTIVE':
+                # A build may fail after nova has called it ACTIVE.
+                found = user.reboot(server)
+            if found.get('status') in ('ACTIVE', 'ERROR') and is_at_rest(
+                    found):
                 deleted = user.delete(server)
                 left = False
         except exceptions.ClientException:
             # nova never took it.
             pass
         return workload.Life(
-            server, asked, settled, outcome,
+            server, asked, settled, outcome(found),
             fault=found.get('fault', {}).get('message', ''),
             deleted=deleted, refused=insist.refused, left=left)
 
 
-def _is_at_rest(found):
+def is_at_rest(found):
+    """Whether nothing goes on with a server.
+
+    :param found: what nova says of it
+    """
     return not found.get('OS-EXT-STS:task_state')
+
+
+def outcome(found):
+    """What became of a server: ACTIVE, ERROR or STUCK.
+
+    :param found: what nova says of it
+    """
+    status = found.get('status')
+    return status if status in ('ACTIVE', 'ERROR') else 'STUCK'

@@ -20,13 +20,14 @@ goes on for two audits more, and then all has time to come to rest: at most
 asks again when a request fails or has no answer in 30 s. Figures: what, how,
 seconds; answers_after and up_after (seconds from its return until it answers,
 and until nova calls all computes up; none when that never came); servers,
-active, error, error_faults (nova's messages with their number), late (neither
-ACTIVE nor ERROR in time), refused (requests that were asked again);
-rest_after (seconds from the workers' end until nothing was in the middle of
+active, error (some after they were ACTIVE), error_faults (nova's messages
+with their number), late (neither built nor rebooted in time), refused
+(requests that were asked again); rest_after (seconds from the workers' end until nothing was in the middle of
 anything, none when that never came); stuck (servers of a compute that are
 still building or in a task state then; stuck_deletes of them are being
-deleted), unplaced (servers in BUILD that no compute has: nova has lost the
-request before one took it), not_deleted (nova took the request to delete them
+deleted), unplaced (the same of servers that no compute has: nova has lost the
+request before one took it, or was asked for something after it had given the
+build up), not_deleted (nova took the request to delete them
 and they are there), residents_lost (those of the servers that stay that are
 not ACTIVE), taken_over (how often a server that was built got another
 compute); moves, moved_nodes, most_moves of one node, most_moves_per_change

@@ -93,7 +93,7 @@ class UserTestCase(base.BaseTestCase):
         user = self.user()
         server = user.create('one')
         self.assertEqual('ACTIVE', user.settled(server)['status'])
-        self.assertTrue(user.reboot(server))
+        self.assertEqual('ACTIVE', user.reboot(server)['status'])
         self.assertTrue(user.delete(server))
         self.assertEqual(['create', 'POST', 'DELETE'], self.cloud.taken)
         self.assertEqual(0, self.insist.refused)
@@ -103,7 +103,7 @@ class UserTestCase(base.BaseTestCase):
                          DELETE=[Refusal()])
         server = user.create('one')
         self.assertEqual('ACTIVE', user.settled(server)['status'])
-        self.assertTrue(user.reboot(server))
+        self.assertEqual('ACTIVE', user.reboot(server)['status'])
         self.assertTrue(user.delete(server))
         self.assertEqual(4, self.insist.refused)
 
@@ -126,7 +126,7 @@ class UserTestCase(base.BaseTestCase):
         user = self.user()
         server = user.create('one')
         self.cloud.servers[server]['status'] = 'ERROR'
-        self.assertTrue(user.reboot(server))
+        self.assertEqual('ERROR', user.reboot(server)['status'])
         self.assertEqual(['create'], self.cloud.taken)
 
     def test_what_stays_in_the_middle_is_told_and_not_asked_again(self):
@@ -134,8 +134,8 @@ class UserTestCase(base.BaseTestCase):
         server = user.create('one')
         self.cloud.servers[server] |= {
             'status': 'BUILD', 'OS-EXT-STS:task_state': 'rebooting_hard'}
-        self.assertEqual('BUILD', user.settled(server)['status'])
-        self.assertFalse(user.reboot(server))
+        self.assertEqual('STUCK', steadfast.outcome(user.settled(server)))
+        self.assertFalse(steadfast.is_at_rest(user.reboot(server)))
         self.assertEqual(['create', 'POST'], self.cloud.taken)
 
     def test_a_server_that_went_though_the_request_failed(self):

@@ -17,27 +17,29 @@ all the time. After an audit --what is killed (SIGKILL, all its processes) or
 frozen (SIGSTOP), after --seconds it is started again or continued; the load
 goes on for two audits more, and then all has time to come to rest: at most
 450 s, as the driver takes up after 300 s what nobody is at work on. A worker
-asks again when a request fails or has no answer in 30 s. Figures: what, how,
-seconds; answers_after and up_after (seconds from its return until it answers,
-and until nova calls all computes up; none when that never came); servers,
-active, error (some after they were ACTIVE), error_faults (nova's messages
-with their number), late (neither built nor rebooted in time), refused
-(requests that were asked again); rest_after (seconds from the workers' end until nothing was in the middle of
-anything, none when that never came); stuck (servers of a compute that are
-still building or in a task state then; stuck_deletes of them are being
-deleted), unplaced (the same of servers that no compute has: nova has lost the
-request before one took it, or was asked for something after it had given the
-build up), not_deleted (nova took the request to delete them
-and they are there), residents_lost (those of the servers that stay that are
-not ACTIVE), taken_over (how often a server that was built got another
-compute); moves, moved_nodes, most_moves of one node, most_moves_per_change
-(the same between two changes of members), needless (moves from a live compute
-to one that the ring does not prefer), unschedulable (nodes that moved to a
-compute while nova sent no builds to it); same_processes (no compute has died
-or was started again; other_processes says which), record_or_provider_lost
-(nodes without one of them at the end), error_lines (what the computes logged
-from the beginning of the outage until nova called all up), leaked (machines
-that Ironic holds for servers that are gone) and quiet.
+asks again when a request fails or has no answer in 30 s.
+
+Figures: what, how, seconds; answers_after and up_after (seconds from its
+return until it answers, and until nova calls all computes up; none when that
+never came); servers, active, error (some after they were ACTIVE),
+error_faults (nova's messages with their number), late (neither built nor
+rebooted in time), refused (requests that were asked again); rest_after
+(seconds from the workers' end until nothing was in the middle of anything,
+none when that never came); stuck (servers of a compute that are still
+building or in a task state then; stuck_deletes of them are being deleted),
+unplaced (the same of servers that no compute has: nova has lost the request
+before one took it, or was asked for something after it had given the build
+up), not_deleted (nova took the request to delete them and they are there),
+residents_lost (those of the servers that stay that are not ACTIVE),
+taken_over (how often a server that was built got another compute); moves,
+moved_nodes, most_moves of one node, most_moves_per_change (the same between
+two changes of members), needless (moves from a live compute to one that the
+ring does not prefer), unschedulable (nodes that moved to a compute while nova
+sent no builds to it); same_processes (no compute has died or was started
+again; other_processes says which), record_or_provider_lost (nodes without one
+of them at the end), error_lines (what the computes logged from the beginning
+of the outage until nova called all up), leaked (machines that Ironic holds
+for servers that are gone) and quiet.
 
 Must be: stuck, not_deleted, residents_lost, taken_over, moves,
 record_or_provider_lost and leaked 0, same_processes, all computes up again,

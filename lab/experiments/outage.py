@@ -47,6 +47,7 @@ quiet, consistent. Builds that fail are told and not judged.
 """
 
 import collections
+import re
 import time
 
 from lab.bench import bench as benches
@@ -80,6 +81,7 @@ AFTERWARDS = 2
 COME_BACK = 180.0
 # What nobody is at work on is taken up after 300 s, and seen in 60 s more.
 REST = 450.0
+_UUID = re.compile(r'[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}')
 
 
 def add_options(parser):
@@ -140,9 +142,10 @@ def tally(lives):
         'servers': len(lives),
         'active': outcomes['ACTIVE'],
         'error': outcomes['ERROR'],
+        # The same message for several servers is one message.
         'error_faults': dict(collections.Counter(
-            life.fault or 'ERROR without a message' for life in lives
-            if life.outcome == 'ERROR')),
+            _UUID.sub('UUID', life.fault) or 'ERROR without a message'
+            for life in lives if life.outcome == 'ERROR')),
         'late': outcomes['STUCK'],
         'refused': sum(life.refused for life in lives)}
 

@@ -66,6 +66,14 @@ class TallyTestCase(base.BaseTestCase):
         self.assertEqual({'no host': 2, 'ERROR without a message': 1},
                          found['error_faults'])
 
+    def test_a_fault_is_the_same_whichever_server_it_names(self):
+        uuids = ('c45f2db3-4d5a-4e10-af25-6b38d7d42dd2',
+                 '010f56c9-e62f-42a1-9724-d736c3b28a54')
+        self.assertEqual(
+            {'Build of UUID failed': 2},
+            outage.tally([life('ERROR', fault=f'Build of {uuid} failed')
+                          for uuid in uuids])['error_faults'])
+
     def test_nothing_happened(self):
         found = outage.tally([])
         self.assertEqual((0, 0), (found['servers'], found['refused']))

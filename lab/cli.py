@@ -74,6 +74,7 @@ _COMPUTE_ACTIONS = {
 _SERVICE_ACTIONS = {
     'start': 'start one that was stopped',
     'stop': 'end it with SIGTERM',
+    'kill': 'end it with SIGKILL',
     'pause': 'freeze it (SIGSTOP): it takes connections and never answers',
     'resume': 'let a frozen one go on',
 }

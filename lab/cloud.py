@@ -40,10 +40,13 @@ class Cloud:
     """Clients for a stack that is up, made when first used.
 
     :param settings: :class:`lab.settings.Settings`
+    :param timeout: seconds for which each request waits for an answer, None
+        for as long as it takes
     """
 
-    def __init__(self, settings):
+    def __init__(self, settings, timeout=None):
         self._settings = settings
+        self._timeout = timeout
 
     @functools.cached_property
     def session(self):
@@ -210,7 +213,7 @@ class Cloud:
             v3.Password(self._settings.url('keystone') + '/v3',
                         username='admin', password=places.PASSWORD,
                         user_domain_id='default', **scope),
-            session=direct)
+            session=direct, timeout=self._timeout)
 
     @functools.cached_property
     def _compute(self):

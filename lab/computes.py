@@ -55,6 +55,14 @@ class Computes:
         """'running', 'stopped' or 'paused'."""
         return self._processes.state(self._known(name))
 
+    def pid(self, name):
+        """The pid of a compute, None for one that does not run."""
+        return self._processes.pid(self._known(name))
+
+    def log(self, name):
+        """Path of the log file of a compute."""
+        return self._processes.log(self._known(name))
+
     def start(self, name):
         """Start a stopped compute; a name that is new is added."""
         self._stack_is_up()

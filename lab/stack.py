@@ -109,7 +109,7 @@ class Stack:
     def start(self, name):
         """Start a service that was stopped; it answers afterwards.
 
-        Like the other three it raises LabError for a name that is not one
+        Like the other ones it raises LabError for a name that is not one
         of a service that is there once.
         """
         service = self._service(name)
@@ -120,6 +120,10 @@ class Stack:
         """End a service the polite way."""
         self._processes.stop([self._service(name).name], _STOP_PATIENCE)
 
+    def kill(self, name):
+        """End a service with SIGKILL, with all its processes."""
+        self._processes.kill([self._service(name).name])
+
     def pause(self, name):
         """Freeze a service: what it is asked stays without an answer."""
         self._processes.signal(self._service(name).name, signal.SIGSTOP)
@@ -127,6 +131,10 @@ class Stack:
     def resume(self, name):
         """Let a frozen service go on."""
         self._processes.signal(self._service(name).name, signal.SIGCONT)
+
+    def answers(self, name):
+        """Whether a service answers; one without a port always does."""
+        return self._service(name).ready()
 
     def _service(self, name):
         if self.shape() is None:

@@ -29,6 +29,7 @@ move.
 
 import bisect
 import collections
+import contextlib
 import dataclasses
 import itertools
 import json
@@ -299,6 +300,7 @@ class Recorder:
         self._period = period
         self._clock = clock
         self._listeners = ()
+        self._tolerant = False
         self._started = clock()
         self._samples = []
         self._events = []
@@ -322,6 +324,7 @@ class Recorder:
     def _record(self):
         due = self._clock()
         while not self._over.is_set():
+            tolerant = self._tolerant
             try:
                 seen = self._read()
                 sample = Sample.of(seen, self.now())
@@ -332,10 +335,13 @@ class Recorder:
                 for listener in self._listeners:
                     listener(seen)
             except Exception as error:  # noqa: BLE001 - for who waits
-                with self._news:
-                    self._error = error
-                    self._news.notify_all()
-                return
+                # Begun or ended while nothing need be seen.
+                tolerant = tolerant or self._tolerant
+                if not (tolerant and isinstance(error, view.ViewError)):
+                    with self._news:
+                        self._error = error
+                        self._news.notify_all()
+                    return
             due += self._period
             # A look that took long must not be followed by a burst.
             due = max(due, self._clock())
@@ -344,6 +350,18 @@ class Recorder:
     def listen(self, listener):
         """Call a function with each Observation, in the recorder's thread."""
         self._listeners += (listener,)
+
+    @contextlib.contextmanager
+    def gaps(self):
+        """Go on after looks that fail, for as long as this lasts.
+
+        For an experiment that takes away what is read from.
+        """
+        self._tolerant = True
+        try:
+            yield
+        finally:
+            self._tolerant = False
 
     def now(self):
         """Seconds since the recording began."""

@@ -35,6 +35,8 @@ class Life:
     ``asked`` and ``settled`` are seconds on the clock of the workers;
     ``hosts`` are the computes that nova's API named for it meanwhile, in
     lower case. ``outcome`` is ACTIVE, ERROR or STUCK (neither in time).
+    ``refused`` is how often a request for it failed or got no answer.
+    ``left`` are those that nobody has asked nova to delete.
     """
 
     server: str
@@ -44,6 +46,8 @@ class Life:
     hosts: frozenset = frozenset()
     fault: str = ''
     deleted: bool = False
+    refused: int = 0
+    left: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,14 +124,19 @@ class Workload:
 
     Leaving it lets each worker end the server that it is at.
 
+    :cvar TIMEOUT: seconds for which they wait for an answer, None for any
     :param settings: :class:`lab.settings.Settings` of a lab that is up
     :param workers: how many servers at a time
     :param prefix: what the servers' names begin with
     :param clock: seconds, the clock of all times in the lives
     """
 
+    TIMEOUT = None
+
     def __init__(self, settings, workers, prefix, clock=time.monotonic):
         self._settings = settings
+        # Of the longest life.
+        self._patience = BUILD_TIMEOUT + DELETE_TIMEOUT + 30
         self._prefix = prefix
         self._clock = clock
         self._lives = []
@@ -147,7 +156,7 @@ class Workload:
         self._over.set()
         if kind is not None:
             return
-        deadline = time.monotonic() + BUILD_TIMEOUT + DELETE_TIMEOUT + 30
+        deadline = time.monotonic() + self._patience
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
         if self._errors:
@@ -164,7 +173,7 @@ class Workload:
         from lab import cloud as clouds
 
         try:
-            cloud = clouds.Cloud(self._settings)
+            cloud = clouds.Cloud(self._settings, self.TIMEOUT)
             count = 0
             while not self._over.is_set():
                 count += 1

@@ -56,6 +56,7 @@ NAMES = (
     'dead-fenced',
     'split-brain',
     'churn',
+    'outage',
     'upgrade',
     'rolling',
     'scheduler',

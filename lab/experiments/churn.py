@@ -36,6 +36,7 @@ import random
 import time
 
 from lab.bench import criteria
+from lab.bench import residents as remaining
 from lab import options
 from lab import workload
 
@@ -83,7 +84,7 @@ def run(bench, cycles, seed, fence):
     outages = []
     chosen = workload.Choices()
     bench.recorder.listen(chosen.see)
-    adoptions = Adoptions()
+    adoptions = remaining.Adoptions()
     bench.recorder.listen(adoptions.see)
     watcher = bench.watcher()
     residents = []
@@ -112,42 +113,13 @@ def run(bench, cycles, seed, fence):
             'seed': seed,
             'fenced': watcher.fenced,
             'taken_over': adoptions.count,
-            'residents_lost': lost(residents, found),
+            'residents_lost': remaining.lost(residents, found),
             **workload.tally(
                 [dataclasses.replace(
                     life, hosts=life.hosts | chosen.of(life.server))
                  for life in load.lives], outages),
             **bench.moved(begin),
             'quiet': quiet}
-
-
-def lost(residents, found):
-    """What is not as it was with servers that nobody has touched.
-
-    :param residents: their uuids
-    :param found: {uuid: description by nova} of all servers
-    :returns: list of sentences
-    """
-    states = {uuid: found[uuid]['status'] if uuid in found else 'gone'
-              for uuid in residents}
-    return [f'{uuid} is {state}' for uuid, state in states.items()
-            if state != 'ACTIVE']
-
-
-class Adoptions:
-    """Counts servers that were built and got another compute."""
-
-    def __init__(self):
-        self._hosts = {}
-        self.count = 0
-
-    def see(self, seen):
-        """Learn from an Observation."""
-        hosts = {i.uuid: i.key for i in seen.instances
-                 if i.vm_state in ('active', 'stopped') and i.key}
-        self.count += sum(1 for uuid, host in hosts.items()
-                          if self._hosts.get(uuid, host) != host)
-        self._hosts |= hosts
 
 
 def failures(figures):

@@ -14,6 +14,7 @@
 
 from oslotest import base
 
+from lab.bench import residents
 from lab.experiments import churn
 from lab.experiments import dead_fenced
 from lab.experiments import split_brain
@@ -78,9 +79,9 @@ class ResidentsTestCase(base.BaseTestCase):
 
     def test_those_that_are_not_as_they_were(self):
         found = {'a': {'status': 'ACTIVE'}, 'b': {'status': 'ERROR'}}
-        self.assertEqual([], churn.lost(['a'], found))
+        self.assertEqual([], residents.lost(['a'], found))
         self.assertEqual(['b is ERROR', 'c is gone'],
-                         churn.lost(['a', 'b', 'c'], found))
+                         residents.lost(['a', 'b', 'c'], found))
 
     def test_they_fail_the_experiment(self):
         figures = {'error_others': 0, 'stuck': 0, 'not_deleted': 0,
@@ -94,7 +95,7 @@ class AdoptionsTestCase(base.BaseTestCase):
 
     def setUp(self):
         super().setUp()
-        self.adoptions = churn.Adoptions()
+        self.adoptions = residents.Adoptions()
 
     def see(self, **changes):
         self.adoptions.see(

@@ -273,6 +273,40 @@ class RecorderTestCase(base.BaseTestCase):
 
         self.assertRaises(view.ViewError, wait)
 
+    def test_looks_may_fail_while_something_is_away(self):
+        broken = threading.Event()
+        looks = []
+
+        def read():
+            looks.append(broken.is_set())
+            if broken.is_set():
+                raise view.ViewError('gone')
+            return self.seen
+
+        with self.recorder(read) as recorder:
+            with recorder.gaps():
+                broken.set()
+                recorder.watch(0.1)
+                broken.clear()
+                recorder.wait_for(
+                    lambda seen: looks.count(False) > 5, 30, 'looks')
+        self.assertIn(True, looks)
+
+    def test_what_fails_otherwise_is_raised_meanwhile(self):
+        broken = threading.Event()
+
+        def read():
+            if broken.is_set():
+                raise KeyError('a mistake')
+            return self.seen
+
+        def wait():
+            with self.recorder(read) as recorder, recorder.gaps():
+                broken.set()
+                recorder.wait_for(lambda seen: False, 30, 'a miracle')
+
+        self.assertRaises(KeyError, wait)
+
     def test_each_view_is_shown(self):
         shown = []
         with self.recorder() as recorder:

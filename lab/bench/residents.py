@@ -1,0 +1,42 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Servers that stay, and what must not happen to them."""
+
+
+def lost(residents, found):
+    """What is not as it was with servers that nobody has touched.
+
+    :param residents: their uuids
+    :param found: {uuid: description by nova} of all servers
+    :returns: list of sentences
+    """
+    states = {uuid: found[uuid]['status'] if uuid in found else 'gone'
+              for uuid in residents}
+    return [f'{uuid} is {state}' for uuid, state in states.items()
+            if state != 'ACTIVE']
+
+
+class Adoptions:
+    """Counts servers that were built and got another compute."""
+
+    def __init__(self):
+        self._hosts = {}
+        self.count = 0
+
+    def see(self, seen):
+        """Learn from an Observation."""
+        hosts = {i.uuid: i.key for i in seen.instances
+                 if i.vm_state in ('active', 'stopped') and i.key}
+        self.count += sum(1 for uuid, host in hosts.items()
+                          if self._hosts.get(uuid, host) != host)
+        self._hosts |= hosts

@@ -1,0 +1,300 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A part of the cloud is away while servers come and go.
+
+Three workers boot, hard-reboot and delete servers without pause, others stay
+all the time. After an audit --what is killed (SIGKILL, all its processes) or
+frozen (SIGSTOP), after --seconds it is started again or continued; the load
+goes on for two audits more, and then all has time to come to rest: at most
+450 s, as the driver takes up after 300 s what nobody is at work on. A worker
+asks again when a request fails or has no answer in 30 s.
+
+Figures: what, how, seconds; answers_after and up_after (seconds from its
+return until it answers, and until nova calls all computes up; none when that
+never came); servers, active, error (some after they were ACTIVE),
+error_faults (nova's messages with their number), late (neither built nor
+rebooted in time), refused (requests that were asked again); rest_after
+(seconds from the workers' end until nothing was in the middle of anything,
+none when that never came); stuck (servers of a compute that are still
+building or in a task state then; stuck_deletes of them are being deleted),
+unplaced (the same of servers that no compute has: nova has lost the request
+before one took it, or was asked for something after it had given the build
+up), not_deleted (nova took the request to delete them and they are there),
+residents_lost (those of the servers that stay that are not ACTIVE),
+taken_over (how often a server that was built got another compute); moves,
+moved_nodes, most_moves of one node, most_moves_per_change (the same between
+two changes of members), needless (moves from a live compute to one that the
+ring does not prefer), unschedulable (nodes that moved to a compute while nova
+sent no builds to it); same_processes (no compute has died or was started
+again; other_processes says which), record_or_provider_lost (nodes without one
+of them at the end), error_lines (what the computes logged from the beginning
+of the outage until nova called all up), leaked (machines that Ironic holds
+for servers that are gone) and quiet.
+
+Must be: stuck, not_deleted, residents_lost, taken_over, moves,
+record_or_provider_lost and leaked 0, same_processes, all computes up again,
+quiet, consistent. Builds that fail are told and not judged.
+"""
+
+import collections
+import re
+import time
+
+from lab.bench import bench as benches
+from lab.bench import criteria
+from lab.bench import residents as remaining
+from lab.bench import takeover
+from lab import errors
+from lab import options
+from lab import progress
+from lab import stack as stacks
+from lab import steadfast
+from lab import timeline
+
+#: What may be away, and the service that it is in the lab.
+PARTS = {
+    'rabbit': 'rabbitmq',
+    'database': 'mariadb',
+    'conductor': 'nova-conductor',
+    'ironic': 'ironic',
+    'placement': 'placement',
+    'keystone': 'keystone',
+    'memcached': 'memcached',
+}
+#: How it goes, and how it comes back: methods of :class:`lab.stack.Stack`.
+WAYS = {'kill': ('kill', 'start'), 'freeze': ('pause', 'resume')}
+WORKERS = 3
+RESIDENTS = 3
+# Audits with the load, after the outage.
+AFTERWARDS = 2
+# Messages that nobody answers are given up after 60 s, and asked again.
+COME_BACK = 180.0
+# What nobody is at work on is taken up after 300 s, and seen in 60 s more.
+REST = 450.0
+_UUID = re.compile(r'[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}')
+
+
+def add_options(parser):
+    """Add the options of this experiment to the command line."""
+    parser.add_argument(
+        '--what', choices=tuple(PARTS), default='conductor',
+        help='what is away (default: conductor)')
+    parser.add_argument(
+        '--how', choices=tuple(WAYS), default='kill',
+        help='whether it is killed or frozen (default: kill)')
+    parser.add_argument(
+        '--seconds', type=options.positive, default=60, metavar='N',
+        help='how long it is away (default: 60)')
+
+
+def choices(args):
+    """What the options ask of :func:`run`."""
+    return {'what': args.what, 'how': args.how, 'seconds': args.seconds}
+
+
+def run(bench, what, how, seconds):
+    """Take it away under load and bring it back; returns the figures.
+
+    :param what: one of :data:`PARTS`
+    :param how: one of :data:`WAYS`
+    :param seconds: how long it is away
+    """
+    adoptions = remaining.Adoptions()
+    bench.recorder.listen(adoptions.see)
+    residents = bench.cloud.boot(RESIDENTS, 'resident')
+    processes = _processes(bench)
+    begin = bench.note(f'{WORKERS} workers begin')
+    with steadfast.Workload(bench.settings, WORKERS, 'outage',
+                            bench.recorder.now, seconds) as load:
+        bench.recorder.watch(bench.audit)
+        absence = _absence(bench, what, how, seconds)
+        bench.recorder.watch(AFTERWARDS * bench.audit)
+        bench.note('workers end')
+    ended = bench.recorder.now()
+    rested = _await_rest(bench)
+    quiet = bench.await_quiet()
+    return {
+        'what': what, 'how': how, 'seconds': seconds, **absence,
+        **tally(load.lives),
+        'rest_after': None if rested is None else round(rested - ended, 1),
+        **_left(bench, load.lives, residents),
+        'taken_over': adoptions.count,
+        **bench.moved(begin),
+        **compared(processes, _processes(bench)),
+        'record_or_provider_lost': lost(bench.recorder.view),
+        'quiet': quiet}
+
+
+def tally(lives):
+    """Figures of the workload: what became of the servers."""
+    outcomes = collections.Counter(life.outcome for life in lives)
+    return {
+        'servers': len(lives),
+        'active': outcomes['ACTIVE'],
+        'error': outcomes['ERROR'],
+        # The same message for several servers is one message.
+        'error_faults': dict(collections.Counter(
+            _UUID.sub('UUID', life.fault) or 'ERROR without a message'
+            for life in lives if life.outcome == 'ERROR')),
+        'late': outcomes['STUCK'],
+        'refused': sum(life.refused for life in lives)}
+
+
+def unfinished(servers):
+    """Figures of servers that are in the middle of something.
+
+    :param servers: what nova says of each
+    """
+    busy = [server for server in servers if server['status'] == 'BUILD'
+            or server['OS-EXT-STS:task_state']]
+    stuck = [s for s in busy if s['OS-EXT-SRV-ATTR:host']]
+    return {
+        'stuck': len(stuck),
+        'stuck_deletes': sum(
+            1 for s in stuck
+            if s['OS-EXT-STS:task_state'] in ('deleting', 'soft-deleting')),
+        'unplaced': len(busy) - len(stuck)}
+
+
+def at_rest(seen):
+    """Whether no compute is, or should be, at work on anything."""
+    return not seen.leaked() and not any(
+        i.host and (i.task_state or i.vm_state == 'building')
+        for i in seen.instances if not i.deleted)
+
+
+def compared(before, after):
+    """Figures of the computes' processes.
+
+    :param before: {name: pid}
+    :param after: the same later, None for one that does not run
+    """
+    others = [f'{name} {"died" if after[name] is None else "was restarted"}'
+              for name, pid in before.items() if after[name] != pid]
+    return {'same_processes': not others, 'other_processes': others}
+
+
+def lost(seen):
+    """How many nodes have no record, or no provider."""
+    return sum(1 for node in seen.nodes if node.uuid not in seen.owner_of
+               or node.uuid not in seen.provider_of)
+
+
+def error_lines(text):
+    """How many lines of a log tell of errors, and how many tracebacks."""
+    lines = text.splitlines()
+    return {'ERROR': sum(1 for line in lines if ' ERROR ' in line),
+            'Traceback': sum(1 for line in lines if 'Traceback' in line)}
+
+
+def failures(figures):
+    """What is not as it must be, in sentences."""
+    return criteria.unmet(
+        figures,
+        criteria.true('answers_after', 'what was away never came back'),
+        criteria.true('up_after', 'nova does not call all computes up again'),
+        criteria.none('stuck', '{} servers are stuck in the middle of '
+                      'something'),
+        criteria.none('not_deleted', '{} servers could not be deleted'),
+        criteria.none('residents_lost', 'servers that nobody touched: {}'),
+        criteria.none('taken_over', '{} times a server got another compute'),
+        criteria.none('moves', 'nodes moved {} times although all computes '
+                      'were hit alike'),
+        criteria.true('same_processes', 'computes have died or were started '
+                      'again: see other_processes'),
+        criteria.none('record_or_provider_lost', '{} nodes have no record or '
+                      'no provider'),
+        criteria.LEAKED, criteria.QUIET)
+
+
+def _absence(bench, what, how, seconds):
+    """Take something away and bring it back; returns figures of that."""
+    name = PARTS[what]
+    leave, come_back = WAYS[how]
+    stack = stacks.Stack(bench.settings, progress.Progress())
+    logs = {log: log.stat().st_size
+            for log in map(bench.computes.log, bench.computes.names())}
+    with bench.recorder.gaps():
+        bench.note(f'{how} {what}')
+        getattr(stack, leave)(name)
+        try:
+            bench.recorder.watch(seconds)
+        finally:
+            # A lab that was up before is to be of use afterwards.
+            back = bench.note(f'{what} comes back')
+            getattr(stack, come_back)(name)
+        answers = _await_answer(bench, stack, name)
+        up = _await_up(bench)
+    return {'answers_after': takeover.between(back, answers),
+            'up_after': takeover.between(back, up),
+            'error_lines': error_lines(''.join(
+                _from(log, size) for log, size in logs.items()))}
+
+
+def _from(log, size):
+    with open(log, errors='replace') as text:
+        text.seek(size)
+        return text.read()
+
+
+def _await_answer(bench, stack, name):
+    """Wait until a service answers; the time, None when it does not."""
+    deadline = time.monotonic() + COME_BACK
+    while not stack.answers(name):
+        if time.monotonic() > deadline:
+            return None
+        time.sleep(0.3)
+    return bench.say(f'{name} answers')
+
+
+def _await_up(bench):
+    """Wait until nova calls all computes up; None when it does not."""
+    hosts = {name.lower() for name in bench.computes.names()}
+    # What was seen last may be from before the outage.
+    since = time.time()
+    try:
+        bench.recorder.wait_for(
+            lambda seen: seen.at >= since and hosts <= seen.up_hosts,
+            COME_BACK, 'all computes coming up')
+    except timeline.NeverHappened as error:
+        bench.say(str(error))
+        return None
+    return bench.say('all computes are up')
+
+
+def _await_rest(bench):
+    """Wait until nothing is in the middle of anything; None if it never is."""
+    bench.recorder.watch(benches.SEEN)
+    try:
+        return bench.recorder.wait_for(at_rest, REST, 'rest')
+    except timeline.NeverHappened:
+        bench.say('not all servers are at rest')
+        return None
+
+
+def _processes(bench):
+    return {name: bench.computes.pid(name) for name in bench.computes.names()}
+
+
+def _left(bench, lives, residents):
+    """Figures of the servers that are left; deletes them all."""
+    found = {server['id']: server for server in bench.cloud.servers()}
+    undeleted = {life.server for life in lives if not life.left} & set(found)
+    try:
+        bench.cloud.delete(found)
+    except errors.LabError as error:
+        bench.say(str(error))
+        undeleted |= {server['id'] for server in bench.cloud.servers()}
+    return {**unfinished(found.values()),
+            'not_deleted': len(undeleted),
+            'residents_lost': remaining.lost(residents, found)}

@@ -23,8 +23,6 @@ NODES = command.NODES
 
 #: With more of them, and with fencing, in lab/tests/long.
 CYCLES = 3
-#: Seconds; nova calls all computes down meanwhile.
-OUTAGE = 20
 
 
 PATIENT = ('--computes', str(COMPUTES), '--nodes', str(NODES), *command.AUDITS,
@@ -52,13 +50,6 @@ class ExperimentsTestCase(command.LabTestCase):
         figures = self.experiment('churn', '--cycles', str(CYCLES))
         self.assertEqual(CYCLES, figures['cycles'])
         self.assertGreater(figures['active'], CYCLES)
-
-    def test_outage(self):
-        figures = self.experiment(
-            'outage', '--what', 'conductor', '--how', 'kill', '--seconds',
-            str(OUTAGE))
-        self.assertEqual(OUTAGE, figures['seconds'])
-        self.assertGreater(figures['active'], 0)
 
     def test_drain(self):
         figures = self.experiment('drain')

@@ -1,0 +1,46 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What all computes need is away for a while, under load.
+
+The experiment judges itself; see ``tools/lab run outage --help``.
+"""
+
+from lab.tests.stack import command
+
+NODES = 30
+SECONDS = 60
+
+
+class OutageTestCase(command.LabTestCase):
+
+    maxDiff = None
+
+    def away(self, what, how):
+        figures = self.experiment(
+            'outage', '--what', what, '--how', how, '--seconds',
+            str(SECONDS), shape=('--nodes', str(NODES)))
+        self.assertEqual((what, how, SECONDS), tuple(
+            figures[name] for name in ('what', 'how', 'seconds')))
+        self.assertGreater(figures['active'], 0)
+
+    def test_conductor_is_killed(self):
+        self.away('conductor', 'kill')
+
+    def test_rabbitmq_stands_still(self):
+        self.away('rabbit', 'freeze')
+
+    def test_database_stands_still(self):
+        self.away('database', 'freeze')
+
+    def test_keystone_is_killed(self):
+        self.away('keystone', 'kill')

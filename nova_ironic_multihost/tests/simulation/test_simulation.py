@@ -914,3 +914,27 @@ class SimulationTest(unittest.TestCase):
         for _ in range(5):
             state.enroll()
         state.teardown()
+
+    def test_server_that_is_deleted_after_it_was_taken_over(self):
+        """It had to stay without a zone; its node may then go to one.
+
+        Found by 20,000 examples: a fault of the model.
+        """
+        state = Simulation()
+        state.begin(number=6, nodes=7, when='forced_down', started=True,
+                    zones=['east', None, None], delay=0, limit=1)
+        state.die_and_be_fenced(
+            back=True, builds=False, faults=[], index=1, operate=True,
+            order=[(0, 3), (0, 32), (0, 3), (0, 36), (0, 39)], servers=1)
+        for _ in range(2):
+            state.stop(graceful=False, index=0)
+        state.boot(index=0, steps=2)
+        state.overtake(index=0, steps=11, ticks=2)
+        state.boot(index=2, steps=3)
+        for _ in range(2):
+            state.remove(index=3)
+        state.delete(index=3)
+        state.die_and_be_fenced(
+            back=False, builds=False, faults=[], index=1, operate=True,
+            order=[(6, 25), (7, 33), (6, 1), (1, 20), (5, 38)], servers=3)
+        state.teardown()

@@ -314,7 +314,9 @@ class World:
         for earlier in reversed(self.moves):
             if earlier.when <= self.disturbed:
                 return
-            if earlier.node == move.node and not self._homeless(earlier):
+            # With its server it went where that could go.
+            if (earlier.node == move.node and not self._homeless(earlier)
+                    and earlier.reason is not ownership.Reason.TAKEN_OVER):
                 raise Broken(f'G1: {earlier}, then {move}, and no member '
                              'came or went')
 

@@ -19,9 +19,6 @@ left undone is done by a later sweep. While nova is at work on an instance the
 mark is off, as nova wants to see what the instance was doing; that is
 remembered, and when the process ends nova's start of the next one sees to it.
 
-The same is done for instances of this host that nobody took over and whose
-operation was given up in an outage, or whose delete never came.
-
 In threads of its own, as what instances were in the middle of may take
 minutes: an audit must not wait for that, nor a sweep.
 """
@@ -36,6 +33,7 @@ import time
 
 from oslo_log import log as logging
 
+from nova_ironic_multihost.audit import patrol
 from nova_ironic_multihost.audit.sources import Instance
 from nova_ironic_multihost.audit.sources import Instances
 from nova_ironic_multihost.audit.sources import Machines
@@ -62,12 +60,6 @@ PAUSE, LONGEST_PAUSE = 10, 300
 
 #: Sweeps from one look at what is this host's to the next.
 PATROL = 6
-
-#: Seconds for which an instance must be seen to be in the middle of one and
-#: the same thing, with nobody at work on it, until it is taken up. Of the time
-#: between two patrols at most so much is counted, and none in which nova does
-#: not answer.
-UNATTENDED, COUNTED = 300, 120
 
 #: Sweeps in which a mark of this host must be astray until it is undone: on an
 #: instance of a host that is down, and of one that is up and would do so.
@@ -138,10 +130,8 @@ class Recovery:
         # Only the sweep uses these.
         self._sweeps = 0
         self._astray: Mapping[tuple[str, str], int] = {}
-        self._foreign: frozenset[tuple[str, str]] = frozenset()
-        self._last: str | None = None
-        self._patrolled = 0.0
-        self._unattended: Mapping[tuple[str, str], float] = {}
+        self._patrol = patrol.Patrol(
+            host, instances, operations, clock, self._seen_to)
 
     def add(self, uuids: Iterable[str]) -> None:
         """Bring instances to rest, soon.
@@ -206,7 +196,7 @@ class Recovery:
                 instance.vm_state, state):
             with self._lock:
                 self._unmarked[instance.uuid] = takeover.marked(state)
-            self._try(self._mark_again, instance.uuid)
+            patrol.attempt(self._mark_again, instance.uuid)
             self.add([instance.uuid])
             return
         try:
@@ -227,24 +217,28 @@ class Recovery:
         try:
             self._sweep(view)
         except Exception:
-            self._unattended = {}
+            self._patrol.interrupt()
             raise
 
     def _sweep(self, view: membership.View | None) -> None:
         with self._lock:
             unmarked = list(self._unmarked)
         for uuid in unmarked:
-            self._try(self._mark_again, uuid)
+            patrol.attempt(self._mark_again, uuid)
         found = dict(self._instances.marked(self._host))
         marked = takeover.sort_marked(self._host, found)
         self.add(sorted(self._due(marked.rest)))
         self._undo(marked.astray, found, view)
         self._sweeps += 1
         if view is None or view.fenced(self._host):
-            self._unattended = {}
+            self._patrol.interrupt()
         elif self._sweeps % PATROL == 0:
-            self._keep()
-            self._attend()
+            self._patrol.once()
+
+    def _seen_to(self) -> frozenset[str]:
+        with self._lock:
+            return frozenset(
+                {*self._at_work, *self._unmarked, *self._awaited})
 
     def _due(self, marked: frozenset[str]) -> set[str]:
         """Return the instances that are to be brought to rest now."""
@@ -276,7 +270,7 @@ class Recovery:
         for (uuid, mark), sweeps in sorted(self._astray.items()):
             up = view is not None and view.live(found[uuid].host_key)
             if sweeps >= (LEFT_TO_OWNER if up else ASTRAY):
-                self._try(self._release, uuid, mark)
+                patrol.attempt(self._release, uuid, mark)
 
     def _release(self, uuid: str, mark: str) -> None:
         instance = self._instances.read(uuid)
@@ -285,84 +279,6 @@ class Recovery:
                      'and is undone.', {'uuid': uuid})
             self._instances.set_states(
                 instance, instance.vm_state, takeover.marked(mark))
-
-    def _keep(self) -> None:
-        """Keep instances of this host that others were about to take.
-
-        Who lives takes its own marks away. It may be anybody who does not, so
-        this host looks at all that is its own, some at a time.
-        """
-        # Whoever had just written it may have been about to write the host.
-        for uuid, mark in sorted(self._foreign):
-            self._try(self._keep_one, uuid, mark)
-        self._foreign = frozenset()
-        some = self._instances.of_host(self._name, self._last)
-        if not some and self._last is not None:
-            some = self._instances.of_host(self._name, None)
-        self._last = next(reversed(list(some)), None)
-        self._foreign = takeover.sort_marked(self._host, some).foreign
-
-    def _keep_one(self, uuid: str, mark: str) -> None:
-        """Take another's mark off an instance of this host.
-
-        Whoever is about to take it fails then. What it was in the middle of
-        goes on, or is taken up as nobody is at work on it; but what no task
-        state shows would be forgotten.
-        """
-        instance = self._instances.read(uuid)
-        if instance is not None and instance.task_state == mark:
-            self._instances.set_states(
-                instance, instance.vm_state,
-                takeover.marked(mark) or takeover.taken(mark, self._host))
-
-    def _attend(self) -> None:
-        """Take up what nobody is at work on any more.
-
-        What no operation has left may wait in this host's queue, for long if
-        all of nova's threads are busy; so only what may be done twice is.
-        """
-        left = self._operations.left
-        busy = self._instances.busy(self._name)
-        self._operations.forget(left - busy.keys())
-        now = self._clock()
-        passed = min(now - self._patrolled, COUNTED)
-        self._patrolled = now
-        with self._lock:
-            attended = {*self._at_work, *self._unmarked, *self._awaited}
-        attended |= self._operations.at_work
-        keys = [(uuid, state.task_state or '') for uuid, state in busy.items()
-                if uuid not in attended and (
-                    uuid in left
-                    or takeover.may_be_done_twice(state.task_state))]
-        self._unattended = {
-            key: self._unattended[key] + passed
-            if key in self._unattended else 0 for key in keys}
-        for (uuid, task_state), seconds in sorted(self._unattended.items()):
-            if seconds >= UNATTENDED:
-                self._try(self._take_up, uuid, task_state)
-
-    def _take_up(self, uuid: str, task_state: str) -> None:
-        instance = self._instances.read(uuid)
-        if (instance is not None and instance.task_state == task_state
-                and host_key(instance.host or '') == self._host
-                and uuid not in self._operations.at_work
-                and self._instances.set_states(
-                    instance, instance.vm_state,
-                    takeover.taken(task_state, self._host))):
-            LOG.warning('Instance %(uuid)s has been %(task_state)s for at '
-                        'least %(seconds)d s and nobody is at work on it: it '
-                        'is brought to rest.', {
-                            'uuid': uuid, 'task_state': task_state,
-                            'seconds': UNATTENDED})
-
-    def _try(self, act: Callable[..., object], uuid: str, *args: object
-             ) -> None:
-        """Do something for one instance; what fails holds up no other."""
-        try:
-            act(uuid, *args)
-        except Exception as exc:  # noqa: BLE001
-            LOG.debug('Instance %(uuid)s has to wait: %(exc)s',
-                      {'uuid': uuid, 'exc': exc})
 
     def bring_to_rest(self, uuid: str) -> bool:
         """Bring one instance to rest.
@@ -531,7 +447,7 @@ class Recovery:
         finally:
             # While nobody else is at work on it.
             if not done:
-                self._try(self._mark_again, uuid, True)
+                patrol.attempt(self._mark_again, uuid, True)
             self._leave(uuid, pause, done)
 
     def _longer(self, uuid: str) -> float:

@@ -21,6 +21,7 @@ from unittest import mock
 import fixtures
 from oslotest import base
 
+from nova_ironic_multihost.audit import patrol
 from nova_ironic_multihost.audit import recovery
 from nova_ironic_multihost.contract import calls
 from nova_ironic_multihost.core.facts import InstanceState
@@ -800,7 +801,7 @@ class SweepTestCase(InstancesTestCase):
         for task_state in 'powering-off', 'rebooting', 'rescuing':
             self.instances.have('active', task_state)
             self.left = {'i1'}
-            self.patrol(recovery.UNATTENDED)
+            self.patrol(patrol.UNATTENDED)
             self.assertEqual(('active', task_state), self.states())
             self.patrol(20)
             self.assertEqual(('init', task_state), self.instances.done.pop())
@@ -811,7 +812,7 @@ class SweepTestCase(InstancesTestCase):
     def test_what_may_wait_in_the_queue_is_left_there(self):
         for task_state in 'powering-off', 'rebuilding', 'image_snapshot':
             self.instances.have('active', task_state)
-            self.patrol(5 * recovery.UNATTENDED)
+            self.patrol(5 * patrol.UNATTENDED)
             self.assertEqual(('active', task_state), self.states())
 
     def test_what_has_left_nothing_is_forgotten(self):
@@ -819,7 +820,7 @@ class SweepTestCase(InstancesTestCase):
         self.instances.have('active', None)
         self.patrol(10)
         self.instances.have('active', 'rebuilding')
-        self.patrol(5 * recovery.UNATTENDED)
+        self.patrol(5 * patrol.UNATTENDED)
         self.assertEqual(('active', 'rebuilding'), self.states())
 
     def test_time_in_which_nobody_looked_counts_little(self):
@@ -833,7 +834,7 @@ class SweepTestCase(InstancesTestCase):
     def test_nobody_works_on_what_an_operation_is_at(self):
         self.taken('active', 'rescuing')
         self.at_work = {'i1'}
-        self.patrol(recovery.UNATTENDED)
+        self.patrol(patrol.UNATTENDED)
         self.assertEqual([], self.instances.done)
         self.at_work = set()
         self.patrol(10)
@@ -841,24 +842,24 @@ class SweepTestCase(InstancesTestCase):
 
     def test_what_was_to_be_deleted_is_deleted(self):
         self.instances.have('active', 'deleting')
-        self.patrol(recovery.UNATTENDED + 20)
+        self.patrol(patrol.UNATTENDED + 20)
         self.assertEqual({}, self.instances.rows)
 
     def test_what_somebody_is_at_work_on_is_left_alone(self):
         self.instances.have('building', 'spawning')
         self.at_work, self.left = {'i1'}, {'i1'}
-        self.patrol(5 * recovery.UNATTENDED)
+        self.patrol(5 * patrol.UNATTENDED)
         self.assertEqual(('building', 'spawning'), self.states())
         # From then on it counts.
         self.at_work = set()
-        self.patrol(recovery.UNATTENDED)
+        self.patrol(patrol.UNATTENDED)
         self.assertEqual(('building', 'spawning'), self.states())
         self.patrol(20)
         self.assertEqual([('deployed', 'spawning')], self.instances.done)
 
     def test_whoever_begins_in_the_last_moment_is_left_alone(self):
         self.instances.have('active', 'deleting')
-        self.patrol(recovery.UNATTENDED)
+        self.patrol(patrol.UNATTENDED)
         read = self.instances.read
 
         def begin(uuid):
@@ -873,30 +874,30 @@ class SweepTestCase(InstancesTestCase):
         for task_state in ('rebooting', 'reboot_pending') * 4:
             self.left = {'i1'}
             self.instances.have('active', task_state)
-            self.patrol(recovery.UNATTENDED - 20)
+            self.patrol(patrol.UNATTENDED - 20)
         self.assertEqual([], self.instances.done)
 
     def test_time_without_answers_does_not_count(self):
         self.instances.have('active', 'deleting')
-        self.patrol(recovery.UNATTENDED - 20)
+        self.patrol(patrol.UNATTENDED - 20)
         with mock.patch.object(self.instances, 'busy',
                                side_effect=OSError('no answer')):
             self.now += 10
             for _ in range(recovery.PATROL):
                 with contextlib.suppress(OSError):
                     self.recovery.sweep(self.view())
-        self.patrol(recovery.UNATTENDED - 20)
+        self.patrol(patrol.UNATTENDED - 20)
         self.assertEqual([], self.instances.done)
 
     def test_one_that_is_fenced_takes_nothing_up(self):
         self.instances.have('active', 'deleting')
-        self.patrol(5 * recovery.UNATTENDED, mine=None)
+        self.patrol(5 * patrol.UNATTENDED, mine=None)
         self.assertEqual([], self.instances.done)
 
     def test_what_is_done_for_ironic_is_not_taken_up_twice(self):
         self.machine = 'deploying'
         self.taken('active', 'rebuild_spawning')
-        self.patrol(5 * recovery.UNATTENDED)
+        self.patrol(5 * patrol.UNATTENDED)
         self.assertEqual(('active', 'rebuild_spawning'), self.states())
 
 

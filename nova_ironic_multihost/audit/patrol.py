@@ -1,0 +1,151 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What each compute service looks after, from time to time, of its own.
+
+Instances of this host that another was about to take and has not; and those
+whose operation was given up in an outage, or whose delete never came. The
+latter are marked as taken over, so that they are brought to rest
+(:mod:`.audit.recovery`).
+"""
+
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Set
+
+from oslo_log import log as logging
+
+from nova_ironic_multihost.audit.sources import Instances
+from nova_ironic_multihost.audit.sources import Operations
+from nova_ironic_multihost.core.host import host_key
+from nova_ironic_multihost.core import takeover
+
+LOG = logging.getLogger(__name__)
+
+#: Seconds for which an instance must be seen to be in the middle of one and
+#: the same thing, with nobody at work on it, until it is taken up. Of the time
+#: between two patrols at most so much is counted, and none in which nova does
+#: not answer.
+UNATTENDED, COUNTED = 300, 120
+
+
+def attempt(act: Callable[..., object], uuid: str, *args: object) -> None:
+    """Do something for one instance; what fails holds up no other."""
+    try:
+        act(uuid, *args)
+    except Exception as exc:  # noqa: BLE001
+        LOG.debug('Instance %(uuid)s has to wait: %(exc)s',
+                  {'uuid': uuid, 'exc': exc})
+
+
+class Patrol:
+    """Looks after the instances of this host. One thread uses it.
+
+    :param host: this host.
+    :param instances: the instances of nova.
+    :param operations: what nova is at.
+    :param clock: monotonic clock, in seconds.
+    :param seen_to: returns the uuids of those that are brought to rest.
+    """
+
+    def __init__(self, host: str, instances: Instances,
+                 operations: Operations, clock: Callable[[], float],
+                 seen_to: Callable[[], Set[str]]) -> None:
+        self._name = host
+        self._host = host_key(host)
+        self._instances = instances
+        self._operations = operations
+        self._clock = clock
+        self._seen_to = seen_to
+        self._foreign: frozenset[tuple[str, str]] = frozenset()
+        self._last: str | None = None
+        self._patrolled = 0.0
+        self._unattended: Mapping[tuple[str, str], float] = {}
+
+    def interrupt(self) -> None:
+        """Count no time for which anything was seen so far."""
+        self._unattended = {}
+
+    def once(self) -> None:
+        """Look once.
+
+        :raises Exception: nova does not say what there is.
+        """
+        self._keep()
+        self._attend()
+
+    def _keep(self) -> None:
+        """Keep instances of this host that others were about to take.
+
+        Who lives takes its own marks away. It may be anybody who does not, so
+        this host looks at all that is its own, some at a time.
+        """
+        # Whoever had just written it may have been about to write the host.
+        for uuid, mark in sorted(self._foreign):
+            attempt(self._keep_one, uuid, mark)
+        self._foreign = frozenset()
+        some = self._instances.of_host(self._name, self._last)
+        if not some and self._last is not None:
+            some = self._instances.of_host(self._name, None)
+        self._last = next(reversed(list(some)), None)
+        self._foreign = takeover.sort_marked(self._host, some).foreign
+
+    def _keep_one(self, uuid: str, mark: str) -> None:
+        """Take another's mark off an instance of this host.
+
+        Whoever is about to take it fails then. What it was in the middle of
+        goes on, or is taken up as nobody is at work on it; but what no task
+        state shows would be forgotten.
+        """
+        instance = self._instances.read(uuid)
+        if instance is not None and instance.task_state == mark:
+            self._instances.set_states(
+                instance, instance.vm_state,
+                takeover.marked(mark) or takeover.taken(mark, self._host))
+
+    def _attend(self) -> None:
+        """Take up what nobody is at work on any more.
+
+        What no operation has left may wait in this host's queue, for long if
+        all of nova's threads are busy; so only what may be done twice is.
+        """
+        left = self._operations.left
+        busy = self._instances.busy(self._name)
+        self._operations.forget(left - busy.keys())
+        now = self._clock()
+        passed = min(now - self._patrolled, COUNTED)
+        self._patrolled = now
+        attended = self._seen_to() | self._operations.at_work
+        keys = [(uuid, state.task_state or '') for uuid, state in busy.items()
+                if uuid not in attended and (
+                    uuid in left
+                    or takeover.may_be_done_twice(state.task_state))]
+        self._unattended = {
+            key: self._unattended[key] + passed
+            if key in self._unattended else 0 for key in keys}
+        for (uuid, task_state), seconds in sorted(self._unattended.items()):
+            if seconds >= UNATTENDED:
+                attempt(self._take_up, uuid, task_state)
+
+    def _take_up(self, uuid: str, task_state: str) -> None:
+        instance = self._instances.read(uuid)
+        if (instance is not None and instance.task_state == task_state
+                and host_key(instance.host or '') == self._host
+                and uuid not in self._operations.at_work
+                and self._instances.set_states(
+                    instance, instance.vm_state,
+                    takeover.taken(task_state, self._host))):
+            LOG.warning('Instance %(uuid)s has been %(task_state)s for at '
+                        'least %(seconds)d s and nobody is at work on it: it '
+                        'is brought to rest.', {
+                            'uuid': uuid, 'task_state': task_state,
+                            'seconds': UNATTENDED})

@@ -116,9 +116,10 @@ class Auditor:
         :param view: the compute services of this moment.
         :returns: the hosts whose instances may be taken over by now.
         """
+        now = self._clock()
         with self._outages_lock:
-            self._outages = self._outages.after(view, self._clock())
-        return takeover.eligible(settings.policy, view, self._down_for())
+            self._outages = outages = self._outages.after(view, now)
+        return takeover.eligible(settings.policy, view, outages.lengths(now))
 
     def refresh_ring(self, settings: Settings, starting: bool = False
                      ) -> None:
@@ -154,7 +155,7 @@ class Auditor:
             gathered = gather.all_nodes(
                 self.sources, self._memory, settings,
                 self._roster(settings, known, starting=not settled), listed,
-                settled, self.last, self._down_for())
+                settled, self.last, self._outages, self._clock())
             decided = decision.decide(
                 self.sources, self._writes, gathered.facts, settings,
                 self._memory.busy, self._memory.refused)
@@ -194,7 +195,7 @@ class Auditor:
             gathered = gather.nodes_of_hosts(
                 self.sources, self._memory, settings,
                 self._roster(settings, [*hosts, *known]), hosts,
-                len(last.reasons), self._down_for())
+                len(last.reasons), self._outages, self._clock())
             decided = decision.decide(
                 self.sources, self._writes, gathered.facts, settings,
                 self._memory.busy, self._memory.refused)
@@ -207,9 +208,6 @@ class Auditor:
             self.last = _merged(last, gathered, decided, mine)
             then(self.last, mine)
         return decided.reasons
-
-    def _down_for(self) -> gather.DownFor:
-        return self._outages.lengths(self._clock())
 
     def _roster(self, settings: Settings, hosts: Iterable[str] = (),
                 starting: bool = False, zones: bool = True) -> gather.Roster:

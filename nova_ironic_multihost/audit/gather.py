@@ -54,10 +54,6 @@ SAMPLE = 8
 #: Compute services that are known.
 Services = tuple[membership.ComputeService, ...]
 
-#: Host -> seconds for which it has been seen down, see
-#: :meth:`.takeover.Outages.lengths`.
-DownFor = Mapping[HostKey, float]
-
 #: Nodes in a listing that cost Ironic as much as one that is asked for alone.
 TOGETHER = 20
 
@@ -181,13 +177,15 @@ def _zones_of_members(view: membership.View, known: aggregates.Known
 
 def all_nodes(sources: Sources, memory: Memory, settings: Settings,
               roster: Roster, listed: Mapping[str, Node], settled: bool,
-              last: Audit | None, down_for: DownFor) -> Gathered:
+              last: Audit | None, outages: takeover.Outages, now: float
+              ) -> Gathered:
     """Gather what there is to know for an audit of all nodes.
 
     :param listed: uuid -> node, what Ironic lists.
     :param settled: the start of this compute service is over.
     :param last: the audit before.
-    :param down_for: see :data:`DownFor`.
+    :param outages: what the looks have seen of outages.
+    :param now: this moment, by the clock of those.
     """
     hosts = membership.spellings(roster.services, settings.host)
     records = tuple(sources.records_of(hosts))
@@ -202,19 +200,22 @@ def all_nodes(sources: Sources, memory: Memory, settings: Settings,
     others = _records_of_others(sources, memory, inventory, states, known)
     facts, mapped, audits = _facts(
         sources, memory, settings, roster, inventory, states, others, known,
-        settled, down_for)
+        settled, outages, now)
+    # Looks know themselves whom to leave alone.
+    facts = dataclasses.replace(facts, silent=outages.silent(
+        facts.view, now, settings.down_time))
     return Gathered(facts, listed, audits, roster.host_aggregates, mapped,
                     records, absences, unlisted)
 
 
 def nodes_of_hosts(sources: Sources, memory: Memory, settings: Settings,
                    roster: Roster, hosts: Iterable[str], listed: int,
-                   down_for: DownFor) -> Gathered:
+                   outages: takeover.Outages, now: float) -> Gathered:
     """Gather what there is to know of the nodes recorded on some hosts.
 
     :param hosts: others than this, as nova spells them.
     :param listed: how many nodes Ironic listed last.
-    :param down_for: see :data:`DownFor`.
+    :param outages: as for :func:`all_nodes`, as is ``now``.
     """
     names = [name for host in hosts
              for name in membership.spellings(roster.services, host)]
@@ -229,7 +230,7 @@ def nodes_of_hosts(sources: Sources, memory: Memory, settings: Settings,
     states, known = _instance_states(sources, memory, roster, inventory)
     facts, mapped, audits = _facts(
         sources, memory, settings, roster, inventory, states,
-        {node: records[node] for node in found}, known, True, down_for)
+        {node: records[node] for node in found}, known, True, outages, now)
     return Gathered(facts, found, audits, roster.host_aggregates, mapped)
 
 
@@ -237,7 +238,8 @@ def _facts(sources: Sources, memory: Memory, settings: Settings,
            roster: Roster, inventory: Inventory,
            states: Mapping[str, InstanceState],
            records: Mapping[str, Record], known: Services, settled: bool,
-           down_for: DownFor) -> tuple[Facts, bool | None, int]:
+           outages: takeover.Outages, now: float
+           ) -> tuple[Facts, bool | None, int]:
     """Gather the services of the owners that were met; then all is known.
 
     :param states: of the instances whose host had to be looked up.
@@ -261,7 +263,7 @@ def _facts(sources: Sources, memory: Memory, settings: Settings,
         preferences=inventory.preferences, partition=settings.partition,
         zones=zones, instance_states=states, records=records,
         eligible=takeover.eligible(
-            settings.policy, inventory.view, down_for,
+            settings.policy, inventory.view, outages.lengths(now),
             {state.host_key for state in states.values()
              if state.host_key is not None and not state.deleted}),
         permissions=Permissions(

@@ -37,6 +37,8 @@ class Settings:
 
     :param points: points per member on the hash ring,
         ``[ironic_multihost]ring_partitions``.
+    :param down_time: seconds of silence after which nova takes a service for
+        dead, ``service_down_time``.
     """
 
     host: str
@@ -48,6 +50,7 @@ class Settings:
     max_vanished_percent: int = 50
     policy: takeover.Policy = takeover.Policy()
     takeovers_per_audit: int = 50
+    down_time: float = 60
 
 
 @dataclasses.dataclass(frozen=True)

@@ -34,7 +34,8 @@ def read() -> model.Settings:
         max_vanished_percent=options.max_vanished_percent,
         policy=takeover.Policy(
             options.instance_takeover, options.takeover_after),
-        takeovers_per_audit=options.takeovers_per_audit)
+        takeovers_per_audit=options.takeovers_per_audit,
+        down_time=names.CONF.service_down_time)
 
 
 def patience() -> float:

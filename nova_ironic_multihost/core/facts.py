@@ -126,6 +126,8 @@ class Facts(Inventory):
         :func:`.ownership.candidates`, no entry for a node without a record.
     :param eligible: hosts whose instances may be taken over, see
         :func:`.takeover.eligible`.
+    :param silent: hosts that are down and not taken for dead, see
+        :meth:`.takeover.Outages.silent`.
     """
 
     permissions: Permissions = Permissions()
@@ -135,3 +137,4 @@ class Facts(Inventory):
         default_factory=dict)
     records: Mapping[str, Record] = dataclasses.field(default_factory=dict)
     eligible: Set[HostKey] = frozenset()
+    silent: Set[HostKey] = frozenset()

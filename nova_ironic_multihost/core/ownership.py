@@ -71,6 +71,9 @@ class Reason(enum.Enum):
     STARTING = (
         False, 'to be taken when the start of this service is over',
         3, 4, 5, 8, 9)
+    SILENT = (
+        False, 'recorded on a compute service that is silent after an outage',
+        8)
     UNMAPPED = (
         False, 'to be taken when this host is mapped to a cell', 3, 4, 5, 8, 9)
     UNTESTED = (
@@ -219,6 +222,8 @@ def _taking(node: str, facts: Facts) -> Reason:
         return Reason.OTHER_PREFERRED
     if facts.view.live(record.owner):
         return _pulling(record, facts)
+    if record.owner in facts.silent:
+        return Reason.SILENT
     return _refused(facts) or Reason.ADOPTED
 
 

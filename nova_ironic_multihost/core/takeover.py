@@ -131,11 +131,17 @@ class Outages:
         down ever since; in seconds of a monotonic clock, and later by the time
         that is not counted.
     :param last: when the last look was, None before the first one.
+    :param member: whether this host was a member then.
+    :param over: when it was one for the first time after an outage of its
+        own, None if there was none: its heartbeat did not arrive, or it could
+        not look.
     """
 
     since: Mapping[HostKey, float] = dataclasses.field(
         default_factory=lambda: types.MappingProxyType({}))
     last: float | None = None
+    member: bool = True
+    over: float | None = None
 
     def after(self, view: membership.View, now: float) -> 'Outages':
         """Return the outages after one more look.
@@ -143,8 +149,10 @@ class Outages:
         :param view: what was seen; a host that it lacks may be met again.
         :param now: time of this look.
         """
+        member = view.member(view.host)
+        over = now if member and self._in_outage(now) else self.over
         if not sees_most_up(view):
-            return Outages(last=now)
+            return Outages(last=now, member=member, over=over)
         blind = (0 if self.last is None
                  else max(0, now - self.last - BREAK))
         before = {host: since + blind for host, since in self.since.items()}
@@ -153,7 +161,31 @@ class Outages:
                if not view.live(host)},
             **{host: before.get(host, now)
                for host, service in view.services.items()
-               if not service.up}}), now)
+               if not service.up}}), now, member, over)
+
+    def _in_outage(self, now: float) -> bool:
+        return self.last is not None and (
+            not self.member or now - self.last > BREAK)
+
+    def silent(self, view: membership.View, now: float, down_time: float
+               ) -> frozenset[HostKey]:
+        """Return the hosts whose heartbeat may be about to arrive again.
+
+        An outage that has hit this host has likely hit others, and they come
+        back one by one.
+
+        :param view: the compute services of this moment.
+        :param now: this moment.
+        :param down_time: seconds of silence after which nova takes a service
+            for dead; so long after an outage whoever is merely silent is
+            excused.
+        """
+        if not self._in_outage(now) and (
+                self.over is None or now - self.over >= down_time):
+            return frozenset()
+        return frozenset(
+            host for host, service in view.services.items()
+            if not (service.up or service.disabled or service.forced_down))
 
     def lengths(self, now: float) -> dict[HostKey, float]:
         """Return host -> seconds for which it has been down."""

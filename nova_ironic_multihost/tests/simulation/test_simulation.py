@@ -92,7 +92,8 @@ class Simulation(stateful.RuleBasedStateMachine):
             self.settings[name] = model.Settings(
                 name, points=RING_POINTS,
                 pulls_per_audit=limit, pull_delay_audits=delay,
-                policy=takeover.Policy(when), takeovers_per_audit=limit)
+                policy=takeover.Policy(when), takeovers_per_audit=limit,
+                down_time=worlds.DOWN_TIME)
             if started:
                 self._start(name)
                 self._processes[name].finish()

@@ -385,6 +385,28 @@ class AuditHostsTestCase(cloud.AuditTestCase):
         self.assertTrue(view.services['a'].disabled)
         self.assertEqual({'b', 'c'}, view.members)
 
+    def test_first_one_back_after_an_outage_takes_nothing(self):
+        auditor, settings = self.auditors['b'], model.Settings('b')
+
+        def look():
+            auditor.note_down(settings, auditor.read_view(settings))
+
+        look()
+        for host in 'abc':
+            self.cloud.set(host, up=False)
+        self.clock.now += 10
+        look()
+        self.cloud.set('b', up=True)
+        for seconds, expected in (5, Reason.SILENT), (10, Reason.SILENT), (
+                60, Reason.ADOPTED):
+            self.clock.now += seconds
+            if seconds > 5:
+                look()
+            reasons = self.audit('b').reasons.values()
+            self.assertIn(expected, reasons)
+            self.assertEqual(expected is Reason.ADOPTED,
+                             Reason.ADOPTED in reasons)
+
     def test_a_look_with_nothing_to_do_waits_for_no_audit(self):
         auditor, settings = self.auditors['b'], model.Settings('b')
         looked = threading.Event()

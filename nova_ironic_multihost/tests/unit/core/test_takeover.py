@@ -172,6 +172,57 @@ class OutagesTestCase(base.BaseTestCase):
             (610, most), (620, most), now=620))
 
 
+class SilentTestCase(base.BaseTestCase):
+    """Who is down after an outage may be about to come back."""
+
+    ALL = view(['me', 'a', 'b'])
+    NOBODY = view([], dead=['me', 'a', 'b'])
+    ME = view(['me'], dead=['a', 'b'])
+
+    def silent(self, *looks, now, seen=ME):
+        outages = takeover.Outages()
+        for moment, what in looks:
+            outages = outages.after(what, moment)
+        return outages.silent(seen, now, 60)
+
+    def test_who_dies_is_dead(self):
+        self.assertEqual(set(), self.silent(now=0))
+        self.assertEqual(set(), self.silent((0, self.ALL), now=10))
+        self.assertEqual(set(), self.silent(
+            (0, self.ALL), (10, self.ME), now=20))
+
+    def test_the_first_one_back_waits_for_the_others(self):
+        looks = [(0, self.ALL), (10, self.NOBODY), (20, self.NOBODY)]
+        # Before any look has seen that it is over, too.
+        self.assertEqual({'a', 'b'}, self.silent(*looks, now=25))
+        looks += [(moment, self.ME) for moment in range(30, 90, 10)]
+        self.assertEqual({'a', 'b'}, self.silent(*looks, now=89))
+        self.assertEqual(set(), self.silent(*looks, now=90))
+
+    def test_the_same_if_nobody_could_look(self):
+        looks = [(0, self.ALL), (500, self.ME)]
+        self.assertEqual({'a', 'b'}, self.silent(looks[0], now=500))
+        self.assertEqual({'a', 'b'}, self.silent(*looks, now=510))
+        self.assertEqual(set(), self.silent(
+            *looks, (540, self.ME), now=560))
+
+    def test_who_is_down_on_purpose_is_not_merely_silent(self):
+        seen = dataclasses.replace(self.ME, services={
+            **self.ME.services,
+            'a': dataclasses.replace(self.ME.services['a'], disabled=True),
+            'b': dataclasses.replace(
+                self.ME.services['b'], forced_down=True)})
+        self.assertEqual(set(), self.silent(
+            (0, self.NOBODY), now=10, seen=seen))
+
+    def test_an_outage_in_an_outage(self):
+        looks = [(0, self.NOBODY), (10, self.ME), (50, self.NOBODY),
+                 (60, self.ME)]
+        self.assertEqual({'a', 'b'}, self.silent(*looks, now=110))
+        looks.append((110, self.ME))
+        self.assertEqual(set(), self.silent(*looks, now=120))
+
+
 class MarkTestCase(base.BaseTestCase):
 
     def test_it_tells_what_was_before(self):

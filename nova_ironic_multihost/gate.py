@@ -125,7 +125,7 @@ class Gate:
         self._thread = threading.local()
         self._lock = threading.Lock()
         self._at_work = collections.Counter()
-        self._left = set()
+        self._unfinished = set()
 
     @property
     def at_work(self):
@@ -137,18 +137,18 @@ class Gate:
             return frozenset(self._at_work)
 
     @property
-    def left(self):
+    def unfinished(self):
         """Uuids of the instances whose last operation was given up.
 
         Or failed, or was ended: it may have left a task state.
         """
         with self._lock:
-            return frozenset(self._left)
+            return frozenset(self._unfinished)
 
     def forget(self, uuids):
         """Forget what was given up: it has left nothing, or that is over."""
         with self._lock:
-            self._left -= uuids
+            self._unfinished -= uuids
 
     def operate(self, name, instance, act, otherwise=lambda: None,
                 patient=True):
@@ -175,7 +175,7 @@ class Gate:
             left = self._patiently(name, f'instance {instance.uuid}',
                                    lambda: self._is_elsewhere(instance))
         except ContestedError:
-            self._leave(instance.uuid)
+            self._note_unfinished(instance.uuid)
             left = True
         if left:
             LOG.info('%(name)s is not carried out: instance %(instance)s is '
@@ -186,7 +186,7 @@ class Gate:
             try:
                 return act()
             except Cancelled as exc:
-                self._leave(instance.uuid)
+                self._note_unfinished(instance.uuid)
                 LOG.info('%(name)s of instance %(instance)s ends here: '
                          '%(exc)s', {'name': name, 'exc': exc,
                                      'instance': instance.uuid})
@@ -330,11 +330,11 @@ class Gate:
         """Note that an operation is at an instance, and if it fails."""
         with self._lock:
             self._at_work[uuid] += 1
-            self._left.discard(uuid)
+            self._unfinished.discard(uuid)
         try:
             yield
         except Exception:
-            self._leave(uuid)
+            self._note_unfinished(uuid)
             raise
         finally:
             with self._lock:
@@ -342,10 +342,10 @@ class Gate:
                 if not self._at_work[uuid]:
                     del self._at_work[uuid]
 
-    def _leave(self, uuid):
+    def _note_unfinished(self, uuid):
         """Note that an operation has ended and may have ended nothing."""
         with self._lock:
-            self._left.add(uuid)
+            self._unfinished.add(uuid)
 
     @contextlib.contextmanager
     def _entered(self):

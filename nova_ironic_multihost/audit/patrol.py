@@ -118,16 +118,16 @@ class Patrol:
         What no operation has left may wait in this host's queue, for long if
         all of nova's threads are busy; so only what may be done twice is.
         """
-        left = self._operations.left
+        unfinished = self._operations.unfinished
         busy = self._instances.busy(self._name)
-        self._operations.forget(left - busy.keys())
+        self._operations.forget(unfinished - busy.keys())
         now = self._clock()
         passed = min(now - self._patrolled, COUNTED)
         self._patrolled = now
         attended = self._seen_to() | self._operations.at_work
         keys = [(uuid, state.task_state or '') for uuid, state in busy.items()
                 if uuid not in attended and (
-                    uuid in left
+                    uuid in unfinished
                     or takeover.may_be_done_twice(state.task_state))]
         self._unattended = {
             key: self._unattended[key] + passed

@@ -225,7 +225,7 @@ class Recovery:
             unmarked = list(self._unmarked)
         for uuid in unmarked:
             patrol.attempt(self._mark_again, uuid)
-        found = dict(self._instances.marked(self._host))
+        found = self._instances.marked(self._host)
         marked = takeover.sort_marked(self._host, found)
         self.add(sorted(self._due(marked.rest)))
         self._undo(marked.astray, found, view)
@@ -262,9 +262,9 @@ class Recovery:
               view: membership.View | None) -> None:
         """Take marks of this host off instances of others.
 
-        The instance of a dead host is taken over anew then. One that lives
-        has to bring it to rest itself (:meth:`_keep`), unless it does not
-        know of marks.
+        The instance of a dead host is taken over anew then. A host that lives
+        has to bring it to rest itself (:mod:`.audit.patrol`), unless it does
+        not know of marks.
         """
         self._astray = {key: self._astray.get(key, 0) + 1 for key in astray}
         for (uuid, mark), sweeps in sorted(self._astray.items()):

@@ -175,11 +175,11 @@ class Operations(typing.Protocol):
         """Uuids of the instances that operations are at, or wait for."""
 
     @property
-    def left(self) -> Set[str]:
+    def unfinished(self) -> Set[str]:
         """Uuids of those whose last operation may have left a task state."""
 
     def forget(self, uuids: Set[str]) -> None:
-        """Take instances out of :attr:`left`."""
+        """Take instances out of :attr:`unfinished`."""
 
 
 class Machines(typing.Protocol):

@@ -147,7 +147,7 @@ class Instances:
     def busy(self, host: str) -> dict[str, InstanceState]:
         """Read which instances of a host are in the middle of something."""
         return reads.instances_with(
-            names.admin_context(), takeover.OPERATIONS, host)
+            names.admin_context(), takeover.TASKS, host)
 
     def read(self, uuid: str) -> objects.Instance | None:
         """Read an instance with what nova's start of a service wants.

@@ -342,8 +342,8 @@ _ENDED_BY_NOVA = _DELETING_TASKS | frozenset({
     'reboot_started', 'rebooting_hard', 'reboot_pending_hard',
     'reboot_started_hard'})
 
-#: All of which this package knows how they end.
-OPERATIONS = _ENDED_BY_NOVA.union(
+#: All task states of which this package knows how they end.
+TASKS = _ENDED_BY_NOVA.union(
     *_OPERATIONS, {'restoring', 'rescuing', 'unrescuing'})
 
 #: Task states of a rebuild of which Ironic has not been told yet.

@@ -134,7 +134,7 @@ class Instances:
         return {instance.uuid: instance.state
                 for instance in self._world.instances.values()
                 if not instance.deleted and instance.host == host
-                and instance.task in takeover.OPERATIONS}
+                and instance.task in takeover.TASKS}
 
     def of_host(self, host, after):
         pause()
@@ -407,7 +407,7 @@ class Process:
             lambda *call: self._workers.append(self._greenlet(*call)))
         # Operations are carried out at a stroke.
         self.at_work = frozenset()
-        self.left = set()
+        self.unfinished = set()
         self._workers = []
         self._sweeping = None
         self._looking = None
@@ -489,14 +489,16 @@ class Process:
 
         :returns: whether it goes on after it.
         """
-        if self._looking is None:
-            self._looking = greenlet.greenlet(self._look_once)
-        self._world.note()
-        self._looking.switch()
-        if self._looking.dead:
-            self._looking = None
-        self._world.note()
+        self._looking = self._go_on(
+            self._looking or greenlet.greenlet(self._look_once))
         return self.looking
+
+    def _go_on(self, one):
+        """Go on with something; return it if it is not over."""
+        self._world.note()
+        one.switch()
+        self._world.note()
+        return None if one.dead else one
 
     def finish_look(self):
         """Go on to the end of the look; begin one if there is none.
@@ -578,7 +580,7 @@ class Process:
 
     def forget(self, uuids):
         """As the gate does."""
-        self.left -= uuids
+        self.unfinished -= uuids
 
     def drop(self, node):
         """ResourceTracker.remove_node."""
@@ -713,13 +715,8 @@ class Process:
 
         :returns: whether it goes on after it.
         """
-        if self._sweeping is None:
-            self._sweeping = self._greenlet(self._sweep)
-        self._world.note()
-        self._sweeping.switch()
-        if self._sweeping.dead:
-            self._sweeping = None
-        self._world.note()
+        self._sweeping = self._go_on(
+            self._sweeping or self._greenlet(self._sweep))
         return self._sweeping is not None
 
     def _sweep(self):
@@ -734,11 +731,8 @@ class Process:
         """
         if self._workers:
             worker = self._workers[index % len(self._workers)]
-            self._world.note()
-            worker.switch()
-            if worker.dead:
+            if self._go_on(worker) is None:
                 self._workers.remove(worker)
-            self._world.note()
         return bool(self._workers)
 
     def carry_out(self, operation):

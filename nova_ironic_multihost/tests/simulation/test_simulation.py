@@ -465,7 +465,7 @@ class Simulation(stateful.RuleBasedStateMachine):
             if operation.cast_to in self._processes), index)
         if operation:
             self.world.operations.remove(operation)
-            self._processes[operation.cast_to].left.add(
+            self._processes[operation.cast_to].unfinished.add(
                 operation.instance.uuid)
 
     def _carry_out(self, process, number):

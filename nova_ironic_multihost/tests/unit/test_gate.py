@@ -292,32 +292,32 @@ class GateTestCase(base.BaseTestCase):
         self.operate(act, patient=False)
         self.assertEqual([frozenset()] * 3, seen[3:])
 
-    def test_instances_that_operations_have_left(self):
+    def test_instances_whose_operation_is_unfinished(self):
         """Given up, failed or ended in the middle; not what was done."""
         def fail():
             raise KeyError
 
         def end():
-            self.assertEqual(frozenset(), self.gate.left)
+            self.assertEqual(frozenset(), self.gate.unfinished)
             self.move()
             self.change_machine()
 
         self.operate(self.act)
-        self.assertEqual(frozenset(), self.gate.left)
+        self.assertEqual(frozenset(), self.gate.unfinished)
         self.assertRaises(KeyError, self.operate, fail)
-        self.assertEqual({'i1'}, self.gate.left)
+        self.assertEqual({'i1'}, self.gate.unfinished)
         # That was another operation.
         self.operate(end)
-        self.assertEqual({'i1'}, self.gate.left)
+        self.assertEqual({'i1'}, self.gate.unfinished)
         self.gate.forget({'i1', 'i2'})
-        self.assertEqual(frozenset(), self.gate.left)
+        self.assertEqual(frozenset(), self.gate.unfinished)
         self.contest(1000)
         self.operate(self.act)
-        self.assertEqual({'i1'}, self.gate.left)
+        self.assertEqual({'i1'}, self.gate.unfinished)
         self.gate.forget({'i1'})
         self.sources.error = TimeoutError()
         self.assertRaises(TimeoutError, self.operate, self.act)
-        self.assertEqual({'i1'}, self.gate.left)
+        self.assertEqual({'i1'}, self.gate.unfinished)
 
     def test_operation_that_waits_is_at_its_instance(self):
         self.wait_for_conductor(100)

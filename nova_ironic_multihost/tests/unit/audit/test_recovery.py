@@ -21,7 +21,6 @@ from unittest import mock
 import fixtures
 from oslotest import base
 
-from nova_ironic_multihost.audit import patrol
 from nova_ironic_multihost.audit import recovery
 from nova_ironic_multihost.contract import calls
 from nova_ironic_multihost.core.facts import InstanceState
@@ -59,7 +58,7 @@ class Instances:
     def busy(self, host):
         return {uuid: InstanceState(row.host, task_state=row.task_state)
                 for uuid, row in self.rows.items()
-                if row.task_state in takeover.OPERATIONS
+                if row.task_state in takeover.TASKS
                 and row.host.lower() == host.lower()}
 
     def of_host(self, host, after):
@@ -125,12 +124,12 @@ class InstancesTestCase(base.BaseTestCase):
         self.redeployed = False
         self.now = 0
         # What nova is at.
-        self.at_work, self.left = set(), set()
+        self.at_work, self.unfinished = set(), set()
         self.recovery = recovery.Recovery(
             'Mine', self.instances, self, self, lambda: self.now)
 
     def forget(self, uuids):
-        self.left -= uuids
+        self.unfinished -= uuids
 
     def join(self):
         """Wait for all that goes on."""
@@ -162,6 +161,19 @@ class InstancesTestCase(base.BaseTestCase):
     def states(self, uuid='i1'):
         row = self.instances.rows[uuid]
         return row.vm_state, row.task_state
+
+    def sweep_often(self, times, **services):
+        for _ in range(times):
+            self.recovery.sweep(self.view(**services))
+        self.join()
+
+    def view(self, **services):
+        """Return what is seen of hosts that are up, down (None: fenced)."""
+        return membership.view(
+            [membership.ComputeService(
+                host, up=bool(up), forced_down=up is None)
+             for host, up in ({'mine': True} | services).items()],
+            membership.Partition(), 'mine')
 
 
 class RecoveryTestCase(InstancesTestCase):
@@ -705,19 +717,6 @@ class SweepTestCase(InstancesTestCase):
         self.join()
         self.assertEqual(1, len(self.instances.done))
 
-    def sweep_often(self, times, **services):
-        for _ in range(times):
-            self.recovery.sweep(self.view(**services))
-        self.join()
-
-    def view(self, **services):
-        """Return what is seen of hosts that are up, down (None: fenced)."""
-        return membership.view(
-            [membership.ComputeService(
-                host, up=bool(up), forced_down=up is None)
-             for host, up in ({'mine': True} | services).items()],
-            membership.Partition(), 'mine')
-
     def test_a_take_over_that_ended_half_way_is_undone(self):
         """Of a host that is dead: it is taken over anew."""
         self.taking('rebooting', 'mine', 'dead')
@@ -745,43 +744,6 @@ class SweepTestCase(InstancesTestCase):
         self.sweep_often(1, other=True)
         self.assertEqual(('active', 'rebooting'), self.states())
 
-    def test_what_another_did_not_take_after_all_goes_on(self):
-        self.taking('powering-off', 'other', 'mine')
-        mark = self.states()
-        self.sweep_often(2 * recovery.PATROL - 1, other=False)
-        self.assertEqual(mark, self.states())
-        # Also one that is down, or disabled, and lives.
-        self.sweep_often(2, mine=False, other=False)
-        self.assertEqual([], self.instances.done)
-        self.assertEqual(('active', 'powering-off'), self.states())
-
-    def test_what_no_task_state_shows_is_brought_to_rest(self):
-        self.machine = None
-        self.taking(None, 'other', 'mine')
-        self.instances.rows['i1'].vm_state = 'building'
-        self.sweep_often(2 * recovery.PATROL + 1, other=False)
-        self.assertEqual(('error', None), self.states())
-
-    def test_what_one_that_is_gone_did_not_take_is_found_in_the_end(self):
-        for uuid in 'i0', 'i2', 'i3':
-            self.instances.have('active', None, uuid)
-        self.taking('powering-off', 'gone', 'mine')
-        # Two are looked at before it, one at a time.
-        self.sweep_often(2 * recovery.PATROL, other=True)
-        self.assertTrue(takeover.is_mark(self.states()[1]))
-        self.sweep_often(6 * recovery.PATROL, other=True)
-        self.assertEqual(('active', 'powering-off'), self.states())
-        # It begins anew.
-        self.taking('powering-off', 'gone', 'mine')
-        self.sweep_often(8 * recovery.PATROL, other=True)
-        self.assertEqual(('active', 'powering-off'), self.states())
-
-    def test_one_that_is_fenced_keeps_nothing(self):
-        self.taking('powering-off', 'other', 'mine')
-        mark = self.states()
-        self.sweep_often(5 * recovery.PATROL, mine=None, other=True)
-        self.assertEqual(mark, self.states())
-
     def test_what_is_another_hosts_business(self):
         for by, host in (('other', 'third'), ('third', 'dead')):
             self.taking('rebooting', by, host)
@@ -789,116 +751,6 @@ class SweepTestCase(InstancesTestCase):
             self.sweep_often(5 * recovery.PATROL, other=True, third=False,
                              dead=False)
             self.assertEqual(before, self.states())
-
-
-    def patrol(self, seconds, **services):
-        """Sweep for so long, a patrol every ten seconds."""
-        for _ in range(seconds // 10):
-            self.now += 10
-            self.sweep_often(recovery.PATROL, **services)
-
-    def test_what_nobody_is_at_work_on_is_taken_up(self):
-        for task_state in 'powering-off', 'rebooting', 'rescuing':
-            self.instances.have('active', task_state)
-            self.left = {'i1'}
-            self.patrol(patrol.UNATTENDED)
-            self.assertEqual(('active', task_state), self.states())
-            self.patrol(20)
-            self.assertEqual(('init', task_state), self.instances.done.pop())
-            self.assertEqual(('active', None), self.states())
-            self.patrol(10)
-            self.assertEqual(set(), self.left)
-
-    def test_what_may_wait_in_the_queue_is_left_there(self):
-        for task_state in 'powering-off', 'rebuilding', 'image_snapshot':
-            self.instances.have('active', task_state)
-            self.patrol(5 * patrol.UNATTENDED)
-            self.assertEqual(('active', task_state), self.states())
-
-    def test_what_has_left_nothing_is_forgotten(self):
-        self.left = {'i1', 'i2'}
-        self.instances.have('active', None)
-        self.patrol(10)
-        self.instances.have('active', 'rebuilding')
-        self.patrol(5 * patrol.UNATTENDED)
-        self.assertEqual(('active', 'rebuilding'), self.states())
-
-    def test_time_in_which_nobody_looked_counts_little(self):
-        """The process stood still; what waits is begun now."""
-        self.instances.have('active', 'deleting')
-        self.patrol(10)
-        self.now += 100000
-        self.patrol(10)
-        self.assertEqual(('active', 'deleting'), self.states())
-
-    def test_nobody_works_on_what_an_operation_is_at(self):
-        self.taken('active', 'rescuing')
-        self.at_work = {'i1'}
-        self.patrol(patrol.UNATTENDED)
-        self.assertEqual([], self.instances.done)
-        self.at_work = set()
-        self.patrol(10)
-        self.assertEqual([('init', 'rescuing')], self.instances.done)
-
-    def test_what_was_to_be_deleted_is_deleted(self):
-        self.instances.have('active', 'deleting')
-        self.patrol(patrol.UNATTENDED + 20)
-        self.assertEqual({}, self.instances.rows)
-
-    def test_what_somebody_is_at_work_on_is_left_alone(self):
-        self.instances.have('building', 'spawning')
-        self.at_work, self.left = {'i1'}, {'i1'}
-        self.patrol(5 * patrol.UNATTENDED)
-        self.assertEqual(('building', 'spawning'), self.states())
-        # From then on it counts.
-        self.at_work = set()
-        self.patrol(patrol.UNATTENDED)
-        self.assertEqual(('building', 'spawning'), self.states())
-        self.patrol(20)
-        self.assertEqual([('deployed', 'spawning')], self.instances.done)
-
-    def test_whoever_begins_in_the_last_moment_is_left_alone(self):
-        self.instances.have('active', 'deleting')
-        self.patrol(patrol.UNATTENDED)
-        read = self.instances.read
-
-        def begin(uuid):
-            self.at_work = {'i1'}
-            return read(uuid)
-
-        self.instances.read = begin
-        self.patrol(20)
-        self.assertEqual([], self.instances.done)
-
-    def test_what_goes_on_is_left_alone(self):
-        for task_state in ('rebooting', 'reboot_pending') * 4:
-            self.left = {'i1'}
-            self.instances.have('active', task_state)
-            self.patrol(patrol.UNATTENDED - 20)
-        self.assertEqual([], self.instances.done)
-
-    def test_time_without_answers_does_not_count(self):
-        self.instances.have('active', 'deleting')
-        self.patrol(patrol.UNATTENDED - 20)
-        with mock.patch.object(self.instances, 'busy',
-                               side_effect=OSError('no answer')):
-            self.now += 10
-            for _ in range(recovery.PATROL):
-                with contextlib.suppress(OSError):
-                    self.recovery.sweep(self.view())
-        self.patrol(patrol.UNATTENDED - 20)
-        self.assertEqual([], self.instances.done)
-
-    def test_one_that_is_fenced_takes_nothing_up(self):
-        self.instances.have('active', 'deleting')
-        self.patrol(5 * patrol.UNATTENDED, mine=None)
-        self.assertEqual([], self.instances.done)
-
-    def test_what_is_done_for_ironic_is_not_taken_up_twice(self):
-        self.machine = 'deploying'
-        self.taken('active', 'rebuild_spawning')
-        self.patrol(5 * patrol.UNATTENDED)
-        self.assertEqual(('active', 'rebuild_spawning'), self.states())
 
 
 class StartTestCase(InstancesTestCase):

@@ -28,12 +28,14 @@ from nova_ironic_multihost.audit import timer
 from nova_ironic_multihost.audit import watch
 from nova_ironic_multihost import conf
 from nova_ironic_multihost.conf import contradictions
+from nova_ironic_multihost.contract import answers
 from nova_ironic_multihost.contract import calls
 from nova_ironic_multihost.contract import machines
 from nova_ironic_multihost.contract import names
 from nova_ironic_multihost.contract import node_cache
 from nova_ironic_multihost.contract import operations
 from nova_ironic_multihost.contract import patches
+from nova_ironic_multihost.contract import patience
 from nova_ironic_multihost.contract import provider
 from nova_ironic_multihost.contract import reads
 from nova_ironic_multihost.contract import settings
@@ -65,7 +67,10 @@ class IronicMultiHostDriver(names.IronicDriver):
         self._offers = offer.Offers(self._auditor, self._tracker)
         self._looks = look.Look(self._auditor, self._tracker, self._acquired)
         self._gate = gate.Gate(
-            CONF.host, self._auditor.sources, settings.patience)
+            CONF.host, self._auditor.sources, settings.patience,
+            passing=answers.passing)
+        self._patience = patience.Patience(
+            settings.patience, lambda: self._settled)
         self._recovery = recovery.Recovery(
             CONF.host, calls.Instances(virtapi), machines.Machines(self),
             self._gate)
@@ -83,9 +88,13 @@ class IronicMultiHostDriver(names.IronicDriver):
 
     @property
     def ironic_connection(self):
-        """Connection to Ironic that changes no machine of another host."""
-        return operations.AskingConnection(
-            super().ironic_connection, self._gate)
+        """Connection to Ironic that changes no machine of another host.
+
+        Operations wait while Ironic is away.
+        """
+        stock = super()
+        return self._patience.connection(lambda: operations.AskingConnection(
+            stock.ironic_connection, self._gate))
 
     def init_host(self, host):
         """Refuse settings that cannot work, then see who else is there.
@@ -264,8 +273,9 @@ class IronicMultiHostDriver(names.IronicDriver):
     def _audit(self):
         """Audit all nodes; return the uuids of those that are mine."""
         self.node_cache.begin_listing()
-        return list(self._auditor.audit(
-            settings.read(), self._settled, self._publish).nodes)
+        with self._patience.none():
+            return list(self._auditor.audit(
+                settings.read(), self._settled, self._publish).nodes)
 
     def _publish(self, audit):
         """Let nova work with what an audit of all nodes has found."""
@@ -275,7 +285,8 @@ class IronicMultiHostDriver(names.IronicDriver):
         self.node_cache_time = time.time()
 
     def _look(self):
-        return self._looks.once(settings.read(), CONF.service_down_time)
+        with self._patience.none():
+            return self._looks.once(settings.read(), CONF.service_down_time)
 
     def _acquired(self, audit, mine):
         """Let nova work with nodes that a look has found to be mine."""

@@ -31,6 +31,7 @@ not answer, for longer than it is usually away.
 
 import collections
 import contextlib
+import sys
 import threading
 import time
 
@@ -113,13 +114,17 @@ class Gate:
         which an operation waits for answers, all in all.
     :param clock: monotonic clock, in seconds.
     :param sleep: waits for so many seconds.
+    :param passing: function of an exception that says whether what has failed
+        may succeed another time.
     """
 
     def __init__(self, host, sources, patience=lambda: 0,
-                 clock=time.monotonic, sleep=time.sleep):
+                 clock=time.monotonic, sleep=time.sleep,
+                 passing=lambda exc: False):
         self._host = host_key(host)
         self._sources = sources
         self._patience = patience
+        self._passing = passing
         self._clock = clock
         self._sleep = sleep
         self._thread = threading.local()
@@ -195,11 +200,15 @@ class Gate:
     def attempt(self, name, instance, act):
         """Carry out a part of an operation that is cleaned up after.
 
-        :raises Cancelled: it failed and the cleaning up is another's.
+        :raises Cancelled: it failed and the cleaning up is another's, or it
+            is repeated.
         """
         try:
             return act()
         except Exception as exc:
+            if not self._inside:
+                raise
+            self._leave_unfinished(name, instance, exc)
             # A mark that made it fail may be off again by now.
             if takeover.mentions_mark(
                     str(exc)) or self._may_be_elsewhere(name, instance):
@@ -212,8 +221,11 @@ class Gate:
         nova does some of it at the end of any delete, too.
 
         :param patient: no lock is held that others wait for.
-        :raises Cancelled: it is, and this is part of an operation.
+        :raises Cancelled: it is, and this is part of an operation; or what
+            has failed is repeated.
         """
+        if self._inside:
+            self._leave_unfinished(name, instance, sys.exc_info()[1])
         if not self._may_be_elsewhere(name, instance, patient):
             return act()
         if self._inside:
@@ -222,6 +234,20 @@ class Gate:
                  '%(instance)s is on now, or about to be.',
                  {'name': name, 'instance': instance.uuid})
         return None
+
+    def _leave_unfinished(self, name, instance, exc):
+        """Leave what has failed to be repeated, if it may be done twice.
+
+        nova would write that it has failed, and whoever asked for a delete
+        would have to ask for it again. See :mod:`.audit.patrol`.
+
+        :param exc: why it has failed, None if it has not.
+        :raises Cancelled: so it is.
+        """
+        if (exc is not None and self._passing(exc)
+                and takeover.may_be_done_twice(instance.task_state)):
+            raise Cancelled(f'{name} is repeated, as nobody answered: '
+                            f'{exc}') from exc
 
     def change_machine(self, name, instance, act):
         """Change the machine of an instance if it is this host's to change.

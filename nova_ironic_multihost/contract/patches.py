@@ -105,6 +105,9 @@ PATCHES = (
     Patch('manager', '_build_and_run_instance',
           'nova does not clean up after a build whose instance has moved',
           ('ComputeManager._do_build_and_run_instance',)),
+    Patch('manager', '_delete_instance',
+          'a delete that fails as nobody answers is repeated',
+          ('ComputeManager.terminate_instance',)),
     Patch('manager', 'operations.CLEAN_UPS',
           'a failure is not written to an instance that has moved',
           ('ComputeManager', 'reverts_task_state')),
@@ -289,6 +292,7 @@ def patch_operations(manager: ComputeManager | None,
     _wrap(manager, '_do_build_and_run_instance', functools.partial(
         gate.operate, otherwise=lambda: build_results.FAILED_BY_POLICY))
     _wrap(manager, '_build_and_run_instance', gate.attempt)
+    _wrap(manager, '_delete_instance', gate.attempt)
     for name in operations.CLEAN_UPS:
         _wrap(manager, name, gate.clean_up)
     # The tracker holds its lock.

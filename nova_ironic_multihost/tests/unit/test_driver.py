@@ -27,6 +27,7 @@ from nova_ironic_multihost.contract import calls
 from nova_ironic_multihost.contract import names
 from nova_ironic_multihost.contract import operations
 from nova_ironic_multihost.contract import patches
+from nova_ironic_multihost.contract import patience
 from nova_ironic_multihost.contract import reads
 from nova_ironic_multihost.core import aggregates
 from nova_ironic_multihost.core.facts import InstanceState
@@ -245,6 +246,26 @@ class InitHostTestCase(DriverTestCase):
                    lambda connection, gate: ('asks', connection))
         self.assertEqual(('asks', self.connection),
                          self.driver.ironic_connection)
+
+    def test_operations_wait_for_ironic_and_audits_do_not(self):
+        waiting = []
+        nodes = self.connection.nodes.side_effect
+
+        def list_nodes(**kwargs):
+            waiting.append(isinstance(self.driver.ironic_connection,
+                                      patience.PatientConnection))
+            return nodes(**kwargs)
+
+        self.connection.nodes.side_effect = list_nodes
+        self.driver.get_available_nodes()
+        # That was the start.
+        self.assertIsInstance(
+            self.driver.ironic_connection, patience.PatientConnection)
+        self.driver.get_available_nodes()
+        self.driver._look()
+        self.assertEqual({False}, set(waiting))
+        list(self.driver.ironic_connection.nodes())
+        self.assertIs(True, waiting[-1])
 
     def test_start_names_the_nodes_that_are_recorded_here_only(self):
         self.services = {ME: True, 'COMPUTE-1': False, 'compute-2': True}

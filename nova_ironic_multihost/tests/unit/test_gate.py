@@ -450,6 +450,57 @@ class GateTestCase(base.BaseTestCase):
         self.assertEqual('result', self.operate(
             lambda: self.gate.attempt('build', INSTANCE, self.act)))
 
+    def fail_to_delete(self, error, task_state, write):
+        instance = types.SimpleNamespace(
+            uuid='i1', node='n1', task_state=task_state)
+
+        def fail():
+            raise error
+
+        def delete():
+            try:
+                self.gate.attempt('delete', instance, fail)
+            except Exception:
+                self.gate.clean_up('set to ERROR', instance, self.act)
+                raise
+
+        def clean_up():
+            try:
+                fail()
+            except Exception:
+                self.gate.clean_up('revert', instance, self.act)
+                raise
+
+        return self.operate(clean_up if write else delete)
+
+    def test_a_delete_that_nobody_answered_is_left_to_be_repeated(self):
+        self.gate = gate.Gate(
+            'me', self.sources,
+            passing=lambda exc: isinstance(exc, TimeoutError))
+        for write in False, True:
+            self.assertIsNone(
+                self.fail_to_delete(TimeoutError(), 'deleting', write))
+            self.assertEqual({'i1'}, self.gate.unfinished)
+            self.assertEqual([], self.done)
+            # What fails for good, and what must not be done twice.
+            for error, task_state in (
+                    (KeyError(), 'deleting'), (TimeoutError(), 'rebuilding'),
+                    (TimeoutError(), None)):
+                self.assertRaises(type(error), self.fail_to_delete, error,
+                                  task_state, write)
+                self.assertEqual(['act'], self.done)
+                self.done.clear()
+
+    def test_a_delete_that_is_part_of_nothing_fails(self):
+        """Whoever repeats it is told: nova's reaper, its start."""
+        self.gate = gate.Gate('me', self.sources, passing=lambda exc: True)
+
+        def fail():
+            raise KeyError
+
+        self.assertRaises(KeyError, self.gate.attempt, 'delete', INSTANCE,
+                          fail)
+
     def test_events_are_for_those_that_are_here(self):
         self.sources.hosts['i2'] = InstanceState('other')
         self.sources.hosts['i3'] = InstanceState(None)

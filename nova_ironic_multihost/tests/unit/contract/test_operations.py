@@ -30,10 +30,12 @@ from nova import exception_wrapper
 from nova import objects
 from nova import safe_utils
 from nova.virt.ironic import driver as ironic_driver
+from openstack import exceptions
 import oslo_messaging as messaging
 from oslo_messaging.rpc import dispatcher
 from oslotest import base
 
+from nova_ironic_multihost.contract import answers
 from nova_ironic_multihost.contract import names
 from nova_ironic_multihost.contract import operations
 from nova_ironic_multihost.contract import patches
@@ -130,6 +132,10 @@ class NamesTestCase(base.BaseTestCase):
                 getattr(manager.ComputeManager, name)).parameters)
         source = inspect.getsource(manager.reverts_task_state)
         self.assertIn('self._instance_update(', source)
+        source = inspect.getsource(safe_utils.get_wrapped_function(
+            manager.ComputeManager.terminate_instance))
+        self.assertIn('self._delete_instance(', source)
+        self.assertIn('self._set_instance_obj_error_state(', source)
         source = inspect.getsource(
             resource_tracker.ResourceTracker.abort_instance_claim)
         self.assertIn('self._unset_instance_host_and_node(', source)
@@ -194,6 +200,12 @@ class Endpoint:
     def _build_and_run_instance(self, context, instance):
         self.build(context, instance)
 
+    def _delete_instance(self, context, instance, bdms):
+        raise bdms
+
+    def terminate_instance(self, context, instance, bdms):
+        self._delete_instance(context, instance, bdms)
+
     def _instance_update(self, context, instance, **kwargs):
         self.asked.append(('update', instance.uuid, kwargs))
 
@@ -222,7 +234,7 @@ class SeamTestCase(base.BaseTestCase):
         self.manager = Endpoint(
             lambda context, instance: self.build(context, instance))
         self.driver = names.IronicDriver(None)
-        self.gate = gate.Gate('me', sources)
+        self.gate = gate.Gate('me', sources, passing=answers.passing)
         patches.patch_operations(self.manager, self.driver, self.gate)
         self.instance = objects.Instance(uuid=UUID, node=None)
 
@@ -296,6 +308,16 @@ class SeamTestCase(base.BaseTestCase):
         self.build = fail
         self.assertEqual(build_results.FAILED_BY_POLICY,
                          self.send('build_and_run_instance'))
+
+    def test_delete_that_nobody_answers_is_left_to_be_repeated(self):
+        self.instance.task_state = 'deleting'
+        error = exceptions.HttpException(
+            response=mock.Mock(status_code=500, headers={}))
+        self.assertIsNone(self.send('terminate_instance', bdms=error))
+        self.assertEqual({UUID}, self.gate.unfinished)
+        self.assertEqual([], self.manager.asked)
+        self.assertRaises(KeyError, self.send, 'terminate_instance',
+                          bdms=KeyError())
 
     def test_failure_is_written_to_no_instance_of_another(self):
         for write in (

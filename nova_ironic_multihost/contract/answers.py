@@ -1,0 +1,75 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What an error says of whoever was asked: is it away, for a while?"""
+
+from collections.abc import Iterator
+
+from keystoneauth1 import exceptions as ksa_exception
+from nova import exception
+import oslo_messaging as messaging
+
+#: Status of an answer that does not come from the API itself: a proxy finds
+#: nobody behind it, or the API has no worker for it.
+NOBODY = (502, 503)
+
+#: Status of an answer to a request that may be accepted another time.
+CONFLICT = 409
+
+
+def away(exc: BaseException) -> bool:
+    """Whether an API is away: the same request may be answered later.
+
+    It may have been carried out, if nothing but the answer was lost.
+    """
+    return isinstance(exc, (
+        ksa_exception.RetriableConnectionFailure,
+        # nova.utils.get_sdk_adapter
+        exception.ServiceUnavailable)) or _status(exc) in NOBODY
+
+
+def passing(exc: BaseException) -> bool:
+    """Whether what has failed may succeed another time.
+
+    Some API, the conductor or its database has not answered or not as it
+    should, or Ironic is busy with the node.
+
+    :param exc: or an error that it was raised for.
+    """
+    return any(
+        away(one) or _status(one) >= 500 or _status(one) == CONFLICT
+        or isinstance(one, (
+            messaging.MessagingTimeout, messaging.MessageDeliveryFailure,
+            # Of an error that the conductor did not expect: oslo.db's are.
+            messaging.RemoteError))
+        for one in _chain(exc))
+
+
+def _status(exc: BaseException) -> int:
+    """Return the HTTP status of an error, 0 if it has none.
+
+    That of openstacksdk and of Neutron's client has one name for it,
+    keystoneauth another.
+    """
+    for name in 'status_code', 'http_status':
+        if isinstance(status := getattr(exc, name, None), int):
+            return status
+    return 0
+
+
+def _chain(exc: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error, and those that it was raised for."""
+    seen: set[int] = set()
+    while exc is not None and id(exc) not in seen:
+        seen.add(id(exc))
+        yield exc
+        exc = exc.__cause__ or exc.__context__

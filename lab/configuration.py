@@ -245,9 +245,14 @@ def _mariadb(settings):
 def _first_sql():
     """What the first start of MariaDB runs, as the superuser."""
     account = f"'{places.USER}'@'{places.HOST}'"
+    operator = f"'{places.OPERATOR}'@'{places.HOST}'"
     statements = [
         f"CREATE USER {account} IDENTIFIED BY '{places.PASSWORD}'",
         f'GRANT ALL ON *.* TO {account} WITH GRANT OPTION',
+        # Who has these may write to a database that is read only.
+        f'REVOKE SUPER, READ_ONLY ADMIN ON *.* FROM {account}',
+        f"CREATE USER {operator} IDENTIFIED BY '{places.PASSWORD}'",
+        f'GRANT ALL ON *.* TO {operator}',
         # Those of the package have no password.
         "DELETE FROM mysql.global_priv WHERE User IN ('root', '')",
         'FLUSH PRIVILEGES',

@@ -27,6 +27,8 @@ from lab import errors
 HOST = '127.0.0.1'
 DEFAULT_BASE_PORT = 17000
 USER = 'lab'
+# Whoever administers the database.
+OPERATOR = 'operator'
 PASSWORD = 'lab'
 REGION = 'RegionOne'
 # Seconds without a heartbeat after which nova calls a compute down, unless

@@ -18,6 +18,7 @@ import socket
 import time
 
 from lab import configuration
+from lab import databases
 from lab import errors
 from lab import lock
 from lab import processes
@@ -131,6 +132,19 @@ class Stack:
     def resume(self, name):
         """Let a frozen service go on."""
         self._processes.signal(self._service(name).name, signal.SIGCONT)
+
+    def demote(self, name):
+        """Let the database be read only, as one that others write to now."""
+        self._cut_off(name, read_only=True)
+
+    def promote(self, name):
+        """Let the database be written to again."""
+        self._cut_off(name, read_only=False)
+
+    def _cut_off(self, name, read_only):
+        if self._service(name).name != 'mariadb':
+            raise errors.LabError(f'{name} has no replica to fail over to.')
+        databases.fail_over(self._settings, read_only)
 
     def answers(self, name):
         """Whether a service answers; one without a port always does."""

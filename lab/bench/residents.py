@@ -31,12 +31,18 @@ class Adoptions:
 
     def __init__(self):
         self._hosts = {}
+        self._excused = None
         self.count = 0
+
+    def excuse(self, host):
+        """Do not count servers that this compute loses."""
+        self._excused = host.lower()
 
     def see(self, seen):
         """Learn from an Observation."""
         hosts = {i.uuid: i.key for i in seen.instances
                  if i.vm_state in ('active', 'stopped') and i.key}
-        self.count += sum(1 for uuid, host in hosts.items()
-                          if self._hosts.get(uuid, host) != host)
+        self.count += sum(
+            1 for uuid, host in hosts.items()
+            if self._hosts.get(uuid, host) not in (host, self._excused))
         self._hosts |= hosts

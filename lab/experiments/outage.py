@@ -17,33 +17,39 @@ all the time. After an audit --what is killed (SIGKILL, all its processes) or
 frozen (SIGSTOP), after --seconds it is started again or continued; the load
 goes on for two audits more, and then all has time to come to rest: at most
 450 s, as the driver takes up after 300 s what nobody is at work on. A worker
-asks again when a request fails or has no answer in 30 s.
+asks again when a request fails or has no answer in 30 s. The database can
+fail over, too: all connections are cut, nobody may write for so long, and all
+are cut once more. With --fence a compute is killed and forced down, and the
+rest goes away as soon as the first of its nodes or servers has another one: in
+the middle of failover and take-over.
 
-Figures: what, how, seconds; answers_after and up_after (seconds from its
-return until it answers, and until nova calls all computes up; none when that
-never came); servers, active, error (some after they were ACTIVE),
-error_faults (nova's messages with their number), late (neither built nor
-rebooted in time), refused (requests that were asked again); rest_after
-(seconds from the workers' end until nothing was in the middle of anything,
-none when that never came); stuck (servers of a compute that are still
-building or in a task state then; stuck_deletes of them are being deleted),
-unplaced (the same of servers that no compute has: nova has lost the request
-before one took it, or was asked for something after it had given the build
-up), not_deleted (nova took the request to delete them and they are there),
-residents_lost (those of the servers that stay that are not ACTIVE),
-taken_over (how often a server that was built got another compute); moves,
+Figures: what, how, seconds, fenced (the compute, or none); answers_after and
+up_after (seconds from its return until it answers, and until nova calls all
+computes up; none when that never came); servers, active, error (some after
+they were ACTIVE), error_faults (nova's messages with their number), late
+(neither built nor rebooted in time), refused (requests that were asked again);
+rest_after (seconds from the workers' end until nothing was in the middle of
+anything, none when that never came); stuck (servers of a compute that are
+still building or in a task state then; stuck_deletes of them are being
+deleted), unplaced (the same of servers that no compute has: nova has lost the
+request before one took it, or was asked for something after it had given the
+build up), not_deleted (nova took the request to delete them and they are
+there), residents_lost (those of the servers that stay that are not ACTIVE),
+taken_over (how often a server that was built got another compute, if not that
+which is fenced), left_on_dead (nodes and servers of that one); moves,
 moved_nodes, most_moves of one node, most_moves_per_change (the same between
 two changes of members), needless (moves from a live compute to one that the
 ring does not prefer), unschedulable (nodes that moved to a compute while nova
 sent no builds to it); same_processes (no compute has died or was started
 again; other_processes says which), record_or_provider_lost (nodes without one
 of them at the end), error_lines (what the computes logged from the beginning
-of the outage until nova called all up), leaked (machines that Ironic holds
-for servers that are gone) and quiet.
+of the outage until nova called all up), leaked (machines that Ironic holds for
+servers that are gone) and quiet.
 
-Must be: stuck, not_deleted, residents_lost, taken_over, moves,
-record_or_provider_lost and leaked 0, same_processes, all computes up again,
-quiet, consistent. Builds that fail are told and not judged.
+Must be: stuck, not_deleted, residents_lost, taken_over, left_on_dead, moves
+(with --fence needless), record_or_provider_lost and leaked 0, same_processes,
+all computes up again, quiet, consistent. Builds that fail are told and not
+judged.
 """
 
 import collections
@@ -72,7 +78,10 @@ PARTS = {
     'memcached': 'memcached',
 }
 #: How it goes, and how it comes back: methods of :class:`lab.stack.Stack`.
-WAYS = {'kill': ('kill', 'start'), 'freeze': ('pause', 'resume')}
+WAYS = {'kill': ('kill', 'start'), 'freeze': ('pause', 'resume'),
+        'failover': ('demote', 'promote')}
+# What can fail over.
+WITH_REPLICAS = ('database',)
 WORKERS = 3
 RESIDENTS = 3
 # Audits with the load, after the outage.
@@ -91,46 +100,62 @@ def add_options(parser):
         help='what is away (default: conductor)')
     parser.add_argument(
         '--how', choices=tuple(WAYS), default='kill',
-        help='whether it is killed or frozen (default: kill)')
+        help='whether it is killed or frozen, or fails over, which only the '
+        'database does (default: kill)')
     parser.add_argument(
         '--seconds', type=options.positive, default=60, metavar='N',
         help='how long it is away (default: 60)')
+    parser.add_argument(
+        '--fence', action='store_true',
+        help='kill and fence a compute right before')
 
 
 def choices(args):
     """What the options ask of :func:`run`."""
-    return {'what': args.what, 'how': args.how, 'seconds': args.seconds}
+    if args.how == 'failover' and args.what not in WITH_REPLICAS:
+        raise errors.LabError(
+            f'{args.what} cannot fail over, only these can: '
+            f'{", ".join(WITH_REPLICAS)}. Use --how kill or freeze.')
+    return {'what': args.what, 'how': args.how, 'seconds': args.seconds,
+            'fence': args.fence}
 
 
-def run(bench, what, how, seconds):
+def run(bench, what, how, seconds, fence):
     """Take it away under load and bring it back; returns the figures.
 
     :param what: one of :data:`PARTS`
     :param how: one of :data:`WAYS`
     :param seconds: how long it is away
+    :param fence: whether a compute is killed and fenced right before
     """
     adoptions = remaining.Adoptions()
     bench.recorder.listen(adoptions.see)
     residents = bench.cloud.boot(RESIDENTS, 'resident')
-    processes = _processes(bench)
+    dead = _busiest_with_servers(bench) if fence else None
+    processes = _processes(bench, dead)
     begin = bench.note(f'{WORKERS} workers begin')
     with steadfast.Workload(bench.settings, WORKERS, 'outage',
                             bench.recorder.now, seconds) as load:
         bench.recorder.watch(bench.audit)
-        absence = _absence(bench, what, how, seconds)
+        if fence:
+            adoptions.excuse(dead)
+            _lose(bench, dead)
+        absence = _absence(bench, what, how, seconds, dead)
         bench.recorder.watch(AFTERWARDS * bench.audit)
         bench.note('workers end')
     ended = bench.recorder.now()
     rested = _await_rest(bench)
     quiet = bench.await_quiet()
     return {
-        'what': what, 'how': how, 'seconds': seconds, **absence,
+        'what': what, 'how': how, 'seconds': seconds, 'fenced': dead,
+        **absence,
         **tally(load.lives),
         'rest_after': None if rested is None else round(rested - ended, 1),
         **_left(bench, load.lives, residents),
         'taken_over': adoptions.count,
+        'left_on_dead': left_on(bench.recorder.view, dead),
         **bench.moved(begin),
-        **compared(processes, _processes(bench)),
+        **compared(processes, _processes(bench, dead)),
         'record_or_provider_lost': lost(bench.recorder.view),
         'quiet': quiet}
 
@@ -190,6 +215,18 @@ def lost(seen):
                or node.uuid not in seen.provider_of)
 
 
+def left_on(seen, dead):
+    """How many nodes and servers a dead compute still has.
+
+    :param dead: its name, None if there is none
+    """
+    if dead is None:
+        return 0
+    return len(seen.owned_by(dead)) + sum(
+        1 for i in seen.instances
+        if i.key == dead.lower() and not i.deleted)
+
+
 def error_lines(text):
     """How many lines of a log tell of errors, and how many tracebacks."""
     lines = text.splitlines()
@@ -208,8 +245,12 @@ def failures(figures):
         criteria.none('not_deleted', '{} servers could not be deleted'),
         criteria.none('residents_lost', 'servers that nobody touched: {}'),
         criteria.none('taken_over', '{} times a server got another compute'),
+        criteria.none('left_on_dead', '{} nodes and servers are left on the '
+                      'compute that is dead'),
         criteria.none('moves', 'nodes moved {} times although all computes '
-                      'were hit alike'),
+                      'were hit alike')
+        if figures['fenced'] is None else
+        criteria.none('needless', '{} moves from live computes'),
         criteria.true('same_processes', 'computes have died or were started '
                       'again: see other_processes'),
         criteria.none('record_or_provider_lost', '{} nodes have no record or '
@@ -217,7 +258,27 @@ def failures(figures):
         criteria.LEAKED, criteria.QUIET)
 
 
-def _absence(bench, what, how, seconds):
+def _busiest_with_servers(bench):
+    """Name of the compute that has most servers, then most nodes."""
+    seen = bench.recorder.view
+    return max(bench.computes.names(), key=lambda name: (
+        sum(1 for i in seen.instances
+            if i.key == name.lower() and not i.deleted),
+        len(seen.owned_by(name))))
+
+
+def _lose(bench, name):
+    """Kill and fence a compute; others have begun to replace it then."""
+    before = left_on(bench.recorder.view, name)
+    bench.kill(name)
+    bench.note(f'fence {name}')
+    bench.computes.fence(name)
+    bench.recorder.wait_for(
+        lambda seen: left_on(seen, name) < before, benches.ARRIVE,
+        f'the first node or server of {name} getting another compute')
+
+
+def _absence(bench, what, how, seconds, dead):
     """Take something away and bring it back; returns figures of that."""
     name = PARTS[what]
     leave, come_back = WAYS[how]
@@ -234,7 +295,7 @@ def _absence(bench, what, how, seconds):
             back = bench.note(f'{what} comes back')
             getattr(stack, come_back)(name)
         answers = _await_answer(bench, stack, name)
-        up = _await_up(bench)
+        up = _await_up(bench, dead)
     return {'answers_after': takeover.between(back, answers),
             'up_after': takeover.between(back, up),
             'error_lines': error_lines(''.join(
@@ -257,9 +318,9 @@ def _await_answer(bench, stack, name):
     return bench.say(f'{name} answers')
 
 
-def _await_up(bench):
+def _await_up(bench, dead):
     """Wait until nova calls all computes up; None when it does not."""
-    hosts = {name.lower() for name in bench.computes.names()}
+    hosts = {name.lower() for name in bench.computes.names() if name != dead}
     # What was seen last may be from before the outage.
     since = time.time()
     try:
@@ -282,8 +343,9 @@ def _await_rest(bench):
         return None
 
 
-def _processes(bench):
-    return {name: bench.computes.pid(name) for name in bench.computes.names()}
+def _processes(bench, dead):
+    return {name: bench.computes.pid(name) for name in bench.computes.names()
+            if name != dead}
 
 
 def _left(bench, lives, residents):

@@ -108,6 +108,12 @@ class AdoptionsTestCase(base.BaseTestCase):
         self.assertEqual(1, self.see(host='compute-2'))
         self.assertEqual(2, self.see(host='compute-3'))
 
+    def test_what_a_fenced_one_loses_is_none(self):
+        self.adoptions.excuse('Compute-1')
+        self.see()
+        self.assertEqual(0, self.see(host='compute-2'))
+        self.assertEqual(1, self.see(host='compute-3'))
+
     def test_a_build_that_tries_elsewhere_is_none(self):
         self.see(vm_state='building')
         self.assertEqual(0, self.see(host='compute-2'))

@@ -14,6 +14,7 @@ import argparse
 
 from oslotest import base
 
+from lab import errors
 from lab.experiments import outage
 from lab import workload
 from nova_ironic_multihost.tests import views
@@ -21,7 +22,7 @@ from nova_ironic_multihost.tests import views
 GOOD = {'answers_after': 0.0, 'up_after': 3.2, 'stuck': 0, 'not_deleted': 0,
         'residents_lost': [], 'taken_over': 0, 'moves': 0,
         'same_processes': True, 'record_or_provider_lost': 0, 'leaked': 0,
-        'quiet': True}
+        'quiet': True, 'fenced': None, 'left_on_dead': 0, 'needless': 0}
 
 
 def life(outcome='ACTIVE', **more):
@@ -41,14 +42,21 @@ class OptionsTestCase(base.BaseTestCase):
         return outage.choices(parser.parse_args(argv))
 
     def test_a_minute_without_a_conductor_unless_told_otherwise(self):
-        self.assertEqual({'what': 'conductor', 'how': 'kill', 'seconds': 60},
-                         self.choices())
+        self.assertEqual({'what': 'conductor', 'how': 'kill', 'seconds': 60,
+                          'fence': False}, self.choices())
 
     def test_what_is_asked_for(self):
         self.assertEqual(
-            {'what': 'rabbit', 'how': 'freeze', 'seconds': 5},
+            {'what': 'rabbit', 'how': 'freeze', 'seconds': 5, 'fence': True},
             self.choices('--what', 'rabbit', '--how', 'freeze',
-                         '--seconds', '5'))
+                         '--seconds', '5', '--fence'))
+
+    def test_only_the_database_fails_over(self):
+        self.assertEqual('failover', self.choices(
+            '--what', 'database', '--how', 'failover')['how'])
+        error = self.assertRaises(
+            errors.LabError, self.choices, '--how', 'failover')
+        self.assertIn('--how kill or freeze', str(error))
 
 
 class TallyTestCase(base.BaseTestCase):
@@ -145,6 +153,25 @@ class ErrorLinesTestCase(base.BaseTestCase):
         self.assertEqual({'ERROR': 2, 'Traceback': 1}, outage.error_lines(
             '2026 1 INFO nova no ERRORS\n2026 1 ERROR nova Failed\n'
             '2026 1 ERROR nova Traceback (most recent call last):\n'))
+
+
+class DeadTestCase(base.BaseTestCase):
+
+    def test_what_is_left_on_it(self):
+        seen = views.changed(
+            views.consistent(), 'instances', 0, host='Compute-1')
+        nodes = len(seen.owned_by('compute-1'))
+        self.assertEqual(nodes + 1, outage.left_on(seen, 'compute-1'))
+        self.assertEqual(nodes, outage.left_on(
+            views.changed(seen, 'instances', 0, deleted=True), 'compute-1'))
+        self.assertEqual(0, outage.left_on(seen, None))
+
+    def test_its_nodes_move_and_no_others(self):
+        figures = GOOD | {'fenced': 'compute-1', 'moves': 10}
+        self.assertEqual([], outage.failures(figures))
+        for figure in 'needless', 'left_on_dead':
+            [sentence] = outage.failures(figures | {figure: 2})
+            self.assertIn('2', sentence)
 
 
 class FailuresTestCase(base.BaseTestCase):

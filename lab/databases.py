@@ -1,0 +1,35 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The database fails over to a replica, as all that use it see it.
+
+The lab has one server. It does what the others notice: it cuts all
+connections, and refuses to write until the replica is the one to write to.
+"""
+
+from lab import settings as places
+
+
+def fail_over(settings, read_only):
+    """Cut all connections; who connects again may only read, or write too.
+
+    :param settings: :class:`lab.settings.Settings`
+    :param read_only: whether nobody may write from now on
+    """
+    import pymysql
+
+    account = settings.database('nova_cell1') | {'user': places.OPERATOR}
+    with pymysql.connect(**account) as database:
+        with database.cursor() as cursor:
+            cursor.execute(f'SET GLOBAL read_only = {int(read_only)}')
+            cursor.execute(
+                f"KILL CONNECTION USER '{places.USER}'@'{places.HOST}'")

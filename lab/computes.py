@@ -12,6 +12,7 @@
 
 """The nova-compute services of a lab, one by one."""
 
+import dataclasses
 import re
 import shutil
 import signal
@@ -20,7 +21,9 @@ import time
 from lab import cloud
 from lab import configuration
 from lab import errors
+from lab import install
 from lab import processes
+from lab import progress
 from lab import services
 from lab import state
 from lab import view
@@ -124,6 +127,27 @@ class Computes:
         self._processes.stop(names, _STOP_PATIENCE)
         self.configure(names, shape['driver'], [*shape['options'], *options])
         self._start(names)
+
+    def start_at(self, name, ahead):
+        """Start a stopped compute with a clock that is wrong.
+
+        The next start gives it the right time.
+
+        :param ahead: seconds by which it is ahead, behind if negative
+        :raises LabError: the library that shifts clocks is missing, and
+            cannot be installed
+        """
+        self._stack_is_up()
+        library = install.Install(
+            self._settings, progress.Progress()).faketime()
+        before = self._heartbeats()
+        service = services.compute(self._settings, self._known(name))
+        services.start(self._settings, self._processes, dataclasses.replace(
+            service, environment={
+                'LD_PRELOAD': str(library), 'FAKETIME': f'{ahead:+d}',
+                # Only the time of day is wrong.
+                'FAKETIME_DONT_FAKE_MONOTONIC': '1'}))
+        self.wait([name], before)
 
     def forget(self, name):
         """Delete the service of a stopped compute; the lab forgets it.
@@ -283,10 +307,13 @@ class Computes:
                 raise errors.LabError(
                     f'{name} is frozen; "compute resume {name}" lets it go '
                     'on.')
-        before = {name: service['updated_at'] for name, service in
-                  cloud.Cloud(self._settings).compute_services().items()}
+        before = self._heartbeats()
         self.spawn(names)
         self.wait(names, before)
+
+    def _heartbeats(self):
+        return {name: service['updated_at'] for name, service in
+                cloud.Cloud(self._settings).compute_services().items()}
 
     def _tell_nova(self, name, action):
         self._stack_is_up()

@@ -26,6 +26,22 @@ def lost(residents, found):
             if state != 'ACTIVE']
 
 
+def placed(seen, name):
+    """How many servers a compute has.
+
+    :param seen: an Observation
+    """
+    return sum(1 for i in seen.instances
+               if i.key == name.lower() and not i.deleted)
+
+
+def busiest(bench):
+    """Name of the compute that has most servers, then most nodes."""
+    seen = bench.recorder.view
+    return max(bench.computes.names(), key=lambda name: (
+        placed(seen, name), len(seen.owned_by(name))))
+
+
 class Adoptions:
     """Counts servers that were built and got another compute."""
 

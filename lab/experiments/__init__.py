@@ -57,6 +57,7 @@ NAMES = (
     'split-brain',
     'churn',
     'outage',
+    'clock',
     'upgrade',
     'rolling',
     'scheduler',

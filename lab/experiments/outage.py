@@ -131,7 +131,7 @@ def run(bench, what, how, seconds, fence):
     adoptions = remaining.Adoptions()
     bench.recorder.listen(adoptions.see)
     residents = bench.cloud.boot(RESIDENTS, 'resident')
-    dead = _busiest_with_servers(bench) if fence else None
+    dead = remaining.busiest(bench) if fence else None
     processes = _processes(bench, dead)
     begin = bench.note(f'{WORKERS} workers begin')
     with steadfast.Workload(bench.settings, WORKERS, 'outage',
@@ -222,9 +222,7 @@ def left_on(seen, dead):
     """
     if dead is None:
         return 0
-    return len(seen.owned_by(dead)) + sum(
-        1 for i in seen.instances
-        if i.key == dead.lower() and not i.deleted)
+    return len(seen.owned_by(dead)) + remaining.placed(seen, dead)
 
 
 def error_lines(text):
@@ -256,15 +254,6 @@ def failures(figures):
         criteria.none('record_or_provider_lost', '{} nodes have no record or '
                       'no provider'),
         criteria.LEAKED, criteria.QUIET)
-
-
-def _busiest_with_servers(bench):
-    """Name of the compute that has most servers, then most nodes."""
-    seen = bench.recorder.view
-    return max(bench.computes.names(), key=lambda name: (
-        sum(1 for i in seen.instances
-            if i.key == name.lower() and not i.deleted),
-        len(seen.owned_by(name))))
 
 
 def _lose(bench, name):

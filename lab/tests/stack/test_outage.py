@@ -1,0 +1,38 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What is around the computes is away, for a short time.
+
+The experiment judges itself; see ``tools/lab run outage --help``. For a
+minute and longer, and with all else that may be away, in lab/tests/long.
+"""
+
+from lab.tests.stack import command
+
+SECONDS = 20
+
+
+class OutageTestCase(command.LabTestCase):
+
+    maxDiff = None
+
+    def away(self, what, how):
+        figures = self.experiment('outage', '--what', what, '--how', how,
+                                  '--seconds', str(SECONDS))
+        self.assertGreater(figures['active'], 0)
+        return figures
+
+    def test_builds_wait_for_ironic(self):
+        self.assertEqual(0, self.away('ironic', 'kill')['error'])
+
+    def test_the_database_fails_over(self):
+        self.away('database', 'failover')

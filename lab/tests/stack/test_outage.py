@@ -34,5 +34,5 @@ class OutageTestCase(command.LabTestCase):
     def test_builds_wait_for_ironic(self):
         self.assertEqual(0, self.away('ironic', 'kill')['error'])
 
-    def test_the_database_fails_over(self):
-        self.away('database', 'failover')
+    def test_operations_wait_for_the_conductor(self):
+        self.away('conductor', 'freeze')

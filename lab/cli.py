@@ -91,7 +91,8 @@ def main(argv=None):
         signal.signal(number, signal.default_int_handler)
     args = parser().parse_args(argv)
     try:
-        settings = places.load(args.dir, args.base_port)
+        settings = places.load(
+            args.dir, args.base_port, getattr(args, 'release', None))
         _enter_venv(args.command, settings, argv)
         return args.func(args, settings)
     except errors.LabError as error:
@@ -162,6 +163,7 @@ def _add_install(commands):
         description='Install what is missing and start nothing. The first '
         'command that needs it does the same.',
         epilog='Example: sudo tools/lab install, where others are not root')
+    options.add_release(alone)
     alone.set_defaults(func=_install)
 
 
@@ -196,6 +198,7 @@ def _add_up(commands):
     up.add_argument('--set', action='append', default=[], dest='options',
                     metavar='SECTION.OPTION=VALUE',
                     help='an option for all nova services; may be repeated')
+    options.add_release(up)
     _add_json(up)
     up.set_defaults(func=_up)
 

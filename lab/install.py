@@ -50,8 +50,6 @@ class Install:
     def __init__(self, settings, progress):
         self._settings = settings
         self._progress = progress
-        self._lab = settings.repository / 'lab'
-        self._constraints = settings.repository / 'constraints' / '2026.2.txt'
 
     def ensure(self):
         """Install what is missing.
@@ -86,9 +84,11 @@ class Install:
             venv = str(self._settings.venv)
             with self._progress.step('create a Python environment'):
                 self._call(sys.executable, '-m', 'venv', '--clear', venv)
-            with self._progress.step('install OpenStack into it'):
-                self._pip('-c', str(self._constraints),
-                          '-r', str(self._lab / 'requirements.txt'))
+            with self._progress.step(
+                    f'install OpenStack {self._settings.release} into it'):
+                self._pip('-c', str(self._settings.constraints), *(
+                    part for path in self._settings.requirements
+                    for part in ('-r', str(path))))
             self._stamp('venv').write_text(self._venv_expected())
         if not self._driver_done():
             with self._progress.step('install the driver into it'):
@@ -105,7 +105,8 @@ class Install:
         return self._stamped('driver') == self._driver_expected()
 
     def _venv_expected(self):
-        return _digest(self._constraints, self._lab / 'requirements.txt')
+        return _digest(self._settings.constraints,
+                       *self._settings.requirements)
 
     def _driver_expected(self):
         # An editable install follows the code, but not these.

@@ -75,6 +75,7 @@ def _add_options(parser):
         '--set', action='append', default=[], dest='options',
         metavar='SECTION.OPTION=VALUE',
         help='an option for all nova services of the lab; may be repeated')
+    options.add_release(parser)
     parser.add_argument(
         '--assert', action='store_true', dest='strict',
         help='exit with 1, and say why, when the figures are not what they '

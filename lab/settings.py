@@ -26,6 +26,9 @@ from lab import errors
 
 HOST = '127.0.0.1'
 DEFAULT_BASE_PORT = 17000
+# Of OpenStack, from the oldest on: those that the driver supports.
+RELEASES = ('2025.1', '2025.2', '2026.1', '2026.2')
+DEFAULT_RELEASE = RELEASES[-1]
 USER = 'lab'
 # Whoever administers the database.
 OPERATOR = 'operator'
@@ -51,16 +54,30 @@ class Settings:
     :ivar directory: everything the lab writes is below it
     :ivar venv: the Python environment all services run in
     :ivar base_port: first of the lab's ports
+    :ivar release: one of :data:`RELEASES`
     """
 
     directory: pathlib.Path
     venv: pathlib.Path
     base_port: int
+    release: str = DEFAULT_RELEASE
 
     @property
     def repository(self):
         """The checkout that this lab belongs to."""
         return pathlib.Path(__file__).resolve().parent.parent
+
+    @property
+    def requirements(self):
+        """Files that say what is installed, for pip."""
+        lab = self.repository / 'lab'
+        return (lab / 'requirements.txt',
+                lab / 'releases' / f'{self.release}.txt')
+
+    @property
+    def constraints(self):
+        """File that says of which version all the rest is."""
+        return self.repository / 'constraints' / f'{self.release}.txt'
 
     @property
     def logs(self):
@@ -88,7 +105,7 @@ class Settings:
 
         Labs that share a Python environment share it as well.
         """
-        return self.venv.with_name('snapshot')
+        return self.venv.with_name(_of_release('snapshot', self.release))
 
     @property
     def state_file(self):
@@ -141,39 +158,53 @@ class Settings:
         return str(self.venv / 'bin' / name)
 
 
-def load(directory=None, base_port=None):
+def load(directory=None, base_port=None, release=None):
     """Find out which lab is meant.
 
     What is not given comes from the environment (LAB_DIR, LAB_VENV,
     LAB_BASE_PORT) and then from the defaults. The port of a lab that is
-    up, also half up, is what it was started with, whatever is given.
+    up, also half up, is what it was started with, whatever is given, and so
+    is its release.
 
     :param directory: path; default ``.lab`` in the checkout
     :param base_port: int; the lab takes the ports from here on
+    :param release: one of :data:`RELEASES`
     :returns: :class:`Settings`
-    :raises LabError: for a port that cannot be used
+    :raises LabError: for a port that cannot be used, or a release that is
+        not that of a lab that is up
     """
     home = pathlib.Path(__file__).resolve().parent.parent / '.lab'
     directory = pathlib.Path(
         directory or os.environ.get('LAB_DIR') or home).absolute()
+    known, running, up = _recorded(directory / 'state.json')
+    if up and release not in (None, running):
+        raise errors.LabError(
+            f'The lab is up with OpenStack {running}; run "tools/lab down" '
+            'first.')
+    release = running if up else release or DEFAULT_RELEASE
     venv = pathlib.Path(
         os.environ.get('LAB_VENV') or home / 'venv').absolute()
-    known, up = _recorded(directory / 'state.json')
+    venv = venv.with_name(_of_release(venv.name, release))
     if up:
         base_port = known
     elif base_port is None:
         base_port = (os.environ.get('LAB_BASE_PORT') or known
                      or DEFAULT_BASE_PORT)
-    return Settings(directory, venv, _checked(base_port))
+    return Settings(directory, venv, _checked(base_port), release)
+
+
+def _of_release(name, release):
+    return name if release == DEFAULT_RELEASE else f'{name}-{release}'
 
 
 def _recorded(state_file):
-    """Base port of the state file and whether the lab is up."""
+    """Base port and release of the state file, whether the lab is up."""
     try:
         state = json.loads(state_file.read_text())
-        return state['base_port'], state['phase'] != 'down'
-    except (OSError, ValueError, KeyError, TypeError):
-        return None, False
+        return (state['base_port'], state.get('release', DEFAULT_RELEASE),
+                state['phase'] != 'down')
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None, DEFAULT_RELEASE, False
 
 
 def _checked(base_port):

@@ -19,7 +19,7 @@ import shutil
 
 from lab import lock
 
-_CODE = ('configuration.py', 'preparation.py', 'requirements.txt')
+_CODE = ('configuration.py', 'preparation.py')
 
 
 class Snapshot:
@@ -65,5 +65,7 @@ class Snapshot:
 
     def _expected(self):
         here = pathlib.Path(__file__).parent
-        parts = [(here / name).read_text() for name in _CODE]
+        paths = [here / name for name in _CODE]
+        parts = [path.read_text()
+                 for path in (*paths, *self._settings.requirements)]
         return hashlib.sha256('\0'.join(parts).encode()).hexdigest()

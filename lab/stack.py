@@ -66,7 +66,8 @@ class Stack:
         """
         shape = {
             'computes': [f'compute-{n}' for n in range(1, computes + 1)],
-            'nodes': nodes, 'driver': driver, 'options': list(options)}
+            'nodes': nodes, 'driver': driver, 'options': list(options),
+            'release': self._settings.release}
         configuration.overrides(options)
         with lock.hold(self._settings.run / 'lock', 'up'):
             if not reset and self._is_up(shape):
@@ -98,8 +99,8 @@ class Stack:
     def shape(self):
         """What is up, None when nothing is.
 
-        :returns: dict of computes (list of names), nodes, driver, options
-            and since (epoch seconds)
+        :returns: dict of computes (list of names), nodes, driver, options,
+            release and since (epoch seconds)
         """
         shape = self._state.read()
         if shape.pop('phase') != 'up':

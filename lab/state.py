@@ -39,7 +39,7 @@ class State:
     def write(self, phase, **shape):
         """Replace the state.
 
-        :param shape: computes, nodes, driver, options, since
+        :param shape: computes, nodes, driver, options, release, since
         """
         state = {'base_port': self._base_port, 'phase': phase} | shape
         draft = self._path.with_suffix('.new')

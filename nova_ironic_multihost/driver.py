@@ -70,7 +70,8 @@ class IronicMultiHostDriver(names.IronicDriver):
             CONF.host, self._auditor.sources, settings.patience,
             passing=answers.passing)
         self._patience = patience.Patience(
-            settings.patience, lambda: self._settled)
+            settings.patience,
+            lambda: self._settled and not self._gate.hurried)
         self._recovery = recovery.Recovery(
             CONF.host, calls.Instances(virtapi), machines.Machines(self),
             self._gate)
@@ -163,6 +164,7 @@ class IronicMultiHostDriver(names.IronicDriver):
         audit = self._auditor.last
         return audit is not None and nodename in audit.deleted
 
+    @patience.hurried
     def get_available_resource(self, nodename):
         """Return the resources of a node.
 
@@ -178,6 +180,7 @@ class IronicMultiHostDriver(names.IronicDriver):
             resources['stats'][reads.PARTITION] = label
         return resources
 
+    @patience.hurried
     def update_provider_tree(self, provider_tree, nodename, allocations=None):
         """Say what placement is to know of a node.
 
@@ -194,6 +197,11 @@ class IronicMultiHostDriver(names.IronicDriver):
         if self._auditor.last is not None:
             provider.follow_aggregates(
                 provider_tree, nodename, self._auditor.last, self._tracker)
+
+    @patience.hurried
+    def node_is_available(self, nodename):
+        """Whether Ironic has a node; the tracker asks, under its lock."""
+        return super().node_is_available(nodename)
 
     def prepare_for_spawn(self, instance):
         """Reserve the node of an instance in Ironic.
@@ -270,12 +278,12 @@ class IronicMultiHostDriver(names.IronicDriver):
         return self.node_cache.read(
             node_id, self._get_node, self._auditor.is_mine)
 
+    @patience.hurried
     def _audit(self):
         """Audit all nodes; return the uuids of those that are mine."""
         self.node_cache.begin_listing()
-        with self._patience.none():
-            return list(self._auditor.audit(
-                settings.read(), self._settled, self._publish).nodes)
+        return list(self._auditor.audit(
+            settings.read(), self._settled, self._publish).nodes)
 
     def _publish(self, audit):
         """Let nova work with what an audit of all nodes has found."""
@@ -284,9 +292,9 @@ class IronicMultiHostDriver(names.IronicDriver):
         self.node_cache.replace(audit.nodes)
         self.node_cache_time = time.time()
 
+    @patience.hurried
     def _look(self):
-        with self._patience.none():
-            return self._looks.once(settings.read(), CONF.service_down_time)
+        return self._looks.once(settings.read(), CONF.service_down_time)
 
     def _acquired(self, audit, mine):
         """Let nova work with nodes that a look has found to be mine."""

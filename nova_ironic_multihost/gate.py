@@ -57,6 +57,14 @@ class Cancelled(BaseException):
     It never leaves the gate.
     """
 
+    def obj_to_primitive(self):
+        """Return what nova sends to the conductor, for the action log.
+
+        nova makes a text of an :class:`Exception` only
+        (nova.objects.base:serialize_args), and what cannot be sent fails.
+        """
+        return str(self)
+
 
 def elsewhere(state, host):
     """Whether an instance is on another compute service.
@@ -114,13 +122,13 @@ class Gate:
         which an operation waits for answers, all in all.
     :param clock: monotonic clock, in seconds.
     :param sleep: waits for so many seconds.
-    :param passing: function of an exception that says whether what has failed
-        may succeed another time.
+    :param passing: function of an exception, and of whether this is not the
+        first time, that says whether what has failed may succeed another time.
     """
 
     def __init__(self, host, sources, patience=lambda: 0,
                  clock=time.monotonic, sleep=time.sleep,
-                 passing=lambda exc: False):
+                 passing=lambda exc, again: False):
         self._host = host_key(host)
         self._sources = sources
         self._patience = patience
@@ -187,10 +195,13 @@ class Gate:
                      'on another compute service now, or about to be.',
                      {'name': name, 'instance': instance.uuid})
             return otherwise()
-        with self._entered():
+        with self._entered(patient):
             try:
                 return act()
-            except Cancelled as exc:
+            except (Cancelled, Exception) as exc:
+                # Whatever has taken its place on the way.
+                if not self._thread.cancelled:
+                    raise
                 self._note_unfinished(instance.uuid)
                 LOG.info('%(name)s of instance %(instance)s ends here: '
                          '%(exc)s', {'name': name, 'exc': exc,
@@ -208,11 +219,11 @@ class Gate:
         except Exception as exc:
             if not self._inside:
                 raise
-            self._leave_unfinished(name, instance, exc)
+            self._leave_unfinished(name, exc)
             # A mark that made it fail may be off again by now.
             if takeover.mentions_mark(
                     str(exc)) or self._may_be_elsewhere(name, instance):
-                raise Cancelled(f'{name} has failed: {exc}') from exc
+                raise self._cancelled(f'{name} has failed: {exc}') from exc
             raise
 
     def clean_up(self, name, instance, act, patient=True):
@@ -225,17 +236,19 @@ class Gate:
             has failed is repeated.
         """
         if self._inside:
-            self._leave_unfinished(name, instance, sys.exc_info()[1])
+            if self._thread.cancelled:
+                raise self._cancelled(_left(name))
+            self._leave_unfinished(name, sys.exc_info()[1])
         if not self._may_be_elsewhere(name, instance, patient):
             return act()
         if self._inside:
-            raise Cancelled(_left(name))
+            raise self._cancelled(_left(name))
         LOG.info('%(name)s is left to the compute service that instance '
                  '%(instance)s is on now, or about to be.',
                  {'name': name, 'instance': instance.uuid})
         return None
 
-    def _leave_unfinished(self, name, instance, exc):
+    def _leave_unfinished(self, name, exc):
         """Leave what has failed to be repeated, if it may be done twice.
 
         nova would write that it has failed, and whoever asked for a delete
@@ -244,10 +257,32 @@ class Gate:
         :param exc: why it has failed, None if it has not.
         :raises Cancelled: so it is.
         """
-        if (exc is not None and self._passing(exc)
-                and takeover.may_be_done_twice(instance.task_state)):
-            raise Cancelled(f'{name} is repeated, as nobody answered: '
-                            f'{exc}') from exc
+        if (exc is not None and self._thread.repeatable
+                and self._passing(exc, self._again)):
+            raise self._cancelled(f'{name} is repeated, as nobody answered: '
+                                  f'{exc}') from exc
+
+    def _cancelled(self, why):
+        """Return what ends this thread's operation, whatever comes next."""
+        self._thread.cancelled = True
+        return Cancelled(why)
+
+    @contextlib.contextmanager
+    def repeating(self):
+        """Let this thread repeat what has failed: nova writes failures down.
+
+        Unless nobody answers at all.
+        """
+        self._thread.again = True
+        try:
+            yield
+        finally:
+            self._thread.again = False
+
+    @property
+    def hurried(self):
+        """Whether this thread is at an operation whose sender waits."""
+        return self._inside and not self._thread.patient
 
     def change_machine(self, name, instance, act):
         """Change the machine of an instance if it is this host's to change.
@@ -327,7 +362,7 @@ class Gate:
                     if self._inside else ask()):
                 return
         if self._inside:
-            raise Cancelled(_left(name))
+            raise self._cancelled(_left(name))
         raise exception.InstanceElsewhere(name=name, instance=instance.uuid)
 
     def _may_change_machine(self, instance):
@@ -341,6 +376,10 @@ class Gate:
     def _patience_left(self):
         """Seconds that this thread's operation may still wait; None: all."""
         return getattr(self._thread, 'patience_left', None)
+
+    @property
+    def _again(self):
+        return getattr(self._thread, 'again', False)
 
     @property
     def _inside(self):
@@ -374,8 +413,13 @@ class Gate:
             self._unfinished.add(uuid)
 
     @contextlib.contextmanager
-    def _entered(self):
+    def _entered(self, patient):
         self._thread.inside = True
+        self._thread.patient = patient
+        self._thread.cancelled = False
+        # As it was: nova clears that of a delete before it is over.
+        self._thread.repeatable = takeover.may_be_done_twice(
+            None, self._thread.task_state)
         try:
             yield
         finally:
@@ -390,7 +434,9 @@ class Gate:
         return state
 
     def _is_elsewhere(self, instance):
-        return elsewhere(self._instance_state(instance), self._host)
+        state = self._instance_state(instance)
+        self._thread.task_state = state and state.task_state
+        return elsewhere(state, self._host)
 
     def _may_be_elsewhere(self, name, instance, patient=True):
         def ask():

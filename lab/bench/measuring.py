@@ -62,8 +62,9 @@ def measure(name, module, settings, progress, shape, choices):
         begin = max(0.0, bench.recorder.now() - LEAD)
         servers = sum(1 for i in recorder.view.instances if not i.deleted)
         conditions = {
-            'experiment': name, 'driver': shape['driver'],
-            'computes': len(shape['computes']), 'nodes': shape['nodes'],
+            'experiment': name, 'release': shape['release'],
+            'driver': shape['driver'], 'computes': len(shape['computes']),
+            'nodes': shape['nodes'],
             'servers_before': servers, 'options': list(shape['options'])}
         try:
             figures = module.run(bench, **choices)

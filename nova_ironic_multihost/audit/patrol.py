@@ -69,7 +69,9 @@ class Patrol:
         self._foreign: frozenset[tuple[str, str]] = frozenset()
         self._last: str | None = None
         self._patrolled = 0.0
-        self._unattended: Mapping[tuple[str, str], float] = {}
+        #: (uuid, vm_state, task_state) -> seconds.
+        self._unattended: Mapping[
+            tuple[str, str | None, str | None], float] = {}
 
     def interrupt(self) -> None:
         """Count no time for which anything was seen so far."""
@@ -125,27 +127,31 @@ class Patrol:
         passed = min(now - self._patrolled, COUNTED)
         self._patrolled = now
         attended = self._seen_to() | self._operations.at_work
-        keys = [(uuid, state.task_state or '') for uuid, state in busy.items()
+        keys = [(uuid, state.vm_state, state.task_state)
+                for uuid, state in sorted(busy.items())
                 if uuid not in attended and (
-                    uuid in unfinished
-                    or takeover.may_be_done_twice(state.task_state))]
+                    uuid in unfinished or takeover.may_be_done_twice(
+                        state.vm_state, state.task_state))]
         self._unattended = {
             key: self._unattended[key] + passed
             if key in self._unattended else 0 for key in keys}
-        for (uuid, task_state), seconds in sorted(self._unattended.items()):
+        for key, seconds in self._unattended.items():
             if seconds >= UNATTENDED:
-                attempt(self._take_up, uuid, task_state)
+                attempt(self._take_up, *key)
 
-    def _take_up(self, uuid: str, task_state: str) -> None:
+    def _take_up(self, uuid: str, vm_state: str | None,
+                 task_state: str | None) -> None:
         instance = self._instances.read(uuid)
-        if (instance is not None and instance.task_state == task_state
+        if (instance is not None
+                and (instance.vm_state, instance.task_state)
+                == (vm_state, task_state)
                 and host_key(instance.host or '') == self._host
                 and uuid not in self._operations.at_work
                 and self._instances.set_states(
                     instance, instance.vm_state,
                     takeover.taken(task_state, self._host))):
-            LOG.warning('Instance %(uuid)s has been %(task_state)s for at '
+            LOG.warning('Instance %(uuid)s has been %(state)s for at '
                         'least %(seconds)d s and nobody is at work on it: it '
                         'is brought to rest.', {
-                            'uuid': uuid, 'task_state': task_state,
+                            'uuid': uuid, 'state': task_state or vm_state,
                             'seconds': UNATTENDED})

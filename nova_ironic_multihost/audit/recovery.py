@@ -341,7 +341,8 @@ class Recovery:
                     f'Ironic has the node {machine}' if machine
                     else 'no node is reserved for it in Ironic'))
         elif step is Step.DELETE:
-            self._instances.delete(instance)
+            with self._operations.repeating():
+                self._instances.delete(instance)
         elif step is Step.RESTORE:
             self._instances.restore(instance)
         else:

@@ -20,6 +20,7 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from collections.abc import Set
+import contextlib
 import datetime
 import typing
 
@@ -177,6 +178,9 @@ class Operations(typing.Protocol):
     @property
     def unfinished(self) -> Set[str]:
         """Uuids of those whose last operation may have left a task state."""
+
+    def repeating(self) -> contextlib.AbstractContextManager[None]:
+        """Repeat in this thread what has failed before."""
 
     def forget(self, uuids: Set[str]) -> None:
         """Take instances out of :attr:`unfinished`."""

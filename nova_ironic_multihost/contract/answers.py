@@ -17,10 +17,14 @@ from collections.abc import Iterator
 from keystoneauth1 import exceptions as ksa_exception
 from nova import exception
 import oslo_messaging as messaging
+from urllib3 import exceptions as urllib3_exception
 
 #: Status of an answer that does not come from the API itself: a proxy finds
 #: nobody behind it, or the API has no worker for it.
 NOBODY = (502, 503)
+
+#: The second of these: what was asked for has not begun.
+UNAVAILABLE = 503
 
 #: Status of an answer to a request that may be accepted another time.
 CONFLICT = 409
@@ -37,14 +41,24 @@ def away(exc: BaseException) -> bool:
         exception.ServiceUnavailable)) or _status(exc) in NOBODY
 
 
-def passing(exc: BaseException) -> bool:
+def not_taken(exc: BaseException) -> bool:
+    """Whether a request has not even been taken by an API."""
+    return _status(exc) == UNAVAILABLE or any(
+        isinstance(one, urllib3_exception.NewConnectionError)
+        for one in _chain(exc))
+
+
+def passing(exc: BaseException, again: bool = False) -> bool:
     """Whether what has failed may succeed another time.
 
     Some API, the conductor or its database has not answered or not as it
     should, or Ironic is busy with the node.
 
     :param exc: or an error that it was raised for.
+    :param again: it has failed before; then it is no chance any more.
     """
+    if again:
+        return any(map(away, _chain(exc)))
     return any(
         away(one) or _status(one) >= 500 or _status(one) == CONFLICT
         or isinstance(one, (

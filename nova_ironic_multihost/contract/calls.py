@@ -146,8 +146,9 @@ class Instances:
 
     def busy(self, host: str) -> dict[str, InstanceState]:
         """Read which instances of a host are in the middle of something."""
-        return reads.instances_with(
-            names.admin_context(), takeover.TASKS, host)
+        context = names.admin_context()
+        return {**reads.instances_with(context, takeover.TASKS, host),
+                **reads.half_deleted(context, host)}
 
     def read(self, uuid: str) -> objects.Instance | None:
         """Read an instance with what nova's start of a service wants.

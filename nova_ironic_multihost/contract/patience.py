@@ -32,6 +32,7 @@ import time
 import types
 import typing
 
+from openstack.baremetal.v1 import _proxy
 from openstack import exceptions
 from oslo_log import log as logging
 import tenacity
@@ -53,25 +54,40 @@ ACCEPTED = {
 }
 
 
+#: Requests that make a difference when they are made twice.
+ONCE = ('inject_nmi_to_node', 'set_node_power_state')
+
+
+def hurried(method: Callable) -> Callable:
+    """Return a method of the driver that does not wait for Ironic."""
+    @functools.wraps(method)
+    def hurry(self, *args, **kwargs):
+        with self._patience.none():
+            return method(self, *args, **kwargs)
+
+    return hurry
+
+
 class Patience:
     """Who waits for Ironic, and for how long.
 
-    Audits and looks do not: they are repeated in any case, and what they have
-    read gets old. Nor does anybody before the service has started: others
-    would take it for dead meanwhile.
+    Audits and looks do not: they are repeated in any case, what they have read
+    gets old, and nova audits a node under a lock that all builds want. Nor
+    does anybody before the service has started, as others would take it for
+    dead meanwhile, or whose sender does not wait as long.
 
     :param seconds: returns for how many seconds at most.
-    :param started: returns whether the service has started.
+    :param may_wait: returns whether this thread may wait.
     :param clock: monotonic clock, in seconds.
     :param sleep: waits for so many seconds.
     """
 
     def __init__(self, seconds: Callable[[], float],
-                 started: Callable[[], bool],
+                 may_wait: Callable[[], bool],
                  clock: Callable[[], float] = time.monotonic,
                  sleep: Callable[[float], None] = time.sleep) -> None:
         self._seconds = seconds
-        self._started = started
+        self._may_wait = may_wait
         self._clock = clock
         self._sleep = sleep
         self._thread = threading.local()
@@ -95,7 +111,7 @@ class Patience:
 
         :param connect: returns one that does not.
         """
-        if self._lost or not self._started():
+        if self._lost or not self._may_wait():
             return connect()
         return PatientConnection(
             connect, self._seconds, self._clock, self._sleep)
@@ -119,12 +135,15 @@ class PatientConnection:
         self._sleep = sleep
 
     def __getattr__(self, name):
-        return functools.partial(self._ask, name)
+        if callable(getattr(_proxy.Proxy, name, None)):
+            return functools.partial(self._ask, name)
+        return getattr(self._connect(), name)
 
     def _ask(self, name, *args, **kwargs):
         begun = self._clock()
         retrying = tenacity.Retrying(
-            retry=tenacity.retry_if_exception(answers.away),
+            retry=tenacity.retry_if_exception(
+                answers.not_taken if name in ONCE else answers.away),
             wait=tenacity.wait_fixed(PAUSE),
             stop=lambda state: self._clock() - begun >= self._seconds(),
             before_sleep=functools.partial(self._warn, name),

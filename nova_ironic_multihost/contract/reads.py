@@ -24,6 +24,7 @@ from http import HTTPStatus
 import typing
 
 from keystoneauth1 import exceptions as ks_exception
+from nova.compute import vm_states
 from nova import context as nova_context
 from nova import exception
 from nova import objects
@@ -163,6 +164,20 @@ def instances_of(context: nova_context.RequestContext, host: str,
         return _instances(context, {'host': host}, after)
     except exception.MarkerNotFound:
         return {}
+
+
+def half_deleted(context: nova_context.RequestContext, host: str
+                 ) -> dict[str, InstanceState]:
+    """Read instances of a host whose delete has not come to its end.
+
+    nova notes that they are deleted before it frees what they have allocated
+    (ComputeManager._delete_instance). Some, if there are many.
+
+    :param host: as nova spells it.
+    :returns: dict of uuid -> :class:`.facts.InstanceState`.
+    """
+    return _instances(
+        context, {'host': host, 'vm_state': vm_states.DELETED}, None)
 
 
 def _instances(context, filters, after):

@@ -143,14 +143,17 @@ class Outages:
     member: bool = True
     over: float | None = None
 
-    def after(self, view: membership.View, now: float) -> 'Outages':
+    def after(self, view: membership.View, now: float,
+              down_time: float = BREAK) -> 'Outages':
         """Return the outages after one more look.
 
         :param view: what was seen; a host that it lacks may be met again.
         :param now: time of this look.
+        :param down_time: see :meth:`silent`.
         """
         member = view.member(view.host)
-        over = now if member and self._in_outage(now) else self.over
+        over = (now if member and self._in_outage(now, down_time)
+                else self.over)
         if not sees_most_up(view):
             return Outages(last=now, member=member, over=over)
         blind = (0 if self.last is None
@@ -163,9 +166,9 @@ class Outages:
                for host, service in view.services.items()
                if not service.up}}), now, member, over)
 
-    def _in_outage(self, now: float) -> bool:
+    def _in_outage(self, now: float, down_time: float) -> bool:
         return self.last is not None and (
-            not self.member or now - self.last > BREAK)
+            not self.member or now - self.last > min(BREAK, down_time))
 
     def silent(self, view: membership.View, now: float, down_time: float
                ) -> frozenset[HostKey]:
@@ -180,7 +183,7 @@ class Outages:
             for dead; so long after an outage whoever is merely silent is
             excused.
         """
-        if not self._in_outage(now) and (
+        if not self._in_outage(now, down_time) and (
                 self.over is None or now - self.over >= down_time):
             return frozenset()
         return frozenset(
@@ -450,12 +453,12 @@ def lost_at_start(vm_state: str | None, task_state: str | None) -> bool:
     return vm_state == 'building' and task_state == 'deleting'
 
 
-def may_be_done_twice(task_state: str | None) -> bool:
+def may_be_done_twice(vm_state: str | None, task_state: str | None) -> bool:
     """Whether it does no harm to do what an instance is in the middle of.
 
     Even if it waits in a queue and is begun once more.
     """
-    return task_state in _DELETING_TASKS
+    return task_state in _DELETING_TASKS or vm_state == 'deleted'
 
 
 def needs_no_machine(vm_state: str | None, task_state: str | None) -> bool:

@@ -66,6 +66,36 @@ class SettingsTestCase(base.BaseTestCase):
             self.assertEqual(
                 22000, settings.load(self.directory, 20000).base_port)
 
+    def test_each_release_has_an_environment_of_its_own(self):
+        places = [settings.load(self.directory, release=release)
+                  for release in settings.RELEASES]
+        self.assertEqual(len(places), len({p.venv for p in places}))
+        self.assertEqual(len(places), len({p.snapshot for p in places}))
+        for place in places:
+            for path in (*place.requirements, place.constraints):
+                self.assertTrue(path.is_file(), path)
+        self.assertEqual(places[-1], settings.load(self.directory))
+
+    def test_release_of_a_lab_that_is_up_cannot_be_changed(self):
+        self.record(base_port=22000, phase='up', release='2025.1')
+        found = settings.load(self.directory)
+        self.assertEqual('2025.1', found.release)
+        self.assertEqual(found, settings.load(self.directory,
+                                              release='2025.1'))
+        error = self.assertRaises(errors.LabError, settings.load,
+                                  self.directory, release='2026.1')
+        self.assertIn('tools/lab down', str(error))
+
+    def test_release_of_a_lab_that_is_down_is_forgotten(self):
+        self.record(base_port=22000, phase='down', release='2025.1')
+        self.assertEqual(settings.DEFAULT_RELEASE,
+                         settings.load(self.directory).release)
+
+    def test_lab_of_an_older_checkout(self):
+        self.record(base_port=22000, phase='up')
+        self.assertEqual(settings.DEFAULT_RELEASE,
+                         settings.load(self.directory).release)
+
     def test_impossible_port(self):
         for port in (80, 65530, 'http'):
             error = self.assertRaises(

@@ -11,6 +11,7 @@
 # under the License.
 
 
+import contextlib
 import logging
 import types
 
@@ -451,24 +452,25 @@ class GateTestCase(base.BaseTestCase):
             lambda: self.gate.attempt('build', INSTANCE, self.act)))
 
     def fail_to_delete(self, error, task_state, write):
-        instance = types.SimpleNamespace(
-            uuid='i1', node='n1', task_state=task_state)
+        self.sources.hosts['i1'] = InstanceState('me', task_state=task_state)
 
         def fail():
+            # As nova does before it is over.
+            self.sources.hosts['i1'] = InstanceState('me', vm_state='deleted')
             raise error
 
         def delete():
             try:
-                self.gate.attempt('delete', instance, fail)
+                self.gate.attempt('delete', INSTANCE, fail)
             except Exception:
-                self.gate.clean_up('set to ERROR', instance, self.act)
+                self.gate.clean_up('set to ERROR', INSTANCE, self.act)
                 raise
 
         def clean_up():
             try:
                 fail()
             except Exception:
-                self.gate.clean_up('revert', instance, self.act)
+                self.gate.clean_up('revert', INSTANCE, self.act)
                 raise
 
         return self.operate(clean_up if write else delete)
@@ -476,7 +478,8 @@ class GateTestCase(base.BaseTestCase):
     def test_a_delete_that_nobody_answered_is_left_to_be_repeated(self):
         self.gate = gate.Gate(
             'me', self.sources,
-            passing=lambda exc: isinstance(exc, TimeoutError))
+            passing=lambda exc, again: (
+                isinstance(exc, TimeoutError) and not again))
         for write in False, True:
             self.assertIsNone(
                 self.fail_to_delete(TimeoutError(), 'deleting', write))
@@ -491,9 +494,56 @@ class GateTestCase(base.BaseTestCase):
                 self.assertEqual(['act'], self.done)
                 self.done.clear()
 
+    def test_a_delete_that_is_repeated_fails_in_the_end(self):
+        self.gate = gate.Gate(
+            'me', self.sources, passing=lambda exc, again: not again)
+        with self.gate.repeating():
+            self.assertRaises(TimeoutError, self.fail_to_delete,
+                              TimeoutError(), 'deleting', False)
+        self.assertEqual(['act'], self.done)
+        self.assertIsNone(
+            self.fail_to_delete(TimeoutError(), 'deleting', False))
+
+    def test_whatever_comes_after_an_operation_was_ended(self):
+        """nova notes that it has ended, and cannot."""
+        def fail():
+            raise KeyError(takeover.taking(None, 'other'))
+
+        def act():
+            try:
+                try:
+                    self.gate.attempt('build', INSTANCE, fail)
+                except gate.Cancelled:
+                    raise ValueError('cannot be sent')
+            except Exception:
+                self.gate.clean_up('revert', INSTANCE, self.act)
+                raise
+
+        self.assertIsNone(self.operate(act))
+        self.assertEqual([], self.done)
+        self.assertEqual({'i1'}, self.gate.unfinished)
+
+        def act_and_raise():
+            with contextlib.suppress(gate.Cancelled):
+                self.gate.attempt('build', INSTANCE, fail)
+            raise ValueError('cannot be sent')
+
+        self.assertIsNone(self.operate(act_and_raise))
+        # The next one is another one.
+        self.assertRaises(KeyError, self.operate, lambda: {}['key'])
+
+    def test_who_is_in_a_hurry(self):
+        seen = []
+        for patient in False, True:
+            self.operate(lambda: seen.append(self.gate.hurried),
+                         patient=patient)
+        self.assertEqual([True, False], seen)
+        self.assertIs(False, self.gate.hurried)
+
     def test_a_delete_that_is_part_of_nothing_fails(self):
         """Whoever repeats it is told: nova's reaper, its start."""
-        self.gate = gate.Gate('me', self.sources, passing=lambda exc: True)
+        self.gate = gate.Gate(
+            'me', self.sources, passing=lambda exc, again: True)
 
         def fail():
             raise KeyError

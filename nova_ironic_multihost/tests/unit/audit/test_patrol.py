@@ -115,6 +115,14 @@ class UnattendedTestCase(test_recovery.InstancesTestCase):
         self.patrol(patrol.UNATTENDED + 20)
         self.assertEqual({}, self.instances.rows)
 
+    def test_what_is_half_deleted_is_deleted(self):
+        """nova has noted that it is deleted, and went no further."""
+        self.instances.have('deleted', None)
+        self.patrol(patrol.UNATTENDED)
+        self.assertEqual([], self.instances.done)
+        self.patrol(20)
+        self.assertEqual([('init', None)], self.instances.done)
+
     def test_what_somebody_is_at_work_on_is_left_alone(self):
         self.instances.have('building', 'spawning')
         self.at_work, self.unfinished = {'i1'}, {'i1'}

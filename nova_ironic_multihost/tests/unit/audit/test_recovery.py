@@ -56,9 +56,11 @@ class Instances:
                 if row.task_state in marks}
 
     def busy(self, host):
-        return {uuid: InstanceState(row.host, task_state=row.task_state)
+        return {uuid: InstanceState(row.host, vm_state=row.vm_state,
+                                    task_state=row.task_state)
                 for uuid, row in self.rows.items()
-                if row.task_state in takeover.TASKS
+                if (row.task_state in takeover.TASKS
+                    or row.vm_state == 'deleted')
                 and row.host.lower() == host.lower()}
 
     def of_host(self, host, after):
@@ -124,12 +126,18 @@ class InstancesTestCase(base.BaseTestCase):
         self.redeployed = False
         self.now = 0
         # What nova is at.
-        self.at_work, self.unfinished = set(), set()
+        self.at_work, self.unfinished, self.repeats = set(), set(), False
         self.recovery = recovery.Recovery(
             'Mine', self.instances, self, self, lambda: self.now)
 
     def forget(self, uuids):
         self.unfinished -= uuids
+
+    @contextlib.contextmanager
+    def repeating(self):
+        self.repeats = True
+        yield
+        self.repeats = False
 
     def join(self):
         """Wait for all that goes on."""
@@ -195,6 +203,20 @@ class RecoveryTestCase(InstancesTestCase):
             self.bring_to_rest()
             self.assertEqual({}, self.instances.rows)
         self.assertEqual([('delete', 'deleting')] * 4, self.instances.done)
+
+    def test_who_deletes_knows_that_it_is_not_the_first_time(self):
+        seen = []
+        delete = self.instances.delete
+
+        def note(instance):
+            seen.append(self.repeats)
+            delete(instance)
+
+        self.instances.delete = note
+        self.taken('active', 'deleting')
+        self.bring_to_rest()
+        self.assertEqual([True], seen)
+        self.assertFalse(self.repeats)
 
     def test_what_is_to_be_restored_is(self):
         self.taken('soft-delete', 'restoring')

@@ -10,9 +10,11 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
+import socket
 from unittest import mock
 
 from keystoneauth1 import exceptions as ksa_exception
+from keystoneauth1 import session
 from nova import exception
 from openstack import exceptions
 import oslo_messaging as messaging
@@ -60,6 +62,27 @@ class AnswersTestCase(base.BaseTestCase):
                     messaging.MessageDeliveryFailure(),
                     messaging.RemoteError('DBConnectionError', 'gone', [])):
             self.assertTrue(answers.passing(exc), repr(exc))
+
+    def test_what_fails_again(self):
+        for exc in ksa_exception.ConnectFailure(), ironic(503):
+            self.assertTrue(answers.passing(exc, again=True), repr(exc))
+        for exc in (ironic(409), ironic(500), messaging.MessagingTimeout(),
+                    messaging.RemoteError('ValueError', 'wrong', [])):
+            self.assertFalse(answers.passing(exc, again=True), repr(exc))
+
+    def test_what_was_not_even_taken(self):
+        self.assertTrue(answers.not_taken(ironic(503)))
+        for exc in (ironic(502), ironic(500), ksa_exception.ConnectFailure(),
+                    ksa_exception.ConnectTimeout()):
+            self.assertFalse(answers.not_taken(exc), repr(exc))
+        # Nobody listens there.
+        with socket.socket() as taken:
+            taken.bind(('127.0.0.1', 0))
+            port = taken.getsockname()[1]
+            exc = self.assertRaises(
+                ksa_exception.ConnectFailure, session.Session().get,
+                f'http://127.0.0.1:{port}')
+        self.assertTrue(answers.not_taken(exc))
 
     def test_what_fails_for_good(self):
         for exc in (ironic(400), ironic(403), ironic(404), KeyError(),

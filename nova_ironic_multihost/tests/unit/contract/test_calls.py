@@ -382,9 +382,19 @@ class InstanceOfThisHostTestCase(base.DatabaseTestCase):
             row.task_state = task_state
             row.save()
             expected[row.uuid] = task_state
+        # Half deleted, and deleted.
+        for row in (self.instance(uuidutils.generate_uuid(), 'here'),
+                    self.instance(uuidutils.generate_uuid(), 'elsewhere'),
+                    gone := self.instance(uuidutils.generate_uuid(), 'here')):
+            row.vm_state = 'deleted'
+            row.save()
+        gone.destroy()
+        half = min(row.uuid for row in objects.InstanceList.get_by_filters(
+            self.context, {'vm_state': 'deleted', 'host': 'here',
+                           'deleted': False}))
         found = self.instances.busy('here')
         self.assertEqual(
-            dict(list(expected.items())[:3]),
+            dict(list(expected.items())[:3]) | {half: None},
             {uuid: state.task_state for uuid, state in found.items()})
 
     def test_all_of_a_host_little_by_little(self):

@@ -20,19 +20,24 @@ import textwrap
 import types
 from unittest import mock
 
+import fixtures
 from nova.compute import build_results
 from nova.compute import claims
 from nova.compute import manager
 from nova.compute import resource_tracker
 from nova.compute import rpcapi
+from nova.compute import utils
+from nova import context as nova_context
 from nova import exception
 from nova import exception_wrapper
 from nova import objects
+from nova.objects import base as nova_base
 from nova import safe_utils
 from nova.virt.ironic import driver as ironic_driver
 from openstack import exceptions
 import oslo_messaging as messaging
 from oslo_messaging.rpc import dispatcher
+from oslo_serialization import jsonutils
 from oslotest import base
 
 from nova_ironic_multihost.contract import answers
@@ -309,8 +314,32 @@ class SeamTestCase(base.BaseTestCase):
         self.assertEqual(build_results.FAILED_BY_POLICY,
                          self.send('build_and_run_instance'))
 
+    def test_what_nova_notes_of_an_operation_that_was_ended(self):
+        """EventReporter.__exit__, with the conductor behind a bus."""
+        sent = []
+
+        def send(context, name, method, versions, args, kwargs):
+            entity = nova_base.NovaObjectSerializer().serialize_entity(
+                None, kwargs)
+            sent.append(jsonutils.loads(jsonutils.dumps(entity)))
+
+        self.useFixture(fixtures.MockPatchObject(
+            objects.InstanceActionEvent, 'indirection_api',
+            mock.Mock(object_class_action_versions=send)))
+        reporter = utils.EventReporter(
+            nova_context.get_admin_context(), 'stop', 'me', UUID)
+
+        def stop():
+            with reporter:
+                self.move()
+                self.driver.power_off(self.instance)
+
+        self.assertIsNone(self.gate.operate('stop', self.instance, stop))
+        self.assertIn('power_off is left', sent[-1]['exc_val'])
+
     def test_delete_that_nobody_answers_is_left_to_be_repeated(self):
-        self.instance.task_state = 'deleting'
+        self.instance_states[UUID] = InstanceState(
+            'me', task_state='deleting')
         error = exceptions.HttpException(
             response=mock.Mock(status_code=500, headers={}))
         self.assertIsNone(self.send('terminate_instance', bdms=error))

@@ -51,6 +51,7 @@ class PatienceTestCase(base.BaseTestCase):
             return mock.DEFAULT
 
         for method in (self.connection.get_node,
+                       self.connection.inject_nmi_to_node,
                        self.connection.set_node_power_state):
             method.side_effect = ask
 
@@ -65,10 +66,39 @@ class PatienceTestCase(base.BaseTestCase):
 
     def test_it_tells_once_and_what_to_do(self):
         self.be_away(100)
-        self.connect().set_node_power_state('n1', 'power off')
+        self.connect().get_node('n1')
         self.assertEqual(1, self.logged.output.count('\n'))
-        for word in ('set_node_power_state', '300 s', 'refused', 'nova.conf'):
+        for word in ('get_node', '300 s', 'refused', 'nova.conf'):
             self.assertIn(word, self.logged.output)
+
+    def test_what_must_not_be_done_twice(self):
+        """A second NMI, say, would end the dump that the first began."""
+        for name in patience.ONCE:
+            self.be_away(10, ironic(503))
+            getattr(self.connect(), name)('n1', 'rebooting')
+            self.assertEqual(10, self.now)
+            self.now = 0
+            # Closed in the middle: it may have been taken.
+            self.be_away(10)
+            self.assertRaises(ksa_exception.ConnectFailure,
+                              getattr(self.connect(), name), 'n1')
+            self.assertEqual(0, self.now)
+
+    def test_what_is_no_method(self):
+        self.connection.default_microversion = None
+        self.assertIsNone(self.connect().default_microversion)
+
+    def test_a_method_that_hurries(self):
+        class Driver:
+            _patience = self.patience
+
+            @patience.hurried
+            def ask(driver, what):
+                return driver._patience.connection(
+                    lambda: self.connection), what
+
+        self.assertEqual((self.connection, 'x'), Driver().ask(what='x'))
+        self.assertIsNot(self.connection, self.connect())
 
     def test_it_gives_up(self):
         self.be_away(1000)

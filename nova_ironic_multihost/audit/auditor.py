@@ -118,8 +118,7 @@ class Auditor:
         """
         now = self._clock()
         with self._outages_lock:
-            self._outages = outages = self._outages.after(
-                view, now, settings.down_time)
+            self._outages = outages = self._outages.after(view, now)
         return takeover.eligible(settings.policy, view, outages.lengths(now))
 
     def refresh_ring(self, settings: Settings, starting: bool = False

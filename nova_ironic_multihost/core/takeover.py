@@ -143,17 +143,14 @@ class Outages:
     member: bool = True
     over: float | None = None
 
-    def after(self, view: membership.View, now: float,
-              down_time: float = BREAK) -> 'Outages':
+    def after(self, view: membership.View, now: float) -> 'Outages':
         """Return the outages after one more look.
 
         :param view: what was seen; a host that it lacks may be met again.
         :param now: time of this look.
-        :param down_time: see :meth:`silent`.
         """
         member = view.member(view.host)
-        over = (now if member and self._in_outage(now, down_time)
-                else self.over)
+        over = now if member and self._in_outage(now) else self.over
         if not sees_most_up(view):
             return Outages(last=now, member=member, over=over)
         blind = (0 if self.last is None
@@ -166,9 +163,9 @@ class Outages:
                for host, service in view.services.items()
                if not service.up}}), now, member, over)
 
-    def _in_outage(self, now: float, down_time: float) -> bool:
+    def _in_outage(self, now: float) -> bool:
         return self.last is not None and (
-            not self.member or now - self.last > min(BREAK, down_time))
+            not self.member or now - self.last > BREAK)
 
     def silent(self, view: membership.View, now: float, down_time: float
                ) -> frozenset[HostKey]:
@@ -183,7 +180,7 @@ class Outages:
             for dead; so long after an outage whoever is merely silent is
             excused.
         """
-        if not self._in_outage(now, down_time) and (
+        if not self._in_outage(now) and (
                 self.over is None or now - self.over >= down_time):
             return frozenset()
         return frozenset(

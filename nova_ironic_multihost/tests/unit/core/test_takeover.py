@@ -206,12 +206,6 @@ class SilentTestCase(base.BaseTestCase):
         self.assertEqual(set(), self.silent(
             *looks, (540, self.ME), now=560))
 
-    def test_where_nova_takes_a_service_for_dead_soon(self):
-        looks = takeover.Outages().after(self.ALL, 0, 25)
-        self.assertEqual({'a', 'b'}, looks.silent(self.ME, 45, 25))
-        looks = looks.after(self.ME, 45, 25)
-        self.assertEqual({'a', 'b'}, looks.silent(self.ME, 50, 25))
-
     def test_who_is_down_on_purpose_is_not_merely_silent(self):
         seen = dataclasses.replace(self.ME, services={
             **self.ME.services,

@@ -145,8 +145,12 @@ def neighbours(settings):
 def nova_api(settings):
     """The compute API."""
     paste = settings.venv / 'etc' / 'nova' / 'api-paste.ini'
+    # Up to then it runs under eventlet, whose locks are those of one thread.
+    size = ({} if settings.release == places.DEFAULT_RELEASE
+            else {'processes': 3, 'threads': 1})
     return _wsgi(settings, 'nova', 'nova.wsgi.osapi_compute:application',
-                 name='nova-api', OS_NOVA_CONFIG_FILES=f'{paste};nova.conf')
+                 name='nova-api', OS_NOVA_CONFIG_FILES=f'{paste};nova.conf',
+                 **size)
 
 
 def nova(settings):
@@ -212,18 +216,21 @@ def _obituary(processes, name, what):
             f'{processes.tail(name)}')
 
 
-def _wsgi(settings, kind, module, name=None, **more):
+def _wsgi(settings, kind, module, name=None, processes=1, threads=8, **more):
     """An API in uWSGI: one process, a few threads.
 
     :param kind: name of port and of configuration directory
+    :param threads: how many
+    :param processes: how many
     :param more: further variables of its environment
     """
     port = settings.port(kind)
     argv = (
         settings.program('uwsgi'), '--module', module,
         '--http-socket', f'{places.HOST}:{port}',
-        '--home', str(settings.venv), '--master', '--processes', '1',
-        '--threads', '8', '--enable-threads', '--lazy-apps', '--need-app',
+        '--home', str(settings.venv), '--master',
+        '--processes', str(processes), '--threads', str(threads),
+        '--enable-threads', '--lazy-apps', '--need-app',
         '--die-on-term', '--buffer-size', '65535', '--disable-logging',
         # uWSGI closes each connection and does not say so; a client that
         # keeps it for the next request would fail then.

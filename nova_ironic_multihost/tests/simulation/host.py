@@ -22,6 +22,7 @@ else may go on, for any time.
 import contextlib
 import functools
 import types
+import weakref
 
 import greenlet
 
@@ -222,7 +223,8 @@ class Sources:
     :ivar failing: Ironic does not answer.
     :ivar recorded: nodes that were recorded on the host when it asked last.
     :ivar looked: this audit has asked for them.
-    :ivar listed: node -> its instance or None, when it listed them last.
+    :ivar listed: node -> its instance or None, when it listed them last: in
+        an audit or in a look.
     :ivar writes: how what it writes to instances arrives.
     """
 
@@ -240,6 +242,7 @@ class Sources:
         self.recorded = set()
         self.looked = False
         self.listed = {}
+        self._listings = weakref.WeakKeyDictionary()
         self.writes = Writes(world)
 
     def situation(self, node):
@@ -271,9 +274,20 @@ class Sources:
         # Whatever it is, it lasts for a whole audit.
         self._gone = self._missing()
         self.listed = dict(self._world.machines)
+        self._listings[greenlet.getcurrent()] = self.listed
         return {node: worlds.Machine(node, instance)
                 for node, instance in self._world.machines.items()
                 if node not in self._gone | self.hidden}
+
+    @property
+    def listing(self):
+        """What the audit or the look that goes on has listed."""
+        return self._listings.get(greenlet.getcurrent(), self.listed)
+
+    def decided(self, audit, nodes):
+        """A look has decided on nodes that an audit is at."""
+        self._listings[audit].update(
+            (node, self.listing.get(node)) for node in nodes)
 
     def _missing(self):
         if self.blind:
@@ -293,7 +307,7 @@ class Sources:
             raise NotReadyError
         if uuid in self._gone or uuid not in self._world.machines:
             return None
-        self.listed[uuid] = self._world.machines[uuid]
+        self.listing[uuid] = self._world.machines[uuid]
         return worlds.Machine(uuid, self._world.machines[uuid])
 
     def instances(self, hosts):
@@ -573,6 +587,7 @@ class Process:
         self._recovery.took_over(found.taken_over)
         if self.auditing and self.sources.looked:
             self._looked_for = frozenset(mine)
+            self.sources.decided(self._running, mine)
 
     def has(self, node):
         """Whether ResourceTracker.compute_nodes has the node."""
@@ -594,7 +609,7 @@ class Process:
     def _check_kept(self, found):
         """Raise Broken when it leaves what is free and its own to nobody."""
         for node, reason in found.reasons.items():
-            used = reason in LEFT and self.sources.listed.get(node)
+            used = reason in LEFT and self.sources.listing.get(node)
             if node in self.sources.recorded and not reason.mine and not used:
                 raise worlds.Broken(
                     f'{self.host} leaves {node}, its own, to nobody: {reason}')

@@ -924,6 +924,31 @@ class SimulationTest(unittest.TestCase):
         state.join(audits=0, early=False, index=0, node=0, steps=5)
         state.teardown()
 
+    def test_look_that_lists_in_the_middle_of_an_audit(self):
+        """The audit goes on with what it has seen itself.
+
+        Found by 20,000 examples: a fault of the model.
+        """
+        state = Simulation()
+        state.begin(number=3, started=True, limit=1, delay=0, zones=[],
+                    when='forced_down', nodes=2)
+        state.audit_all(rounds=1)
+        state.disable(disabled=True, index=7)
+        state.freeze(index=0)
+        state.enroll()
+        for _ in range(8):
+            state.arrive()
+        state.interleave(order=[(0, 1), (0, 1), (0, 1), (0, 1), (7, 3)])
+        for _ in range(7):
+            state.arrive()
+        state.freeze(index=0)
+        state.remove(index=0)
+        for _ in range(11):
+            state.arrive()
+        state.look(index=1, steps=1)
+        state.audit_all(rounds=1)
+        state.teardown()
+
     def test_host_whose_last_node_is_pulled(self):
         """Nobody sees it until it has pulled a node again.
 

@@ -358,7 +358,7 @@ class World:
         if None not in zones and len(zones) > 1:
             raise Broken(f'a node changed its zone: {move}')
         if (move.reason is ownership.Reason.PULLED
-                and taker.sources.listed[move.node] is not None):
+                and taker.sources.listing[move.node] is not None):
             raise Broken(f'G3: a host pulled a node that is in use: {move}')
         if (move.reason is ownership.Reason.PULLED
                 and not taker.may_pull(move.node)):

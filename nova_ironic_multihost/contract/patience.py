@@ -53,7 +53,6 @@ ACCEPTED = {
                           'clean failed', 'available'}),
 }
 
-
 #: Requests that make a difference when they are made twice.
 ONCE = ('inject_nmi_to_node', 'set_node_power_state')
 

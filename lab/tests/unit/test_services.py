@@ -104,3 +104,15 @@ class EnvironmentTestCase(base.BaseTestCase):
             self.useFixture(fixtures.EnvironmentVariable(name, 'x'))
         found = services.environment(settings.load('/lab', 20000))
         self.assertNotIn('x', found.values())
+
+
+class NovaApiTestCase(base.BaseTestCase):
+
+    def test_one_thread_where_it_runs_under_eventlet(self):
+        directory = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        for release in settings.RELEASES:
+            argv = services.nova_api(
+                settings.load(directory, release=release)).argv
+            threads = argv[argv.index('--threads') + 1]
+            self.assertEqual(
+                release != settings.DEFAULT_RELEASE, threads == '1', release)

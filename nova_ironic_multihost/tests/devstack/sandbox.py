@@ -209,8 +209,8 @@ class Stackable(Sandbox):
 
     def _nova(self):
         """Fetch nova's source and write a nova.conf for this cloud."""
-        pinned = ROOT / 'lab' / 'requirements.txt'
-        [nova] = [line for line in pinned.read_text().splitlines()
+        [nova] = [line for path in self._lab.requirements
+                  for line in path.read_text().splitlines()
                   if line.startswith('nova==')]
         self._call(self._venv / 'bin' / 'pip', 'download', '--no-deps',
                    '--no-binary', 'nova', '--dest', self.top, nova)

@@ -164,7 +164,6 @@ class IronicMultiHostDriver(names.IronicDriver):
         audit = self._auditor.last
         return audit is not None and nodename in audit.deleted
 
-    @patience.hurried
     def get_available_resource(self, nodename):
         """Return the resources of a node.
 
@@ -175,12 +174,12 @@ class IronicMultiHostDriver(names.IronicDriver):
             raise names.ComputeHostNotFound(host=nodename)
         if self._offers.is_new(nodename):
             self._tracker.refresh(nodename)
-        resources = super().get_available_resource(nodename)
+        with self._patience.none():
+            resources = super().get_available_resource(nodename)
         if label := settings.partition().label:
             resources['stats'][reads.PARTITION] = label
         return resources
 
-    @patience.hurried
     def update_provider_tree(self, provider_tree, nodename, allocations=None):
         """Say what placement is to know of a node.
 
@@ -190,7 +189,8 @@ class IronicMultiHostDriver(names.IronicDriver):
         offered = self._offers.of(nodename)
         if offered is offer.Offer.REFUSED:
             raise names.ComputeHostNotFound(host=nodename)
-        with provider.renewed(provider_tree, nodename, self._tracker):
+        with (self._patience.none(),
+              provider.renewed(provider_tree, nodename, self._tracker)):
             super().update_provider_tree(provider_tree, nodename, allocations)
             if offered is offer.Offer.NOTHING:
                 provider.reserve(provider_tree, nodename)
@@ -198,10 +198,10 @@ class IronicMultiHostDriver(names.IronicDriver):
             provider.follow_aggregates(
                 provider_tree, nodename, self._auditor.last, self._tracker)
 
-    @patience.hurried
     def node_is_available(self, nodename):
         """Whether Ironic has a node; the tracker asks, under its lock."""
-        return super().node_is_available(nodename)
+        with self._patience.none():
+            return super().node_is_available(nodename)
 
     def prepare_for_spawn(self, instance):
         """Reserve the node of an instance in Ironic.
@@ -278,12 +278,12 @@ class IronicMultiHostDriver(names.IronicDriver):
         return self.node_cache.read(
             node_id, self._get_node, self._auditor.is_mine)
 
-    @patience.hurried
     def _audit(self):
         """Audit all nodes; return the uuids of those that are mine."""
         self.node_cache.begin_listing()
-        return list(self._auditor.audit(
-            settings.read(), self._settled, self._publish).nodes)
+        with self._patience.none():
+            return list(self._auditor.audit(
+                settings.read(), self._settled, self._publish).nodes)
 
     def _publish(self, audit):
         """Let nova work with what an audit of all nodes has found."""
@@ -292,9 +292,9 @@ class IronicMultiHostDriver(names.IronicDriver):
         self.node_cache.replace(audit.nodes)
         self.node_cache_time = time.time()
 
-    @patience.hurried
     def _look(self):
-        return self._looks.once(settings.read(), CONF.service_down_time)
+        with self._patience.none():
+            return self._looks.once(settings.read(), CONF.service_down_time)
 
     def _acquired(self, audit, mine):
         """Let nova work with nodes that a look has found to be mine."""

@@ -57,16 +57,6 @@ ACCEPTED = {
 ONCE = ('inject_nmi_to_node', 'set_node_power_state')
 
 
-def hurried(method: Callable) -> Callable:
-    """Return a method of the driver that does not wait for Ironic."""
-    @functools.wraps(method)
-    def hurry(self, *args, **kwargs):
-        with self._patience.none():
-            return method(self, *args, **kwargs)
-
-    return hurry
-
-
 class Patience:
     """Who waits for Ironic, and for how long.
 

@@ -267,6 +267,24 @@ class InitHostTestCase(DriverTestCase):
         list(self.driver.ironic_connection.nodes())
         self.assertIs(True, waiting[-1])
 
+    def test_nobody_waits_for_ironic_with_the_lock_of_the_tracker(self):
+        self.driver.get_available_nodes()
+        waiting = []
+
+        def get_node(driver, node_id):
+            waiting.append(isinstance(driver.ironic_connection,
+                                      patience.PatientConnection))
+            raise TimeoutError
+
+        self.patch(names.IronicDriver, '_get_node', get_node)
+        for ask in (self.driver.get_available_resource,
+                    self.driver.node_is_available,
+                    lambda node: self.driver.update_provider_tree(
+                        mock.Mock(), node)):
+            self.driver.node_cache.forget(NODES[0])
+            self.assertRaises(TimeoutError, ask, NODES[0])
+        self.assertEqual([False] * 3, waiting)
+
     def test_start_names_the_nodes_that_are_recorded_here_only(self):
         self.services = {ME: True, 'COMPUTE-1': False, 'compute-2': True}
         self.owners = {NODES[0]: ME, NODES[1]: 'compute-2',

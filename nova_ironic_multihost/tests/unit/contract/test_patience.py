@@ -88,18 +88,6 @@ class PatienceTestCase(base.BaseTestCase):
         self.connection.default_microversion = None
         self.assertIsNone(self.connect().default_microversion)
 
-    def test_a_method_that_hurries(self):
-        class Driver:
-            _patience = self.patience
-
-            @patience.hurried
-            def ask(driver, what):
-                return driver._patience.connection(
-                    lambda: self.connection), what
-
-        self.assertEqual((self.connection, 'x'), Driver().ask(what='x'))
-        self.assertIsNot(self.connection, self.connect())
-
     def test_it_gives_up(self):
         self.be_away(1000)
         self.assertRaises(ksa_exception.ConnectFailure,

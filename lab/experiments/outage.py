@@ -194,7 +194,8 @@ def unfinished(servers):
 def at_rest(seen):
     """Whether no compute is, or should be, at work on anything."""
     return not seen.leaked() and not any(
-        i.host and (i.task_state or i.vm_state == 'building')
+        # The last of them is half deleted.
+        i.host and (i.task_state or i.vm_state in ('building', 'deleted'))
         for i in seen.instances if not i.deleted)
 
 

@@ -114,6 +114,7 @@ class ObservationTestCase(base.BaseTestCase):
 
     def test_something_goes_on(self):
         for changes in ({'task_state': 'deleting'}, {'vm_state': 'building'},
+                        {'vm_state': 'deleted'},
                         # The machine is still held.
                         {'deleted': True}):
             self.assertFalse(outage.at_rest(views.changed(

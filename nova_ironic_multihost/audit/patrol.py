@@ -153,5 +153,5 @@ class Patrol:
             LOG.warning('Instance %(uuid)s has been %(state)s for at '
                         'least %(seconds)d s and nobody is at work on it: it '
                         'is brought to rest.', {
-                            'uuid': uuid, 'state': task_state or vm_state,
-                            'seconds': UNATTENDED})
+                            'uuid': uuid, 'seconds': UNATTENDED,
+                            'state': task_state or 'half deleted'})

@@ -12,7 +12,6 @@
 
 """The nova-compute services of a lab, one by one."""
 
-import dataclasses
 import re
 import shutil
 import signal
@@ -21,9 +20,7 @@ import time
 from lab import cloud
 from lab import configuration
 from lab import errors
-from lab import install
 from lab import processes
-from lab import progress
 from lab import services
 from lab import state
 from lab import view
@@ -127,27 +124,6 @@ class Computes:
         self._processes.stop(names, _STOP_PATIENCE)
         self.configure(names, shape['driver'], [*shape['options'], *options])
         self._start(names)
-
-    def start_at(self, name, ahead):
-        """Start a stopped compute with a clock that is wrong.
-
-        The next start gives it the right time.
-
-        :param ahead: seconds by which it is ahead, behind if negative
-        :raises LabError: the library that shifts clocks is missing, and
-            cannot be installed
-        """
-        self._stack_is_up()
-        library = install.Install(
-            self._settings, progress.Progress()).faketime()
-        before = self._heartbeats()
-        service = services.compute(self._settings, self._known(name))
-        services.start(self._settings, self._processes, dataclasses.replace(
-            service, environment={
-                'LD_PRELOAD': str(library), 'FAKETIME': f'{ahead:+d}',
-                # Only the time of day is wrong.
-                'FAKETIME_DONT_FAKE_MONOTONIC': '1'}))
-        self.wait([name], before)
 
     def forget(self, name):
         """Delete the service of a stopped compute; the lab forgets it.

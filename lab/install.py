@@ -34,8 +34,6 @@ _DAEMONS = {
     'memcached': 'memcached',
     'rabbitmq-server': '/usr/lib/rabbitmq/bin/rabbitmq-server',
 }
-#: Of the package libfaketime, below /usr/lib/ARCHITECTURE.
-_FAKETIME = 'faketime/libfaketimeMT.so.1'
 _POLICY = pathlib.Path('/usr/sbin/policy-rc.d')
 _POLICY_TEXT = '#!/bin/sh\n# of tools/lab, for one run of apt-get\nexit 101\n'
 
@@ -63,16 +61,6 @@ class Install:
             with lock.hold(self._settings.venv.with_suffix('.lock'),
                            'install'):
                 self._build()
-
-    def faketime(self):
-        """Path of the library that shifts a clock; installs it if need be.
-
-        :raises LabError: when that needs root, or fails
-        """
-        if not (found := _library(_FAKETIME)):
-            self._apt(['libfaketime'])
-            found = _library(_FAKETIME)
-        return found
 
     def done(self):
         """Whether the venv is complete and of this very checkout."""
@@ -186,10 +174,6 @@ class Install:
 def _program(name):
     path = os.environ.get('PATH', os.defpath) + ':/usr/sbin:/sbin'
     return shutil.which(name, path=path)
-
-
-def _library(name):
-    return next(pathlib.Path('/usr/lib').glob(f'*/{name}'), None)
 
 
 def _digest(*paths):

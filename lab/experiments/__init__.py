@@ -57,7 +57,6 @@ NAMES = (
     'split-brain',
     'churn',
     'outage',
-    'clock',
     'upgrade',
     'rolling',
     'scheduler',

@@ -294,7 +294,7 @@ class IronicMultiHostDriver(names.IronicDriver):
 
     def _look(self):
         with self._patience.none():
-            return self._looks.once(settings.read(), CONF.service_down_time)
+            return self._looks.once(settings.read())
 
     def _acquired(self, audit, mine):
         """Let nova work with nodes that a look has found to be mine."""

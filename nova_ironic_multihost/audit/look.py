@@ -60,10 +60,9 @@ class Look:
         """What was seen last, None before the first look."""
         return self._watch.seen
 
-    def once(self, settings: Settings, down_time: float) -> membership.View:
+    def once(self, settings: Settings) -> membership.View:
         """Look who is there, and audit at once the nodes that it concerns.
 
-        :param down_time: nova's ``service_down_time``, in seconds.
         :returns: what was seen.
         """
         last = self._auditor.last
@@ -75,7 +74,7 @@ class Look:
         self._audit_pulled()
         eligible = self._auditor.note_down(settings, view)
         due = self._watch.due(view, eligible)
-        starting = self._watch.starting(view, due, down_time)
+        starting = self._watch.starting(view, due, settings.down_time)
         missed, waiting = self._audit_hosts(settings, view, due - starting)
         self._watch.done(view, missed, eligible, starting.union(waiting))
         return view

@@ -13,21 +13,16 @@
 """What an error says of whoever was asked: is it away, for a while?"""
 
 from collections.abc import Iterator
+from http import HTTPStatus
 
-from keystoneauth1 import exceptions as ksa_exception
+from keystoneauth1 import exceptions as ks_exception
 from nova import exception
 import oslo_messaging as messaging
 from urllib3 import exceptions as urllib3_exception
 
 #: Status of an answer that does not come from the API itself: a proxy finds
 #: nobody behind it, or the API has no worker for it.
-NOBODY = (502, 503)
-
-#: The second of these: what was asked for has not begun.
-UNAVAILABLE = 503
-
-#: Status of an answer to a request that may be accepted another time.
-CONFLICT = 409
+NOBODY = (HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE)
 
 
 def away(exc: BaseException) -> bool:
@@ -36,14 +31,14 @@ def away(exc: BaseException) -> bool:
     It may have been carried out, if nothing but the answer was lost.
     """
     return isinstance(exc, (
-        ksa_exception.RetriableConnectionFailure,
+        ks_exception.RetriableConnectionFailure,
         # nova.utils.get_sdk_adapter
         exception.ServiceUnavailable)) or _status(exc) in NOBODY
 
 
 def not_taken(exc: BaseException) -> bool:
     """Whether a request has not even been taken by an API."""
-    return _status(exc) == UNAVAILABLE or any(
+    return _status(exc) == HTTPStatus.SERVICE_UNAVAILABLE or any(
         isinstance(one, urllib3_exception.NewConnectionError)
         for one in _chain(exc))
 
@@ -60,7 +55,8 @@ def passing(exc: BaseException, again: bool = False) -> bool:
     if again:
         return any(map(away, _chain(exc)))
     return any(
-        away(one) or _status(one) >= 500 or _status(one) == CONFLICT
+        away(one) or _status(one) == HTTPStatus.CONFLICT
+        or _status(one) >= HTTPStatus.INTERNAL_SERVER_ERROR
         or isinstance(one, (
             messaging.MessagingTimeout, messaging.MessageDeliveryFailure,
             # Of an error that the conductor did not expect: oslo.db's are.

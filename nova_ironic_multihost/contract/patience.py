@@ -38,6 +38,7 @@ from oslo_log import log as logging
 import tenacity
 
 from nova_ironic_multihost.contract import answers
+from nova_ironic_multihost.core import takeover
 
 LOG = logging.getLogger(__name__)
 
@@ -46,9 +47,8 @@ PAUSE = 5
 
 #: Target of a request -> provision states of a node that has accepted it.
 ACCEPTED = {
-    'active': frozenset({'deploying', 'wait call-back', 'deploy hold',
-                         'active'}),
-    'rebuild': frozenset({'deploying', 'wait call-back', 'deploy hold'}),
+    'active': takeover.DEPLOYING | {'active'},
+    'rebuild': takeover.DEPLOYING,
     'deleted': frozenset({'deleting', 'cleaning', 'clean wait', 'clean hold',
                           'clean failed', 'available'}),
 }

@@ -328,7 +328,7 @@ _DEPLOYING_TASKS = frozenset({
     'rebuilding', 'rebuild_block_device_mapping', 'rebuild_spawning'})
 
 #: Provision states of a node on which Ironic deploys.
-_DEPLOYING = frozenset({
+DEPLOYING = frozenset({
     'deploying', 'wait call-back', 'deploy hold', 'deploy complete'})
 
 #: Provision states of a node that goes into rescue mode, or out of it.
@@ -380,7 +380,7 @@ def step(vm_state: str | None, task_state: str | None,
             or vm_state == 'error' and not rebuilding
             or not (building or task_state in _DEPLOYING_TASKS)):
         return Step.INIT
-    if provision_state in _DEPLOYING:
+    if provision_state in DEPLOYING:
         return Step.AWAIT
     if provision_state != 'active' or not building and (
             task_state in _BEFORE_REBUILD

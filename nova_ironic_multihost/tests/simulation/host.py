@@ -581,7 +581,7 @@ class Process:
         """What the driver's timer does."""
         # A look that fails is logged and repeated.
         with contextlib.suppress(NotReadyError):
-            self._look.once(self._settings, worlds.DOWN_TIME)
+            self._look.once(self._settings)
 
     def _acquired(self, found, mine):
         self._recovery.took_over(found.taken_over)

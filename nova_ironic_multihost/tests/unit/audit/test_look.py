@@ -41,7 +41,8 @@ class LookTestCase(cloud.AuditTestCase):
         """Return a function that looks once."""
         one = look.Look(some_auditor, self.tracker, self.acquire, self.clock)
         return lambda **options: one.once(model.Settings(
-            'a', points=32, **{**self.options, **options}), self.down_time)
+            'a', points=32, down_time=self.down_time,
+            **{**self.options, **options}))
 
     def acquire(self, audit, mine):
         self.acquired.append(mine)

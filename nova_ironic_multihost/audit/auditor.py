@@ -36,6 +36,7 @@ from nova_ironic_multihost.audit.sources import Writes
 from nova_ironic_multihost.core.facts import Record
 from nova_ironic_multihost.core.host import HostKey
 from nova_ironic_multihost.core import membership
+from nova_ironic_multihost.core.outages import Outages
 from nova_ironic_multihost.core.ownership import Reason
 from nova_ironic_multihost.core import ring
 from nova_ironic_multihost.core import takeover
@@ -72,7 +73,7 @@ class Auditor:
         self._lock = threading.Lock()
         self._memory = Memory()
         self._outages_lock = threading.Lock()
-        self._outages = takeover.Outages()
+        self._outages = Outages()
         self._notices = notices.Notices()
 
     @property
@@ -120,6 +121,11 @@ class Auditor:
         with self._outages_lock:
             self._outages = outages = self._outages.after(view, now)
         return takeover.eligible(settings.policy, view, outages.lengths(now))
+
+    def silent(self, settings: Settings, view: membership.View
+               ) -> frozenset[HostKey]:
+        """Return the hosts that an outage may have silenced."""
+        return self._outages.silent(view, self._clock(), settings.down_time)
 
     def refresh_ring(self, settings: Settings, starting: bool = False
                      ) -> None:

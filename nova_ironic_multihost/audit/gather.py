@@ -42,6 +42,7 @@ from nova_ironic_multihost.core.facts import Record
 from nova_ironic_multihost.core.host import host_key
 from nova_ironic_multihost.core.host import HostKey
 from nova_ironic_multihost.core import membership
+from nova_ironic_multihost.core.outages import Outages
 from nova_ironic_multihost.core import ownership
 from nova_ironic_multihost.core import ring
 from nova_ironic_multihost.core import takeover
@@ -177,7 +178,7 @@ def _zones_of_members(view: membership.View, known: aggregates.Known
 
 def all_nodes(sources: Sources, memory: Memory, settings: Settings,
               roster: Roster, listed: Mapping[str, Node], settled: bool,
-              last: Audit | None, outages: takeover.Outages, now: float
+              last: Audit | None, outages: Outages, now: float
               ) -> Gathered:
     """Gather what there is to know for an audit of all nodes.
 
@@ -210,7 +211,7 @@ def all_nodes(sources: Sources, memory: Memory, settings: Settings,
 
 def nodes_of_hosts(sources: Sources, memory: Memory, settings: Settings,
                    roster: Roster, hosts: Iterable[str], listed: int,
-                   outages: takeover.Outages, now: float) -> Gathered:
+                   outages: Outages, now: float) -> Gathered:
     """Gather what there is to know of the nodes recorded on some hosts.
 
     :param hosts: others than this, as nova spells them.
@@ -238,7 +239,7 @@ def _facts(sources: Sources, memory: Memory, settings: Settings,
            roster: Roster, inventory: Inventory,
            states: Mapping[str, InstanceState],
            records: Mapping[str, Record], known: Services, settled: bool,
-           outages: takeover.Outages, now: float
+           outages: Outages, now: float
            ) -> tuple[Facts, bool | None, int]:
     """Gather the services of the owners that were met; then all is known.
 

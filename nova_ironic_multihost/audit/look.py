@@ -74,9 +74,10 @@ class Look:
         self._audit_pulled()
         eligible = self._auditor.note_down(settings, view)
         due = self._watch.due(view, eligible)
-        starting = self._watch.starting(view, due, settings.down_time)
-        missed, waiting = self._audit_hosts(settings, view, due - starting)
-        self._watch.done(view, missed, eligible, starting.union(waiting))
+        excused = self._watch.starting(view, due, settings.down_time).union(
+            due & self._auditor.silent(settings, view))
+        missed, waiting = self._audit_hosts(settings, view, due - excused)
+        self._watch.done(view, missed, eligible, excused.union(waiting))
         return view
 
     def _audit_hosts(self, settings: Settings, view: membership.View,

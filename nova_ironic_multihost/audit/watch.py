@@ -22,8 +22,8 @@ or fenced. Who joins, or is enabled again, takes its nodes by its own audits.
 A compute service is silent until its first audit is over. Of those that start
 together, as after a power failure, the first to be done takes the others for
 dead; so a service that has just started leaves whoever is merely silent to
-its full audits for a while. After an outage in which nobody could write a
-heartbeat, or this service could not look, it is the same.
+its full audits for a while. After an outage it is the same, see
+:class:`.outages.Outages`.
 """
 
 from collections.abc import Callable
@@ -32,6 +32,7 @@ import time
 
 from nova_ironic_multihost.core.host import HostKey
 from nova_ironic_multihost.core import membership
+from nova_ironic_multihost.core import outages
 
 #: The most seconds between two looks. A host that died is noticed so long
 #: after service_down_time; guarantee G4 leaves 5 s more for its nodes.
@@ -95,7 +96,6 @@ class Watch:
         self.seen: membership.View | None = None
         self._clock = clock
         self._begun: float | None = None
-        self._looked: float | None = None
         self._attempts: dict[HostKey, int] = {}
         self._eligible: frozenset[HostKey] = frozenset()
         self._waiting: frozenset[HostKey] = frozenset()
@@ -124,21 +124,14 @@ class Watch:
         :param view: what this look saw.
         :param due: hosts, none of them a member.
         :param down_time: seconds of silence after which nova takes a service
-            for dead; so long after the first look, and after each outage,
-            nobody is excused.
+            for dead; so long after the first look nobody is excused.
         """
         now = self._clock()
-        outage = self._looked is not None and (
-            now - self._looked > down_time
-            or self.seen is not None and not self.seen.member(view.host))
-        if self._begun is None or outage:
+        if self._begun is None:
             self._begun = now
-        self._looked = now
         if now - self._begun >= down_time:
             return frozenset()
-        return frozenset(
-            host for host in due if not (view.services[host].up
-                                         or view.services[host].forced_down))
+        return outages.merely_silent(view).intersection(due)
 
     def done(self, view: membership.View, missed: Iterable[HostKey] = (),
              eligible: frozenset[HostKey] = frozenset(),

@@ -127,7 +127,7 @@ class Facts(Inventory):
     :param eligible: hosts whose instances may be taken over, see
         :func:`.takeover.eligible`.
     :param silent: hosts that are down and not taken for dead, see
-        :meth:`.takeover.Outages.silent`.
+        :meth:`.outages.Outages.silent`.
     """
 
     permissions: Permissions = Permissions()

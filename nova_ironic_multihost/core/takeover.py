@@ -36,11 +36,11 @@ from collections.abc import Mapping
 import dataclasses
 import enum
 import hashlib
-import types
 
 from nova_ironic_multihost.core.facts import InstanceState
 from nova_ironic_multihost.core.host import HostKey
 from nova_ironic_multihost.core import membership
+from nova_ironic_multihost.core import outages
 
 #: The values of ``[ironic_multihost]instance_takeover``.
 NEVER = 'never'
@@ -89,107 +89,11 @@ def eligible(policy: Policy, view: membership.View,
               if service.forced_down}
     fenced.update(host for host in homes
                   if host not in view.services and view.peer(host))
-    if policy.when == FORCED_DOWN or not sees_most_up(view):
+    if policy.when == FORCED_DOWN or not outages.sees_most_up(view):
         return frozenset(fenced)
     return frozenset(fenced | {
         host for host, service in others.items()
         if down_for.get(host, -1) >= policy.after and not service.up})
-
-
-def sees_most_up(view: membership.View) -> bool:
-    """Whether a host may believe its eyes as to who is down.
-
-    It is a member, and more than half of those that share its nodes are up,
-    itself included. Those that are down on purpose, fenced or disabled, are
-    not counted.
-    """
-    counted = [service for host, service in view.services.items()
-               if host != view.host and view.peer(host)
-               and not service.forced_down
-               and (service.up or not service.disabled)]
-    up = 1 + sum(service.up for service in counted)
-    return view.member(view.host) and 2 * up > 1 + len(counted)
-
-
-#: The most seconds from one look to the next that count. Nova calls a service
-#: up for so long after a heartbeat (service_down_time, by default), so that
-#: none goes unseen in between.
-BREAK = 60
-
-
-@dataclasses.dataclass(frozen=True)
-class Outages:
-    """Since when hosts have been seen down.
-
-    Counted are looks one after the other, at each of which this host saw most
-    of its peers up. When heartbeats cannot be written and reads go on, as with
-    a database that is read-only, all look down to all, and come back one by
-    one: whoever counted through that would take the last ones for dead. Time
-    without looks is not counted.
-
-    :param since: host -> when it was first seen down, of those that have been
-        down ever since; in seconds of a monotonic clock, and later by the time
-        that is not counted.
-    :param last: when the last look was, None before the first one.
-    :param member: whether this host was a member then.
-    :param over: when it was one for the first time after an outage of its
-        own, None if there was none: its heartbeat did not arrive, or it could
-        not look.
-    """
-
-    since: Mapping[HostKey, float] = dataclasses.field(
-        default_factory=lambda: types.MappingProxyType({}))
-    last: float | None = None
-    member: bool = True
-    over: float | None = None
-
-    def after(self, view: membership.View, now: float) -> 'Outages':
-        """Return the outages after one more look.
-
-        :param view: what was seen; a host that it lacks may be met again.
-        :param now: time of this look.
-        """
-        member = view.member(view.host)
-        over = now if member and self._in_outage(now) else self.over
-        if not sees_most_up(view):
-            return Outages(last=now, member=member, over=over)
-        blind = (0 if self.last is None
-                 else max(0, now - self.last - BREAK))
-        before = {host: since + blind for host, since in self.since.items()}
-        return Outages(types.MappingProxyType({
-            **{host: since for host, since in before.items()
-               if not view.live(host)},
-            **{host: before.get(host, now)
-               for host, service in view.services.items()
-               if not service.up}}), now, member, over)
-
-    def _in_outage(self, now: float) -> bool:
-        return self.last is not None and (
-            not self.member or now - self.last > BREAK)
-
-    def silent(self, view: membership.View, now: float, down_time: float
-               ) -> frozenset[HostKey]:
-        """Return the hosts whose heartbeat may be about to arrive again.
-
-        An outage that has hit this host has likely hit others, and they come
-        back one by one.
-
-        :param view: the compute services of this moment.
-        :param now: this moment.
-        :param down_time: seconds of silence after which nova takes a service
-            for dead; so long after an outage whoever is merely silent is
-            excused.
-        """
-        if not self._in_outage(now) and (
-                self.over is None or now - self.over >= down_time):
-            return frozenset()
-        return frozenset(
-            host for host, service in view.services.items()
-            if not (service.up or service.disabled or service.forced_down))
-
-    def lengths(self, now: float) -> dict[HostKey, float]:
-        """Return host -> seconds for which it has been down."""
-        return {host: now - since for host, since in self.since.items()}
 
 
 def taking(task_state: str | None, host: HostKey) -> str:

@@ -68,6 +68,23 @@ class LookTestCase(cloud.AuditTestCase):
         self.look()
         self.assertEqual(NODES, self.tracker.audited)
 
+    def test_whom_an_outage_has_silenced_keeps_its_nodes(self):
+        self.down_time = 60
+        self.look()
+        self.clock.now += 120
+        # Heartbeats cannot be written, and then come back one by one.
+        for up in (False, True):
+            self.cloud.set('a', up=up)
+            self.cloud.set('b', up=False)
+            self.look()
+            self.clock.now += 10
+        self.clock.now += 49
+        self.look()
+        self.assertEqual([], self.tracker.audited)
+        self.clock.now += 1
+        self.look()
+        self.assertEqual(NODES, self.tracker.audited)
+
     def test_before_the_first_audit_it_only_looks(self):
         first = self.look_of(auditor.Auditor(self.cloud, self.cloud))
         self.cloud.set('b', up=False)

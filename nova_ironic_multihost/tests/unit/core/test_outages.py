@@ -1,0 +1,124 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import dataclasses
+
+from oslotest import base
+
+from nova_ironic_multihost.core import outages
+from nova_ironic_multihost.tests.unit.core.views import view
+
+
+class OutagesTestCase(base.BaseTestCase):
+
+    def lengths(self, *looks, now):
+        """Return for how long hosts are down after some looks.
+
+        :param looks: (time, what was seen)
+        """
+        found = outages.Outages()
+        for moment, seen in looks:
+            found = found.after(seen, moment)
+        return found.lengths(now)
+
+    def test_from_the_first_of_looks_one_after_the_other(self):
+        down = view(['me', 'a'], dead=['b'])
+        self.assertEqual({'b': 100}, self.lengths(
+            (0, view(['me', 'a', 'b'])), (10, down), (60, down), (110, down),
+            now=110))
+
+    def test_who_was_up_meanwhile_is_counted_anew(self):
+        down = view(['me', 'a'], dead=['b'])
+        self.assertEqual({'b': 10}, self.lengths(
+            (0, down), (10, view(['me', 'a', 'b'])), (20, down), now=30))
+
+    def test_one_that_nova_does_not_list_for_a_moment_is_still_down(self):
+        down = view(['me', 'a'], dead=['b'])
+        self.assertEqual({'b': 20}, self.lengths(
+            (0, down), (10, view(['me', 'a'])), (20, down), now=20))
+
+    def test_time_without_looks_counts_for_nothing(self):
+        # As they failed, or one had many nodes to take.
+        down = view(['me', 'a'], dead=['b'])
+        self.assertEqual({'b': 20 + outages.BREAK}, self.lengths(
+            (0, down), (10, down), (1000, down), (1010, down), now=1010))
+
+    def test_who_is_down_on_purpose_does_not_count(self):
+        seen = view(['me', 'a'], dead=['b', 'c'])
+        off = dataclasses.replace(seen.services['c'], disabled=True)
+        for service, expected in ((seen.services['c'], {}),
+                                  (off, {'b': 10, 'c': 10})):
+            looks = dataclasses.replace(
+                seen, services={**seen.services, 'c': service})
+            self.assertEqual(expected, self.lengths(
+                (0, looks), (10, looks), now=10))
+
+    def test_an_outage_of_all_counts_for_nothing(self):
+        # Heartbeats cannot be written; then they come back one by one.
+        nobody = view([], dead=['me', 'a', 'b', 'c'])
+        me_only = view(['me'], dead=['a', 'b', 'c'])
+        most = view(['me', 'a', 'b'], dead=['c'])
+        looks = [(moment, nobody) for moment in range(0, 600, 10)]
+        self.assertEqual({'c': 10}, self.lengths(
+            (-10, view(['me', 'a', 'b', 'c'])), *looks, (600, me_only),
+            (610, most), (620, most), now=620))
+
+
+class SilentTestCase(base.BaseTestCase):
+    """Who is down after an outage may be about to come back."""
+
+    ALL = view(['me', 'a', 'b'])
+    NOBODY = view([], dead=['me', 'a', 'b'])
+    ME = view(['me'], dead=['a', 'b'])
+
+    def silent(self, *looks, now, seen=ME):
+        found = outages.Outages()
+        for moment, what in looks:
+            found = found.after(what, moment)
+        return found.silent(seen, now, 60)
+
+    def test_who_dies_is_dead(self):
+        self.assertEqual(set(), self.silent(now=0))
+        self.assertEqual(set(), self.silent((0, self.ALL), now=10))
+        self.assertEqual(set(), self.silent(
+            (0, self.ALL), (10, self.ME), now=20))
+
+    def test_the_first_one_back_waits_for_the_others(self):
+        looks = [(0, self.ALL), (10, self.NOBODY), (20, self.NOBODY)]
+        # Before any look has seen that it is over, too.
+        self.assertEqual({'a', 'b'}, self.silent(*looks, now=25))
+        looks += [(moment, self.ME) for moment in range(30, 90, 10)]
+        self.assertEqual({'a', 'b'}, self.silent(*looks, now=89))
+        self.assertEqual(set(), self.silent(*looks, now=90))
+
+    def test_the_same_if_nobody_could_look(self):
+        looks = [(0, self.ALL), (500, self.ME)]
+        self.assertEqual({'a', 'b'}, self.silent(looks[0], now=500))
+        self.assertEqual({'a', 'b'}, self.silent(*looks, now=510))
+        self.assertEqual(set(), self.silent(
+            *looks, (540, self.ME), now=560))
+
+    def test_who_is_down_on_purpose_is_not_merely_silent(self):
+        seen = dataclasses.replace(self.ME, services={
+            **self.ME.services,
+            'a': dataclasses.replace(self.ME.services['a'], disabled=True),
+            'b': dataclasses.replace(
+                self.ME.services['b'], forced_down=True)})
+        self.assertEqual(set(), self.silent(
+            (0, self.NOBODY), now=10, seen=seen))
+
+    def test_an_outage_in_an_outage(self):
+        looks = [(0, self.NOBODY), (10, self.ME), (50, self.NOBODY),
+                 (60, self.ME)]
+        self.assertEqual({'a', 'b'}, self.silent(*looks, now=110))
+        looks.append((110, self.ME))
+        self.assertEqual(set(), self.silent(*looks, now=120))

@@ -125,6 +125,20 @@ class Computes:
         self.configure(names, shape['driver'], [*shape['options'], *options])
         self._start(names)
 
+    def start_at(self, name, ahead):
+        """Start a stopped compute with a clock that is wrong.
+
+        The next start gives it the right time.
+
+        :param ahead: seconds by which it is ahead, behind if negative
+        """
+        self._stack_is_up()
+        before = self._heartbeats()
+        services.start(self._settings, self._processes, services.at(
+            self._settings, services.compute(
+                self._settings, self._known(name)), ahead))
+        self.wait([name], before)
+
     def forget(self, name):
         """Delete the service of a stopped compute; the lab forgets it.
 

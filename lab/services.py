@@ -168,6 +168,18 @@ def compute(settings, name):
         str(settings.conf / 'nova' / f'{name}.conf')))
 
 
+def at(settings, service, ahead):
+    """The same service with a clock that is wrong, see lab.wrong_clock.
+
+    :param ahead: seconds by which it is ahead, behind if negative
+    """
+    return dataclasses.replace(
+        service, argv=(settings.program('python'), '-m', 'lab.wrong_clock',
+                       str(ahead), *service.argv),
+        environment={**service.environment,
+                     'PYTHONPATH': str(settings.repository)})
+
+
 def relay(settings):
     """What stands between the message bus and a compute to be cut off."""
     return Service('relay', (

@@ -43,6 +43,7 @@ import importlib
 # In the order in which --help lists them.
 NAMES = (
     'steady',
+    'healthy',
     'coldstart',
     'kill',
     'reaction',
@@ -57,6 +58,7 @@ NAMES = (
     'split-brain',
     'churn',
     'outage',
+    'clock',
     'upgrade',
     'rolling',
     'scheduler',

@@ -53,11 +53,11 @@ judged.
 """
 
 import collections
-import re
 import time
 
 from lab.bench import bench as benches
 from lab.bench import criteria
+from lab.bench import logs
 from lab.bench import residents as remaining
 from lab.bench import takeover
 from lab import errors
@@ -90,7 +90,6 @@ AFTERWARDS = 2
 COME_BACK = 180.0
 # What nobody is at work on is taken up after 300 s, and seen in 60 s more.
 REST = 450.0
-_UUID = re.compile(r'[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}')
 
 
 def add_options(parser):
@@ -169,7 +168,7 @@ def tally(lives):
         'error': outcomes['ERROR'],
         # The same message for several servers is one message.
         'error_faults': dict(collections.Counter(
-            _UUID.sub('UUID', life.fault) or 'ERROR without a message'
+            logs.without_uuids(life.fault) or 'ERROR without a message'
             for life in lives if life.outcome == 'ERROR')),
         'late': outcomes['STUCK'],
         'refused': sum(life.refused for life in lives)}
@@ -226,13 +225,6 @@ def left_on(seen, dead):
     return len(seen.owned_by(dead)) + remaining.placed(seen, dead)
 
 
-def error_lines(text):
-    """How many lines of a log tell of errors, and how many tracebacks."""
-    lines = text.splitlines()
-    return {'ERROR': sum(1 for line in lines if ' ERROR ' in line),
-            'Traceback': sum(1 for line in lines if 'Traceback' in line)}
-
-
 def failures(figures):
     """What is not as it must be, in sentences."""
     return criteria.unmet(
@@ -273,8 +265,7 @@ def _absence(bench, what, how, seconds, dead):
     name = PARTS[what]
     leave, come_back = WAYS[how]
     stack = stacks.Stack(bench.settings, progress.Progress())
-    logs = {log: log.stat().st_size
-            for log in map(bench.computes.log, bench.computes.names())}
+    written = logs.Logs(bench.computes)
     with bench.recorder.gaps():
         bench.note(f'{how} {what}')
         getattr(stack, leave)(name)
@@ -288,14 +279,7 @@ def _absence(bench, what, how, seconds, dead):
         up = _await_up(bench, dead)
     return {'answers_after': takeover.between(back, answers),
             'up_after': takeover.between(back, up),
-            'error_lines': error_lines(''.join(
-                _from(log, size) for log, size in logs.items()))}
-
-
-def _from(log, size):
-    with open(log, errors='replace') as text:
-        text.seek(size)
-        return text.read()
+            'error_lines': logs.error_lines(written.text())}
 
 
 def _await_answer(bench, stack, name):

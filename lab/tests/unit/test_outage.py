@@ -148,14 +148,6 @@ class ProcessesTestCase(base.BaseTestCase):
                          found['other_processes'])
 
 
-class ErrorLinesTestCase(base.BaseTestCase):
-
-    def test_counts_lines(self):
-        self.assertEqual({'ERROR': 2, 'Traceback': 1}, outage.error_lines(
-            '2026 1 INFO nova no ERRORS\n2026 1 ERROR nova Failed\n'
-            '2026 1 ERROR nova Traceback (most recent call last):\n'))
-
-
 class DeadTestCase(base.BaseTestCase):
 
     def test_what_is_left_on_it(self):

@@ -348,8 +348,10 @@ class Sources:
         pause()
         found = [Record(row.node, row.host, row.partition)
                  for row in self._world.live_rows() if row.host in hosts]
-        self.recorded = {record.node for record in found}
-        self.looked = True
+        # A look asks for those of others.
+        if self._host in hosts:
+            self.recorded = {record.node for record in found}
+            self.looked = True
         return found
 
     def records(self, nodes):

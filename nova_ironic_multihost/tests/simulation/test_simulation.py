@@ -908,6 +908,24 @@ class SimulationTest(unittest.TestCase):
         state.carry_out(index=0)
         state.teardown()
 
+    def test_look_before_an_audit_has_read_the_records(self):
+        """It asks for the records of others.
+
+        Found by 20,000 examples: a fault of the model.
+        """
+        state = Simulation()
+        state.begin(number=4, limit=1, nodes=1, delay=0, zones=[],
+                    started=True, when='forced_down')
+        state.join(audits=0, early=False, index=0, node=0, steps=5)
+        state.start_together(indices=[0, 0], order=[(0, 1)] * 5)
+        state.build(index=0, steps=1)
+        state.recover(index=0, steps=5, which_one=0)
+        state.disable(disabled=True, index=0)
+        state.interleave(order=[(2, 1), (0, 1)])
+        state.stop(graceful=False, index=0)
+        state.look(index=4, steps=32)
+        state.teardown()
+
     def test_node_that_comes_back_and_is_not_shown(self):
         """It was missing in one audit, and nobody has seen it since.
 

@@ -28,6 +28,9 @@ class ExperimentsTestCase(command.LabTestCase):
         figures = self.experiment('freeze')
         self.assertEqual(figures['its_nodes'], figures['moved_nodes'])
 
+    def test_healthy(self):
+        self.assertEqual(100, self.experiment('healthy')['active'])
+
     def test_rbac_slip(self):
         figures = self.experiment('rbac-slip')
         self.assertEqual([NODES] * 3, figures['records'])

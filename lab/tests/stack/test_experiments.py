@@ -23,6 +23,7 @@ NODES = command.NODES
 
 #: With more of them, and with fencing, in lab/tests/long.
 CYCLES = 3
+SERVERS = NODES
 
 
 PATIENT = ('--computes', str(COMPUTES), '--nodes', str(NODES), *command.AUDITS,
@@ -39,6 +40,10 @@ class ExperimentsTestCase(command.LabTestCase):
         figures = self.experiment('coldstart', shape=PATIENT)
         self.assertGreaterEqual(figures['created'], NODES)
         self.assertEqual(NODES, sum(figures['split']))
+
+    def test_healthy(self):
+        self.assertEqual(SERVERS, self.experiment(
+            'healthy', '--servers', str(SERVERS))['active'])
 
     def test_add(self):
         figures = self.experiment('add')

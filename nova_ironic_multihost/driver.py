@@ -117,13 +117,17 @@ class IronicMultiHostDriver(names.IronicDriver):
         patches.patch_instance_init(manager, self._recovery.start)
         patches.patch_operations(manager, self, self._gate)
         patches.patch_post_start(manager, self._timers.start)
-        patches.patch_stop(manager, self._timers.stop)
+        patches.patch_stop(manager, self._end)
         super().init_host(host)
 
     def cleanup_host(self, host):
         """End what goes on besides nova's own tasks."""
-        self._timers.stop()
+        self._end()
         super().cleanup_host(host)
+
+    def _end(self):
+        self._timers.stop()
+        self._gate.end()
 
     def get_available_nodes(self, refresh=False):
         """Return the uuids of the nodes that this compute service manages.

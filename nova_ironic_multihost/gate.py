@@ -31,6 +31,7 @@ not answer, for longer than it is usually away.
 
 import collections
 import contextlib
+import math
 import sys
 import threading
 import time
@@ -139,6 +140,11 @@ class Gate:
         self._lock = threading.Lock()
         self._at_work = collections.Counter()
         self._unfinished = set()
+        self._ending = threading.Event()
+
+    def end(self):
+        """Wait for no answer any more: the service is told to end."""
+        self._ending.set()
 
     @property
     def at_work(self):
@@ -164,13 +170,15 @@ class Gate:
             self._unfinished -= uuids
 
     def operate(self, name, instance, act, otherwise=lambda: None,
-                patient=True):
+                patient=True, tireless=False):
         """Carry out an operation if the instance is here.
 
         :param name: what the operation is called.
         :param otherwise: function without arguments that answers, or raises,
             in place of an operation that is not carried out.
         :param patient: nobody waits for the answer, so it may take its time.
+        :param tireless: nothing but this operation knows of it: it begins
+            late rather than never.
         :returns: what ``act`` returns, or ``otherwise``.
         :raises Exception: it cannot be known; nothing was done.
         """
@@ -178,18 +186,26 @@ class Gate:
             # Part of an operation that has been let in.
             return act()
         if not patient:
+            self._thread.patience_left = 0
             return self._operate(name, instance, act, otherwise, patient)
+        self._thread.patience_left = math.inf if tireless else None
         with self._noted(instance.uuid):
             return self._operate(name, instance, act, otherwise, patient)
 
     def _operate(self, name, instance, act, otherwise, patient):
-        self._thread.patience_left = None if patient else 0
         try:
             left = self._patiently(name, f'instance {instance.uuid}',
                                    lambda: self._is_elsewhere(instance))
         except ContestedError:
             self._note_unfinished(instance.uuid)
             left = True
+        except Exception:
+            if self._patience_left != math.inf:
+                raise
+            # As it is left the next start of the service finds it.
+            return otherwise()
+        if self._patience_left == math.inf:
+            self._thread.patience_left = None
         if left:
             LOG.info('%(name)s is not carried out: instance %(instance)s is '
                      'on another compute service now, or about to be.',
@@ -339,16 +355,18 @@ class Gate:
                 if self._patience_left is None:
                     self._thread.patience_left = self._patience()
                 self._thread.patience_left -= self._clock() - before
-                if self._patience_left <= 0:
+                if self._patience_left <= 0 or self._ending.is_set():
                     raise
                 if not warned:
                     warned = True
                     LOG.warning(
-                        '%(name)s waits, for up to %(seconds)d s: it is not '
+                        '%(name)s waits, for up to %(seconds)s s: it is not '
                         'known whether %(instance)s belongs here: '
                         '%(exc)s. If that lasts: is nova-conductor up?',
                         {'name': name, 'instance': instance, 'exc': exc,
-                         'seconds': self._patience_left})
+                         'seconds': round(self._patience_left)
+                         if math.isfinite(self._patience_left)
+                         else 'any number of'})
                 self._sleep(PAUSE)
                 self._thread.patience_left -= PAUSE
 

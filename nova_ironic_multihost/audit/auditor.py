@@ -119,13 +119,21 @@ class Auditor:
         """
         now = self._clock()
         with self._outages_lock:
-            self._outages = outages = self._outages.after(view, now)
-        return takeover.eligible(settings.policy, view, outages.lengths(now))
+            self._outages = outages = self._outages.after(
+                view, now, settings.heartbeats)
+        return takeover.eligible(
+            settings.policy, view, outages.lengths(now, settings.heartbeats))
+
+    def note_look(self) -> None:
+        """Note that what a look has led to is done."""
+        with self._outages_lock:
+            self._outages = self._outages.looked(self._clock())
 
     def silent(self, settings: Settings, view: membership.View
                ) -> frozenset[HostKey]:
         """Return the hosts that an outage may have silenced."""
-        return self._outages.silent(view, self._clock(), settings.down_time)
+        return self._outages.silent(
+            view, self._clock(), settings.heartbeats)
 
     def refresh_ring(self, settings: Settings, starting: bool = False
                      ) -> None:

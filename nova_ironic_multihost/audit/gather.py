@@ -204,7 +204,7 @@ def all_nodes(sources: Sources, memory: Memory, settings: Settings,
         settled, outages, now)
     # Looks know themselves whom to leave alone.
     facts = dataclasses.replace(facts, silent=outages.silent(
-        facts.view, now, settings.down_time))
+        facts.view, now, settings.heartbeats))
     return Gathered(facts, listed, audits, roster.host_aggregates, mapped,
                     records, absences, unlisted)
 
@@ -264,7 +264,8 @@ def _facts(sources: Sources, memory: Memory, settings: Settings,
         preferences=inventory.preferences, partition=settings.partition,
         zones=zones, instance_states=states, records=records,
         eligible=takeover.eligible(
-            settings.policy, inventory.view, outages.lengths(now),
+            settings.policy, inventory.view,
+            outages.lengths(now, settings.heartbeats),
             {state.host_key for state in states.values()
              if state.host_key is not None and not state.deleted}),
         permissions=Permissions(

@@ -74,9 +74,11 @@ class Look:
         self._audit_pulled()
         eligible = self._auditor.note_down(settings, view)
         due = self._watch.due(view, eligible)
-        excused = self._watch.starting(view, due, settings.down_time).union(
-            due & self._auditor.silent(settings, view))
+        excused = self._watch.starting(
+            view, due, settings.heartbeats.down_time).union(
+                due & self._auditor.silent(settings, view))
         missed, waiting = self._audit_hosts(settings, view, due - excused)
+        self._auditor.note_look()
         self._watch.done(view, missed, eligible, excused.union(waiting))
         return view
 

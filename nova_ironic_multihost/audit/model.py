@@ -23,6 +23,7 @@ from nova_ironic_multihost.core.facts import InstanceState
 from nova_ironic_multihost.core.facts import Record
 from nova_ironic_multihost.core.host import HostKey
 from nova_ironic_multihost.core import membership
+from nova_ironic_multihost.core.outages import Heartbeats
 from nova_ironic_multihost.core.ownership import Reason
 from nova_ironic_multihost.core import ring
 from nova_ironic_multihost.core import takeover
@@ -37,8 +38,7 @@ class Settings:
 
     :param points: points per member on the hash ring,
         ``[ironic_multihost]ring_partitions``.
-    :param down_time: seconds of silence after which nova takes a service for
-        dead, ``service_down_time``.
+    :param heartbeats: how compute services show that they live.
     """
 
     host: str
@@ -50,7 +50,7 @@ class Settings:
     max_vanished_percent: int = 50
     policy: takeover.Policy = takeover.Policy()
     takeovers_per_audit: int = 50
-    down_time: float = 60
+    heartbeats: Heartbeats = Heartbeats()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -185,6 +185,7 @@ class Instances:
         there what it does (InstanceActionEvent), and fails over a request
         that the instance does not have.
         """
+        spell_host(instance, self._manager.host)
         context = _of_last_action(instance)
         with instance.obj_alternate_context(context):
             # Not what patch_instance_init has put there: what fails is said.
@@ -256,6 +257,22 @@ class Instances:
             rpc.NOTIFICATION_TRANSPORT,
             publisher_id=f'nova-compute:{names.CONF.host}', retry=0).info(
                 {}, event, payload)
+
+
+def spell_host(instance: objects.Instance, host: str) -> None:
+    """Write the host of an instance as the service spells it now.
+
+    A host whose name has changed in case finds its instances in most
+    databases, and nova leaves them alone when it starts
+    (ComputeManager._init_instance).
+
+    :param instance: left as it is when it is another host's.
+    :param host: the host of this service.
+    """
+    if instance.host != host and host_key(instance.host or '') == host_key(
+            host):
+        instance.host = host
+        instance.save()
 
 
 def _of_last_action(instance):

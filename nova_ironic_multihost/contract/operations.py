@@ -118,7 +118,8 @@ def wrapped(name: str, method: types.MethodType,
     """
     position = _position(method, 'instance')
 
-    @functools.wraps(method)
+    # With its ``self``: it may be wrapped once more.
+    @functools.wraps(method.__func__)
     def call_around(self, *args, **kwargs):
         instance = (kwargs['instance'] if 'instance' in kwargs
                     else args[position])

@@ -34,6 +34,7 @@ import typing
 from nova.compute import build_results
 from nova import exception
 
+from nova_ironic_multihost.contract import calls
 from nova_ironic_multihost.contract import names
 from nova_ironic_multihost.contract import operations
 from nova_ironic_multihost.contract import reads
@@ -102,6 +103,9 @@ PATCHES = (
     Patch('manager', '_do_build_and_run_instance',
           'a build of an instance that has moved is not carried out',
           ('ComputeManager.build_and_run_instance',)),
+    Patch('manager', '_snapshot_instance',
+          'a snapshot of an instance that has moved is not carried out',
+          ('ComputeManager.snapshot_instance',)),
     Patch('manager', '_build_and_run_instance',
           'nova does not clean up after a build whose instance has moved',
           ('ComputeManager._do_build_and_run_instance',)),
@@ -269,6 +273,7 @@ def patch_instance_init(manager: ComputeManager | None,
 
     @functools.wraps(original)
     def init_instance(context, instance):
+        calls.spell_host(instance, manager.host)
         init(lambda: original(context, instance), instance)
 
     manager._init_instance = init_instance
@@ -290,7 +295,10 @@ def patch_operations(manager: ComputeManager | None,
     # FAILED_BY_POLICY: leave the allocation, and do not count it as a
     # failure of the host.
     _wrap(manager, '_do_build_and_run_instance', functools.partial(
-        gate.operate, otherwise=lambda: build_results.FAILED_BY_POLICY))
+        gate.operate, otherwise=lambda: build_results.FAILED_BY_POLICY,
+        tireless=True))
+    # That of snapshot_instance, since nova 33.
+    _wrap(manager, '_snapshot_instance', gate.operate)
     _wrap(manager, '_build_and_run_instance', gate.attempt)
     _wrap(manager, '_delete_instance', gate.attempt)
     for name in operations.CLEAN_UPS:

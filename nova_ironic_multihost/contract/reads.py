@@ -141,14 +141,7 @@ def instances_with(context: nova_context.RequestContext,
     filters: dict[str, object] = {'task_state': list(task_states)}
     if host is not None:
         filters['host'] = host
-    found: dict[str, InstanceState] = {}
-    last = None
-    while True:
-        some = _instances(context, filters, last)
-        found.update(some)
-        if len(some) < INSTANCES:
-            return found
-        last = next(reversed(some))
+    return _all_instances(context, filters)
 
 
 def instances_of(context: nova_context.RequestContext, host: str,
@@ -171,13 +164,24 @@ def half_deleted(context: nova_context.RequestContext, host: str
     """Read instances of a host whose delete has not come to its end.
 
     nova notes that they are deleted before it frees what they have allocated
-    (ComputeManager._delete_instance). Some, if there are many.
+    (ComputeManager._delete_instance).
 
     :param host: as nova spells it.
     :returns: dict of uuid -> :class:`.facts.InstanceState`.
     """
-    return _instances(
-        context, {'host': host, 'vm_state': vm_states.DELETED}, None)
+    return _all_instances(
+        context, {'host': host, 'vm_state': vm_states.DELETED})
+
+
+def _all_instances(context, filters):
+    found: dict[str, InstanceState] = {}
+    last = None
+    while True:
+        some = _instances(context, filters, last)
+        found.update(some)
+        if len(some) < INSTANCES:
+            return found
+        last = next(reversed(some))
 
 
 def _instances(context, filters, after):

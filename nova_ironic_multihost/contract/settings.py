@@ -15,6 +15,7 @@
 from nova_ironic_multihost.audit import model
 from nova_ironic_multihost.contract import names
 from nova_ironic_multihost.core import membership
+from nova_ironic_multihost.core import outages
 from nova_ironic_multihost.core import takeover
 
 
@@ -35,7 +36,8 @@ def read() -> model.Settings:
         policy=takeover.Policy(
             options.instance_takeover, options.takeover_after),
         takeovers_per_audit=options.takeovers_per_audit,
-        down_time=names.CONF.service_down_time)
+        heartbeats=outages.Heartbeats(
+            names.CONF.report_interval, names.CONF.service_down_time))
 
 
 def patience() -> float:
@@ -49,7 +51,8 @@ def patience() -> float:
 
 def partition() -> membership.Partition:
     """Read which nodes this compute service shares."""
+    group = names.CONF.ironic.conductor_group
     return membership.Partition(
-        conductor_group=names.CONF.ironic.conductor_group,
+        conductor_group=group if group is None else group.lower(),
         shard=names.CONF.ironic.shard,
         peer_list=tuple(names.CONF.ironic.peer_list))

@@ -21,6 +21,7 @@ several audits in a row, and nobody is believed who says that most nodes went
 at once, until an operator says so too.
 """
 
+import bisect
 from collections.abc import Mapping
 from collections.abc import Set
 import dataclasses
@@ -47,12 +48,14 @@ class Absences:
         which that is not known count 0.
     :param confirmed: those of them that are taken for deleted.
     :param braked: nothing is taken for deleted because too much vanished.
+    :param asked: the last node that Ironic was asked for.
     """
 
     counts: Mapping[str, int] = dataclasses.field(
         default_factory=lambda: types.MappingProxyType({}))
     confirmed: Set[str] = frozenset()
     braked: bool = False
+    asked: str = ''
 
 
 def observe(absences: Absences, mine: Set[str], listed: Set[str],
@@ -76,7 +79,7 @@ def observe(absences: Absences, mine: Set[str], listed: Set[str],
         types.MappingProxyType({
             node: 0 if braked else absences.counts.get(node, 0)
             for node in sorted(missing)}),
-        frozenset(), braked)
+        frozenset(), braked, absences.asked)
 
 
 def questions(absences: Absences) -> list[str]:
@@ -84,12 +87,16 @@ def questions(absences: Absences) -> list[str]:
 
     :param absences: what :func:`observe` returned.
     :returns: list of node uuids, at most :data:`QUESTIONS`; those that have
-        been missing longest first.
+        been missing longest first, then all others in turn.
     """
     if absences.braked:
         return []
-    return sorted(absences.counts,
-                  key=lambda node: -absences.counts[node])[:QUESTIONS]
+    counts = absences.counts
+    missing = sorted((node for node in counts if counts[node]),
+                     key=lambda node: -counts[node])
+    others = sorted(node for node in counts if not counts[node])
+    turn = bisect.bisect_right(others, absences.asked)
+    return [*missing, *others[turn:], *others[:turn]][:QUESTIONS]
 
 
 def answered(absences: Absences, mine: Set[str], gone: Set[str],
@@ -109,5 +116,6 @@ def answered(absences: Absences, mine: Set[str], gone: Set[str],
         for node, count in absences.counts.items()}
     confirmed = frozenset(
         node for node, count in counts.items() if count >= needed)
-    return Absences(types.MappingProxyType(counts), confirmed,
-                    absences.braked)
+    return Absences(
+        types.MappingProxyType(counts), confirmed, absences.braked,
+        next(reversed(questions(absences)), absences.asked))

@@ -61,8 +61,8 @@ class Partition:
 
     All nodes, or those of one ``[ironic]conductor_group`` and/or ``shard``.
 
-    :param conductor_group: name of the group; the empty string is Ironic's
-        default group, None means any group.
+    :param conductor_group: name of the group in lower case, as Ironic has it;
+        the empty string is its default group, None means any group.
     :param shard: name of the shard, or None for any.
     :param peer_list: hosts that the operator named as sharing it.
     """
@@ -75,7 +75,9 @@ class Partition:
     def from_label(cls, label: str) -> 'Partition':
         """Return what :attr:`label` was made from, without the peers."""
         fields = dict(urllib.parse.parse_qsl(label, keep_blank_values=True))
-        return cls(fields.get('conductor_group'), fields.get('shard'))
+        group = fields.get('conductor_group')
+        return cls(group if group is None else group.lower(),
+                   fields.get('shard'))
 
     @property
     def label(self) -> str:

@@ -51,10 +51,27 @@ def merely_silent(view: membership.View) -> frozenset[HostKey]:
         if not (service.up or service.disabled or service.forced_down))
 
 
-#: The most seconds from one look to the next that count. Nova calls a service
-#: up for so long after a heartbeat (service_down_time, by default), so that
-#: none goes unseen in between.
-BREAK = 60
+@dataclasses.dataclass(frozen=True)
+class Heartbeats:
+    """How compute services show that they live.
+
+    :param interval: seconds between two heartbeats, ``report_interval``.
+    :param down_time: seconds of silence after which nova takes a service for
+        dead, ``service_down_time``.
+    """
+
+    interval: float = 10
+    down_time: float = 60
+
+    @property
+    def gap(self) -> float:
+        """The most seconds from one look to the next that count.
+
+        If nobody could write a heartbeat for longer, some may look dead at
+        the second look. The first heartbeat may be as old as the interval, and
+        looks are as far apart as heartbeats.
+        """
+        return max(2 * self.interval, self.down_time - self.interval)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,61 +87,98 @@ class Outages:
     :param since: host -> when it was first seen down, of those that have been
         down ever since; in seconds of a monotonic clock, and later by the time
         that is not counted.
-    :param last: when the last look was, None before the first one.
-    :param member: whether this host was a member then.
-    :param over: when it was one for the first time after an outage of its
-        own, None if there was none: its heartbeat did not arrive, or it could
-        not look.
+    :param last: when the last look was over, None before the first one.
+    :param heard: whether the heartbeats of this host arrived then.
+    :param over: when they did for the first time after an outage of its own,
+        None if there was none: they did not arrive, or it could not look.
     """
 
     since: Mapping[HostKey, float] = dataclasses.field(
         default_factory=lambda: types.MappingProxyType({}))
     last: float | None = None
-    member: bool = True
+    heard: bool = True
     over: float | None = None
 
-    def after(self, view: membership.View, now: float) -> 'Outages':
+    def after(self, view: membership.View, now: float,
+              heartbeats: Heartbeats) -> 'Outages':
         """Return the outages after one more look.
 
         :param view: what was seen; a host that it lacks may be met again.
         :param now: time of this look.
+        :param heartbeats: how often they are sent.
         """
-        member = view.member(view.host)
-        over = now if member and self._in_outage(now) else self.over
+        heard = _heard(view)
+        over = (now if heard and self._in_outage(now, heartbeats)
+                else self.over)
         if not sees_most_up(view):
-            return Outages(last=now, member=member, over=over)
+            return Outages(last=now, heard=heard, over=over)
         blind = (0 if self.last is None
-                 else max(0, now - self.last - BREAK))
+                 else max(0, now - self.last - heartbeats.gap))
         before = {host: since + blind for host, since in self.since.items()}
         return Outages(types.MappingProxyType({
             **{host: since for host, since in before.items()
                if not view.live(host)},
             **{host: before.get(host, now)
                for host, service in view.services.items()
-               if not service.up}}), now, member, over)
+               if not service.up}}), now, heard, over)
 
-    def _in_outage(self, now: float) -> bool:
+    def looked(self, now: float) -> 'Outages':
+        """Return the outages when what a look leads to is done.
+
+        Who takes many nodes looks on only then, and is in no outage.
+
+        :param now: this moment.
+        """
+        return dataclasses.replace(self, last=now)
+
+    def _in_outage(self, now: float, heartbeats: Heartbeats) -> bool:
         return self.last is not None and (
-            not self.member or now - self.last > BREAK)
+            not self.heard or now - self.last > heartbeats.gap)
 
-    def silent(self, view: membership.View, now: float, down_time: float
-               ) -> frozenset[HostKey]:
-        """Return the hosts that an outage may have silenced.
+    def recent(self, now: float, heartbeats: Heartbeats) -> bool:
+        """Whether an outage goes on, or has been over for a short time only.
 
         An outage that has hit this host has likely hit others, and they come
-        back one by one.
+        back one by one, within ``down_time``.
+
+        :param now: this moment.
+        :param heartbeats: how often they are sent.
+        """
+        return self._in_outage(now, heartbeats) or (
+            self.over is not None and now - self.over < heartbeats.down_time)
+
+    def silent(self, view: membership.View, now: float,
+               heartbeats: Heartbeats) -> frozenset[HostKey]:
+        """Return the hosts that an outage may have silenced.
 
         :param view: the compute services of this moment.
         :param now: this moment.
-        :param down_time: seconds of silence after which nova takes a service
-            for dead; so long after an outage whoever is merely silent is
-            excused.
+        :param heartbeats: how often they are sent.
         """
-        if not self._in_outage(now) and (
-                self.over is None or now - self.over >= down_time):
+        if not self.recent(now, heartbeats):
             return frozenset()
         return merely_silent(view)
 
-    def lengths(self, now: float) -> dict[HostKey, float]:
-        """Return host -> seconds for which it has been down."""
+    def lengths(self, now: float, heartbeats: Heartbeats
+                ) -> dict[HostKey, float]:
+        """Return host -> seconds for which it has been down.
+
+        Of none while an outage may have silenced it, and no more than was
+        seen: a look may be overdue.
+
+        :param now: this moment.
+        :param heartbeats: how often they are sent.
+        """
+        if self.last is None or self.recent(now, heartbeats):
+            return {}
         return {host: now - since for host, since in self.since.items()}
+
+
+def _heard(view: membership.View) -> bool:
+    """Whether the heartbeats of the host whose view it is arrive.
+
+    It may be no member for another reason: it is disabled, or fenced.
+    """
+    service = view.services.get(view.host)
+    return (service is None or service.up or service.forced_down
+            or view.starting)

@@ -33,6 +33,7 @@ from hypothesis import strategies
 
 from nova_ironic_multihost.audit import model
 from nova_ironic_multihost.audit import recovery
+from nova_ironic_multihost.core import outages
 from nova_ironic_multihost.core import ring
 from nova_ironic_multihost.core import takeover
 from nova_ironic_multihost.tests.simulation import host as hosts
@@ -93,7 +94,8 @@ class Simulation(stateful.RuleBasedStateMachine):
                 name, points=RING_POINTS,
                 pulls_per_audit=limit, pull_delay_audits=delay,
                 policy=takeover.Policy(when), takeovers_per_audit=limit,
-                down_time=worlds.DOWN_TIME)
+                # Looks come at any time here: none is late.
+                heartbeats=outages.Heartbeats(60, worlds.DOWN_TIME))
             if started:
                 self._start(name)
                 self._processes[name].finish()

@@ -145,6 +145,43 @@ class GateTestCase(base.BaseTestCase):
         self.assertRaises(TimeoutError, self.operate, self.act)
         self.assertEqual(600, self.now)
 
+    def test_what_only_this_operation_knows_of_waits_as_long_as_it_takes(self):
+        log = self.wait_for_conductor(10000)
+        self.assertEqual('result', self.operate(self.act, tireless=True))
+        self.assertEqual(10000, self.now)
+        self.assertIn('for up to any number of s', log.output)
+        # What comes then is an operation as any other.
+        self.wait_for_conductor(10000)
+        self.assertRaises(TimeoutError, self.operate, self.act)
+        self.assertEqual(300, self.now)
+
+    def test_what_comes_in_such_an_operation_has_the_patience_of_any(self):
+        self.wait_for_conductor(100)
+
+        def build():
+            self.sources.error = TimeoutError('no conductor')
+            self.back = 10000
+            self.change_machine()
+
+        self.assertRaises(TimeoutError, self.operate, build, tireless=True)
+        self.assertEqual(400, self.now)
+
+    def test_nobody_waits_when_the_service_ends(self):
+        self.wait_for_conductor(10000)
+        sleep = self.sleep
+
+        def sleep_and_end(seconds):
+            sleep(seconds)
+            if self.now == 50:
+                self.gate.end()
+
+        self.gate._sleep = sleep_and_end
+        self.assertEqual('left', self.operate(
+            self.act, otherwise=lambda: 'left', tireless=True))
+        self.assertEqual(50, self.now)
+        self.assertRaises(TimeoutError, self.operate, self.act)
+        self.assertEqual([], self.done)
+
     def test_operation_that_is_waited_for_does_not_wait(self):
         self.wait_for_conductor(100)
         self.assertRaises(TimeoutError, self.operate, self.act,

@@ -15,6 +15,7 @@
 from nova_ironic_multihost.audit import auditor
 from nova_ironic_multihost.audit import look
 from nova_ironic_multihost.audit import model
+from nova_ironic_multihost.core.outages import Heartbeats
 from nova_ironic_multihost.core.ownership import Reason
 from nova_ironic_multihost.core import takeover
 from nova_ironic_multihost.tests.unit.audit import cloud
@@ -28,7 +29,7 @@ class LookTestCase(cloud.AuditTestCase):
     def setUp(self):
         super().setUp()
         self.options['pulls_per_audit'] = 0
-        self.down_time = 0
+        self.heartbeats = Heartbeats(15, 0)
         self.cloud.owners = dict.fromkeys(NODES, 'b')
         self.tracker = cloud.Tracker()
         self.acquired = []
@@ -41,7 +42,7 @@ class LookTestCase(cloud.AuditTestCase):
         """Return a function that looks once."""
         one = look.Look(some_auditor, self.tracker, self.acquire, self.clock)
         return lambda **options: one.once(model.Settings(
-            'a', points=32, down_time=self.down_time,
+            'a', points=32, heartbeats=self.heartbeats,
             **{**self.options, **options}))
 
     def acquire(self, audit, mine):
@@ -60,16 +61,17 @@ class LookTestCase(cloud.AuditTestCase):
         self.assertEqual(NODES[1:], self.tracker.audited)
 
     def test_who_may_be_starting_keeps_its_nodes(self):
-        self.down_time = 60
+        self.heartbeats = Heartbeats(10, 60)
         self.cloud.set('b', up=False)
         self.look()
         self.assertEqual([], self.tracker.audited)
-        self.clock.now += 60
-        self.look()
+        for _ in range(2):
+            self.clock.now += 30
+            self.look()
         self.assertEqual(NODES, self.tracker.audited)
 
     def test_whom_an_outage_has_silenced_keeps_its_nodes(self):
-        self.down_time = 60
+        self.heartbeats = Heartbeats(10, 60)
         self.look()
         self.clock.now += 120
         # Heartbeats cannot be written, and then come back one by one.
@@ -78,12 +80,33 @@ class LookTestCase(cloud.AuditTestCase):
             self.cloud.set('b', up=False)
             self.look()
             self.clock.now += 10
-        self.clock.now += 49
-        self.look()
+        for seconds in 30, 19:
+            self.clock.now += seconds
+            self.look()
         self.assertEqual([], self.tracker.audited)
         self.clock.now += 1
         self.look()
         self.assertEqual(NODES, self.tracker.audited)
+
+    def test_who_had_many_nodes_to_take_was_in_no_outage(self):
+        self.heartbeats = Heartbeats(10, 60)
+        self.look()
+        self.clock.now += 30
+        self.look()
+        self.clock.now += 30
+        self.cloud.set('b', up=False)
+        acquire = self.tracker.audit
+        self.tracker.audit = lambda node: (
+            setattr(self.clock, 'now', self.clock.now + 100), acquire(node))
+        self.look()
+        self.cloud.set('b')
+        self.cloud.owners = dict.fromkeys(NODES, 'b')
+        self.clock.now += 10
+        self.look()
+        self.cloud.set('b', up=False)
+        self.clock.now += 10
+        self.look()
+        self.assertEqual(NODES * 2, self.tracker.audited)
 
     def test_before_the_first_audit_it_only_looks(self):
         first = self.look_of(auditor.Auditor(self.cloud, self.cloud))

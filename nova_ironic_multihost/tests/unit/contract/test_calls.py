@@ -16,6 +16,7 @@ import functools
 import inspect
 from unittest import mock
 
+import fixtures
 from nova.compute import manager
 from nova import context as nova_context
 from nova import objects
@@ -336,6 +337,7 @@ class InstanceOfThisHostTestCase(base.DatabaseTestCase):
             '_init_instance', '_set_instance_obj_error_state',
             '_get_power_state', 'restore_instance', 'soft_delete_instance',
             'terminate_instance'])
+        self.manager.host = 'mine'
         self.init = self.manager._init_instance
         self.instances = calls.Instances(
             mock.Mock(_compute=self.manager))
@@ -397,6 +399,16 @@ class InstanceOfThisHostTestCase(base.DatabaseTestCase):
             dict(list(expected.items())[:3]) | {half: None},
             {uuid: state.task_state for uuid, state in found.items()})
 
+    def test_all_that_are_half_deleted(self):
+        self.useFixture(fixtures.MockPatchObject(reads, 'INSTANCES', 2))
+        made = set()
+        for _ in range(5):
+            row = self.instance(uuidutils.generate_uuid(), 'here')
+            row.vm_state = 'deleted'
+            row.save()
+            made.add(row.uuid)
+        self.assertEqual(made, set(self.instances.busy('here')))
+
     def test_all_of_a_host_little_by_little(self):
         here = {self.instance(uuidutils.generate_uuid(), 'here').uuid
                 for _ in range(5)}
@@ -433,6 +445,21 @@ class InstanceOfThisHostTestCase(base.DatabaseTestCase):
         [(context, instance), _] = self.init.call_args
         self.assertEqual('req-2', context.request_id)
         self.assertEqual(self.row.uuid, instance.uuid)
+
+    def test_nova_finds_its_own_host_in_one_that_was_renamed_in_case(self):
+        self.manager.host = 'Mine'
+        self.instances.init(self.instances.read(self.row.uuid))
+        [(_, instance), _] = self.init.call_args
+        self.assertEqual('Mine', instance.host)
+        self.assertEqual('Mine', self.instances.read(self.row.uuid).host)
+        self.assertEqual(('active', 'powering-off'), self.now())
+
+    def test_the_host_of_another_is_left_alone(self):
+        for host in ('other', None):
+            instance = mock.Mock(host=host)
+            calls.spell_host(instance, 'mine')
+            self.assertEqual(host, instance.host)
+            instance.save.assert_not_called()
 
     def test_what_nova_does_without_a_request(self):
         self.instances.init(self.instances.read(self.row.uuid))

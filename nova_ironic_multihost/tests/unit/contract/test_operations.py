@@ -17,6 +17,7 @@ import functools
 import inspect
 import re
 import textwrap
+import threading
 import types
 from unittest import mock
 
@@ -156,6 +157,12 @@ class NamesTestCase(base.BaseTestCase):
             manager.ComputeManager._do_build_and_run_instance))
         self.assertIn('self._build_and_run_instance(', source)
 
+    def test_snapshots_run_behind_the_gate(self):
+        source = inspect.getsource(safe_utils.get_wrapped_function(
+            manager.ComputeManager.snapshot_instance))
+        self.assertIn('self._snapshot_instance(context, image_id, instance',
+                      source)
+
     def test_nova_handles_no_failure_that_is_none(self):
         self.assertNotIsInstance(gate.Cancelled(), Exception)
         for module in (manager, exception_wrapper, resource_tracker, claims,
@@ -173,6 +180,7 @@ class Endpoint:
     def __init__(self, build):
         self.asked = []
         self.build = build
+        self.snapshot = lambda uuid: None
         self.rt = mock.Mock()
         self.rt._unset_instance_host_and_node = types.MethodType(
             lambda rt, instance: self.asked.append(('unset', instance.uuid)),
@@ -185,6 +193,14 @@ class Endpoint:
     def snapshot_instance(self, context, image_id, instance):
         self.asked.append(('snapshot', instance.uuid, image_id))
         self.stop_instance(context, instance, True)
+        # Since nova 33 in a thread of its own.
+        thread = threading.Thread(
+            target=self._snapshot_instance, args=(context, image_id, instance))
+        thread.start()
+        thread.join()
+
+    def _snapshot_instance(self, context, image_id, instance):
+        self.snapshot(instance.uuid)
 
     @messaging.expected_exceptions(exception.Invalid)
     def attach_interface(self, context, instance, port_id):
@@ -298,6 +314,42 @@ class SeamTestCase(base.BaseTestCase):
         self.send('rebuild_instance', image_ref='image', recreate=True)
         self.manager.rebuild_instance({}, self.instance, 'image', True)
         self.assertEqual([('rebuild', UUID, True)] * 2, self.manager.asked)
+
+    def test_snapshot_in_a_thread_of_its_own_is_an_operation(self):
+        def snapshot(uuid):
+            seen.append(self.gate.at_work)
+            raise Cancelled
+
+        class Cancelled(Exception):
+            pass
+
+        seen = []
+        self.manager.snapshot = snapshot
+        with mock.patch('threading.excepthook'):
+            self.send('snapshot_instance', image_id='i')
+        self.assertEqual([{UUID}], seen)
+        self.assertEqual({UUID}, self.gate.unfinished)
+
+    def test_who_wraps_twice_finds_the_instance(self):
+        seen = []
+        for _ in range(2):
+            patches._wrap(
+                self.manager, 'rebuild_instance',
+                lambda name, instance, act: (seen.append(instance), act()))
+        self.manager.rebuild_instance(None, self.instance, 'image', False)
+        self.assertEqual([self.instance] * 2, seen)
+
+    def test_build_waits_for_the_conductor_as_long_as_it_takes(self):
+        answers_ = [TimeoutError()] * 1000
+        self.gate._sources.instance_states = lambda wanted: (
+            self.instance_states if not answers_ else self.fail_with(
+                answers_.pop()))
+        self.gate._sleep = lambda seconds: None
+        self.send('build_and_run_instance')
+        self.build.assert_called_once()
+
+    def fail_with(self, error):
+        raise error
 
     def test_build_that_is_dropped_keeps_its_allocation(self):
         self.move()

@@ -378,9 +378,13 @@ class StartTestCase(base.TrackerTestCase):
         patches.patch_instance_init(
             self.compute,
             lambda init, instance: seen.append((init, instance)))
-        self.compute._init_instance('context', 'instance')
+        self.compute.host = 'mine'
+        asked = mock.Mock(host='Mine')
+        self.compute._init_instance('context', asked)
         done.assert_not_called()
         [(init, instance)] = seen
-        self.assertEqual('instance', instance)
+        self.assertIs(asked, instance)
+        # Else nova would leave it alone.
+        self.assertEqual('mine', instance.host)
         init()
-        done.assert_called_once_with('context', 'instance')
+        done.assert_called_once_with('context', asked)

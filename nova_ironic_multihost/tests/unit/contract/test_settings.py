@@ -30,7 +30,7 @@ class SettingsTestCase(base.BaseTestCase):
         names.CONF([], project='nova', default_config_files=[])
         self.assertEqual(membership.Partition(),
                          settings.partition())
-        config.config(group='ironic', conductor_group='g', shard='s',
+        config.config(group='ironic', conductor_group='G', shard='s',
                       peer_list=['a', 'b'])
         self.assertEqual(
             membership.Partition(conductor_group='g', shard='s',

@@ -120,6 +120,19 @@ class AbsenceTestCase(base.BaseTestCase):
             gone |= self.absences.confirmed
         self.assertEqual(set(missing), gone)
 
+    def test_all_are_asked_for_in_turn(self):
+        """Many may be hidden, as they have gone to another shard."""
+        mine = frozenset(f'n{i:04}' for i in range(600))
+        hidden = set(sorted(mine)[:absence.QUESTIONS + 20])
+        asked = set()
+        for _ in range(2):
+            asked |= set(self.audit(
+                {*hidden, 'n0500'}, mine=mine, found=hidden))
+        self.assertEqual({*hidden, 'n0500'}, asked)
+        for _ in range(absence.AUDITS_OF_MANY):
+            self.audit({*hidden, 'n0500'}, mine=mine, found=hidden)
+        self.assertEqual({'n0500'}, self.absences.confirmed)
+
     def test_record_that_is_gone_is_forgotten(self):
         self.audit(['n001'])
         self.audit([], mine=MINE - {'n001'})

@@ -140,6 +140,11 @@ class PartitionTestCase(base.BaseTestCase):
         self.assertEqual(len(self.partitions), len(labels))
         self.assertEqual('', ANYWHERE.label)
 
+    def test_ironic_has_no_group_in_upper_case(self):
+        self.assertEqual(
+            membership.Partition(conductor_group='g', shard='S'),
+            membership.Partition.from_label('conductor_group=G&shard=S'))
+
     def test_peers_are_no_part_of_the_label(self):
         self.assertEqual(
             membership.Partition(shard='s1').label,

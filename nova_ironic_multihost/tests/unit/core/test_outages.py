@@ -18,6 +18,9 @@ from nova_ironic_multihost.core import outages
 from nova_ironic_multihost.tests.unit.core.views import view
 
 
+HEARTBEATS = outages.Heartbeats(interval=10, down_time=60)
+
+
 class OutagesTestCase(base.BaseTestCase):
 
     def lengths(self, *looks, now):
@@ -27,8 +30,8 @@ class OutagesTestCase(base.BaseTestCase):
         """
         found = outages.Outages()
         for moment, seen in looks:
-            found = found.after(seen, moment)
-        return found.lengths(now)
+            found = found.after(seen, moment, HEARTBEATS)
+        return found.lengths(now, HEARTBEATS)
 
     def test_from_the_first_of_looks_one_after_the_other(self):
         down = view(['me', 'a'], dead=['b'])
@@ -47,10 +50,14 @@ class OutagesTestCase(base.BaseTestCase):
             (0, down), (10, view(['me', 'a'])), (20, down), now=20))
 
     def test_time_without_looks_counts_for_nothing(self):
-        # As they failed, or one had many nodes to take.
         down = view(['me', 'a'], dead=['b'])
-        self.assertEqual({'b': 20 + outages.BREAK}, self.lengths(
-            (0, down), (10, down), (1000, down), (1010, down), now=1010))
+        looks = [(0, down), (10, down), *(
+            (moment, down) for moment in range(1000, 1061, 10))]
+        self.assertEqual({'b': 10 + HEARTBEATS.gap + 60}, self.lengths(
+            *looks, now=1060))
+        # Nor was anybody seen to be dead when the time comes to its end.
+        self.assertEqual({}, self.lengths(*looks[:2], now=1000))
+        self.assertEqual({}, self.lengths(*looks[:3], now=1000))
 
     def test_who_is_down_on_purpose_does_not_count(self):
         seen = view(['me', 'a'], dead=['b', 'c'])
@@ -70,7 +77,7 @@ class OutagesTestCase(base.BaseTestCase):
         looks = [(moment, nobody) for moment in range(0, 600, 10)]
         self.assertEqual({'c': 10}, self.lengths(
             (-10, view(['me', 'a', 'b', 'c'])), *looks, (600, me_only),
-            (610, most), (620, most), now=620))
+            (650, most), (660, most), now=660))
 
 
 class SilentTestCase(base.BaseTestCase):
@@ -83,8 +90,8 @@ class SilentTestCase(base.BaseTestCase):
     def silent(self, *looks, now, seen=ME):
         found = outages.Outages()
         for moment, what in looks:
-            found = found.after(what, moment)
-        return found.silent(seen, now, 60)
+            found = found.after(what, moment, HEARTBEATS)
+        return found.silent(seen, now, HEARTBEATS)
 
     def test_who_dies_is_dead(self):
         self.assertEqual(set(), self.silent(now=0))
@@ -107,6 +114,29 @@ class SilentTestCase(base.BaseTestCase):
         self.assertEqual(set(), self.silent(
             *looks, (540, self.ME), now=560))
 
+    def test_a_short_outage_matters_where_silence_is_soon_death(self):
+        often = outages.Heartbeats(interval=3, down_time=15)
+        found = outages.Outages().after(self.ALL, 0, often).after(
+            self.ME, 13, often)
+        self.assertEqual(
+            {'a', 'b'}, found.silent(self.ME, 13, often))
+        found = outages.Outages().after(self.ALL, 0, often).after(
+            self.ME, 12, often)
+        self.assertEqual(set(), found.silent(self.ME, 12, often))
+
+    def test_who_takes_many_nodes_was_in_no_outage(self):
+        found = outages.Outages().after(self.ALL, 0, HEARTBEATS)
+        found = found.looked(500).after(self.ME, 510, HEARTBEATS)
+        self.assertEqual(set(), found.silent(self.ME, 510, HEARTBEATS))
+
+    def test_who_was_no_member_by_the_word_of_an_operator(self):
+        for state in ({'disabled': True}, {'forced_down': True, 'up': False}):
+            off = dataclasses.replace(self.ALL, services={
+                **self.ALL.services, 'me': dataclasses.replace(
+                    self.ALL.services['me'], **state)})
+            self.assertEqual(set(), self.silent(
+                (0, off), (10, self.ME), now=10))
+
     def test_who_is_down_on_purpose_is_not_merely_silent(self):
         seen = dataclasses.replace(self.ME, services={
             **self.ME.services,
@@ -122,3 +152,11 @@ class SilentTestCase(base.BaseTestCase):
         self.assertEqual({'a', 'b'}, self.silent(*looks, now=110))
         looks.append((110, self.ME))
         self.assertEqual(set(), self.silent(*looks, now=120))
+
+
+class HeartbeatsTestCase(base.BaseTestCase):
+
+    def test_looks_may_be_as_far_apart_as_they_are(self):
+        for interval, down_time, gap in (
+                (10, 60, 50), (9, 10, 18), (3, 15, 12)):
+            self.assertEqual(gap, outages.Heartbeats(interval, down_time).gap)

@@ -12,6 +12,10 @@
 
 """Servers on several computes: boot and delete, and the ring changes."""
 
+from unittest import mock
+
+from nova.scheduler import manager
+
 from nova_ironic_multihost.tests.functional import base
 
 
@@ -103,6 +107,41 @@ class ServersTestCase(base.MultiHostTestCase):
                 self.assertFree(self.node_of(server))
         for word in ('ERROR [nova', 'Traceback'):
             self.assertNotIn(word, self.stdlog.logger.output[before:])
+
+    def test_machine_that_placement_gives_away_twice(self):
+        """The second server gets another one, and nobody touches the first.
+
+        See doc/source/contributor/upstream/placement-allocates-twice.rst.
+        """
+        self.ironic.enroll(4)
+        self.fleet.start('host1', 'host2')
+        self.settle()
+        first = self.boot()
+        node = self.node_of(first)
+        known = self.placement.get(
+            f'/resource_providers/{node}/inventories').body
+        known['inventories']['CUSTOM_BAREMETAL'].update(total=2, reserved=0)
+        self._update_inventory(node, known)
+        sort = manager.SchedulerManager._get_sorted_hosts
+        given = []
+
+        def give_it_first(*args, **options):
+            found = sorted(sort(*args, **options),
+                           key=lambda state: state.nodename != node)
+            given.append(found[0].nodename)
+            return found
+
+        with mock.patch.object(
+                manager.SchedulerManager, '_get_sorted_hosts', give_it_first):
+            second = self.boot()
+
+        self.assertEqual(node, given[0])
+        self.assertNotEqual(node, self.node_of(second))
+        self.assertDeployed(second)
+        self.assertEqual('ACTIVE', self.show(first)['status'])
+        self.assertDeployed(first)
+        self.assertEqual(
+            {first['id']}, set(self._get_allocations_by_provider_uuid(node)))
 
     def test_node_freed_after_a_compute_joined_is_shared(self):
         nodes = self.ironic.enroll(6)

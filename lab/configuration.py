@@ -483,7 +483,8 @@ def _nova(settings):
         'glance': client,
         # As a service of the service project, which sees all nodes because
         # Ironic's policy says so: that is what can go wrong.
-        'ironic': client | {'api_max_retries': 5, 'api_retry_interval': 1},
+        'ironic': client | {'api_max_retries': 5, 'api_retry_interval': 1,
+                            'timeout': 120},
         'keystone_authtoken': _authtoken(settings, 'nova'),
         'neutron': client,
         'oslo_messaging_notifications': {'driver': 'noop'},

@@ -25,7 +25,6 @@ from nova_ironic_multihost.audit import look
 from nova_ironic_multihost.audit import offer
 from nova_ironic_multihost.audit import recovery
 from nova_ironic_multihost.audit import timer
-from nova_ironic_multihost.audit import watch
 from nova_ironic_multihost import conf
 from nova_ironic_multihost.conf import contradictions
 from nova_ironic_multihost.contract import answers
@@ -76,7 +75,7 @@ class IronicMultiHostDriver(names.IronicDriver):
             CONF.host, calls.Instances(virtapi), machines.Machines(self),
             self._gate)
         self._timers = timer.Timers(
-            lambda: watch.period(CONF.report_interval), look=self._look,
+            lambda: settings.read().heartbeats.period, look=self._look,
             sweep=lambda: self._recovery.sweep(self._looks.view))
         self._settled = False
         # The last audit of all nodes; looks have changed the auditor's.

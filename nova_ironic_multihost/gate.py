@@ -143,7 +143,7 @@ class Gate:
         self._ending = threading.Event()
 
     def end(self):
-        """Wait for no answer any more: the service is told to end."""
+        """End what would wait for ever: the service is told to end."""
         self._ending.set()
 
     @property
@@ -177,8 +177,8 @@ class Gate:
         :param otherwise: function without arguments that answers, or raises,
             in place of an operation that is not carried out.
         :param patient: nobody waits for the answer, so it may take its time.
-        :param tireless: nothing but this operation knows of it: it begins
-            late rather than never.
+        :param tireless: nothing but this operation knows of it: while nobody
+            answers it waits until the service ends.
         :returns: what ``act`` returns, or ``otherwise``.
         :raises Exception: it cannot be known; nothing was done.
         """
@@ -200,11 +200,11 @@ class Gate:
             self._note_unfinished(instance.uuid)
             left = True
         except Exception:
-            if self._patience_left != math.inf:
+            if not self._tireless:
                 raise
             # As it is left the next start of the service finds it.
             return otherwise()
-        if self._patience_left == math.inf:
+        if self._tireless:
             self._thread.patience_left = None
         if left:
             LOG.info('%(name)s is not carried out: instance %(instance)s is '
@@ -352,10 +352,12 @@ class Gate:
             try:
                 return ask()
             except Exception as exc:
-                if self._patience_left is None:
+                if self._patience_left is None or (
+                        self._tireless and not self._passing(exc, False)):
                     self._thread.patience_left = self._patience()
                 self._thread.patience_left -= self._clock() - before
-                if self._patience_left <= 0 or self._ending.is_set():
+                if self._patience_left <= 0 or (
+                        self._tireless and self._ending.is_set()):
                     raise
                 if not warned:
                     warned = True
@@ -364,9 +366,8 @@ class Gate:
                         'known whether %(instance)s belongs here: '
                         '%(exc)s. If that lasts: is nova-conductor up?',
                         {'name': name, 'instance': instance, 'exc': exc,
-                         'seconds': round(self._patience_left)
-                         if math.isfinite(self._patience_left)
-                         else 'any number of'})
+                         'seconds': 'any number of' if self._tireless
+                         else round(self._patience_left)})
                 self._sleep(PAUSE)
                 self._thread.patience_left -= PAUSE
 
@@ -394,6 +395,10 @@ class Gate:
     def _patience_left(self):
         """Seconds that this thread's operation may still wait; None: all."""
         return getattr(self._thread, 'patience_left', None)
+
+    @property
+    def _tireless(self):
+        return self._patience_left == math.inf
 
     @property
     def _again(self):

@@ -124,10 +124,17 @@ class Auditor:
         return takeover.eligible(
             settings.policy, view, outages.lengths(now, settings.heartbeats))
 
-    def note_look(self) -> None:
-        """Note that what a look has led to is done."""
+    def note_look(self, settings: Settings) -> bool:
+        """Note that what a look has led to is done.
+
+        :returns: whether it took so long that its audit may have taken nobody
+            for dead any more.
+        """
+        now = self._clock()
         with self._outages_lock:
-            self._outages = self._outages.looked(self._clock())
+            late = self._outages.overdue(now, settings.heartbeats)
+            self._outages = self._outages.looked(now, settings.heartbeats)
+        return late
 
     def silent(self, settings: Settings, view: membership.View
                ) -> frozenset[HostKey]:

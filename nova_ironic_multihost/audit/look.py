@@ -71,14 +71,15 @@ class Look:
             [*self._watch.hosts, *known]))
         if last is None:
             return view
-        self._audit_pulled()
         eligible = self._auditor.note_down(settings, view)
+        self._audit_pulled()
         due = self._watch.due(view, eligible)
         excused = self._watch.starting(
             view, due, settings.heartbeats.down_time).union(
                 due & self._auditor.silent(settings, view))
         missed, waiting = self._audit_hosts(settings, view, due - excused)
-        self._auditor.note_look()
+        if self._auditor.note_look(settings):
+            eligible = frozenset()
         self._watch.done(view, missed, eligible, excused.union(waiting))
         return view
 

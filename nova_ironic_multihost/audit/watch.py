@@ -34,22 +34,9 @@ from nova_ironic_multihost.core.host import HostKey
 from nova_ironic_multihost.core import membership
 from nova_ironic_multihost.core import outages
 
-#: The most seconds between two looks. A host that died is noticed so long
-#: after service_down_time; guarantee G4 leaves 5 s more for its nodes.
-PERIOD = 10
-
 #: Looks in a row that audit the nodes of one host, if some of them cannot be
 #: taken. What then still fails is left to the full audits.
 ATTEMPTS = 3
-
-
-def period(report_interval: float) -> float:
-    """Return the seconds between two looks.
-
-    :param report_interval: seconds between two heartbeats of a service;
-        nothing changes faster.
-    """
-    return max(1, min(report_interval, PERIOD))
 
 
 def due(before: membership.View | None, after: membership.View

@@ -269,10 +269,22 @@ def spell_host(instance: objects.Instance, host: str) -> None:
     :param instance: left as it is when it is another host's.
     :param host: the host of this service.
     """
-    if instance.host != host and host_key(instance.host or '') == host_key(
+    if instance.host == host or host_key(instance.host or '') != host_key(
             host):
-        instance.host = host
-        instance.save()
+        return
+    # It may have been read long ago, and whoever has taken it over since has
+    # marked it.
+    try:
+        found = objects.Instance.get_by_uuid(
+            names.admin_context(), instance.uuid)
+        if found.host != instance.host:
+            return
+        found.host = host
+        found.save(expected_task_state=[found.task_state])
+    except (exception.InstanceNotFound, exception.InstanceUpdateConflict):
+        return
+    instance.host = host
+    instance.obj_reset_changes(['host'])
 
 
 def _of_last_action(instance):

@@ -102,7 +102,8 @@ def parameters(function: Callable) -> list[str]:
     """
     found = list(inspect.signature(function).parameters)
     if 'instance' not in found:
-        function = safe_utils.get_wrapped_function(function)
+        # It may be wrapped here already.
+        function = safe_utils.get_wrapped_function(inspect.unwrap(function))
         found = list(inspect.signature(function).parameters)
     return found
 

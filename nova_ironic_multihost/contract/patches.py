@@ -273,8 +273,11 @@ def patch_instance_init(manager: ComputeManager | None,
 
     @functools.wraps(original)
     def init_instance(context, instance):
-        calls.spell_host(instance, manager.host)
-        init(lambda: original(context, instance), instance)
+        def start():
+            calls.spell_host(instance, manager.host)
+            original(context, instance)
+
+        init(start, instance)
 
     manager._init_instance = init_instance
 

@@ -233,7 +233,8 @@ def record(row: objects.ComputeNode) -> Record:
     """
     return Record(
         node=row.hypervisor_hostname, host=row.host,
-        partition=(row.stats or {}).get(PARTITION, ''), row=row)
+        partition=membership.same_label(
+            (row.stats or {}).get(PARTITION, '')), row=row)
 
 
 def _batches(uuids: Iterable[str], size: int = BATCH

@@ -106,6 +106,11 @@ class Partition:
                 (self.shard or None, other.shard or None)))
 
 
+def same_label(label: str) -> str:
+    """Return a label as this release would write it."""
+    return Partition.from_label(label).label if label else label
+
+
 @dataclasses.dataclass(frozen=True)
 class View:
     """The compute services as one host sees them at one moment.

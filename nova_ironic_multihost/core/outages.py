@@ -51,6 +51,11 @@ def merely_silent(view: membership.View) -> frozenset[HostKey]:
         if not (service.up or service.disabled or service.forced_down))
 
 
+#: The most seconds between two looks. A host that died is noticed so long
+#: after service_down_time; guarantee G4 leaves 5 s more for its nodes.
+PERIOD = 10
+
+
 @dataclasses.dataclass(frozen=True)
 class Heartbeats:
     """How compute services show that they live.
@@ -68,10 +73,14 @@ class Heartbeats:
         """The most seconds from one look to the next that count.
 
         If nobody could write a heartbeat for longer, some may look dead at
-        the second look. The first heartbeat may be as old as the interval, and
-        looks are as far apart as heartbeats.
+        the second look, as the last heartbeat may be as old as the interval.
         """
-        return max(2 * self.interval, self.down_time - self.interval)
+        return max(2 * self.period, self.down_time - self.interval)
+
+    @property
+    def period(self) -> float:
+        """Seconds between two looks: nothing changes faster."""
+        return max(1, min(self.interval, PERIOD))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,18 +131,28 @@ class Outages:
                for host, service in view.services.items()
                if not service.up}}), now, heard, over)
 
-    def looked(self, now: float) -> 'Outages':
+    def looked(self, now: float, heartbeats: Heartbeats) -> 'Outages':
         """Return the outages when what a look leads to is done.
 
-        Who takes many nodes looks on only then, and is in no outage.
+        Who takes many nodes looks on only then, and is in no outage. But
+        nobody was seen to be down meanwhile.
 
         :param now: this moment.
+        :param heartbeats: how often they are sent.
         """
-        return dataclasses.replace(self, last=now)
+        if self.last is None:
+            return self
+        blind = max(0, now - self.last - heartbeats.gap)
+        return dataclasses.replace(
+            self, last=now, since=types.MappingProxyType({
+                host: since + blind for host, since in self.since.items()}))
+
+    def overdue(self, now: float, heartbeats: Heartbeats) -> bool:
+        """Whether the last look was so long ago that it says nothing."""
+        return self.last is not None and now - self.last > heartbeats.gap
 
     def _in_outage(self, now: float, heartbeats: Heartbeats) -> bool:
-        return self.last is not None and (
-            not self.heard or now - self.last > heartbeats.gap)
+        return not self.heard or self.overdue(now, heartbeats)
 
     def recent(self, now: float, heartbeats: Heartbeats) -> bool:
         """Whether an outage goes on, or has been over for a short time only.

@@ -125,7 +125,7 @@ class GateTestCase(base.BaseTestCase):
         self.sources.error = TimeoutError('no conductor')
         self.gate = gate.Gate(
             'Me', self.sources, lambda: patience, lambda: self.now,
-            self.sleep)
+            self.sleep, lambda exc, again: isinstance(exc, TimeoutError))
         return self.useFixture(fixtures.FakeLogger(level=logging.WARNING))
 
     def test_operation_waits_for_a_conductor_that_is_away(self):
@@ -166,7 +166,7 @@ class GateTestCase(base.BaseTestCase):
         self.assertRaises(TimeoutError, self.operate, build, tireless=True)
         self.assertEqual(400, self.now)
 
-    def test_nobody_waits_when_the_service_ends(self):
+    def test_nobody_waits_without_end_when_the_service_ends(self):
         self.wait_for_conductor(10000)
         sleep = self.sleep
 
@@ -179,7 +179,16 @@ class GateTestCase(base.BaseTestCase):
         self.assertEqual('left', self.operate(
             self.act, otherwise=lambda: 'left', tireless=True))
         self.assertEqual(50, self.now)
-        self.assertRaises(TimeoutError, self.operate, self.act)
+        self.assertEqual([], self.done)
+        # What there is patience for goes on.
+        self.back = 100
+        self.assertEqual('result', self.operate(self.act))
+
+    def test_what_is_an_answer_is_not_waited_for_without_end(self):
+        self.wait_for_conductor(10000)
+        self.sources.error = ValueError()
+        self.assertRaises(ValueError, self.operate, self.act, tireless=True)
+        self.assertEqual(300, self.now)
         self.assertEqual([], self.done)
 
     def test_operation_that_is_waited_for_does_not_wait(self):

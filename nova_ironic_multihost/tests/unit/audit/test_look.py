@@ -12,6 +12,8 @@
 
 """Between two audits: who left, and what becomes of its nodes."""
 
+from unittest import mock
+
 from nova_ironic_multihost.audit import auditor
 from nova_ironic_multihost.audit import look
 from nova_ironic_multihost.audit import model
@@ -29,7 +31,7 @@ class LookTestCase(cloud.AuditTestCase):
     def setUp(self):
         super().setUp()
         self.options['pulls_per_audit'] = 0
-        self.heartbeats = Heartbeats(15, 0)
+        self.heartbeats = Heartbeats(10, 0)
         self.cloud.owners = dict.fromkeys(NODES, 'b')
         self.tracker = cloud.Tracker()
         self.acquired = []
@@ -108,6 +110,51 @@ class LookTestCase(cloud.AuditTestCase):
         self.look()
         self.assertEqual(NODES * 2, self.tracker.audited)
 
+    def test_who_waited_for_an_audit_takes_over_at_the_next_look(self):
+        """It was too long ago that this host had seen who is dead."""
+        self.heartbeats = Heartbeats(10, 60)
+        self.options.update(policy=takeover.Policy('down', after=61))
+        self.cloud.ironic[NODES[0]] = 'i1'
+        self.cloud.placed['i1'] = cloud.instance('b', NODES[0])
+        self.cloud.set('c')
+        self.cloud.set('b', up=False)
+        self.look()
+        for seconds in 30, 30:
+            self.clock.now += seconds
+            self.look()
+        self.clock.now += 5
+        audit = self.auditors['a'].audit_hosts
+
+        def audit_late(*args):
+            self.clock.now += 51
+            return audit(*args)
+
+        with mock.patch.object(
+                self.auditors['a'], 'audit_hosts', audit_late):
+            self.look()
+        self.assertEqual('b', self.cloud.placed['i1'].host)
+        self.clock.now += 10
+        self.look()
+        self.assertEqual('a', self.cloud.placed['i1'].host)
+
+    def test_nodes_that_are_looked_at_again_make_no_outage(self):
+        self.heartbeats = Heartbeats(10, 60)
+        self.look()
+        for _ in range(2):
+            self.clock.now += 35
+            self.look()
+        self.cloud.set('b', disabled=True)
+        self.look(pulls_per_audit=3)
+        audit = self.tracker.audit
+        self.tracker.audit = lambda node: (
+            setattr(self.clock, 'now', self.clock.now + 20), audit(node))
+        self.clock.now += 10
+        self.cloud.set('b', up=False)
+        self.look(pulls_per_audit=3)
+        self.clock.now += 10
+        self.look()
+        self.assertEqual(set(NODES), set(self.tracker.audited))
+
     def test_before_the_first_audit_it_only_looks(self):
         first = self.look_of(auditor.Auditor(self.cloud, self.cloud))
         self.cloud.set('b', up=False)
@@ -160,10 +207,10 @@ class LookTestCase(cloud.AuditTestCase):
         self.look()
         self.cloud.set('c', disabled=True)
         self.cloud.set('b', up=False)
-        for expected in ('b', 'a'):
+        for expected in ('b', 'b', 'a'):
             self.look()
             self.assertEqual(expected, self.cloud.placed['i1'].host)
-            self.clock.now += 30
+            self.clock.now += 15
 
     def test_instances_over_the_limit_are_left_to_the_next_looks(self):
         self.options.update(

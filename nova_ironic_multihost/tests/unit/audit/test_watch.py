@@ -40,13 +40,6 @@ def view(**hosts):
         membership.Partition(), 'a')
 
 
-class PeriodTestCase(base.BaseTestCase):
-
-    def test_as_often_as_heartbeats_within_bounds(self):
-        self.assertEqual([1, 3, 10, 10], [
-            watch.period(report) for report in (0, 3, 10, 60)])
-
-
 class DueTestCase(base.BaseTestCase):
 
     def test_who_died_or_was_disabled_or_fenced(self):

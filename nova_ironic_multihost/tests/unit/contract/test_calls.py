@@ -459,7 +459,31 @@ class InstanceOfThisHostTestCase(base.DatabaseTestCase):
             instance = mock.Mock(host=host)
             calls.spell_host(instance, 'mine')
             self.assertEqual(host, instance.host)
-            instance.save.assert_not_called()
+
+    def test_so_is_what_another_has_taken_since_it_was_read(self):
+        instance = self.instances.read(self.row.uuid)
+        self.row.host = 'other'
+        self.row.save()
+        calls.spell_host(instance, 'Mine')
+        self.assertEqual('other', self.instances.read(self.row.uuid).host)
+        self.row.destroy()
+        calls.spell_host(instance, 'Mine')
+        self.assertEqual('mine', instance.host)
+
+    def test_so_is_what_another_takes_in_this_moment(self):
+        instance = self.instances.read(self.row.uuid)
+        read = objects.Instance.get_by_uuid
+
+        def read_before(*args, **options):
+            found = read(*args, **options)
+            self.row.host = 'other'
+            self.row.task_state = 'taken-over:x:powering-off'
+            self.row.save()
+            return found
+
+        with mock.patch.object(objects.Instance, 'get_by_uuid', read_before):
+            calls.spell_host(instance, 'Mine')
+        self.assertEqual('other', self.instances.read(self.row.uuid).host)
 
     def test_what_nova_does_without_a_request(self):
         self.instances.init(self.instances.read(self.row.uuid))

@@ -331,16 +331,20 @@ class SeamTestCase(base.BaseTestCase):
         self.assertEqual({UUID}, self.gate.unfinished)
 
     def test_who_wraps_twice_finds_the_instance(self):
-        seen = []
-        for _ in range(2):
-            patches._wrap(
-                self.manager, 'rebuild_instance',
-                lambda name, instance, act: (seen.append(instance), act()))
-        self.manager.rebuild_instance(None, self.instance, 'image', False)
-        self.assertEqual([self.instance] * 2, seen)
+        for name in 'rebuild_instance', 'attach_interface':
+            seen = []
+            for _ in range(2):
+                patches._wrap(
+                    self.manager, name,
+                    lambda name, instance, act: (
+                        seen.append(instance), act()))
+            getattr(self.manager, name)(
+                None, self.instance, 'argument', *(
+                    [False] if name == 'rebuild_instance' else []))
+            self.assertEqual([self.instance] * 2, seen)
 
     def test_build_waits_for_the_conductor_as_long_as_it_takes(self):
-        answers_ = [TimeoutError()] * 1000
+        answers_ = [messaging.MessagingTimeout()] * 1000
         self.gate._sources.instance_states = lambda wanted: (
             self.instance_states if not answers_ else self.fail_with(
                 answers_.pop()))

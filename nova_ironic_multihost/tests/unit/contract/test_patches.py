@@ -17,6 +17,7 @@ import inspect
 import types
 from unittest import mock
 
+import fixtures
 from nova.compute import manager
 from nova.compute import resource_tracker
 from nova import exception
@@ -379,12 +380,15 @@ class StartTestCase(base.TrackerTestCase):
             self.compute,
             lambda init, instance: seen.append((init, instance)))
         self.compute.host = 'mine'
+        spelt = self.useFixture(fixtures.MockPatchObject(
+            patches.calls, 'spell_host')).mock
         asked = mock.Mock(host='Mine')
         self.compute._init_instance('context', asked)
         done.assert_not_called()
         [(init, instance)] = seen
         self.assertIs(asked, instance)
-        # Else nova would leave it alone.
-        self.assertEqual('mine', instance.host)
+        spelt.assert_not_called()
         init()
+        # Else nova would leave it alone.
+        spelt.assert_called_once_with(asked, 'mine')
         done.assert_called_once_with('context', asked)

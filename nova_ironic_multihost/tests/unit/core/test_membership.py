@@ -144,6 +144,11 @@ class PartitionTestCase(base.BaseTestCase):
         self.assertEqual(
             membership.Partition(conductor_group='g', shard='S'),
             membership.Partition.from_label('conductor_group=G&shard=S'))
+        self.assertEqual('conductor_group=g&shard=S', membership.same_label(
+            'conductor_group=G&shard=S'))
+        for partition in self.partitions:
+            self.assertEqual(
+                partition.label, membership.same_label(partition.label))
 
     def test_peers_are_no_part_of_the_label(self):
         self.assertEqual(

@@ -59,6 +59,17 @@ class OutagesTestCase(base.BaseTestCase):
         self.assertEqual({}, self.lengths(*looks[:2], now=1000))
         self.assertEqual({}, self.lengths(*looks[:3], now=1000))
 
+    def test_nor_does_the_time_of_a_long_look(self):
+        down = view(['me', 'a'], dead=['b'])
+        found = outages.Outages().after(down, 0, HEARTBEATS)
+        self.assertFalse(found.overdue(50, HEARTBEATS))
+        self.assertTrue(found.overdue(400, HEARTBEATS))
+        found = found.looked(400, HEARTBEATS).after(down, 410, HEARTBEATS)
+        self.assertEqual({'b': HEARTBEATS.gap + 10},
+                         found.lengths(410, HEARTBEATS))
+        self.assertEqual(outages.Outages(), outages.Outages().looked(
+            5, HEARTBEATS))
+
     def test_who_is_down_on_purpose_does_not_count(self):
         seen = view(['me', 'a'], dead=['b', 'c'])
         off = dataclasses.replace(seen.services['c'], disabled=True)
@@ -126,7 +137,7 @@ class SilentTestCase(base.BaseTestCase):
 
     def test_who_takes_many_nodes_was_in_no_outage(self):
         found = outages.Outages().after(self.ALL, 0, HEARTBEATS)
-        found = found.looked(500).after(self.ME, 510, HEARTBEATS)
+        found = found.looked(500, HEARTBEATS).after(self.ME, 510, HEARTBEATS)
         self.assertEqual(set(), found.silent(self.ME, 510, HEARTBEATS))
 
     def test_who_was_no_member_by_the_word_of_an_operator(self):
@@ -158,5 +169,11 @@ class HeartbeatsTestCase(base.BaseTestCase):
 
     def test_looks_may_be_as_far_apart_as_they_are(self):
         for interval, down_time, gap in (
-                (10, 60, 50), (9, 10, 18), (3, 15, 12)):
+                (10, 60, 50), (9, 10, 18), (3, 15, 12), (30, 60, 30),
+                (120, 300, 180)):
             self.assertEqual(gap, outages.Heartbeats(interval, down_time).gap)
+
+    def test_looks_are_as_often_as_heartbeats_within_bounds(self):
+        self.assertEqual([1, 3, 10, 10], [
+            outages.Heartbeats(interval).period
+            for interval in (0, 3, 10, 60)])

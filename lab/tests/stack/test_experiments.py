@@ -23,7 +23,7 @@ NODES = command.NODES
 
 #: With more of them, and with fencing, in lab/tests/long.
 CYCLES = 3
-SERVERS = NODES
+SERVERS = NODES // 2
 
 
 PATIENT = ('--computes', str(COMPUTES), '--nodes', str(NODES), *command.AUDITS,

@@ -38,6 +38,7 @@ import time
 
 from oslo_log import log as logging
 
+from nova_ironic_multihost.core import admission
 from nova_ironic_multihost.core.host import host_key
 from nova_ironic_multihost.core import takeover
 from nova_ironic_multihost import exception
@@ -67,43 +68,8 @@ class Cancelled(BaseException):
         return str(self)
 
 
-def elsewhere(state, host):
-    """Whether an instance is on another compute service.
-
-    One that is on none, as its build has not begun or has failed, is not.
-
-    :param state: :class:`.facts.InstanceState` as nova has it now, or None if
-        nova does not have it.
-    :param host: this host.
-    """
-    return state is not None and state.host_key not in (None, host)
-
-
-def contested(state, host):
-    """Whether another compute service is about to take an instance of this.
-
-    That is soon decided. Until then what fails may fail because of the mark.
-
-    :param state: as for :func:`elsewhere`.
-    """
-    return (state is not None and state.host_key == host
-            and takeover.is_anothers(state.task_state, host))
-
-
-def may_change_machine(state, owner, host):
-    """Whether this host may change the machine of an instance.
-
-    Where an instance is says nothing any more when it is deleted; its machine
-    is then a matter of the owner of the node.
-
-    :param state: as for :func:`elsewhere`.
-    :param owner: owner of its node, or None; needed only if the
-        instance is deleted or nova does not have it.
-    :param host: this host.
-    """
-    if state is None or state.deleted:
-        return owner in (None, host)
-    return not elsewhere(state, host)
+class SilentError(Exception):
+    """Whoever knows does not answer."""
 
 
 class ContestedError(Exception):
@@ -170,15 +136,13 @@ class Gate:
             self._unfinished -= uuids
 
     def operate(self, name, instance, act, otherwise=lambda: None,
-                patient=True, tireless=False):
+                patient=True):
         """Carry out an operation if the instance is here.
 
         :param name: what the operation is called.
         :param otherwise: function without arguments that answers, or raises,
             in place of an operation that is not carried out.
         :param patient: nobody waits for the answer, so it may take its time.
-        :param tireless: nothing but this operation knows of it: while nobody
-            answers it waits until the service ends.
         :returns: what ``act`` returns, or ``otherwise``.
         :raises Exception: it cannot be known; nothing was done.
         """
@@ -188,14 +152,32 @@ class Gate:
         if not patient:
             self._thread.patience_left = 0
             return self._operate(name, instance, act, otherwise, patient)
-        self._thread.patience_left = math.inf if tireless else None
+        self._thread.patience_left = None
         with self._noted(instance.uuid):
             return self._operate(name, instance, act, otherwise, patient)
 
-    def _operate(self, name, instance, act, otherwise, patient):
+    def build(self, name, instance, act, node, otherwise):
+        """Carry out a build, unless it is done or another's by now.
+
+        Nothing but this operation knows of it: while nobody answers it waits
+        until the service ends.
+
+        :param node: uuid of the node that it is for, or None.
+        """
+        if self._inside:
+            return act()
+        self._thread.patience_left = math.inf
+        with self._noted(instance.uuid):
+            return self._operate(
+                name, instance, act, otherwise, True,
+                lambda: self._is_outdated(instance, node))
+
+    def _operate(self, name, instance, act, otherwise, patient,
+                 is_left=None):
         try:
-            left = self._patiently(name, f'instance {instance.uuid}',
-                                   lambda: self._is_elsewhere(instance))
+            left = self._patiently(
+                name, f'instance {instance.uuid}',
+                is_left or (lambda: self._is_elsewhere(instance)))
         except ContestedError:
             self._note_unfinished(instance.uuid)
             left = True
@@ -208,8 +190,9 @@ class Gate:
             self._thread.patience_left = None
         if left:
             LOG.info('%(name)s is not carried out: instance %(instance)s is '
-                     'on another compute service now, or about to be.',
-                     {'name': name, 'instance': instance.uuid})
+                     'on another compute service now, or about to be%(or)s.',
+                     {'name': name, 'instance': instance.uuid,
+                      'or': ', or it is done' if is_left else ''})
             return otherwise()
         with self._entered(patient):
             try:
@@ -336,7 +319,8 @@ class Gate:
             lambda: self._sources.instance_states(instances))
         return frozenset(
             instance for instance in instances
-            if not elsewhere(instance_states.get(instance), self._host))
+            if not admission.elsewhere(
+                instance_states.get(instance), self._host))
 
     def _patiently(self, name, instance, ask):
         """Ask, and ask again while there is no answer.
@@ -353,7 +337,8 @@ class Gate:
                 return ask()
             except Exception as exc:
                 if self._patience_left is None or (
-                        self._tireless and not self._passing(exc, False)):
+                        self._tireless and not isinstance(exc, SilentError)
+                        and not self._passing(exc, False)):
                     self._thread.patience_left = self._patience()
                 self._thread.patience_left -= self._clock() - before
                 if self._patience_left <= 0 or (
@@ -389,7 +374,7 @@ class Gate:
         owner = None
         if state is None or state.deleted:
             owner = self._owner(instance.node)
-        return may_change_machine(state, owner, self._host)
+        return admission.may_change_machine(state, owner, self._host)
 
     @property
     def _patience_left(self):
@@ -451,7 +436,7 @@ class Gate:
     def _instance_state(self, instance):
         state = self._sources.instance_states(
             [instance.uuid]).get(instance.uuid)
-        if contested(state, self._host):
+        if admission.contested(state, self._host):
             raise ContestedError('another compute service is about to take '
                                  'it over')
         return state
@@ -459,7 +444,17 @@ class Gate:
     def _is_elsewhere(self, instance):
         state = self._instance_state(instance)
         self._thread.task_state = state and state.task_state
-        return elsewhere(state, self._host)
+        return admission.elsewhere(state, self._host)
+
+    def _is_outdated(self, instance, node):
+        state = self._instance_state(instance)
+        self._thread.task_state = state and state.task_state
+        consumers = self._sources.consumers(node) if node else frozenset()
+        if consumers is None:
+            raise SilentError('placement does not say who has allocated its '
+                              'node')
+        return admission.outdated(
+            state, instance.uuid, node, consumers, self._host)
 
     def _may_be_elsewhere(self, name, instance, patient=True):
         def ask():

@@ -158,14 +158,36 @@ def operate(gate) -> Callable:
     return around
 
 
+def build(gate, otherwise: Callable) -> Callable:
+    """Return how a gate carries out a build, see :func:`wrapped`.
+
+    :param gate: :class:`nova_ironic_multihost.gate.Gate`.
+    :param otherwise: what is the answer to one that is not carried out.
+    """
+    def around(name, instance, act):
+        return gate.build(name, instance, act, _argument(act, 'node'),
+                          otherwise)
+
+    return around
+
+
+def _argument(call, parameter):
+    """Return an argument of a call, None if it has none.
+
+    :param call: partial of a bound method.
+    """
+    if parameter in call.keywords:
+        return call.keywords[parameter]
+    position = _position(call.func, parameter)
+    return call.args[position] if position < len(call.args) else None
+
+
 def _is_evacuation(rebuild):
     """Whether a call of rebuild_instance is one.
 
     :param rebuild: partial of the bound method.
     """
-    if 'recreate' in rebuild.keywords:
-        return rebuild.keywords['recreate']
-    return rebuild.args[_position(rebuild.func, 'recreate')]
+    return _argument(rebuild, 'recreate')
 
 
 def _conflict(operation, instance):

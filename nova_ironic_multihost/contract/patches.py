@@ -297,9 +297,8 @@ def patch_operations(manager: ComputeManager | None,
     # The work of build_and_run_instance, in a thread of its own.
     # FAILED_BY_POLICY: leave the allocation, and do not count it as a
     # failure of the host.
-    _wrap(manager, '_do_build_and_run_instance', functools.partial(
-        gate.operate, otherwise=lambda: build_results.FAILED_BY_POLICY,
-        tireless=True))
+    _wrap(manager, '_do_build_and_run_instance', operations.build(
+        gate, lambda: build_results.FAILED_BY_POLICY))
     # That of snapshot_instance, since nova 33.
     _wrap(manager, '_snapshot_instance', gate.operate)
     _wrap(manager, '_build_and_run_instance', gate.attempt)

@@ -12,8 +12,12 @@
 
 """Servers on several computes: boot and delete, and the ring changes."""
 
+import functools
+import threading
 from unittest import mock
 
+from nova.compute import build_results
+from nova.compute import rpcapi
 from nova.scheduler import manager
 
 from nova_ironic_multihost.tests.functional import base
@@ -107,6 +111,44 @@ class ServersTestCase(base.MultiHostTestCase):
                 self.assertFree(self.node_of(server))
         for word in ('ERROR [nova', 'Traceback'):
             self.assertNotIn(word, self.stdlog.logger.output[before:])
+
+    def test_build_that_is_sent_twice(self):
+        """RabbitMQ may do that; the server runs by then."""
+        self.ironic.enroll(3)
+        self.fleet.start('host1', 'host2')
+        self.settle()
+        sent = []
+        send = rpcapi.ComputeAPI.build_and_run_instance
+
+        def note(*args, **kwargs):
+            sent.append(functools.partial(send, *args, **kwargs))
+            return sent[-1]()
+
+        with mock.patch.object(
+                rpcapi.ComputeAPI, 'build_and_run_instance', note):
+            server = self.boot()
+        compute = self.fleet.manager(self.host_of(server))
+        build = compute._do_build_and_run_instance
+        ended = threading.Event()
+        results = []
+
+        def build_and_tell(*args, **kwargs):
+            try:
+                results.append(build(*args, **kwargs))
+            finally:
+                ended.set()
+
+        with mock.patch.object(
+                compute, '_do_build_and_run_instance', build_and_tell):
+            sent[0]()
+            self.assertTrue(ended.wait(60))
+
+        self.assertEqual([build_results.FAILED_BY_POLICY], results)
+        self.assertEqual(1, len(sent))
+        self.assertEqual('ACTIVE', self.show(server)['status'])
+        self.assertDeployed(server)
+        self.assertEqual({server['id']}, set(
+            self._get_allocations_by_provider_uuid(self.node_of(server))))
 
     def test_machine_that_placement_gives_away_twice(self):
         """The second server gets another one, and nobody touches the first.

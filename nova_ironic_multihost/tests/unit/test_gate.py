@@ -33,6 +33,7 @@ class Sources:
     def __init__(self):
         self.hosts = {'i1': InstanceState('me')}
         self.owners = {}
+        self.allocated = {'n1': {'i1'}}
         self.error = None
 
     def instance_states(self, instances):
@@ -41,38 +42,14 @@ class Sources:
         return {instance: self.hosts[instance] for instance in instances
                 if instance in self.hosts}
 
+    def consumers(self, node):
+        if self.error:
+            raise self.error
+        return self.allocated.get(node)
+
     def records(self, nodes):
         return [Record(node, self.owners[node]) for node in nodes
                 if node in self.owners]
-
-
-class RuleTestCase(base.BaseTestCase):
-
-    def test_instance_of_mine_or_of_nobody_is_not_elsewhere(self):
-        for host in ('me', 'ME', None):
-            self.assertFalse(
-                gate.elsewhere(InstanceState(host), 'me'))
-        self.assertFalse(gate.elsewhere(None, 'me'))
-
-    def test_instance_of_another_is_elsewhere(self):
-        for deleted in (False, True):
-            self.assertTrue(gate.elsewhere(
-                InstanceState('other', deleted), 'me'))
-
-    def test_machine_follows_its_instance(self):
-        for owner in ('me', 'other', None):
-            self.assertTrue(gate.may_change_machine(
-                InstanceState('me'), owner, 'me'))
-            self.assertFalse(gate.may_change_machine(
-                InstanceState('other'), owner, 'me'))
-
-    def test_machine_of_a_deleted_instance_is_the_node_owners(self):
-        for state in (None, InstanceState('me', deleted=True),
-                       InstanceState('other', deleted=True)):
-            self.assertTrue(gate.may_change_machine(state, 'me', 'me'))
-            self.assertTrue(gate.may_change_machine(state, None, 'me'))
-            self.assertFalse(
-                gate.may_change_machine(state, 'other', 'me'))
 
 
 class GateTestCase(base.BaseTestCase):
@@ -92,6 +69,10 @@ class GateTestCase(base.BaseTestCase):
 
     def operate(self, act, **kwargs):
         return self.gate.operate('stop', INSTANCE, act, **kwargs)
+
+    def build(self, act, node='n1'):
+        return self.gate.build(
+            'build', INSTANCE, act, node, otherwise=lambda: 'left')
 
     def change_machine(self):
         return self.gate.change_machine('power_off', INSTANCE, self.act)
@@ -147,7 +128,7 @@ class GateTestCase(base.BaseTestCase):
 
     def test_what_only_this_operation_knows_of_waits_as_long_as_it_takes(self):
         log = self.wait_for_conductor(10000)
-        self.assertEqual('result', self.operate(self.act, tireless=True))
+        self.assertEqual('result', self.build(self.act))
         self.assertEqual(10000, self.now)
         self.assertIn('for up to any number of s', log.output)
         # What comes then is an operation as any other.
@@ -163,7 +144,7 @@ class GateTestCase(base.BaseTestCase):
             self.back = 10000
             self.change_machine()
 
-        self.assertRaises(TimeoutError, self.operate, build, tireless=True)
+        self.assertRaises(TimeoutError, self.build, build)
         self.assertEqual(400, self.now)
 
     def test_nobody_waits_without_end_when_the_service_ends(self):
@@ -176,8 +157,7 @@ class GateTestCase(base.BaseTestCase):
                 self.gate.end()
 
         self.gate._sleep = sleep_and_end
-        self.assertEqual('left', self.operate(
-            self.act, otherwise=lambda: 'left', tireless=True))
+        self.assertEqual('left', self.build(self.act))
         self.assertEqual(50, self.now)
         self.assertEqual([], self.done)
         # What there is patience for goes on.
@@ -187,9 +167,37 @@ class GateTestCase(base.BaseTestCase):
     def test_what_is_an_answer_is_not_waited_for_without_end(self):
         self.wait_for_conductor(10000)
         self.sources.error = ValueError()
-        self.assertRaises(ValueError, self.operate, self.act, tireless=True)
+        self.assertRaises(ValueError, self.build, self.act)
         self.assertEqual(300, self.now)
         self.assertEqual([], self.done)
+
+    def test_build_of_which_placement_says_nothing_waits(self):
+        self.wait_for_conductor(1000)
+        self.sources.error = None
+        del self.sources.allocated['n1']
+        sleep = self.sleep
+
+        def sleep_and_answer(seconds):
+            sleep(seconds)
+            if self.now == 1000:
+                self.sources.allocated['n1'] = {INSTANCE.uuid}
+
+        self.gate._sleep = sleep_and_answer
+        self.assertEqual('result', self.build(self.act))
+        self.assertEqual(1000, self.now)
+
+    def test_build_that_is_not_to_be_carried_out(self):
+        for hosts, allocated in (
+                ({'i1': InstanceState('me', node='n1')}, {'i1'}),
+                ({'i1': InstanceState('other')}, {'i1'}),
+                ({'i1': InstanceState(None)}, set()),
+                ({'i1': InstanceState(None)}, {'i2'})):
+            self.sources.hosts = hosts
+            self.sources.allocated = {'n1': allocated}
+            self.assertEqual('left', self.build(self.act))
+        self.assertEqual([], self.done)
+        self.sources.allocated = {'n1': {'i1', 'i2'}}
+        self.assertEqual('result', self.build(self.act))
 
     def test_operation_that_is_waited_for_does_not_wait(self):
         self.wait_for_conductor(100)

@@ -39,6 +39,7 @@ from openstack import exceptions
 import oslo_messaging as messaging
 from oslo_messaging.rpc import dispatcher
 from oslo_serialization import jsonutils
+from oslo_utils.fixture import uuidsentinel
 from oslotest import base
 
 from nova_ironic_multihost.contract import answers
@@ -51,6 +52,7 @@ from nova_ironic_multihost import gate
 objects.register_all()
 
 UUID = '1be26c0b-03f2-4d2e-ae87-c02d7f33c123'
+NODE = uuidsentinel.node
 
 #: Operations of the manager that nova's client does not know by their names.
 INTERNAL = {
@@ -156,6 +158,8 @@ class NamesTestCase(base.BaseTestCase):
         source = inspect.getsource(safe_utils.get_wrapped_function(
             manager.ComputeManager._do_build_and_run_instance))
         self.assertIn('self._build_and_run_instance(', source)
+        self.assertIn('node', operations.parameters(
+            manager.ComputeManager._do_build_and_run_instance))
 
     def test_snapshots_run_behind_the_gate(self):
         source = inspect.getsource(safe_utils.get_wrapped_function(
@@ -212,10 +216,10 @@ class Endpoint:
     def rebuild_instance(self, context, instance, image_ref, recreate):
         self.asked.append(('rebuild', instance.uuid, recreate))
 
-    def build_and_run_instance(self, context, instance):
-        return self._do_build_and_run_instance(context, instance)
+    def build_and_run_instance(self, context, instance, node=None):
+        return self._do_build_and_run_instance(context, instance, node=node)
 
-    def _do_build_and_run_instance(self, context, instance):
+    def _do_build_and_run_instance(self, context, instance, node=None):
         return self._build_and_run_instance(context, instance)
 
     def _build_and_run_instance(self, context, instance):
@@ -250,7 +254,8 @@ class SeamTestCase(base.BaseTestCase):
         self.instance_states = {}
         sources = mock.Mock(
             instance_states=lambda wanted: self.instance_states,
-            records=lambda nodes: [])
+            records=lambda nodes: [],
+            consumers=lambda node: {UUID})
         self.build = mock.Mock()
         self.manager = Endpoint(
             lambda context, instance: self.build(context, instance))
@@ -354,6 +359,13 @@ class SeamTestCase(base.BaseTestCase):
 
     def fail_with(self, error):
         raise error
+
+    def test_build_that_arrives_twice_is_carried_out_once(self):
+        for _ in range(2):
+            result = self.send('build_and_run_instance', node=NODE)
+            self.instance_states[UUID] = InstanceState('me', node=NODE)
+        self.assertEqual(build_results.FAILED_BY_POLICY, result)
+        self.build.assert_called_once()
 
     def test_build_that_is_dropped_keeps_its_allocation(self):
         self.move()

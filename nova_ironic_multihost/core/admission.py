@@ -1,0 +1,94 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Which operations on an instance are this host's to carry out.
+
+Pure. The gate asks (:mod:`nova_ironic_multihost.gate`), and knows from nova's
+database where an instance is, at the moment of the operation.
+"""
+
+from collections.abc import Set
+
+from nova_ironic_multihost.core.facts import InstanceState
+from nova_ironic_multihost.core.host import HostKey
+from nova_ironic_multihost.core import takeover
+
+
+def elsewhere(state: InstanceState | None, host: HostKey) -> bool:
+    """Whether an instance is on another compute service.
+
+    One that is on none, as its build has not begun or has failed, is not.
+
+    :param state: :class:`.facts.InstanceState` as nova has it now, or None if
+        nova does not have it.
+    :param host: this host.
+    """
+    return state is not None and state.host_key not in (None, host)
+
+
+def contested(state: InstanceState | None, host: HostKey) -> bool:
+    """Whether another compute service is about to take an instance of this.
+
+    That is soon decided. Until then what fails may fail because of the mark.
+
+    :param state: as for :func:`elsewhere`.
+    """
+    return (state is not None and state.host_key == host
+            and takeover.is_anothers(state.task_state, host))
+
+
+def may_change_machine(state: InstanceState | None,
+                       owner: HostKey | None, host: HostKey) -> bool:
+    """Whether this host may change the machine of an instance.
+
+    Where an instance is says nothing any more when it is deleted; its machine
+    is then a matter of the owner of the node.
+
+    :param state: as for :func:`elsewhere`.
+    :param owner: owner of its node, or None; needed only if the
+        instance is deleted or nova does not have it.
+    :param host: this host.
+    """
+    if state is None or state.deleted:
+        return owner in (None, host)
+    return not elsewhere(state, host)
+
+
+def outdated(state: InstanceState | None, instance: str, node: str | None,
+             consumers: Set[str], host: HostKey) -> bool:
+    """Whether a build that this host is asked for was another's, or is done.
+
+    A message of RabbitMQ can arrive twice. nova carries out a build whatever
+    the instance is by now (ComputeManager._do_build_and_run_instance: any
+    without a task state), finds its node in use, by itself, and takes the
+    running machine apart. But a build that is still to be carried out has a
+    node allocated in placement, which it loses when it fails or goes
+    elsewhere, and the instance gets its host and its node in the moment in
+    which it is claimed.
+
+    What nova can cope with is left to nova: an instance that is deleted, and a
+    node whose record is another's, for then the build is scheduled again.
+
+    :param state: as for :func:`elsewhere`.
+    :param instance: its uuid.
+    :param node: the node that the build is for; None if nova does not say.
+    :param consumers: instances that have allocated it in placement.
+    :param host: this host.
+    """
+    if state is None or state.deleted:
+        return False
+    if elsewhere(state, host):
+        return True
+    if state.host_key == host and node in (None, state.node):
+        return True
+    return node is not None and instance not in consumers

@@ -1,0 +1,88 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+from oslotest import base
+
+from nova_ironic_multihost.core import admission
+from nova_ironic_multihost.core.facts import InstanceState
+
+
+class RuleTestCase(base.BaseTestCase):
+
+    def test_instance_of_mine_or_of_nobody_is_not_elsewhere(self):
+        for host in ('me', 'ME', None):
+            self.assertFalse(
+                admission.elsewhere(InstanceState(host), 'me'))
+        self.assertFalse(admission.elsewhere(None, 'me'))
+
+    def test_instance_of_another_is_elsewhere(self):
+        for deleted in (False, True):
+            self.assertTrue(admission.elsewhere(
+                InstanceState('other', deleted), 'me'))
+
+    def test_machine_follows_its_instance(self):
+        for owner in ('me', 'other', None):
+            self.assertTrue(admission.may_change_machine(
+                InstanceState('me'), owner, 'me'))
+            self.assertFalse(admission.may_change_machine(
+                InstanceState('other'), owner, 'me'))
+
+    def test_machine_of_a_deleted_instance_is_the_node_owners(self):
+        for state in (None, InstanceState('me', deleted=True),
+                       InstanceState('other', deleted=True)):
+            self.assertTrue(admission.may_change_machine(state, 'me', 'me'))
+            self.assertTrue(admission.may_change_machine(state, None, 'me'))
+            self.assertFalse(
+                admission.may_change_machine(state, 'other', 'me'))
+
+
+class OutdatedTestCase(base.BaseTestCase):
+    """Each row of the table in doc/source/reference/builds.rst."""
+
+    def outdated(self, state, allocated, node='n1'):
+        return admission.outdated(
+            state, 'i1', node, {'i1', 'i2'} if allocated else {'i2'}, 'me')
+
+    def test_build_that_is_to_be_carried_out(self):
+        for vm_state in ('building', 'error'):
+            self.assertFalse(self.outdated(
+                InstanceState(None, vm_state=vm_state), True))
+
+    def test_build_that_is_done_or_goes_on(self):
+        for vm_state in ('active', 'building', 'error', 'stopped'):
+            for host in ('me', 'ME'):
+                self.assertTrue(self.outdated(InstanceState(
+                    host, node='n1', vm_state=vm_state), True))
+
+    def test_build_that_has_failed_or_was_sent_elsewhere(self):
+        self.assertTrue(self.outdated(InstanceState(None), False))
+        self.assertTrue(self.outdated(
+            InstanceState('me', node='n2'), False))
+
+    def test_build_that_is_anothers(self):
+        self.assertTrue(self.outdated(
+            InstanceState('other', node='n1'), True))
+
+    def test_build_that_is_sent_here_again_for_another_node(self):
+        """What the first attempt has claimed may not have been taken back."""
+        self.assertFalse(self.outdated(
+            InstanceState('me', node='n2', vm_state='building'), True))
+
+    def test_instance_that_is_gone_is_left_to_nova(self):
+        for state in None, InstanceState(None, deleted=True):
+            self.assertFalse(self.outdated(state, False))
+
+    def test_without_a_node(self):
+        self.assertFalse(self.outdated(InstanceState(None), False, None))
+        self.assertTrue(self.outdated(
+            InstanceState('me', node='n1'), False, None))

@@ -20,6 +20,7 @@ import time
 
 from oslo_log import log as logging
 
+from nova_ironic_multihost.audit import arrivals
 from nova_ironic_multihost.audit import auditor
 from nova_ironic_multihost.audit import look
 from nova_ironic_multihost.audit import offer
@@ -28,6 +29,7 @@ from nova_ironic_multihost.audit import timer
 from nova_ironic_multihost import conf
 from nova_ironic_multihost.conf import contradictions
 from nova_ironic_multihost.contract import answers
+from nova_ironic_multihost.contract import builds
 from nova_ironic_multihost.contract import calls
 from nova_ironic_multihost.contract import machines
 from nova_ironic_multihost.contract import names
@@ -74,9 +76,12 @@ class IronicMultiHostDriver(names.IronicDriver):
         self._recovery = recovery.Recovery(
             CONF.host, calls.Instances(virtapi), machines.Machines(self),
             self._gate)
+        self._arrivals = arrivals.Arrivals(
+            builds.Builds(CONF.host, self._tracker), self._recorded)
         self._timers = timer.Timers(
             lambda: settings.read().heartbeats.period, look=self._look,
-            sweep=lambda: self._recovery.sweep(self._looks.view))
+            sweep=lambda: self._recovery.sweep(self._looks.view),
+            arrivals=self._arrivals.turn)
         self._settled = False
         # The last audit of all nodes; looks have changed the auditor's.
         self._audited = None
@@ -114,6 +119,7 @@ class IronicMultiHostDriver(names.IronicDriver):
             lambda record: self._offers.still_valid(record.node, record),
             lambda node: self._offers.may_create(node, settings.read()))
         patches.patch_instance_init(manager, self._recovery.start)
+        patches.patch_arrivals(manager, self._arrivals.note)
         patches.patch_operations(manager, self, self._gate)
         patches.patch_post_start(manager, self._timers.start)
         patches.patch_stop(manager, self._end)
@@ -146,11 +152,13 @@ class IronicMultiHostDriver(names.IronicDriver):
     def get_nodenames_by_uuid(self, refresh=False):
         """Return {uuid: uuid} of the nodes that are recorded on this host.
 
-        nova asks at the start only, for the nodes whose unfinished builds it
-        sets to ERROR: those of nobody else.
+        nova asks at the start only.
         """
-        return {record.node: record.node
-                for record in self._auditor.records(settings.read())}
+        return {node: node for node in self._recorded()}
+
+    def _recorded(self):
+        return [record.node for record
+                in self._auditor.records(settings.read())]
 
     def list_instance_uuids(self):
         """Return the uuids of the instances on the nodes that are ours.

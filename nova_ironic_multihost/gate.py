@@ -179,7 +179,7 @@ class Gate:
                 name, f'instance {instance.uuid}',
                 is_left or (lambda: self._is_elsewhere(instance)))
         except ContestedError:
-            self._note_unfinished(instance.uuid)
+            self.note_unfinished(instance.uuid)
             left = True
         except Exception:
             if not self._tireless:
@@ -201,7 +201,7 @@ class Gate:
                 # Whatever has taken its place on the way.
                 if not self._thread.cancelled:
                     raise
-                self._note_unfinished(instance.uuid)
+                self.note_unfinished(instance.uuid)
                 LOG.info('%(name)s of instance %(instance)s ends here: '
                          '%(exc)s', {'name': name, 'exc': exc,
                                      'instance': instance.uuid})
@@ -407,7 +407,7 @@ class Gate:
         try:
             yield
         except Exception:
-            self._note_unfinished(uuid)
+            self.note_unfinished(uuid)
             raise
         finally:
             with self._lock:
@@ -415,8 +415,8 @@ class Gate:
                 if not self._at_work[uuid]:
                     del self._at_work[uuid]
 
-    def _note_unfinished(self, uuid):
-        """Note that an operation has ended and may have ended nothing."""
+    def note_unfinished(self, uuid):
+        """Note that nobody may be at work on what an instance is at."""
         with self._lock:
             self._unfinished.add(uuid)
 

@@ -186,8 +186,9 @@ class Recovery:
         """Do what is due for an instance at the start of the service.
 
         One that this host was taking over when it ended goes on from there;
-        so does one that another host has not taken after all. What fails for
-        one instance does not end the service.
+        so does one that another host has not taken after all, and a build. A
+        rebuild that may wait in the queue is left to the patrol. What fails
+        for one instance does not end the service.
 
         :param init: what nova would do.
         """
@@ -198,6 +199,9 @@ class Recovery:
                 self._unmarked[instance.uuid] = takeover.marked(state)
             patrol.attempt(self._mark_again, instance.uuid)
             self.add([instance.uuid])
+            return
+        if takeover.may_wait(instance.vm_state, state):
+            self._operations.note_unfinished(instance.uuid)
             return
         try:
             init()

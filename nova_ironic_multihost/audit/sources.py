@@ -25,6 +25,7 @@ import datetime
 import typing
 
 from nova_ironic_multihost.core import aggregates
+from nova_ironic_multihost.core.arrivals import Build
 from nova_ironic_multihost.core.facts import InstanceState
 from nova_ironic_multihost.core.facts import Record
 from nova_ironic_multihost.core.host import HostKey
@@ -168,6 +169,28 @@ class Instances(typing.Protocol):
         """Send a notification of this package."""
 
 
+class Builds(typing.Protocol):
+    """Builds of servers before they are on a host."""
+
+    def unclaimed(self) -> Set[Build]:
+        """Return those that have a node and no host yet.
+
+        Not those of which either is not known.
+        """
+
+    def receive(self) -> None:
+        """Wait until all has come that waits in the queue of this host.
+
+        :raises Exception: that is not known.
+        """
+
+    def give_up(self, build: Build, reason: str) -> bool:
+        """Set a build to ERROR, with a fault that says why.
+
+        :returns: whether it was still on no host, and not begun.
+        """
+
+
 class Operations(typing.Protocol):
     """nova's operations on instances, as this process carries them out."""
 
@@ -181,6 +204,9 @@ class Operations(typing.Protocol):
 
     def repeating(self) -> contextlib.AbstractContextManager[None]:
         """Repeat in this thread what has failed before."""
+
+    def note_unfinished(self, uuid: str) -> None:
+        """Add an instance to :attr:`unfinished`."""
 
     def forget(self, uuids: Set[str]) -> None:
         """Take instances out of :attr:`unfinished`."""

@@ -22,16 +22,14 @@ import datetime
 import inspect
 
 from nova.compute import task_states
-from nova.compute import utils as compute_utils
-from nova.compute import vm_states
 from nova import context as nova_context
 from nova import exception
 from nova import objects
 from nova import rpc
 from oslo_log import log as logging
 import oslo_messaging as messaging
-from oslo_utils import timeutils
 
+from nova_ironic_multihost.contract import completion
 from nova_ironic_multihost.contract import names
 from nova_ironic_multihost.contract import reads
 from nova_ironic_multihost.core.facts import InstanceState
@@ -215,20 +213,14 @@ class Instances:
 
     def fail(self, instance: objects.Instance, reason: str) -> None:
         """Set an instance to ERROR, with a fault that says why."""
-        compute_utils.add_instance_fault_from_exc(
-            names.admin_context(), instance, names.NovaException(reason))
+        completion.note_fault(
+            instance, completion.kind_of(instance), reason)
         self._manager._set_instance_obj_error_state(
             instance, clean_task_state=True)
 
     def deployed(self, instance: objects.Instance) -> None:
         """Note that a build or a rebuild has come to its end."""
-        before = instance.task_state
-        if instance.launched_at is None or instance.vm_state == 'building':
-            instance.launched_at = timeutils.utcnow()
-        instance.power_state = self._manager._get_power_state(instance)
-        instance.vm_state = vm_states.ACTIVE
-        instance.task_state = None
-        instance.save(expected_task_state=[before])
+        completion.complete(self._manager, instance)
 
     def began(self, uuid: str, action: str) -> datetime.datetime | None:
         """Return when the last action of one kind on an instance began.

@@ -171,6 +171,19 @@ def build(gate, otherwise: Callable) -> Callable:
     return around
 
 
+def announced(note: Callable[[str, str | None], None]) -> Callable:
+    """Return how it is noted that a build has come, see :func:`wrapped`.
+
+    :param note: function of the uuids of the instance and of the node that it
+        is for, None if nova does not say.
+    """
+    def around(name, instance, act):
+        note(instance.uuid, _argument(act, 'node'))
+        return act()
+
+    return around
+
+
 def _argument(call, parameter):
     """Return an argument of a call, None if it has none.
 

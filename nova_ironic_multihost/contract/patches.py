@@ -93,6 +93,14 @@ PATCHES = (
           'a take-over that was interrupted goes on, and what fails for one '
           'instance does not end the service',
           ('ComputeManager.init_host',)),
+    # patch_arrivals
+    Patch('manager', 'build_and_run_instance',
+          'the driver knows which builds have come',
+          ('RPCDispatcher',)),
+    Patch('manager', '_error_out_instances_whose_build_was_interrupted',
+          'the start of the service leaves builds alone that wait in its '
+          'queue',
+          ('ComputeManager.init_host',)),
     # patch_operations
     Patch('manager', 'operations.sent_to_host',
           'an operation on an instance that has moved is not carried out',
@@ -280,6 +288,27 @@ def patch_instance_init(manager: ComputeManager | None,
         init(start, instance)
 
     manager._init_instance = init_instance
+
+
+def patch_arrivals(manager: ComputeManager | None,
+                   note: Callable[[str, str | None], None]) -> None:
+    """Note which builds come, and end none at the start of the service.
+
+    nova looks for builds that were lost before the service listens, when it
+    cannot tell them from those that wait (ComputeManager.init_host). See
+    :mod:`.audit.arrivals`.
+
+    :param manager: nova's ComputeManager.
+    :param note: as for :func:`.operations.announced`.
+    """
+    if manager is None:
+        return
+    _wrap(manager, 'build_and_run_instance', operations.announced(note))
+
+    def leave(context, already_handled_instances, node_uuids):
+        pass
+
+    manager._error_out_instances_whose_build_was_interrupted = leave
 
 
 def patch_operations(manager: ComputeManager | None,

@@ -173,24 +173,39 @@ def half_deleted(context: nova_context.RequestContext, host: str
         context, {'host': host, 'vm_state': vm_states.DELETED})
 
 
+def hostless(context: nova_context.RequestContext, vm_state: str
+             ) -> set[tuple[str, object]]:
+    """Read the instances in a state that are on no host.
+
+    :returns: set of (uuid, when it was changed last).
+    """
+    return {(row.uuid, row.updated_at) for row in _all_rows(
+        context, {'host': None, 'vm_state': vm_state})}
+
+
 def _all_instances(context, filters):
-    found: dict[str, InstanceState] = {}
+    return {row.uuid: _state(row) for row in _all_rows(context, filters)}
+
+
+def _all_rows(context, filters):
     last = None
     while True:
-        some = _instances(context, filters, last)
-        found.update(some)
+        some = list(_rows(context, filters, last))
+        yield from some
         if len(some) < INSTANCES:
-            return found
-        last = next(reversed(some))
+            return
+        last = some[-1].uuid
 
 
 def _instances(context, filters, after):
-    return {
-        instance.uuid: _state(instance)
-        for instance in objects.InstanceList.get_by_filters(
-            # Without that nova leaves out what is soft-deleted.
-            context, {**filters, 'deleted': False, 'soft_deleted': True},
-            expected_attrs=[], limit=INSTANCES, marker=after)}
+    return {row.uuid: _state(row) for row in _rows(context, filters, after)}
+
+
+def _rows(context, filters, after):
+    return objects.InstanceList.get_by_filters(
+        # Without that nova leaves out what is soft-deleted.
+        context, {**filters, 'deleted': False, 'soft_deleted': True},
+        expected_attrs=[], limit=INSTANCES, marker=after)
 
 
 def _state(instance):

@@ -349,9 +349,22 @@ def at_rest(before: str | None, vm_state: str | None,
 def lost_at_start(vm_state: str | None, task_state: str | None) -> bool:
     """Whether nova's start of a service gives up what was asked for.
 
-    It sets a build to ERROR, also one that is to be deleted.
+    It sets builds and rebuilds to ERROR, also one that is to be deleted, and
+    whatever Ironic makes of them (ComputeManager._init_instance).
     """
-    return vm_state == 'building' and task_state == 'deleting'
+    return vm_state == 'building' or (
+        vm_state not in ('deleted', 'soft-delete')
+        and task_state in _DEPLOYING_TASKS
+        and not may_wait(vm_state, task_state))
+
+
+def may_wait(vm_state: str | None, task_state: str | None) -> bool:
+    """Whether what nova's start of a service gives up may still be asked for.
+
+    The request may wait in the queue of the service. A build that waits has
+    no host yet.
+    """
+    return vm_state != 'building' and task_state == 'rebuilding'
 
 
 def may_be_done_twice(vm_state: str | None, task_state: str | None) -> bool:

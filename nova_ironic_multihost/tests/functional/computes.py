@@ -150,6 +150,16 @@ class Computes:
             with self._as(host):
                 self.manager(host).driver._recovery.sweep()
 
+    def miss(self, host, now):
+        """Let a host look which builds have not come to it.
+
+        :param now: what its clock says, in seconds.
+        """
+        missing = self.manager(host).driver._arrivals
+        missing._clock = lambda: now
+        with self._as(host):
+            missing.once()
+
     def hold_claims(self, host):
         """Let builds that come to a host wait before they claim their node.
 

@@ -26,10 +26,13 @@ import weakref
 
 import greenlet
 
+from nova_ironic_multihost.audit import arrivals
 from nova_ironic_multihost.audit import auditor
 from nova_ironic_multihost.audit import look
 from nova_ironic_multihost.audit import offer
 from nova_ironic_multihost.audit import recovery
+from nova_ironic_multihost.core import admission
+from nova_ironic_multihost.core.arrivals import Build
 from nova_ironic_multihost.core.facts import Record
 from nova_ironic_multihost.core.host import host_key
 from nova_ironic_multihost.core import ownership
@@ -205,6 +208,27 @@ class Instances:
         if not instance.deleted and instance.host == self._host:
             self._world.detach(uuid)
             self._world.destroy_instance(instance)
+
+
+class Builds:
+    """The port of that name. All is done at a stroke."""
+
+    def __init__(self, world, process):
+        self._world = world
+        self._process = process
+
+    def unclaimed(self):
+        return frozenset(Build(instance.uuid, instance.node)
+                         for instance in self._world.unclaimed())
+
+    def receive(self):
+        """What has come waits for its turn in the process."""
+        for instance in self._world.instances.values():
+            if instance.sent and instance.cast_to == self._process.host:
+                self._process.arrivals.note(instance.uuid, instance.node)
+
+    def give_up(self, build, reason):
+        return self._world.give_up(build.instance, self._process.host)
 
 
 class Sources:
@@ -421,6 +445,11 @@ class Process:
             # Each tick is longer than any pause.
             lambda: world.clock * recovery.LONGEST_PAUSE,
             lambda *call: self._workers.append(self._greenlet(*call)))
+        self.arrivals = arrivals.Arrivals(
+            Builds(world, self),
+            lambda: [row.node for row in world.live_rows()
+                     if row.host == self.host],
+            lambda: world.clock * recovery.LONGEST_PAUSE)
         # Operations are carried out at a stroke.
         self.at_work = frozenset()
         self.unfinished = set()
@@ -537,11 +566,9 @@ class Process:
     def _start(self):
         """nova.service.Service.start."""
         world = self._world
-        world.interrupt(self.host, [
-            record.node for record in self.auditor.records(self._settings)])
         for instance in list(world.instances.values()):
-            if (instance.host == self.host and instance.task
-                    and not instance.deleted):
+            if (instance.host == self.host and not instance.deleted
+                    and (instance.task or instance.building)):
                 row = self._instances.read(instance.uuid)
                 if row is not None:
                     self._recovery.start(
@@ -594,6 +621,10 @@ class Process:
     def has(self, node):
         """Whether ResourceTracker.compute_nodes has the node."""
         return node in self.tracked
+
+    def note_unfinished(self, uuid):
+        """As the gate does."""
+        self.unfinished.add(uuid)
 
     def forget(self, uuids):
         """As the gate does."""
@@ -705,11 +736,26 @@ class Process:
 
     # What nova does besides audits, at a stroke.
 
-    def claim(self, instance):
-        """ResourceTracker.instance_claim; whether it succeeds."""
+    def build(self, instance):
+        """Take a build from the queue, and claim its node.
+
+        :returns: whether it goes on here; None if it is not carried out.
+        """
+        world = self._world
+        instance.sent -= 1
+        self.arrivals.note(instance.uuid, instance.node)
+        consumer = world.consumer(instance.node)
+        if instance.deleted or admission.outdated(
+                instance.state, instance.uuid, instance.node,
+                {consumer} - {None}, self.host):
+            return None
+        if instance.host is not None or consumer != instance.uuid:
+            raise worlds.Broken(f'G3: {instance} is built twice')
         if instance.node not in self.tracked:
             return False
+        instance.building = True
         instance.host = self.host
+        instance.builder = self
         return True
 
     def reap(self):

@@ -407,20 +407,56 @@ class Simulation(stateful.RuleBasedStateMachine):
                 if not world.allocate(instance.node, instance.uuid):
                     world.fail(instance)
                 return
-            process = self._processes.get(instance.cast_to)
-            if (process is None or not process.serving or process.frozen
-                    or process.locked):
-                return
-            if not process.claim(instance):
-                world.fail(instance)
+            self._take_build(instance)
             return
         process = self._processes.get(instance.host)
-        if process is None or process.frozen:
+        if (process is None or process.frozen
+                or process is not instance.builder):
             return
         if world.attach(instance.node, instance.uuid):
             instance.building = False
         else:
             world.fail(instance)
+
+    def _take_build(self, instance):
+        process = self._processes.get(instance.cast_to)
+        if (instance.sent and process is not None and process.serving
+                and not process.frozen and not process.locked
+                and process.build(instance) is False):
+            self.world.fail(instance)
+
+    @stateful.rule(index=which)
+    def send_again(self, index):
+        """RabbitMQ delivers a build twice."""
+        instance = self._pick(self.world.instances.values(), index)
+        if instance:
+            instance.sent += 1
+
+    @stateful.rule(index=which)
+    def take_build(self, index):
+        """A compute takes a build from its queue, whatever became of it."""
+        instance = self._pick((
+            instance for instance in self.world.instances.values()
+            if instance.sent and (
+                instance.host or not instance.building)), index)
+        if instance:
+            self._take_build(instance)
+
+    @stateful.rule(index=which)
+    def lose_build(self, index):
+        """RabbitMQ is started anew, or a process dies over a build."""
+        instance = self._pick((
+            instance for instance in self.world.instances.values()
+            if instance.sent), index)
+        if instance:
+            instance.sent -= 1
+
+    @stateful.rule(index=which)
+    def miss(self, index):
+        """A compute looks which builds have not come to it."""
+        process = self._process(index)
+        if process and process.serving:
+            process.arrivals.once()
 
     @stateful.rule(index=which)
     def delete(self, index):
@@ -751,6 +787,8 @@ class Simulation(stateful.RuleBasedStateMachine):
         for process in self._processes.values():
             while process.sweep():
                 pass
+            if process.serving and not process.frozen:
+                process.arrivals.once()
         self._recover_all()
 
     def _recover_all(self):
@@ -808,7 +846,12 @@ class Simulation(stateful.RuleBasedStateMachine):
         world = self.world
         zones = {world.zones.get(name) for name in self._members()}
         for instance in world.instances.values():
-            if instance.deleted or not instance.host:
+            if instance.deleted:
+                continue
+            if not instance.host:
+                assert (instance not in world.unclaimed() or world.owner(
+                    instance.node) not in self._processes), (
+                        f'{instance} waits for ever')
                 continue
             marks = [mark for name in self._processes for mark in
                      takeover.marks(name, ['deleting', 'rebooting'])]

@@ -75,6 +75,8 @@ class Instance:
     """A row of nova's instances.
 
     :ivar cast_to: host to which its build was sent.
+    :ivar sent: how often its build waits in the queue of that host.
+    :ivar builder: process that carries it out.
     :ivar building: its build has neither ended nor failed.
     :ivar deleted: its row is deleted, or its build is tried elsewhere.
     :ivar task: nova's task_state: what it is in the middle of, or None.
@@ -87,6 +89,8 @@ class Instance:
     building: bool = True
     deleted: bool = False
     task: str | None = None
+    sent: int = 1
+    builder: object = dataclasses.field(default=None, repr=False)
 
     @property
     def state(self):
@@ -448,35 +452,28 @@ class World:
         instance.deleted = True
         self.deallocate(instance.uuid)
 
-    def interrupt(self, host, nodes):
-        """Set to ERROR what a starting service takes for its own builds.
+    def unclaimed(self):
+        """Return the instances whose build has a node and no host yet."""
+        return [instance for instance in self.instances.values()
+                if instance.building and not instance.deleted
+                and instance.host is None
+                and self.consumer(instance.node) == instance.uuid]
 
-        :param host: the host that starts.
-        :param nodes: nodes that it takes for its own.
-        """
-        for instance in self.instances.values():
-            if not instance.building or instance.deleted:
-                continue
-            allocated = any(
-                node in self.providers
-                and self.providers[node].consumer == instance.uuid
-                for node in nodes)
-            if instance.host == host or allocated:
-                if instance.host != host and self._cared_for(instance, host):
-                    raise Broken(f'G3: the start of {host} sets {instance} '
-                                 'of a live host to ERROR')
-                instance.building = False
+    def consumer(self, node):
+        """Return who has allocated a node, or None."""
+        provider = self.providers.get(node)
+        return provider and provider.consumer
 
-    def _cared_for(self, instance, host):
-        """Whether a build is another live host's, and may come to an end."""
-        whose = instance.host or instance.cast_to
-        if takeover.is_mark(instance.task) and not self.machines.get(
-                instance.node):
-            # Who took it over does the same.
+    def give_up(self, uuid, host):
+        """A host sets a build to ERROR that has not come to it."""
+        instance = self.instances[uuid]
+        if instance not in self.unclaimed():
             return False
-        return (whose != host and self.up(whose)
-                and self.machines.get(instance.node)
-                in (None, instance.uuid))
+        if instance.sent and instance.cast_to == host:
+            raise Broken(f'G3: {host} gives up {instance}, which waits in '
+                         'its queue')
+        instance.building = False
+        return True
 
     def destroy_instance(self, instance):
         """Delete an instance for good."""

@@ -98,6 +98,7 @@ class DriverTestCase(base.BaseTestCase):
             self.patch(reads, name, answer)
         self.patch_operations = mock.Mock()
         self.patch(patches, 'patch_operations', self.patch_operations)
+        self.patch(patches, 'patch_arrivals', mock.Mock())
         self.manager = mock.Mock()
         self.manager.rt.compute_nodes = {}
         self.driver = multihost.IronicMultiHostDriver(

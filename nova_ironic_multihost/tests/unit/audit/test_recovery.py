@@ -130,6 +130,9 @@ class InstancesTestCase(base.BaseTestCase):
         self.recovery = recovery.Recovery(
             'Mine', self.instances, self, self, lambda: self.now)
 
+    def note_unfinished(self, uuid):
+        self.unfinished.add(uuid)
+
     def forget(self, uuids):
         self.unfinished -= uuids
 
@@ -810,6 +813,55 @@ class StartTestCase(InstancesTestCase):
         self.recovery.sweep()
         self.join()
         self.assertEqual({}, self.instances.rows)
+
+    def test_a_build_whose_machine_is_deployed_is_over(self):
+        self.instances.have('building', 'spawning')
+        self.start(lambda: self.fail('nova sets it to ERROR'))
+        self.join()
+        self.assertEqual(('active', None), self.states())
+        self.assertEqual([('deployed', 'spawning')], self.instances.done)
+
+    def test_a_build_that_ironic_carries_out_is_waited_for(self):
+        self.machine = 'wait call-back'
+        self.instances.have('building', 'spawning')
+        self.start(lambda: self.fail('nova sets it to ERROR'))
+        self.join()
+        self.assertEqual('building', self.states()[0])
+        self.machine, self.now = 'active', recovery.POLL
+        self.recovery.sweep()
+        self.join()
+        self.assertEqual(('active', None), self.states())
+
+    def test_a_build_of_which_ironic_was_not_told(self):
+        self.machine = 'available'
+        self.instances.have('building', 'networking')
+        self.start(lambda: self.fail('nova says nothing of why'))
+        self.join()
+        self.assertEqual(('error', None), self.states())
+        [(what, reason)] = self.instances.done
+        self.assertEqual('fail', what)
+        self.assertIn('available', reason)
+
+    def test_a_rebuild_that_ironic_carries_out_is_waited_for(self):
+        self.machine = 'deploying'
+        self.instances.have('active', 'rebuild_spawning')
+        self.start(lambda: self.fail('nova sets it to ERROR'))
+        self.join()
+        # Its user sees REBUILD.
+        self.assertEqual(('active', 'rebuild_spawning'), self.states())
+        self.machine, self.redeployed = 'active', True
+        self.now = recovery.POLL
+        self.recovery.sweep()
+        self.join()
+        self.assertEqual(('active', None), self.states())
+
+    def test_a_rebuild_that_waits_in_the_queue_is_left_alone(self):
+        self.instances.have('active', 'rebuilding')
+        self.start(lambda: self.fail('nova sets it to ERROR'))
+        self.join()
+        self.assertEqual(('active', 'rebuilding'), self.states())
+        # The patrol sees to it if it does not come.
+        self.assertEqual({'i1'}, self.unfinished)
 
     def test_a_take_over_that_was_cut_off_goes_on(self):
         for task_state in (

@@ -23,7 +23,6 @@ from nova import objects
 from nova import rpc
 import oslo_messaging as messaging
 from oslo_utils.fixture import uuidsentinel
-from oslo_utils import timeutils
 from oslo_utils import uuidutils
 
 from nova_ironic_multihost.contract import calls
@@ -50,7 +49,6 @@ class SignaturesTestCase(base.SignaturesTestCase):
                        compute.restore_instance):
             self.assertEqual(['self', 'context', 'instance'],
                              operations.parameters(method))
-        self.assertParameters(['self', 'instance'], compute._get_power_state)
 
     def test_instances_are_written_if_they_are_as_they_were_read(self):
         self.assertEqual(
@@ -335,7 +333,7 @@ class InstanceOfThisHostTestCase(base.DatabaseTestCase):
         self.row.save()
         self.manager = mock.Mock(spec=[
             '_init_instance', '_set_instance_obj_error_state',
-            '_get_power_state', 'restore_instance', 'soft_delete_instance',
+            'restore_instance', 'soft_delete_instance',
             'terminate_instance'])
         self.manager.host = 'mine'
         self.init = self.manager._init_instance
@@ -510,26 +508,6 @@ class InstanceOfThisHostTestCase(base.DatabaseTestCase):
         self.assertIn('no disk', fault.message)
         self.manager._set_instance_obj_error_state.assert_called_once_with(
             mock.ANY, clean_task_state=True)
-
-    def test_a_build_that_is_over(self):
-        self.row.vm_state = 'building'
-        self.row.task_state = 'spawning'
-        self.row.save()
-        self.manager._get_power_state.return_value = 1
-        self.instances.deployed(self.instances.read(self.row.uuid))
-        self.assertEqual(('active', None), self.now())
-        row = objects.Instance.get_by_uuid(self.context, self.row.uuid)
-        self.assertEqual(1, row.power_state)
-        self.assertIsNotNone(row.launched_at)
-
-    def test_a_rebuild_keeps_when_it_was_launched(self):
-        self.row.launched_at = launched = timeutils.utcnow(True).replace(
-            microsecond=0)
-        self.row.save()
-        self.manager._get_power_state.return_value = 1
-        self.instances.deployed(self.instances.read(self.row.uuid))
-        row = objects.Instance.get_by_uuid(self.context, self.row.uuid)
-        self.assertEqual(launched, row.launched_at)
 
     def test_notifications(self):
         sent = []

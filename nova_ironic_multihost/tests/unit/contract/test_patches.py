@@ -113,6 +113,7 @@ class TableTestCase(oslo_base.BaseTestCase):
         patches.patch_post_start(compute, self.fail)
         patches.patch_stop(compute, self.fail)
         patches.patch_instance_init(compute, self.fail)
+        patches.patch_arrivals(compute, self.fail)
         patches.patch_operations(compute, driver, gate)
         replaced = (
             [('manager', name) for name in vars(compute) if name != 'rt']
@@ -163,6 +164,7 @@ class TableTestCase(oslo_base.BaseTestCase):
         patches.patch_post_start(alone, self.fail)
         patches.patch_stop(alone, self.fail)
         patches.patch_instance_init(alone, None)
+        patches.patch_arrivals(alone, None)
         patches.patch_operations(alone, driver, mock.Mock())
         self.assertEqual(before, vars(driver))
 
@@ -372,6 +374,30 @@ class StartTestCase(base.TrackerTestCase):
         self.compute.post_start_hook()
         hook.assert_called_once_with()
         started.assert_called_once_with()
+
+    def test_builds_are_noted_and_the_start_ends_none(self):
+        method = manager.ComputeManager.build_and_run_instance
+        self.assertIn('node', operations.parameters(method))
+        interrupted = (
+            manager.ComputeManager
+            ._error_out_instances_whose_build_was_interrupted)
+        compute = object.__new__(manager.ComputeManager)
+        built = []
+        compute.build_and_run_instance = types.MethodType(
+            functools.wraps(method)(
+                lambda self, *args, **kwargs: built.append(kwargs)), compute)
+        noted = []
+        patches.patch_arrivals(compute, lambda *what: noted.append(what))
+        compute.build_and_run_instance(
+            mock.sentinel.context, instance=mock.Mock(uuid='i1'), node=NODE)
+        self.assertEqual([('i1', NODE)], noted)
+        self.assertEqual(1, len(built))
+        # It has neither a database nor a report client to ask.
+        compute._error_out_instances_whose_build_was_interrupted(
+            mock.sentinel.context, set(), [NODE])
+        self.assertEqual(
+            base.parameters(interrupted)[1:], base.parameters(
+                compute._error_out_instances_whose_build_was_interrupted))
 
     def test_something_else_is_done_at_the_start(self):
         seen = []

@@ -211,9 +211,25 @@ class StartOfNovaTestCase(base.BaseTestCase):
             self.assertFalse(takeover.ended_by_nova(vm_state, task_state))
 
     def test_what_it_gives_up(self):
-        self.assertTrue(takeover.lost_at_start('building', 'deleting'))
         for vm_state, task_state in (
-                ('building', 'spawning'), ('active', 'deleting')):
+                ('building', None), ('building', 'scheduling'),
+                ('building', 'networking'), ('building', 'spawning'),
+                ('building', 'deleting'), ('active', 'rebuild_spawning'),
+                ('stopped', 'rebuild_block_device_mapping'),
+                ('error', 'rebuild_spawning')):
+            self.assertTrue(takeover.lost_at_start(vm_state, task_state))
+            self.assertFalse(takeover.may_wait(vm_state, task_state))
+
+    def test_what_it_gives_up_and_may_be_asked_for_once_more(self):
+        for vm_state in 'active', 'stopped', 'error':
+            self.assertTrue(takeover.may_wait(vm_state, 'rebuilding'))
+            self.assertFalse(takeover.lost_at_start(vm_state, 'rebuilding'))
+
+    def test_what_it_does_not_give_up(self):
+        for vm_state, task_state in (
+                ('active', 'deleting'), ('active', None),
+                ('stopped', 'powering-on'), ('deleted', 'rebuilding'),
+                ('soft-delete', 'spawning'), ('active', 'rebooting')):
             self.assertFalse(takeover.lost_at_start(vm_state, task_state))
 
 

@@ -1,0 +1,130 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Ends builds that were sent to this host and were lost on the way.
+
+nova does that once, when the service starts and before it listens: it cannot
+tell a build that was lost from one that waits in the queue and will be carried
+out (ComputeManager._error_out_instances_whose_build_was_interrupted). Here it
+is done while the service listens. It calls itself through its own queue: when
+the answer is there all that waited in the queue before has come.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Set
+import threading
+import time
+
+from oslo_log import log as logging
+
+from nova_ironic_multihost.audit.sources import Builds
+from nova_ironic_multihost.core import arrivals
+from nova_ironic_multihost.core.arrivals import Build
+
+LOG = logging.getLogger(__name__)
+
+#: Turns of the timer from one look to the next.
+EVERY = 6
+
+
+class Arrivals:
+    """Knows which builds have come. Threads of nova and a timer use it.
+
+    :param builds: what nova has of builds.
+    :param nodes: returns the uuids of the nodes that are this host's.
+    :param clock: monotonic clock, in seconds.
+    """
+
+    def __init__(self, builds: Builds, nodes: Callable[[], Iterable[str]],
+                 clock: Callable[[], float] = time.monotonic) -> None:
+        self._builds = builds
+        self._nodes = nodes
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._arrived: frozenset[Build] = frozenset()
+        # Only the timer uses these.
+        self._turns = 0
+        self._mine: Mapping[str, float] = {}
+        self._looked = False
+        self._absences: Mapping[Build, arrivals.Absence] = {}
+
+    def note(self, instance: str, node: str | None) -> None:
+        """Note that a build has come.
+
+        :param node: what it is for; None if nova does not say.
+        """
+        if node is not None:
+            with self._lock:
+                self._arrived |= {Build(instance, node)}
+
+    def turn(self) -> None:
+        """Look, if it is time to.
+
+        :raises Exception: nova does not say what there is, or this service
+            does not answer itself.
+        """
+        self._turns += 1
+        if self._turns % EVERY == 1:
+            self.once()
+
+    def once(self) -> None:
+        """Look once, and end what is lost.
+
+        :raises Exception: see :meth:`turn`.
+        """
+        now = self._clock()
+        self._note_nodes(now)
+        arrived = self._arrived
+        builds = self._builds.unclaimed()
+        with self._lock:
+            # What has come and is claimed, or gone, will not be asked for.
+            self._arrived -= arrived - builds
+        if self._absent(builds):
+            self._builds.receive()
+        self._absences = arrivals.observe(
+            self._absences, self._absent(builds), self._mine, now)
+        lost = arrivals.lost(self._absences, now)
+        ended = [build for build in sorted(
+            lost, key=lambda build: build.instance) if self._end(build)]
+        if ended:
+            LOG.warning(
+                '%(count)d builds never came to this compute service, and '
+                'are in ERROR now. Delete them and build them anew. It was '
+                'killed, or RabbitMQ was started anew, before they were '
+                'begun.', {'count': len(ended)})
+
+    def _note_nodes(self, now: float) -> None:
+        since = now if self._looked else float('-inf')
+        self._mine = {node: self._mine.get(node, since)
+                      for node in self._nodes()}
+        self._looked = True
+
+    def _absent(self, builds: Set[Build]) -> list[Build]:
+        arrived = self._arrived
+        return [build for build in builds
+                if build.node in self._mine and build not in arrived]
+
+    def _end(self, build: Build) -> bool:
+        """End one build; whether it was as it was seen.
+
+        One that comes right now is carried out.
+        """
+        try:
+            return build not in self._arrived and self._builds.give_up(
+                build, 'Its build was lost on the way to the compute service '
+                'that has its node: delete the server and build it anew')
+        except Exception as exc:  # noqa: BLE001
+            LOG.debug('The build of instance %(uuid)s is not ended yet: '
+                      '%(exc)s', {'uuid': build.instance, 'exc': exc})
+            return False

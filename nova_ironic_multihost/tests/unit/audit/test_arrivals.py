@@ -1,0 +1,188 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import logging
+
+import fixtures
+from oslotest import base
+
+from nova_ironic_multihost.audit import arrivals
+from nova_ironic_multihost.core import arrivals as rules
+from nova_ironic_multihost.core.arrivals import Build
+
+BUILD = Build('i1', 'n1')
+
+
+class ArrivalsTestCase(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.log = self.useFixture(fixtures.FakeLogger(level=logging.WARNING))
+        self.now = 0
+        self.nodes = ['n1']
+        # What nova has, what waits in the queue, what was given up.
+        self.builds = {BUILD}
+        self.queue = []
+        self.ended = []
+        self.asked = 0
+        self.error = None
+        self.arrivals = self.start()
+
+    def start(self):
+        return arrivals.Arrivals(self, lambda: self.nodes, lambda: self.now)
+
+    # the port
+
+    def unclaimed(self):
+        return frozenset(self.builds)
+
+    def receive(self):
+        self.asked += 1
+        if self.error:
+            raise self.error
+        while self.queue:
+            build = self.queue.pop()
+            self.arrivals.note(build.instance, build.node)
+
+    def give_up(self, build, reason):
+        self.ended.append(build)
+        self.reason = reason
+        self.builds.discard(build)
+        return True
+
+    def look(self, seconds=rules.PATIENCE):
+        self.arrivals.once()
+        self.now += seconds
+
+    # the tests
+
+    def test_build_that_was_lost_ends(self):
+        self.look()
+        self.assertEqual([], self.ended)
+        self.look()
+        self.assertEqual([BUILD], self.ended)
+        self.assertIn('lost on the way', self.reason)
+        self.assertIn('1 builds never came', self.log.output)
+        self.assertIn('Delete them', self.log.output)
+
+    def test_build_that_waits_in_the_queue_is_left_alone(self):
+        self.queue = [BUILD]
+        for _ in range(5):
+            self.look()
+        self.assertEqual([], self.ended)
+        # It is known to have come; nobody asks for it again.
+        self.assertEqual(1, self.asked)
+
+    def test_build_of_a_node_of_another_host(self):
+        self.nodes = []
+        for _ in range(5):
+            self.look()
+        self.assertEqual([], self.ended)
+        self.assertEqual(0, self.asked)
+
+    def test_nothing_ends_while_the_queue_does_not_answer(self):
+        self.look()
+        self.error = TimeoutError()
+        for _ in range(5):
+            self.assertRaises(TimeoutError, self.look)
+            self.now += rules.PATIENCE
+        self.assertEqual([], self.ended)
+        self.error, self.queue = None, [BUILD]
+        self.look()
+        self.look()
+        self.assertEqual([], self.ended)
+
+    def test_build_that_comes_while_it_is_given_up(self):
+        self.look()
+        unclaimed = self.unclaimed
+
+        def come():
+            found = unclaimed()
+            self.arrivals.note('i1', 'n1')
+            return found
+
+        self.unclaimed = come
+        self.look()
+        self.assertEqual([], self.ended)
+
+    def test_build_that_is_sent_here_again_for_another_node(self):
+        self.nodes = ['n1', 'n2']
+        self.arrivals.note('i1', 'n1')
+        self.look()
+        self.builds = {Build('i1', 'n2')}
+        self.look()
+        self.look()
+        self.assertEqual([Build('i1', 'n2')], self.ended)
+
+    def test_what_has_come_and_is_over_is_forgotten(self):
+        self.arrivals.note('i1', 'n1')
+        self.builds = set()
+        self.look()
+        self.builds = {BUILD}
+        self.look()
+        self.look()
+        self.assertEqual([BUILD], self.ended)
+
+    def test_what_comes_while_nova_is_asked_is_not_forgotten(self):
+        self.builds = set()
+
+        def come():
+            self.arrivals.note('i1', 'n1')
+            return frozenset()
+
+        self.unclaimed = come
+        self.look()
+        del self.unclaimed
+        self.builds = {BUILD}
+        for _ in range(3):
+            self.look()
+        self.assertEqual([], self.ended)
+
+    def test_node_that_has_just_come_may_have_a_build_elsewhere(self):
+        self.nodes = []
+        self.look(1)
+        self.nodes = ['n1']
+        for _ in range(5):
+            self.look()
+        self.assertEqual([], self.ended)
+        self.look(rules.PATIENCE_MOVED)
+        self.look()
+        self.assertEqual([BUILD], self.ended)
+
+    def test_one_that_cannot_be_ended_holds_up_no_other(self):
+        self.builds.add(other := Build('i2', 'n1'))
+        give_up = self.give_up
+
+        def fail_once(build, reason):
+            self.give_up = give_up
+            raise TimeoutError
+
+        self.give_up = fail_once
+        self.look()
+        self.look()
+        self.assertEqual([other], self.ended)
+        self.look()
+        self.assertEqual([other, BUILD], self.ended)
+
+    def test_nova_that_does_not_say_for_which_node(self):
+        self.arrivals.note('i1', None)
+        self.look()
+        self.look()
+        self.assertEqual([BUILD], self.ended)
+
+    def test_looks_are_less_frequent_than_turns(self):
+        self.queue = [BUILD]
+        looks = []
+        self.unclaimed = lambda: looks.append(1) or frozenset()
+        for _ in range(2 * arrivals.EVERY):
+            self.arrivals.turn()
+        self.assertEqual(2, len(looks))

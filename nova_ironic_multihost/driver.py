@@ -81,7 +81,7 @@ class IronicMultiHostDriver(names.IronicDriver):
         self._timers = timer.Timers(
             lambda: settings.read().heartbeats.period, look=self._look,
             sweep=lambda: self._recovery.sweep(self._looks.view),
-            arrivals=self._arrivals.turn)
+            arrivals=self._arrivals.once)
         self._settled = False
         # The last audit of all nodes; looks have changed the auditor's.
         self._audited = None

@@ -34,9 +34,6 @@ from nova_ironic_multihost.core.arrivals import Build
 
 LOG = logging.getLogger(__name__)
 
-#: Turns of the timer from one look to the next.
-EVERY = 6
-
 
 class Arrivals:
     """Knows which builds have come. Threads of nova and a timer use it.
@@ -54,7 +51,6 @@ class Arrivals:
         self._lock = threading.Lock()
         self._arrived: frozenset[Build] = frozenset()
         # Only the timer uses these.
-        self._turns = 0
         self._mine: Mapping[str, float] = {}
         self._looked = False
         self._absences: Mapping[Build, arrivals.Absence] = {}
@@ -68,20 +64,11 @@ class Arrivals:
             with self._lock:
                 self._arrived |= {Build(instance, node)}
 
-    def turn(self) -> None:
-        """Look, if it is time to.
-
-        :raises Exception: nova does not say what there is, or this service
-            does not answer itself.
-        """
-        self._turns += 1
-        if self._turns % EVERY == 1:
-            self.once()
-
     def once(self) -> None:
         """Look once, and end what is lost.
 
-        :raises Exception: see :meth:`turn`.
+        :raises Exception: nova does not say what there is, or this service
+            does not answer itself.
         """
         now = self._clock()
         self._note_nodes(now)

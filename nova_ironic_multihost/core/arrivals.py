@@ -25,8 +25,9 @@ import dataclasses
 
 #: Seconds for which a build must not have come, though all that waited in the
 #: queue of the host has, until it is given up. nova's conductor allocates all
-#: servers of a request before it sends the first of them.
-PATIENCE = 120
+#: servers of a request before it sends the first of them; one that comes after
+#: all is carried out.
+PATIENCE = 30
 
 #: The same if the node was not this host's all the time: the build may have
 #: been sent to the host that had the node, and wait there for its turn.

@@ -178,11 +178,3 @@ class ArrivalsTestCase(base.BaseTestCase):
         self.look()
         self.look()
         self.assertEqual([BUILD], self.ended)
-
-    def test_looks_are_less_frequent_than_turns(self):
-        self.queue = [BUILD]
-        looks = []
-        self.unclaimed = lambda: looks.append(1) or frozenset()
-        for _ in range(2 * arrivals.EVERY):
-            self.arrivals.turn()
-        self.assertEqual(2, len(looks))

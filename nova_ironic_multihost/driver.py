@@ -119,8 +119,8 @@ class IronicMultiHostDriver(names.IronicDriver):
             lambda record: self._offers.still_valid(record.node, record),
             lambda node: self._offers.may_create(node, settings.read()))
         patches.patch_instance_init(manager, self._recovery.start)
-        patches.patch_arrivals(manager, self._arrivals.note)
         patches.patch_operations(manager, self, self._gate)
+        patches.patch_arrivals(manager, self._arrivals)
         patches.patch_post_start(manager, self._timers.start)
         patches.patch_stop(manager, self._end)
         super().init_host(host)

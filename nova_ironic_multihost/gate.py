@@ -48,6 +48,9 @@ LOG = logging.getLogger(__name__)
 #: Seconds between two questions while there is no answer.
 PAUSE = 5
 
+#: Times that placement is asked until a build has no node: it may lag behind.
+ASKED = 3
+
 
 class Cancelled(BaseException):
     """Ends an operation whose instance has moved on.
@@ -181,10 +184,13 @@ class Gate:
         except ContestedError:
             self.note_unfinished(instance.uuid)
             left = True
-        except Exception:
-            if not self._tireless:
+        except Exception as exc:
+            if is_left is None:
                 raise
-            # As it is left the next start of the service finds it.
+            # nova would free the node, of a server that may run.
+            LOG.warning('%(name)s of instance %(instance)s is not carried '
+                        'out: %(exc)s. If it was to be it ends in ERROR.',
+                        {'name': name, 'exc': exc, 'instance': instance.uuid})
             return otherwise()
         if self._tireless:
             self._thread.patience_left = None
@@ -192,7 +198,7 @@ class Gate:
             LOG.info('%(name)s is not carried out: instance %(instance)s is '
                      'on another compute service now, or about to be%(or)s.',
                      {'name': name, 'instance': instance.uuid,
-                      'or': ', or it is done' if is_left else ''})
+                      'or': ', or done, or has failed' if is_left else ''})
             return otherwise()
         with self._entered(patient):
             try:
@@ -449,12 +455,21 @@ class Gate:
     def _is_outdated(self, instance, node):
         state = self._instance_state(instance)
         self._thread.task_state = state and state.task_state
-        consumers = self._sources.consumers(node) if node else frozenset()
+
+        def allocated():
+            return any(self._has_allocated(instance, node, attempt)
+                       for attempt in range(ASKED))
+
+        return admission.outdated(state, node, self._host, allocated)
+
+    def _has_allocated(self, instance, node, attempt):
+        if attempt:
+            self._sleep(PAUSE)
+        consumers = self._sources.consumers(node)
         if consumers is None:
             raise SilentError('placement does not say who has allocated its '
                               'node')
-        return admission.outdated(
-            state, instance.uuid, node, consumers, self._host)
+        return instance.uuid in consumers
 
     def _may_be_elsewhere(self, name, instance, patient=True):
         def ask():

@@ -19,6 +19,7 @@ is done while the service listens. It calls itself through its own queue: when
 the answer is there all that waited in the queue before has come.
 """
 
+import collections
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -36,7 +37,7 @@ LOG = logging.getLogger(__name__)
 
 
 class Arrivals:
-    """Knows which builds have come. Threads of nova and a timer use it.
+    """Knows which builds are here. Threads of nova and a timer use it.
 
     :param builds: what nova has of builds.
     :param nodes: returns the uuids of the nodes that are this host's.
@@ -49,47 +50,56 @@ class Arrivals:
         self._nodes = nodes
         self._clock = clock
         self._lock = threading.Lock()
-        self._arrived: frozenset[Build] = frozenset()
+        self._here: collections.Counter[str] = collections.Counter()
         # Only the timer uses these.
         self._mine: Mapping[str, float] = {}
         self._looked = False
         self._absences: Mapping[Build, arrivals.Absence] = {}
 
-    def note(self, instance: str, node: str | None) -> None:
-        """Note that a build has come.
+    def begin(self, instance: str) -> None:
+        """Note that a build has come: it waits for its turn, or goes on."""
+        with self._lock:
+            self._here[instance] += 1
 
-        :param node: what it is for; None if nova does not say.
+    def end(self, instance: str) -> None:
+        """Note that a build that came has ended, however.
+
+        If nova still has it to be built then, it was given up.
         """
-        if node is not None:
-            with self._lock:
-                self._arrived |= {Build(instance, node)}
+        with self._lock:
+            self._here[instance] -= 1
+            if self._here[instance] <= 0:
+                del self._here[instance]
+
+    def here(self, instance: str) -> bool:
+        """Whether a build has come and has not ended."""
+        with self._lock:
+            return instance in self._here
 
     def once(self) -> None:
         """Look once, and end what is lost.
 
         :raises Exception: nova does not say what there is, or this service
-            does not answer itself.
+            does not answer itself; no time counts of which that is so.
         """
+        before, self._absences = self._absences, {}
         now = self._clock()
         self._note_nodes(now)
-        arrived = self._arrived
         builds = self._builds.unclaimed()
-        with self._lock:
-            # What has come and is claimed, or gone, will not be asked for.
-            self._arrived -= arrived - builds
         if self._absent(builds):
             self._builds.receive()
         self._absences = arrivals.observe(
-            self._absences, self._absent(builds), self._mine, now)
+            before, self._absent(builds), self._mine, now)
         lost = arrivals.lost(self._absences, now)
         ended = [build for build in sorted(
             lost, key=lambda build: build.instance) if self._end(build)]
         if ended:
             LOG.warning(
-                '%(count)d builds never came to this compute service, and '
-                'are in ERROR now. Delete them and build them anew. It was '
-                'killed, or RabbitMQ was started anew, before they were '
-                'begun.', {'count': len(ended)})
+                '%(count)d builds never came to this compute service, or '
+                'could not be begun, and are in ERROR now. Delete them and '
+                'build them anew. If it was not killed just now: was RabbitMQ '
+                'started anew, or did nova-conductor or placement not '
+                'answer?', {'count': len(ended)})
 
     def _note_nodes(self, now: float) -> None:
         since = now if self._looked else float('-inf')
@@ -98,9 +108,8 @@ class Arrivals:
         self._looked = True
 
     def _absent(self, builds: Set[Build]) -> list[Build]:
-        arrived = self._arrived
-        return [build for build in builds
-                if build.node in self._mine and build not in arrived]
+        return [build for build in builds if build.node in self._mine
+                and not self.here(build.instance)]
 
     def _end(self, build: Build) -> bool:
         """End one build; whether it was as it was seen.
@@ -108,9 +117,11 @@ class Arrivals:
         One that comes right now is carried out.
         """
         try:
-            return build not in self._arrived and self._builds.give_up(
+            return self._builds.give_up(
                 build, 'Its build was lost on the way to the compute service '
-                'that has its node: delete the server and build it anew')
+                'that has its node, or could not be begun there: delete the '
+                'server and build it anew',
+                lambda: not self.here(build.instance))
         except Exception as exc:  # noqa: BLE001
             LOG.debug('The build of instance %(uuid)s is not ended yet: '
                       '%(exc)s', {'uuid': build.instance, 'exc': exc})

@@ -337,6 +337,8 @@ class Recovery:
     def _carry_out(self, step: Step, instance: Instance, before: str | None,
                    machine: str | None) -> None:
         if step is Step.DEPLOYED:
+            # It may be in a task state then, to be stopped once more.
+            self._operations.note_unfinished(instance.uuid)
             self._instances.deployed(instance)
         elif step is Step.FAIL:
             self._instances.fail(

@@ -16,6 +16,7 @@ nova, placement and Ironic in a nova-compute (:mod:`nova_ironic_multihost.
 contract`), a model of them in the simulation. Each method asks anew.
 """
 
+from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -184,9 +185,11 @@ class Builds(typing.Protocol):
         :raises Exception: that is not known.
         """
 
-    def give_up(self, build: Build, reason: str) -> bool:
+    def give_up(self, build: Build, reason: str,
+                absent: Callable[[], bool]) -> bool:
         """Set a build to ERROR, with a fault that says why.
 
+        :param absent: whether it still has not come, asked last.
         :returns: whether it was still on no host, and not begun.
         """
 

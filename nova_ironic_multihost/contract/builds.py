@@ -14,11 +14,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from nova import baserpc
 from nova.compute import rpcapi
 from nova.compute import vm_states
 from nova import exception
 from nova import objects
+import oslo_messaging as messaging
 
 from nova_ironic_multihost.contract import calls
 from nova_ironic_multihost.contract import completion
@@ -71,12 +74,15 @@ class Builds:
         api.client.prepare(server=self._host).call(
             names.admin_context(), 'ping', arg=self._host)
 
-    def give_up(self, build: Build, reason: str) -> bool:
+    def give_up(self, build: Build, reason: str,
+                absent: Callable[[], bool]) -> bool:
         """Set a build to ERROR, if it is still on no host and not begun.
 
         What it has allocated stays, as nova leaves it too: who deletes the
         instance frees it.
 
+        :param absent: whether it still has not come, asked last: a build that
+            begins without a task state cannot be told from one that has not.
         :returns: whether it was.
         """
         context = names.admin_context()
@@ -85,14 +91,24 @@ class Builds:
             if (instance.host, instance.vm_state) != (
                     None, vm_states.BUILDING):
                 return False
-            # A build that begins, or is claimed, changes the task state.
+            if self._node(context, build.instance) != build.node:
+                self._nodes = {}
+                return False
+            # It is shown only when the instance is in ERROR.
+            completion.note_fault(instance, completion.BUILD, reason)
             before = instance.task_state
             instance.vm_state = vm_states.ERROR
             instance.task_state = None
+            if not absent():
+                return False
             instance.save(expected_vm_state=[vm_states.BUILDING],
                           expected_task_state=[before])
         except (exception.InstanceNotFound,
                 exception.InstanceUpdateConflict):
             return False
-        completion.note_fault(instance, completion.BUILD, reason)
+        except messaging.MessagingTimeout:
+            # An answer that is lost is no write that is lost.
+            instance = objects.Instance.get_by_uuid(context, build.instance)
+            return (instance.host, instance.vm_state) == (
+                None, vm_states.ERROR)
         return True

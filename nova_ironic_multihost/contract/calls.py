@@ -146,6 +146,8 @@ class Instances:
         """Read which instances of a host are in the middle of something."""
         context = names.admin_context()
         return {**reads.instances_with(context, takeover.TASKS, host),
+                # One that was claimed has no task state for a moment.
+                **reads.building(context, host),
                 **reads.half_deleted(context, host)}
 
     def read(self, uuid: str) -> objects.Instance | None:

@@ -20,6 +20,7 @@ rest of it is done here, so that nobody sees a difference.
 from __future__ import annotations
 
 from collections.abc import Callable
+import threading
 import typing
 
 from nova.compute import task_states
@@ -28,6 +29,7 @@ from nova.compute import vm_states
 from nova import objects
 from nova.objects import fields
 from oslo_log import log as logging
+import oslo_messaging as messaging
 
 from nova_ironic_multihost.contract import names
 
@@ -74,25 +76,67 @@ def complete(manager: ComputeManager, instance: objects.Instance) -> None:
     kind = kind_of(instance)
     stopped = instance.vm_state == vm_states.STOPPED
     before = instance.task_state
+    if kind is BUILD:
+        _set_access_ips(instance)
     manager._update_instance_after_spawn(instance)
     if stopped:
         # It is switched off again; if that is interrupted, at the next start.
         instance.task_state = task_states.POWERING_OFF
     # A reschedule has left it (ComputeManager._build_and_run_instance).
     instance.system_metadata.pop('network_allocated', None)
-    instance.save(expected_task_state=[before])
+    _save(instance, before)
     _finish_event(instance, kind)
+    _begin(_tell, manager, instance.uuid, kind)
+    if stopped:
+        manager.stop_instance(_context(instance, kind), instance, False)
+
+
+def _save(instance, before):
+    """Save an instance; an answer that is lost is no write that is lost."""
+    wanted = instance.vm_state, instance.task_state
+    try:
+        instance.save(expected_task_state=[before])
+    except messaging.MessagingTimeout:
+        found = objects.Instance.get_by_uuid(
+            names.admin_context(), instance.uuid)
+        if (found.vm_state, found.task_state) != wanted:
+            raise
+        instance.obj_reset_changes()
+
+
+def _set_access_ips(instance):
+    """Note the addresses by which nova's API shows a server first."""
+    label = names.CONF.default_access_ip_network_name
+    if not label or instance.access_ip_v4 or instance.access_ip_v6:
+        return
+    vif = next((vif for vif in instance.get_network_info()
+                if vif['network']['label'] == label), None)
+    for ip in reversed(vif.fixed_ips() if vif else []):
+        setattr(instance, f'access_ip_v{ip["version"]}', ip['address'])
+
+
+def _begin(target, *args):
+    """Call a function in a thread: whoever listens may not answer."""
+    try:
+        threading.Thread(target=target, args=args, daemon=True,
+                         name='ironic-multihost-notices').start()
+    except RuntimeError as exc:
+        LOG.warning('Threads of nova-compute are used up: %s.', exc)
+
+
+def _tell(manager, uuid, kind):
+    """Tell whoever listens that a build or a rebuild is over."""
     for tell in (_tell_scheduler, _tell_unversioned, _tell_versioned):
         try:
-            tell(manager, instance, kind)
+            tell(manager, objects.Instance.get_by_uuid(
+                names.admin_context(), uuid, expected_attrs=[
+                    'flavor', 'info_cache', 'metadata', 'system_metadata']),
+                kind)
         except Exception as exc:  # noqa: BLE001
             LOG.warning('The end of a %(action)s of instance %(uuid)s was '
                         'not told to all who listen: %(exc)s. Nothing else '
                         'depends on it.', {
-                            'action': kind.action, 'uuid': instance.uuid,
-                            'exc': exc})
-    if stopped:
-        manager.stop_instance(_context(instance, kind), instance, False)
+                            'action': kind.action, 'uuid': uuid, 'exc': exc})
 
 
 def _tell_scheduler(manager, instance, kind):

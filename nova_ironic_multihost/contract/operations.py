@@ -171,15 +171,30 @@ def build(gate, otherwise: Callable) -> Callable:
     return around
 
 
-def announced(note: Callable[[str, str | None], None]) -> Callable:
+def begun(arrivals) -> Callable:
     """Return how it is noted that a build has come, see :func:`wrapped`.
 
-    :param note: function of the uuids of the instance and of the node that it
-        is for, None if nova does not say.
+    :param arrivals: :class:`nova_ironic_multihost.audit.arrivals.Arrivals`.
     """
     def around(name, instance, act):
-        note(instance.uuid, _argument(act, 'node'))
-        return act()
+        arrivals.begin(instance.uuid)
+        try:
+            return act()
+        except BaseException:
+            # No thread has it.
+            arrivals.end(instance.uuid)
+            raise
+
+    return around
+
+
+def ended(arrivals) -> Callable:
+    """Return how it is noted that it has ended, see :func:`wrapped`."""
+    def around(name, instance, act):
+        try:
+            return act()
+        finally:
+            arrivals.end(instance.uuid)
 
     return around
 

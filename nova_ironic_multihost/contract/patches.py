@@ -93,14 +93,6 @@ PATCHES = (
           'a take-over that was interrupted goes on, and what fails for one '
           'instance does not end the service',
           ('ComputeManager.init_host',)),
-    # patch_arrivals
-    Patch('manager', 'build_and_run_instance',
-          'the driver knows which builds have come',
-          ('RPCDispatcher',)),
-    Patch('manager', '_error_out_instances_whose_build_was_interrupted',
-          'the start of the service leaves builds alone that wait in its '
-          'queue',
-          ('ComputeManager.init_host',)),
     # patch_operations
     Patch('manager', 'operations.sent_to_host',
           'an operation on an instance that has moved is not carried out',
@@ -109,7 +101,8 @@ PATCHES = (
           'an event for an instance that has moved is dropped',
           ('RPCDispatcher',)),
     Patch('manager', '_do_build_and_run_instance',
-          'a build of an instance that has moved is not carried out',
+          "a build that is another's or is done is not carried out, and it "
+          'is noted when one ends',
           ('ComputeManager.build_and_run_instance',)),
     Patch('manager', '_snapshot_instance',
           'a snapshot of an instance that has moved is not carried out',
@@ -129,6 +122,14 @@ PATCHES = (
     Patch('driver', 'operations.MUTATIONS',
           'the machine of an instance that has moved is left alone',
           ('ComputeManager',)),
+    # patch_arrivals
+    Patch('manager', 'build_and_run_instance',
+          'the driver knows which builds are here',
+          ('RPCDispatcher',)),
+    Patch('manager', '_error_out_instances_whose_build_was_interrupted',
+          'the start of the service leaves builds alone that wait in its '
+          'queue',
+          ('ComputeManager.init_host',)),
 )
 
 
@@ -290,27 +291,6 @@ def patch_instance_init(manager: ComputeManager | None,
     manager._init_instance = init_instance
 
 
-def patch_arrivals(manager: ComputeManager | None,
-                   note: Callable[[str, str | None], None]) -> None:
-    """Note which builds come, and end none at the start of the service.
-
-    nova looks for builds that were lost before the service listens, when it
-    cannot tell them from those that wait (ComputeManager.init_host). See
-    :mod:`.audit.arrivals`.
-
-    :param manager: nova's ComputeManager.
-    :param note: as for :func:`.operations.announced`.
-    """
-    if manager is None:
-        return
-    _wrap(manager, 'build_and_run_instance', operations.announced(note))
-
-    def leave(context, already_handled_instances, node_uuids):
-        pass
-
-    manager._error_out_instances_whose_build_was_interrupted = leave
-
-
 def patch_operations(manager: ComputeManager | None,
                      driver: names.IronicDriver, gate) -> None:
     """Let a gate stand before nova's operations on instances.
@@ -341,6 +321,28 @@ def patch_operations(manager: ComputeManager | None,
         _wrap(driver, name, gate.change_machine)
     manager.external_instance_event = operations.sifted(
         manager.external_instance_event, gate)
+
+
+def patch_arrivals(manager: ComputeManager | None, arrivals) -> None:
+    """Note which builds are here, and end none at the start of the service.
+
+    nova looks for builds that were lost before the service listens, when it
+    cannot tell them from those that wait (ComputeManager.init_host). See
+    :mod:`.audit.arrivals`.
+
+    :param manager: nova's ComputeManager; a build that waits at the gate is
+        here, so the gate is put there first (:func:`patch_operations`).
+    :param arrivals: :class:`nova_ironic_multihost.audit.arrivals.Arrivals`.
+    """
+    if manager is None:
+        return
+    _wrap(manager, 'build_and_run_instance', operations.begun(arrivals))
+    _wrap(manager, '_do_build_and_run_instance', operations.ended(arrivals))
+
+    def leave(context, already_handled_instances, node_uuids):
+        pass
+
+    manager._error_out_instances_whose_build_was_interrupted = leave
 
 
 def _wrap(target, name, around):

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from collections.abc import Iterator
+import contextlib
 from http import HTTPStatus
 import typing
 
@@ -179,8 +180,23 @@ def hostless(context: nova_context.RequestContext, vm_state: str
 
     :returns: set of (uuid, when it was changed last).
     """
-    return {(row.uuid, row.updated_at) for row in _all_rows(
-        context, {'host': None, 'vm_state': vm_state})}
+    found = set()
+    # What is left out because the last one of a page is gone comes next time.
+    with contextlib.suppress(exception.MarkerNotFound):
+        for row in _all_rows(context, {'host': None, 'vm_state': vm_state}):
+            found.add((row.uuid, row.updated_at))
+    return found
+
+
+def building(context: nova_context.RequestContext, host: str
+             ) -> dict[str, InstanceState]:
+    """Read the builds of a host.
+
+    :param host: as nova spells it.
+    :returns: dict of uuid -> :class:`.facts.InstanceState`.
+    """
+    return _all_instances(
+        context, {'host': host, 'vm_state': vm_states.BUILDING})
 
 
 def _all_instances(context, filters):

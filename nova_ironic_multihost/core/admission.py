@@ -17,7 +17,7 @@ Pure. The gate asks (:mod:`nova_ironic_multihost.gate`), and knows from nova's
 database where an instance is, at the moment of the operation.
 """
 
-from collections.abc import Set
+from collections.abc import Callable
 
 from nova_ironic_multihost.core.facts import InstanceState
 from nova_ironic_multihost.core.host import HostKey
@@ -64,8 +64,8 @@ def may_change_machine(state: InstanceState | None,
     return not elsewhere(state, host)
 
 
-def outdated(state: InstanceState | None, instance: str, node: str | None,
-             consumers: Set[str], host: HostKey) -> bool:
+def outdated(state: InstanceState | None, node: str | None, host: HostKey,
+             allocated: Callable[[], bool]) -> bool:
     """Whether a build that this host is asked for was another's, or is done.
 
     A message of RabbitMQ can arrive twice. nova carries out a build whatever
@@ -80,15 +80,17 @@ def outdated(state: InstanceState | None, instance: str, node: str | None,
     node whose record is another's, for then the build is scheduled again.
 
     :param state: as for :func:`elsewhere`.
-    :param instance: its uuid.
     :param node: the node that the build is for; None if nova does not say.
-    :param consumers: instances that have allocated it in placement.
     :param host: this host.
+    :param allocated: says whether placement has the node allocated to the
+        instance; asked only if nothing else decides.
     """
     if state is None or state.deleted:
         return False
     if elsewhere(state, host):
         return True
-    if state.host_key == host and node in (None, state.node):
+    if state.host_key == host and (
+            node in (None, state.node)
+            or state.vm_state not in ('building', 'error')):
         return True
-    return node is not None and instance not in consumers
+    return node is not None and not allocated()

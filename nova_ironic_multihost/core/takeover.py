@@ -226,10 +226,12 @@ _OPERATIONS = tuple(map(frozenset, (
     {'image_snapshot_pending', 'image_snapshot', 'image_pending_upload',
      'image_uploading'})))
 
-#: Task states of a build or a rebuild, in which nova's own start gives up.
-_DEPLOYING_TASKS = frozenset({
-    'scheduling', 'networking', 'block_device_mapping', 'spawning',
+_REBUILDING_TASKS = frozenset({
     'rebuilding', 'rebuild_block_device_mapping', 'rebuild_spawning'})
+
+#: Task states of a build or a rebuild, in which nova's own start gives up.
+_DEPLOYING_TASKS = _REBUILDING_TASKS | frozenset({
+    'scheduling', 'networking', 'block_device_mapping', 'spawning'})
 
 #: Provision states of a node on which Ironic deploys.
 DEPLOYING = frozenset({
@@ -354,7 +356,7 @@ def lost_at_start(vm_state: str | None, task_state: str | None) -> bool:
     """
     return vm_state == 'building' or (
         vm_state not in ('deleted', 'soft-delete')
-        and task_state in _DEPLOYING_TASKS
+        and task_state in _REBUILDING_TASKS
         and not may_wait(vm_state, task_state))
 
 

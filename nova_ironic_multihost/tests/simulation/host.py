@@ -138,7 +138,7 @@ class Instances:
         return {instance.uuid: instance.state
                 for instance in self._world.instances.values()
                 if not instance.deleted and instance.host == host
-                and instance.task in takeover.TASKS}
+                and (instance.building or instance.task in takeover.TASKS)}
 
     def of_host(self, host, after):
         pause()
@@ -224,11 +224,13 @@ class Builds:
     def receive(self):
         """What has come waits for its turn in the process."""
         for instance in self._world.instances.values():
-            if instance.sent and instance.cast_to == self._process.host:
-                self._process.arrivals.note(instance.uuid, instance.node)
+            if (instance.sent and instance.cast_to == self._process.host
+                    and not self._process.arrivals.here(instance.uuid)):
+                self._process.arrivals.begin(instance.uuid)
 
-    def give_up(self, build, reason):
-        return self._world.give_up(build.instance, self._process.host)
+    def give_up(self, build, reason, absent):
+        return absent() and self._world.give_up(
+            build.instance, self._process.host)
 
 
 class Sources:
@@ -736,18 +738,23 @@ class Process:
 
     # What nova does besides audits, at a stroke.
 
+    def lose(self, instance):
+        """Take a build from the queue, or lose it."""
+        instance.sent -= 1
+        if not instance.sent and self.arrivals.here(instance.uuid):
+            self.arrivals.end(instance.uuid)
+
     def build(self, instance):
         """Take a build from the queue, and claim its node.
 
         :returns: whether it goes on here; None if it is not carried out.
         """
         world = self._world
-        instance.sent -= 1
-        self.arrivals.note(instance.uuid, instance.node)
+        self.lose(instance)
         consumer = world.consumer(instance.node)
         if instance.deleted or admission.outdated(
-                instance.state, instance.uuid, instance.node,
-                {consumer} - {None}, self.host):
+                instance.state, instance.node, self.host,
+                lambda: consumer == instance.uuid):
             return None
         if instance.host is not None or consumer != instance.uuid:
             raise worlds.Broken(f'G3: {instance} is built twice')

@@ -448,7 +448,9 @@ class Simulation(stateful.RuleBasedStateMachine):
         instance = self._pick((
             instance for instance in self.world.instances.values()
             if instance.sent), index)
-        if instance:
+        if instance and (process := self._processes.get(instance.cast_to)):
+            process.lose(instance)
+        elif instance:
             instance.sent -= 1
 
     @stateful.rule(index=which)

@@ -71,6 +71,8 @@ class GateTestCase(base.BaseTestCase):
         return self.gate.operate('stop', INSTANCE, act, **kwargs)
 
     def build(self, act, node='n1'):
+        if self.sources.hosts['i1'] == InstanceState('me'):
+            self.sources.hosts['i1'] = InstanceState(None)
         return self.gate.build(
             'build', INSTANCE, act, node, otherwise=lambda: 'left')
 
@@ -167,7 +169,8 @@ class GateTestCase(base.BaseTestCase):
     def test_what_is_an_answer_is_not_waited_for_without_end(self):
         self.wait_for_conductor(10000)
         self.sources.error = ValueError()
-        self.assertRaises(ValueError, self.build, self.act)
+        # nova would free the node that it has allocated.
+        self.assertEqual('left', self.build(self.act))
         self.assertEqual(300, self.now)
         self.assertEqual([], self.done)
 
@@ -186,7 +189,28 @@ class GateTestCase(base.BaseTestCase):
         self.assertEqual('result', self.build(self.act))
         self.assertEqual(1000, self.now)
 
+    def test_build_that_placement_does_not_show_at_once(self):
+        self.wait_for_conductor(0)
+        self.sources.error = None
+        self.sources.hosts = {'i1': InstanceState(None)}
+        self.sources.allocated = {'n1': set()}
+        sleep = self.sleep
+
+        def sleep_and_show(seconds):
+            sleep(seconds)
+            self.sources.allocated = {'n1': {'i1'}}
+
+        self.gate._sleep = sleep_and_show
+        self.assertEqual('result', self.build(self.act))
+
+    def test_build_of_a_server_that_runs_waits_for_nobody(self):
+        self.sources.hosts = {'i1': InstanceState('me', node='n1')}
+        self.sources.consumers = self.fail
+        self.assertEqual('left', self.build(self.act))
+
     def test_build_that_is_not_to_be_carried_out(self):
+        self.wait_for_conductor(0)
+        self.sources.error = None
         for hosts, allocated in (
                 ({'i1': InstanceState('me', node='n1')}, {'i1'}),
                 ({'i1': InstanceState('other')}, {'i1'}),

@@ -15,12 +15,15 @@ from unittest import mock
 from nova import baserpc
 from nova.compute import manager
 from nova.compute import rpcapi
+from nova import exception
 from nova import objects
 from nova import rpc
 from nova.scheduler.client import report
+import oslo_messaging as messaging
 from oslo_utils.fixture import uuidsentinel
 
 from nova_ironic_multihost.contract import builds
+from nova_ironic_multihost.contract import reads
 from nova_ironic_multihost.core.arrivals import Build
 from nova_ironic_multihost.tests.unit.contract import base
 
@@ -67,6 +70,9 @@ class BuildsTestCase(base.DatabaseTestCase):
     def read(self):
         row = objects.Instance.get_by_uuid(self.context, self.row.uuid)
         return row.vm_state, row.task_state
+
+    def give_up(self, absent=lambda: True):
+        return self.builds.give_up(self.build, 'lost', absent)
 
     def test_builds_without_a_host(self):
         for name, vm_state, host in (
@@ -118,7 +124,7 @@ class BuildsTestCase(base.DatabaseTestCase):
             mock.ANY, 'ping', arg='Mine')
 
     def test_build_that_is_given_up(self):
-        self.assertTrue(self.builds.give_up(self.build, 'lost'))
+        self.assertTrue(self.give_up())
         self.assertEqual(('error', None), self.read())
         self.assertIn('lost', objects.InstanceFault.get_latest_for_instance(
             self.context, self.row.uuid).message)
@@ -128,10 +134,46 @@ class BuildsTestCase(base.DatabaseTestCase):
                 ('building', None, 'mine'), ('error', None, None),
                 ('active', None, 'mine')):
             self.set(vm_state, task_state, host)
-            self.assertFalse(self.builds.give_up(self.build, 'lost'))
+            self.assertFalse(self.give_up())
             self.assertEqual((vm_state, task_state), self.read())
         self.row.destroy()
-        self.assertFalse(self.builds.give_up(self.build, 'lost'))
+        self.assertFalse(self.give_up())
+
+    def test_build_that_has_come(self):
+        self.assertFalse(self.give_up(lambda: False))
+        self.assertEqual(('building', 'scheduling'), self.read())
+
+    def test_build_that_was_sent_elsewhere(self):
+        """In the second in which it was read last."""
+        self.builds.unclaimed()
+        self.allocations.return_value = {
+            'allocations': {uuidsentinel.other: {}}}
+        self.assertFalse(self.give_up())
+        self.assertEqual({Build(self.row.uuid, uuidsentinel.other)},
+                         self.builds.unclaimed())
+
+    def test_answer_that_is_lost(self):
+        save = objects.Instance.save
+
+        def save_and_lose(*args, **kwargs):
+            save(*args, **kwargs)
+            raise messaging.MessagingTimeout
+
+        with mock.patch.object(objects.Instance, 'save', save_and_lose):
+            self.assertTrue(self.give_up())
+        self.assertIsNotNone(objects.InstanceFault.get_latest_for_instance(
+            self.context, self.row.uuid))
+        self.set('building', 'scheduling')
+        with mock.patch.object(objects.Instance, 'save',
+                               side_effect=messaging.MessagingTimeout):
+            self.assertFalse(self.give_up())
+
+    def test_page_whose_last_build_is_gone(self):
+        self.instance(uuidsentinel.other, None)
+        with mock.patch.object(reads, '_rows', side_effect=[
+                [self.row] * reads.INSTANCES,
+                exception.MarkerNotFound(marker='m')]):
+            self.assertEqual({self.build}, self.builds.unclaimed())
 
     def test_build_that_begins_in_this_moment(self):
         get = objects.Instance.get_by_uuid
@@ -142,5 +184,5 @@ class BuildsTestCase(base.DatabaseTestCase):
             return found
 
         with mock.patch.object(objects.Instance, 'get_by_uuid', get_before):
-            self.assertFalse(self.builds.give_up(self.build, 'lost'))
+            self.assertFalse(self.give_up())
         self.assertEqual(('building', 'networking'), self.read())

@@ -18,9 +18,11 @@ from nova.compute import utils as compute_utils
 from nova import context as nova_context
 from nova import exception
 from nova import objects
+import oslo_messaging as messaging
 from oslo_utils.fixture import uuidsentinel
 
 from nova_ironic_multihost.contract import completion
+from nova_ironic_multihost.contract import names
 from nova_ironic_multihost.contract import operations
 from nova_ironic_multihost.tests.unit.contract import base
 
@@ -64,6 +66,8 @@ class CompletionTestCase(base.DatabaseTestCase):
         # nova's own.
         self.manager._update_instance_after_spawn = types.MethodType(
             manager.ComputeManager._update_instance_after_spawn, self.manager)
+        # At once instead of in a thread.
+        self.patch(completion, '_begin', lambda target, *args: target(*args))
         self.create = self.patch_notification('BUILD')
         self.rebuild = self.patch_notification('REBUILD')
 
@@ -150,6 +154,53 @@ class CompletionTestCase(base.DatabaseTestCase):
             self.manager, instance)
         self.assertEqual('building', self.read().vm_state)
         self.create.assert_not_called()
+
+    def test_answer_that_is_lost(self):
+        self.at('stopped', 'rebuild_spawning', 'rebuild')
+        save = objects.Instance.save
+
+        def save_and_lose(*args, **kwargs):
+            save(*args, **kwargs)
+            raise messaging.MessagingTimeout
+
+        with mock.patch.object(objects.Instance, 'save', save_and_lose):
+            completion.complete(self.manager, self.read())
+        self.assertEqual('powering-off', self.read().task_state)
+        self.manager.stop_instance.assert_called_once()
+        self.rebuild.assert_called_once()
+
+    def test_write_that_is_lost(self):
+        self.at('building', 'spawning')
+        with mock.patch.object(objects.Instance, 'save',
+                               side_effect=messaging.MessagingTimeout):
+            self.assertRaises(messaging.MessagingTimeout,
+                              completion.complete, self.manager, self.read())
+        self.create.assert_not_called()
+
+    def test_addresses_that_the_api_shows_first(self):
+        names.CONF.set_override('default_access_ip_network_name', 'public')
+        self.addCleanup(names.CONF.clear_override,
+                        'default_access_ip_network_name')
+        self.at('building', 'spawning')
+        instance = self.read()
+
+        def vif(label, *addresses):
+            return {'network': {'label': label}, 'ips': [
+                {'address': address, 'version': version}
+                for version, address in addresses]}
+
+        class Vif(dict):
+            def fixed_ips(self):
+                return self['ips']
+
+        with mock.patch.object(
+                objects.Instance, 'get_network_info', lambda self: [
+                    Vif(vif('private', (4, '10.0.0.1'))),
+                    Vif(vif('public', (4, '192.0.2.1'), (4, '192.0.2.2'),
+                            (6, '2001:db8::1')))]):
+            completion.complete(self.manager, instance)
+        self.assertEqual(('192.0.2.1', '2001:db8::1'), (
+            str(self.read().access_ip_v4), str(self.read().access_ip_v6)))
 
     def test_nobody_listens(self):
         self.at('building', 'spawning')

@@ -113,7 +113,7 @@ class TableTestCase(oslo_base.BaseTestCase):
         patches.patch_post_start(compute, self.fail)
         patches.patch_stop(compute, self.fail)
         patches.patch_instance_init(compute, self.fail)
-        patches.patch_arrivals(compute, self.fail)
+        patches.patch_arrivals(compute, mock.Mock())
         patches.patch_operations(compute, driver, gate)
         replaced = (
             [('manager', name) for name in vars(compute) if name != 'rt']
@@ -382,16 +382,36 @@ class StartTestCase(base.TrackerTestCase):
             manager.ComputeManager
             ._error_out_instances_whose_build_was_interrupted)
         compute = object.__new__(manager.ComputeManager)
-        built = []
-        compute.build_and_run_instance = types.MethodType(
-            functools.wraps(method)(
-                lambda self, *args, **kwargs: built.append(kwargs)), compute)
-        noted = []
-        patches.patch_arrivals(compute, lambda *what: noted.append(what))
+        done = []
+
+        def build(self, context, instance, *args, **kwargs):
+            done.append('asked')
+            if error:
+                raise error
+            self._do_build_and_run_instance(context, instance)
+
+        def do_build(self, context, instance, *args, **kwargs):
+            done.append('built')
+
+        for name, act in (('build_and_run_instance', build),
+                          ('_do_build_and_run_instance', do_build)):
+            setattr(compute, name, types.MethodType(functools.wraps(
+                getattr(manager.ComputeManager, name))(act), compute))
+        patches.patch_arrivals(compute, mock.Mock(
+            begin=lambda uuid: done.append(f'{uuid} is here'),
+            end=lambda uuid: done.append(f'{uuid} has ended')))
+        error = None
         compute.build_and_run_instance(
             mock.sentinel.context, instance=mock.Mock(uuid='i1'), node=NODE)
-        self.assertEqual([('i1', NODE)], noted)
-        self.assertEqual(1, len(built))
+        self.assertEqual(
+            ['i1 is here', 'asked', 'built', 'i1 has ended'], done)
+        # There is no thread for it.
+        done.clear()
+        error = RuntimeError()
+        self.assertRaises(
+            RuntimeError, compute.build_and_run_instance,
+            mock.sentinel.context, mock.Mock(uuid='i1'))
+        self.assertEqual(['i1 is here', 'asked', 'i1 has ended'], done)
         # It has neither a database nor a report client to ask.
         compute._error_out_instances_whose_build_was_interrupted(
             mock.sentinel.context, set(), [NODE])

@@ -50,8 +50,7 @@ class OutdatedTestCase(base.BaseTestCase):
     """Each row of the table in doc/source/reference/builds.rst."""
 
     def outdated(self, state, allocated, node='n1'):
-        return admission.outdated(
-            state, 'i1', node, {'i1', 'i2'} if allocated else {'i2'}, 'me')
+        return admission.outdated(state, node, 'me', lambda: allocated)
 
     def test_build_that_is_to_be_carried_out(self):
         for vm_state in ('building', 'error'):
@@ -77,6 +76,16 @@ class OutdatedTestCase(base.BaseTestCase):
         """What the first attempt has claimed may not have been taken back."""
         self.assertFalse(self.outdated(
             InstanceState('me', node='n2', vm_state='building'), True))
+
+    def test_server_that_runs_is_not_built_on_another_node(self):
+        for vm_state in 'active', 'stopped', 'rescued':
+            self.assertTrue(self.outdated(
+                InstanceState('me', node='n2', vm_state=vm_state), True))
+
+    def test_placement_is_asked_only_if_nothing_else_decides(self):
+        for state in (None, InstanceState('other'),
+                      InstanceState('me', node='n1', vm_state='active')):
+            admission.outdated(state, 'n1', 'me', self.fail)
 
     def test_instance_that_is_gone_is_left_to_nova(self):
         for state in None, InstanceState(None, deleted=True):

@@ -229,7 +229,8 @@ class StartOfNovaTestCase(base.BaseTestCase):
         for vm_state, task_state in (
                 ('active', 'deleting'), ('active', None),
                 ('stopped', 'powering-on'), ('deleted', 'rebuilding'),
-                ('soft-delete', 'spawning'), ('active', 'rebooting')):
+                ('soft-delete', 'spawning'), ('active', 'rebooting'),
+                ('shelved_offloaded', 'spawning')):
             self.assertFalse(takeover.lost_at_start(vm_state, task_state))
 
 

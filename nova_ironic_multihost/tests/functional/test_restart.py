@@ -126,7 +126,7 @@ class RestartTestCase(base.MultiHostTestCase):
         rebuilt = []
 
         def rebuild(driver, context, instance, *args, **kwargs):
-            # Ironic 37.0.0 fails over each rebuild.
+            # Ironic 39.0.0 fails over each rebuild.
             instance.task_state = 'rebuild_spawning'
             instance.save(expected_task_state=['rebuilding'])
             rebuilt.append(instance.uuid)

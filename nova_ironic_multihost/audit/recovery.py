@@ -302,7 +302,9 @@ class Recovery:
                            and self._awaited[uuid] == before)
                 remembered = uuid in self._unmarked
             if not awaited:
-                # It is at something else by now, or the sweep marks it.
+                # It is at something else by now, or the sweep marks it; or a
+                # write of the process before this one was late.
+                self._operations.note_unfinished(uuid)
                 return not remembered
         elif takeover.is_anothers(instance.task_state, self._host):
             raise NotAtRestError('another compute service wants to have it')

@@ -961,6 +961,26 @@ class SimulationTest(unittest.TestCase):
         state.carry_out(index=0)
         state.teardown()
 
+    def test_mark_that_a_process_takes_off_after_its_end(self):
+        """Its write was late; the next process finds it.
+
+        Found by 20,000 examples: the instance kept its task state for ever.
+        """
+        state = Simulation()
+        state.begin(number=6, nodes=6, delay=0, zones=[], limit=200,
+                    started=True, when='forced_down')
+        two, three = [(0, 1)] * 2, [(0, 1)] * 3
+        for index, back, builds, operate, faults, order in (
+                (5, True, True, True, [], two),
+                (2, False, False, True, [], two),
+                (0, False, False, True, ['later'], [(3, 19), (6, 36)]),
+                (0, True, False, False, [], three),
+                (0, True, True, False, ['lost'], three)):
+            state.die_and_be_fenced(
+                index=index, servers=1, operate=operate, builds=builds,
+                order=order, back=back, faults=faults)
+        state.teardown()
+
     def test_look_before_an_audit_has_read_the_records(self):
         """It asks for the records of others.
 

@@ -320,6 +320,13 @@ class RecoveryTestCase(InstancesTestCase):
         self.bring_to_rest()
         self.assertEqual([], self.instances.done)
 
+    def test_one_whose_mark_was_taken_off_by_a_process_that_is_gone(self):
+        """Its write came late: nobody is at work on what it was doing."""
+        self.instances.have('active', 'rebooting')
+        self.bring_to_rest()
+        self.assertEqual([], self.instances.done)
+        self.assertEqual({'i1'}, self.unfinished)
+
     def test_one_that_another_host_has_taken_since(self):
         self.taken('active', None)
         read = self.instances.read

@@ -34,6 +34,7 @@ from hypothesis import strategies
 
 from nova_ironic_multihost.audit import model
 from nova_ironic_multihost.audit import recovery
+from nova_ironic_multihost.core import arrivals
 from nova_ironic_multihost.core import outages
 from nova_ironic_multihost.core import ring
 from nova_ironic_multihost.core import takeover
@@ -53,6 +54,9 @@ RING_POINTS = 6
 
 #: Audits of each host in which nothing moves any more, in the end.
 QUIET = 2
+
+#: Looks after those in which a build ends that nobody will begin.
+WAITED = 2 + arrivals.PATIENCE_MOVED // recovery.LONGEST_PAUSE
 
 #: What becomes of a write, see :class:`.host.Writes`.
 FAULTS = ['lost', 'unanswered', 'later', 'dropped', None]
@@ -742,6 +746,10 @@ class Simulation(stateful.RuleBasedStateMachine):
             self._round()
         assert moves == len(self.world.moves), (
             f'nodes go on moving: {self.world.moves[moves:]}')
+        # A node that moved just now may have a build that waits elsewhere.
+        for _ in range(WAITED):
+            self._wait(1)
+            self._sweep_all()
         self._check_leaks()
         self._check_offers()
         self._check_orphans()

@@ -22,6 +22,7 @@ from oslo_log import log as logging
 
 from nova_ironic_multihost.audit import arrivals
 from nova_ironic_multihost.audit import auditor
+from nova_ironic_multihost.audit import departure
 from nova_ironic_multihost.audit import look
 from nova_ironic_multihost.audit import offer
 from nova_ironic_multihost.audit import recovery
@@ -39,6 +40,7 @@ from nova_ironic_multihost.contract import patches
 from nova_ironic_multihost.contract import patience
 from nova_ironic_multihost.contract import provider
 from nova_ironic_multihost.contract import reads
+from nova_ironic_multihost.contract import registration
 from nova_ironic_multihost.contract import settings
 from nova_ironic_multihost.contract import sources
 from nova_ironic_multihost.core.ownership import Reason
@@ -63,10 +65,16 @@ class IronicMultiHostDriver(names.IronicDriver):
         conf.register_opts(CONF)
         self.node_cache = node_cache.NodeCache()
         self._tracker = calls.Tracker(virtapi)
+        self._departure = departure.Departure(
+            registration.Registration(CONF.host),
+            lambda: self._looks.may_close(settings.read()))
+        ending = self._departure.begun
         self._auditor = auditor.Auditor(
-            sources.NovaSources(self, self._tracker), sources.NovaWrites())
-        self._offers = offer.Offers(self._auditor, self._tracker)
-        self._looks = look.Look(self._auditor, self._tracker, self._acquired)
+            sources.NovaSources(self, self._tracker),
+            sources.NovaWrites(ending))
+        self._offers = offer.Offers(self._auditor, self._tracker, ending)
+        self._looks = look.Look(
+            self._auditor, self._tracker, self._acquired, ending=ending)
         self._gate = gate.Gate(
             CONF.host, self._auditor.sources, settings.patience,
             passing=answers.passing)
@@ -79,7 +87,7 @@ class IronicMultiHostDriver(names.IronicDriver):
         self._arrivals = arrivals.Arrivals(
             builds.Builds(CONF.host, self._tracker), self._recorded)
         self._timers = timer.Timers(
-            lambda: settings.read().heartbeats.period, look=self._look,
+            lambda: self._looks.pause(settings.read()), look=self._look,
             sweep=lambda: self._recovery.sweep(self._looks.view),
             arrivals=self._arrivals.once)
         self._settled = False
@@ -123,6 +131,7 @@ class IronicMultiHostDriver(names.IronicDriver):
         patches.patch_arrivals(manager, self._arrivals)
         patches.patch_post_start(manager, self._timers.start)
         patches.patch_stop(manager, self._end)
+        patches.patch_traits(manager, self._departure.begun)
         super().init_host(host)
 
     def cleanup_host(self, host):
@@ -131,8 +140,11 @@ class IronicMultiHostDriver(names.IronicDriver):
         super().cleanup_host(host)
 
     def _end(self):
+        begun = self._departure.begin()
         self._timers.stop()
         self._gate.end()
+        if begun:
+            self._departure.wait()
 
     def get_available_nodes(self, refresh=False):
         """Return the uuids of the nodes that this compute service manages.
@@ -141,8 +153,14 @@ class IronicMultiHostDriver(names.IronicDriver):
         is up and Ironic which nodes there are.
 
         :param refresh: ignored; the answer is always fresh.
-        :raises VirtDriverNotReady: when Ironic gives no whole list.
+        :raises VirtDriverNotReady: when Ironic gives no whole list, or the
+            service is about to end.
         """
+        if self._departure.begun():
+            raise names.VirtDriverNotReady('This service is about to end.')
+        if not self._settled:
+            # What nova does at the start before, it does for nobody else.
+            self._departure.undo()
         try:
             return self._audit()
         finally:
@@ -305,7 +323,11 @@ class IronicMultiHostDriver(names.IronicDriver):
 
     def _look(self):
         with self._patience.none():
-            return self._looks.once(settings.read())
+            view = self._looks.once(settings.read())
+        me = view.services.get(view.host)
+        if me is not None and me.farewell:
+            self._departure.undo()
+        return view
 
     def _acquired(self, audit, mine):
         """Let nova work with nodes that a look has found to be mine."""

@@ -34,6 +34,7 @@ from nova_ironic_multihost.audit import notices
 from nova_ironic_multihost.audit.sources import Sources
 from nova_ironic_multihost.audit.sources import Writes
 from nova_ironic_multihost.core.facts import Record
+from nova_ironic_multihost.core.farewell import Farewells
 from nova_ironic_multihost.core.host import HostKey
 from nova_ironic_multihost.core import membership
 from nova_ironic_multihost.core.outages import Outages
@@ -48,10 +49,10 @@ class Auditor:
     nova's audits, the looks between them and nova's calls of the driver come
     in threads of their own. ``_lock`` is held by whoever replaces what is
     remembered (``_memory``) or found (``last``), from the first question that
-    it depends on to the end. ``_outages_lock`` guards ``_outages`` alone, for
-    a look that finds nothing to do waits for no audit; nothing is asked while
-    it is held. All three are immutable and replaced whole, so who only reads
-    them needs no lock.
+    it depends on to the end. ``_outages_lock`` guards ``_outages`` and
+    ``_farewells`` alone, for a look that finds nothing to do waits for no
+    audit; nothing is asked while it is held. All of them are immutable and
+    replaced whole, so who only reads them needs no lock.
 
     Only looks note who is down: what an audit reads of the services depends
     on the nodes that it is about, and who sees now these and now those peers
@@ -74,6 +75,7 @@ class Auditor:
         self._memory = Memory()
         self._outages_lock = threading.Lock()
         self._outages = Outages()
+        self._farewells = Farewells()
         self._notices = notices.Notices()
 
     @property
@@ -98,7 +100,7 @@ class Auditor:
             them only while they are enabled.
         """
         return gather.services(
-            self.sources, self._memory, settings, hosts)[1]
+            self.sources, self._memory_now(settings), settings, hosts)[1]
 
     def preferences_now(self, settings: Settings,
                         like: ring.Preferences | None) -> ring.Preferences:
@@ -108,11 +110,12 @@ class Auditor:
         """
         starting = self.last is not None and self.last.view.starting
         return gather.preferences_now(
-            self.sources, self._memory, settings, starting, like)
+            self.sources, self._memory_now(settings), settings, starting,
+            like)
 
     def note_down(self, settings: Settings, view: membership.View
                   ) -> frozenset[HostKey]:
-        """Note who is down in what a look has seen.
+        """Note who is down, or told to end, in what a look has seen.
 
         :param view: the compute services of this moment.
         :returns: the hosts whose instances may be taken over by now.
@@ -121,8 +124,17 @@ class Auditor:
         with self._outages_lock:
             self._outages = outages = self._outages.after(
                 view, now, settings.heartbeats)
+            self._farewells = self._farewells.after(view, now)
         return takeover.eligible(
             settings.policy, view, outages.lengths(now, settings.heartbeats))
+
+    def next_over(self, settings: Settings) -> float | None:
+        """Return the seconds until a host that was told to end is given up.
+
+        None if there is none.
+        """
+        return self._farewells.next_over(
+            self._clock(), settings.heartbeats.down_time)
 
     def note_look(self, settings: Settings) -> bool:
         """Note that what a look has led to is done.
@@ -234,10 +246,16 @@ class Auditor:
                 starting: bool = False, zones: bool = True) -> gather.Roster:
         """Read who is there; the ring is worth remembering at once."""
         roster = gather.roster(
-            self.sources, self._memory, settings, hosts, starting, zones)
+            self.sources, self._memory_now(settings), settings, hosts,
+            starting, zones)
         self._memory = dataclasses.replace(
             self._memory, preferences=roster.preferences)
         return roster
+
+    def _memory_now(self, settings: Settings) -> Memory:
+        """Return what is remembered, with who is given up by now."""
+        return dataclasses.replace(self._memory, over=self._farewells.over(
+            self._clock(), settings.heartbeats.down_time))
 
     def _audit_of(self, gathered: gather.Gathered,
                   decided: decision.Decision) -> Audit:

@@ -120,7 +120,7 @@ def services(sources: Sources, memory: Memory, settings: Settings,
         other_partition_hosts=(
             host for host, theirs in memory.partition_labels.items()
             if theirs != label),
-        starting=starting)
+        starting=starting, over=memory.over)
 
 
 def roster(sources: Sources, memory: Memory, settings: Settings,
@@ -278,7 +278,7 @@ def _with_services_of(sources: Sources, known: Services,
                       hosts: Iterable[str]) -> Services:
     """Add the services of those of the hosts that are not known yet.
 
-    Either they are disabled, or they had no Ironic compute node when nova
+    Either nova has them disabled, or they had no Ironic compute node when it
     was asked for the services that have one.
     """
     keys = {service.key for service in known}
@@ -286,7 +286,8 @@ def _with_services_of(sources: Sources, known: Services,
                if host_key(host) not in keys}
     found = [sources.service(host) for host in missing.values()]
     return known + tuple(
-        dataclasses.replace(service, ironic=False)
+        # Only a driver like this one says farewell.
+        dataclasses.replace(service, ironic=bool(service.farewell))
         for service in found if service)
 
 

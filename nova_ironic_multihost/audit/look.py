@@ -28,6 +28,7 @@ from nova_ironic_multihost.audit.model import Settings
 from nova_ironic_multihost.audit import notices
 from nova_ironic_multihost.audit.sources import Tracker
 from nova_ironic_multihost.audit import watch
+from nova_ironic_multihost.core import farewell
 from nova_ironic_multihost.core.host import HostKey
 from nova_ironic_multihost.core import membership
 from nova_ironic_multihost.core import ownership
@@ -44,14 +45,18 @@ class Look:
     :param acquired: called with the audit and the uuids of the nodes that
         are mine by it, before the tracker takes them.
     :param clock: monotonic clock, in seconds.
+    :param ending: says whether this service is about to end: a look that
+        goes on then takes nothing more.
     """
 
     def __init__(self, auditor: auditors.Auditor, tracker: Tracker,
                  acquired: Callable[[Audit, list[str]], None],
-                 clock: Callable[[], float] = time.monotonic) -> None:
+                 clock: Callable[[], float] = time.monotonic,
+                 ending: Callable[[], bool] = lambda: False) -> None:
         self._auditor = auditor
         self._tracker = tracker
         self._acquired = acquired
+        self._ending = ending
         self._watch = watch.Watch(clock)
         self._pulled: tuple[str, ...] = ()
 
@@ -60,16 +65,23 @@ class Look:
         """What was seen last, None before the first look."""
         return self._watch.seen
 
+    def pause(self, settings: Settings) -> float:
+        """Return the seconds until the next look.
+
+        Whoever was told to end and has not come back is not waited for
+        longer than needs be.
+        """
+        period = settings.heartbeats.period
+        over = self._auditor.next_over(settings)
+        return period if over is None else min(period, max(1, over))
+
     def once(self, settings: Settings) -> membership.View:
         """Look who is there, and audit at once the nodes that it concerns.
 
         :returns: what was seen.
         """
-        last = self._auditor.last
-        known = last.view.hosts if last else ()
-        view = self._auditor.read_view(settings, dict.fromkeys(
-            [*self._watch.hosts, *known]))
-        if last is None:
+        view = self._read(settings)
+        if self._auditor.last is None:
             return view
         eligible = self._auditor.note_down(settings, view)
         self._audit_pulled()
@@ -82,6 +94,21 @@ class Look:
             eligible = frozenset()
         self._watch.done(view, missed, eligible, excused.union(waiting))
         return view
+
+    def may_close(self, settings: Settings) -> bool:
+        """Ask who is there, and say whether builds may be sent to others.
+
+        While this service is about to end, see :func:`.farewell.may_close`.
+        """
+        last = self._auditor.last
+        return farewell.may_close(
+            self._read(settings), last.preferences.members if last else {})
+
+    def _read(self, settings: Settings) -> membership.View:
+        last = self._auditor.last
+        known = last.view.hosts if last else ()
+        return self._auditor.read_view(settings, dict.fromkeys(
+            [*self._watch.hosts, *known]))
 
     def _audit_hosts(self, settings: Settings, view: membership.View,
                      hosts: frozenset[HostKey]
@@ -98,6 +125,8 @@ class Look:
         def take(audit: Audit, mine: list[str]) -> None:
             self._acquired(audit, mine)
             for node in mine:
+                if self._ending():
+                    return
                 # It may have been here before.
                 self._tracker.drop(node)
                 self._tracker.audit(node)
@@ -117,7 +146,10 @@ class Look:
                          'hosts': ', '.join(names),
                          'tally': notices.in_words(
                              ownership.tally(reasons))})
-        waits = Reason.INSTANCE_WAITS in reasons.values()
+        waits = Reason.INSTANCE_WAITS in reasons.values() or (
+            # Nobody can use them, and they were all given up at once.
+            Reason.QUEUED in reasons.values()
+            and any(map(view.gone, hosts)))
         return missed, hosts if waits else ()
 
     def _audit_pulled(self) -> None:

@@ -109,6 +109,7 @@ class Memory:
     :param host_aggregates: nova's host aggregates, as far as they are known.
     :param recent: for each of the last :data:`RECENT` audits the uuids of the
         nodes that came from another owner.
+    :param over: see :class:`.membership.View`; of this moment.
     """
 
     preferences: ring.Preferences | None = None
@@ -126,3 +127,4 @@ class Memory:
     mapped: bool = False
     host_aggregates: aggregates.Known = aggregates.Known()
     recent: tuple[frozenset[str], ...] = ()
+    over: frozenset[tuple[HostKey, str]] = frozenset()

@@ -17,6 +17,7 @@ owns it by then (nova: ResourceTracker._init_compute_node). So each node is
 judged once more right before it is taken, and before placement is told of it.
 """
 
+from collections.abc import Callable
 import enum
 
 from nova_ironic_multihost.audit import auditor as auditors
@@ -48,11 +49,15 @@ class Offers:
 
     :param auditor: the auditor.
     :param tracker: nova's resource tracker.
+    :param ending: says whether this service is about to end: it then takes
+        nothing more.
     """
 
-    def __init__(self, auditor: auditors.Auditor, tracker: Tracker) -> None:
+    def __init__(self, auditor: auditors.Auditor, tracker: Tracker,
+                 ending: Callable[[], bool] = lambda: False) -> None:
         self._auditor = auditor
         self._tracker = tracker
+        self._ending = ending
         # A ring takes milliseconds to be made.
         self._preferences: ring.Preferences | None = None
 
@@ -76,7 +81,8 @@ class Offers:
             return self._preferences.prefers(host_key(settings.host), node)
 
         reason = self._auditor.reason(node)
-        return reason is None or ownership.may_create(reason, preferred)
+        return not self._ending() and (
+            reason is None or ownership.may_create(reason, preferred))
 
     def is_new(self, node: str) -> bool:
         """Whether placement must be asked for a node as if for the first time.
@@ -98,8 +104,9 @@ class Offers:
         """
         audit = self._auditor.last
         reason = self._auditor.reason(node)
-        if audit and reason is Reason.KEPT and _may_be_gone(audit, node) and (
-                not self.still_valid(node)):
+        if audit and reason is Reason.KEPT and (
+                self._ending() or _may_be_gone(audit, node)) and (
+                    not self.still_valid(node)):
             return Offer.REFUSED
         if reason is Reason.PULLED and not self._tracker.has(node):
             if decision.in_use(self._auditor.sources, node):
@@ -121,6 +128,8 @@ class Offers:
         record = record or next(iter(sources.records([node])), None)
         if record is None or record.owner == audit.view.host:
             return True
+        if self._ending():
+            return False
         service = sources.service(record.host)
         known = audit.nodes.get(node)
         instance = known.instance_id if known else None

@@ -99,6 +99,26 @@ class Writes(typing.Protocol):
         """
 
 
+class Registration(typing.Protocol):
+    """This compute service as nova has it.
+
+    Each method reads and writes at once, returns whether it has written, and
+    raises an Exception when that is not known.
+    """
+
+    def say(self, words: str) -> bool:
+        """Say farewell: no more builds are sent here.
+
+        Not when an operator has disabled the service or forced it down.
+        """
+
+    def open(self, words: str) -> bool:
+        """Let builds be sent here although the farewell has been said."""
+
+    def take_back(self) -> bool:
+        """Take back a farewell, whichever it was, and enable the service."""
+
+
 class Instance(typing.Protocol):
     """An instance as nova works with it; more is nova's business."""
 

@@ -17,7 +17,8 @@ nova audits every ``update_resources_interval`` seconds. The nodes of a
 compute service that dies should not wait for that, so every few seconds each
 compute service looks who is there, and audits at once the nodes that concern
 it, and no others: those of hosts that have just died, or were just disabled
-or fenced. Who joins, or is enabled again, takes its nodes by its own audits.
+or fenced, or were told to end and have not come back. Who joins, or is enabled
+again, takes its nodes by its own audits.
 
 A compute service is silent until its first audit is over. Of those that start
 together, as after a power failure, the first to be done takes the others for
@@ -66,7 +67,8 @@ def _down_state(view: membership.View, host: HostKey
                 ) -> tuple[bool, bool, bool] | None:
     """Say why others may take nodes of a host; None if they may not."""
     service = view.services.get(host)
-    if service is None or (service.up and not service.disabled):
+    if service is None or (service.up and not service.disabled
+                           and not view.gone(host)):
         return None
     return service.up, service.disabled, service.forced_down
 

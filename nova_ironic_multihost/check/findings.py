@@ -37,11 +37,16 @@ import time
 import typing
 
 from nova_ironic_multihost.check import observation
+from nova_ironic_multihost.core import farewell
 from nova_ironic_multihost.core.host import host_key
 
 #: The kind of finding that lasts for as long as a compute that has servers
 #: is away: their nodes stay with it.
 ON_DEAD_HOST = 'instance-on-dead-host'
+
+#: Seconds for which a service may be up that has been told to end; with the
+#: settings that nova has by default it ends within 180.
+STOP_LIMIT = 600
 
 _MAP = '"nova-manage cell_v2 discover_hosts --by-service" maps it'
 
@@ -75,6 +80,28 @@ def inconsistencies(seen: observation.Observation, now: float,
     return [*_expected(seen, hosts), *_records(seen), *_hosts(seen),
             *_providers(seen), *_allocations(seen), *_machines(seen),
             *_tasks(seen, now)]
+
+
+def notes(seen: observation.Observation, now: float) -> list[Finding]:
+    """Find what is in order and not as an operator may want it.
+
+    :param now: seconds since the epoch
+    """
+    found = []
+    for service in seen.services:
+        said = farewell.said_at(service.farewell)
+        if service.up and said and now - said.timestamp() > STOP_LIMIT:
+            found.append(Finding(
+                'still-stopping', service.host,
+                f'{service.host} is up, and '
+                + ('disabled because it was stopped' if service.disabled
+                   else 'marked as stopped')
+                + f' at {said:%Y-%m-%d %H:%M} UTC, so that others have its '
+                'free nodes. It takes that back when it starts with the '
+                'driver of this package; with another driver "openstack '
+                f'compute service set --enable {service.host} nova-compute" '
+                'does'))
+    return found
 
 
 def _expected(seen: observation.Observation,

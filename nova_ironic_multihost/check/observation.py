@@ -41,7 +41,8 @@ class Service:
 
     ``up`` is what nova itself answers: the last heartbeat (``seen``) is
     fresh and nobody has forced the service down. ``mapped`` says whether the
-    host is mapped to a cell.
+    host is mapped to a cell. ``farewell`` is what it has said when it was told
+    to end (:mod:`.core.farewell`), '' if nothing.
     """
 
     host: str
@@ -50,6 +51,7 @@ class Service:
     forced_down: bool = False
     seen: float | None = None
     mapped: bool | None = True
+    farewell: str = ''
 
     @property
     def key(self) -> HostKey:

@@ -36,6 +36,7 @@ import openstack
 from openstack import exceptions as sdk_exceptions
 
 from nova_ironic_multihost.check import observation
+from nova_ironic_multihost.core import farewell
 from nova_ironic_multihost.core.host import host_key
 from nova_ironic_multihost.core.host import HostKey
 
@@ -201,7 +202,8 @@ class Survey:
                 up=service['state'] == 'up',
                 disabled=service['status'] == 'disabled',
                 forced_down=service['forced_down'],
-                seen=_epoch(service['updated_at']))
+                seen=_epoch(service['updated_at']),
+                farewell=farewell.said(service.get('disabled_reason')))
             for service in found]
 
     def _records(self) -> tuple[tuple[observation.Record, ...], Set[HostKey]]:

@@ -15,6 +15,7 @@
 import argparse
 import json
 import sys
+import time
 
 from nova_ironic_multihost.check import findings
 from nova_ironic_multihost.check import survey
@@ -76,10 +77,11 @@ def main(argv=None):
     except KeyboardInterrupt:
         print(f'{PROGRAM}: interrupted', file=sys.stderr)
         return UNKNOWN
+    notes = findings.notes(seen, time.time())
     if args.json:
-        print(json.dumps(answer(seen, found)))
+        print(json.dumps(answer(seen, found, notes)))
     else:
-        for line in lines(seen, found):
+        for line in lines(seen, found, notes):
             print(line)
     return FOUND if found else CONSISTENT
 
@@ -105,7 +107,8 @@ def parser():
     top.add_argument(
         '--json', action='store_true',
         help='print {"consistent": ..., "findings": [{"kind", "subject", '
-        '"sentence"}], "nodes": N, "owners": {host: number}} instead')
+        '"sentence"}], "notes": [the same], "nodes": N, "owners": {host: '
+        'number}} instead')
     return top
 
 
@@ -120,15 +123,17 @@ def add_clouds(options):
         help='entry of clouds.yaml for Ironic (default: the same)')
 
 
-def answer(seen, found):
+def answer(seen, found, notes):
     """What --json prints, as a dict."""
     return findings.answer(found) | {
+        'notes': findings.answer(notes)['findings'],
         'nodes': len(seen.nodes), 'owners': seen.owners()}
 
 
-def lines(seen, found):
+def lines(seen, found, notes):
     """The same for people."""
     yield from map(str, found)
+    yield from (f'note: {note}' for note in notes)
     counts = (f'{counted(len(seen.nodes), "node")}, '
               f'{counted(len(seen.up_hosts), "compute service")} up')
     if found:

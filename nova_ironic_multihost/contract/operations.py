@@ -71,17 +71,6 @@ CLEAN_UPS = ('_instance_update', '_set_instance_obj_error_state',
              '_try_deallocate_network')
 
 
-def told_to_stop(manager_class: type) -> list[str]:
-    """Return the names of the methods by which a service is told to end.
-
-    None before nova 33; it then ends at once (nova.service.Service.stop).
-
-    :param manager_class: nova's ComputeManager.
-    """
-    return [name for name in ('set_shutdown_in_progress', 'graceful_shutdown')
-            if hasattr(manager_class, name)]
-
-
 def sent_to_host(manager_class: type) -> list[str]:
     """Return the names of the operations that go to an instance's host.
 

@@ -28,11 +28,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from collections.abc import Iterable
 import functools
-import types
+import inspect
 import typing
 
 from nova.compute import build_results
 from nova import exception
+from nova import service
+from oslo_log import log as logging
 
 from nova_ironic_multihost.contract import calls
 from nova_ironic_multihost.contract import names
@@ -44,12 +46,15 @@ if typing.TYPE_CHECKING:
     # The manager loads the driver.
     from nova.compute.manager import ComputeManager
 
+LOG = logging.getLogger(__name__)
+
 
 class Patch(typing.NamedTuple):
     """What is replaced, and why.
 
     :param target: ``manager`` (nova's ComputeManager), ``tracker`` (its
-        ResourceTracker) or ``driver`` (its driver for Ironic).
+        ResourceTracker), ``driver`` (its driver for Ironic) or ``service``
+        (nova.service.Service).
     :param attribute: name of the attribute; or the name in
         :mod:`.operations` of that which lists several.
     :param why: what this package needs it for.
@@ -85,9 +90,13 @@ PATCHES = (
           'the driver acts when the service takes builds, not earlier',
           ('Service.start',)),
     # patch_stop
-    Patch('manager', 'operations.told_to_stop',
+    Patch('service', 'stop',
           'the driver begins nothing new when the service is to end',
-          ('Service',)),
+          ('ServiceLauncher',)),
+    # patch_traits
+    Patch('tracker', '_sync_compute_service_disabled_trait',
+          'no provider is marked because the service is about to end',
+          ('ResourceTracker._get_traits',)),
     # patch_instance_init
     Patch('manager', '_init_instance',
           'a take-over that was interrupted goes on, and what fails for one '
@@ -243,26 +252,66 @@ def patch_stop(manager: ComputeManager | None,
                act: Callable[[], None]) -> None:
     """Have something done as soon as the service is told to end.
 
-    Since nova 33 it then waits for minutes for what it is at, and sends
-    heartbeats (nova.service.Service.stop, ComputeManager.graceful_shutdown).
+    It then waits for what it is at, for minutes since nova 33, and sends
+    heartbeats, before anything of it hears of that but in nova 34
+    (nova.service.Service.stop).
+
+    nova hands the service to nobody, and what has launched it is another
+    object in each way to run it. But it is there while it starts.
 
     :param manager: nova's ComputeManager.
-    :param act: what is to be done; more than once does no harm.
+    :param act: what is to be done; more than once does no harm. In the
+        service's main thread, or in a handler of signals there.
+    """
+    starting = _starting_service(manager)
+    if starting is None:
+        return
+    stop = starting.stop
+
+    @functools.wraps(stop)
+    def act_and_stop(*args, **kwargs):
+        try:
+            act()
+        except Exception:
+            LOG.exception('This compute service ends all the same.')
+        return stop(*args, **kwargs)
+
+    starting.stop = act_and_stop
+
+
+def _starting_service(manager):
+    """Return the nova.service.Service that is about to start a manager.
+
+    None if no service starts it.
+    """
+    frame = inspect.currentframe()
+    while frame is not None:
+        found = frame.f_locals.get('self')
+        if isinstance(found, service.Service) and found.manager is manager:
+            return found
+        frame = frame.f_back
+    return None
+
+
+def patch_traits(manager: ComputeManager | None,
+                 leave: Callable[[], bool]) -> None:
+    """Let a node's trait be that says whether its service is disabled.
+
+    The tracker sets it at each audit of a node, by what the services table
+    says (ResourceTracker._get_traits).
+
+    :param manager: nova's ComputeManager.
+    :param leave: says whether it is to be left as it is.
     """
     if manager is None:
         return
-    for name in operations.told_to_stop(type(manager)):
-        setattr(manager, name, _preceded(getattr(manager, name), act))
+    sync = manager.rt._sync_compute_service_disabled_trait
 
+    def sync_or_leave(context, traits):
+        if not leave():
+            sync(context, traits)
 
-def _preceded(method, act):
-    """Return a method that does something else first."""
-    @functools.wraps(method)
-    def act_and_go_on(self, *args, **kwargs):
-        act()
-        return method(*args, **kwargs)
-
-    return types.MethodType(act_and_go_on, method.__self__)
+    manager.rt._sync_compute_service_disabled_trait = sync_or_leave
 
 
 def patch_instance_init(manager: ComputeManager | None,

@@ -37,6 +37,7 @@ from nova_ironic_multihost.contract import names
 from nova_ironic_multihost.core import aggregates
 from nova_ironic_multihost.core.facts import InstanceState
 from nova_ironic_multihost.core.facts import Record
+from nova_ironic_multihost.core import farewell
 from nova_ironic_multihost.core import membership
 
 if typing.TYPE_CHECKING:
@@ -96,10 +97,11 @@ def compute_service(context: nova_context.RequestContext,
 
 
 def _compute_service(service, servicegroup_api):
+    words = farewell.said(service.get('disabled_reason'))
     return membership.ComputeService(
         host=service.host, up=servicegroup_api.service_is_up(service),
-        disabled=service.get('disabled', False),
-        forced_down=service.get('forced_down', False))
+        disabled=service.get('disabled', False) and not words,
+        forced_down=service.get('forced_down', False), farewell=words)
 
 
 def instance_uuids(context: nova_context.RequestContext,

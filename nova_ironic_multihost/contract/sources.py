@@ -13,6 +13,7 @@
 
 """nova, placement and Ironic as the sources of an audit's facts."""
 
+from collections.abc import Callable
 from collections.abc import Iterable
 import typing
 
@@ -108,10 +109,16 @@ class NovaWrites:
     """What audits change of nova themselves.
 
     Implements the port :class:`.audit.sources.Writes`.
+
+    :param ending: says whether this service is about to end; nothing is
+        taken over then, though it has been decided.
     """
+
+    def __init__(self, ending: Callable[[], bool] = lambda: False) -> None:
+        self._ending = ending
 
     def take_over(self, instance: str, state: InstanceState,
                   host: str) -> bool:
         """Move an instance to this host, if it is still as it was seen."""
-        return calls.take_over(
+        return not self._ending() and calls.take_over(
             names.admin_context(), instance, state, host)

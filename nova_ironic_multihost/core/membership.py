@@ -16,8 +16,10 @@ A *peer* is a compute service of the same partition: any service with an
 Ironic compute node or, with ``[ironic]conductor_group`` or ``[ironic]shard``,
 those of them that ``[ironic]peer_list`` names; with an empty list nobody but
 this host. A *member* is a peer that is up and enabled; the members make up
-the hash ring. This host is judged as every other is, by what nova's services
-table says of it, so that all hosts come to one conclusion about it.
+the hash ring. A service that is told to end stays one while it may be about to
+come back (:mod:`.farewell`). This host is judged as every other is, by what
+nova's services table says of it, so that all hosts come to one conclusion
+about it.
 """
 
 from collections.abc import Iterable
@@ -41,6 +43,8 @@ class ComputeService:
     :param disabled: whether an operator has disabled it.
     :param forced_down: whether an operator, or a tool, has declared it dead.
     :param ironic: whether it is known to have an Ironic compute node.
+    :param farewell: what it has said when it was told to end, '' if nothing;
+        nova has it disabled then, and no operator has done that.
     """
 
     host: str
@@ -48,6 +52,7 @@ class ComputeService:
     disabled: bool = False
     forced_down: bool = False
     ironic: bool = True
+    farewell: str = ''
 
     @property
     def key(self) -> HostKey:
@@ -122,6 +127,8 @@ class View:
     :param other_partition_hosts: hosts that serve another partition.
     :param starting: this host has just started and nova has not heard its
         heartbeat yet: it is not held against it.
+    :param over: hosts that have not come back for too long, each with the
+        farewell that it had said.
     """
 
     host: HostKey
@@ -130,6 +137,7 @@ class View:
     peers: Set[HostKey] | None = None
     other_partition_hosts: Set[HostKey] = frozenset()
     starting: bool = False
+    over: Set[tuple[HostKey, str]] = frozenset()
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -145,6 +153,14 @@ class View:
         """Whether somebody has declared the host dead."""
         service = self.services.get(host)
         return service is not None and service.forced_down
+
+    def gone(self, host: HostKey) -> bool:
+        """Whether the host was told to end, and that is long ago.
+
+        It may still be up.
+        """
+        service = self.services.get(host)
+        return service is not None and (host, service.farewell) in self.over
 
     def peer(self, host: HostKey) -> bool:
         """Whether the host shares the partition."""
@@ -164,7 +180,7 @@ class View:
             return not (service.disabled or service.forced_down
                         or not (service.up or self.starting))
         return (service.up and service.ironic and not service.disabled
-                and self.peer(host))
+                and self.peer(host) and not self.gone(host))
 
     @property
     def members(self) -> frozenset[HostKey]:
@@ -176,17 +192,18 @@ class View:
 
 def view(services: Iterable[ComputeService], partition: Partition, host: str,
          other_partition_hosts: Iterable[HostKey] = (),
-         starting: bool = False) -> View:
+         starting: bool = False,
+         over: Iterable[tuple[HostKey, str]] = ()) -> View:
     """Return the :class:`View` of a host.
 
     :param services: all compute services that are known.
     :param partition: the partition that this host serves.
     :param host: this host.
     :param other_partition_hosts: hosts known to serve another partition.
-    :param starting: see :class:`View`.
+    :param starting: see :class:`View`, as for ``over``.
     """
     return View(host_key(host), by_host(services), partition.peers,
-                frozenset(other_partition_hosts), starting)
+                frozenset(other_partition_hosts), starting, frozenset(over))
 
 
 def by_host(services: Iterable[ComputeService]

@@ -26,6 +26,7 @@ from nova.tests.functional import integrated_helpers
 from oslo_utils.fixture import uuidsentinel
 from sqlalchemy import pool
 
+from nova_ironic_multihost.audit import departure
 from nova_ironic_multihost.audit import timer
 from nova_ironic_multihost import conf
 from nova_ironic_multihost import loader
@@ -86,6 +87,8 @@ class MultiHostTestCase(integrated_helpers.ProviderUsageBaseTestCase):
             self.flags(manager_shutdown_timeout=SHUTDOWN)
         # Nor do they look around but when they are told.
         self.useFixture(fixtures.MockPatchObject(timer.Timer, 'start'))
+        # What it says when it ends is heard, or never.
+        self.useFixture(fixtures.MockPatchObject(departure, 'ATTEMPTS', 1))
         # oslo.db opens a file for each transaction, which takes as long as
         # all that is done in it.
         self.useFixture(fixtures.MockPatch(

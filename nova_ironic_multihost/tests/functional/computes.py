@@ -231,14 +231,41 @@ class Computes:
             with self._as(host), self._in_cell() as ctxt:
                 self.manager(host)._cleanup_running_deleted_instances(ctxt)
 
-    def stop(self, host):
-        """Stop a compute; for ``service_down_time`` nova believes it is up."""
-        self._running.pop(host).stop()
+    def stop(self, host, meanwhile=lambda: None):
+        """Stop a compute; for ``service_down_time`` nova believes it is up.
+
+        :param meanwhile: what is done when it has been told to end, and has
+            not ended anything yet.
+        """
+        service = self._running[host]
+        end = service.rpcserver.stop
+
+        def act_and_end():
+            meanwhile()
+            with self._as(host):
+                end()
+
+        with self._as(host), mock.patch.object(
+                service.rpcserver, 'stop', act_and_end):
+            service.stop()
+        del self._running[host]
 
     def kill(self, host):
-        """Stop a compute and let nova know that it is down."""
+        """Stop a compute and let nova know that it is down.
+
+        It says nothing, as one that is killed.
+        """
+        driver = self.manager(host).driver
+        if departure := getattr(driver, '_departure', None):
+            departure._registration.say = lambda words: False
         self.stop(host)
         self.lose(host)
+
+    def pass_time(self, host, seconds):
+        """Let time go by for a compute that looks around."""
+        auditor = self.manager(host).driver._auditor
+        clock = auditor._clock
+        auditor._clock = lambda: clock() + seconds
 
     def disable(self, host):
         """Disable the compute service, as an operator does."""

@@ -353,6 +353,8 @@ class Sources:
         taking = takeover.taking(state.task_state, host_key(host))
         taken = takeover.taken(state.task_state, host_key(host))
         pause()
+        if self.ending():
+            return False
         if world.instances[instance].state != state:
             return False
         if not self.writes.write(lambda: world.set_states(
@@ -413,6 +415,7 @@ class Process:
     :ivar providers: node -> (generation, reserved), nova's cache of
         placement.
     :ivar serving: its start is over, it takes builds and sends heartbeats.
+    :ivar ending: it was told to end, and still sends heartbeats.
     :ivar frozen: it does nothing at all, as after SIGSTOP.
     :ivar muted: its heartbeats do not arrive.
     :ivar updating: nova's :class:`Lock` around claims and updates.
@@ -431,8 +434,12 @@ class Process:
 
         self.auditor = auditor.Auditor(self.sources, self.sources, clock)
         self.auditor._lock = Lock()
-        self._offers = offer.Offers(self.auditor, self)
-        self._look = look.Look(self.auditor, self, self._acquired, clock)
+        self._offers = offer.Offers(self.auditor, self, self._is_ending)
+        self._look = look.Look(self.auditor, self, self._acquired, clock,
+                               self._is_ending)
+        self.sources.ending = self._is_ending
+        self.ending = False
+        self._late_takes = 0
         # What is decided by the older view is judged by that one.
         self.sources.overlap = lambda: self.auditing and self.looking
         self.tracked = set()
@@ -463,6 +470,25 @@ class Process:
         self._known = set()
         self._robbed = {}
         self._body = self._start
+
+    def _is_ending(self):
+        return self.ending
+
+    @property
+    def given_up(self):
+        """The hosts that are up and no members to it: they end for long."""
+        farewells = self.auditor._farewells.over(
+            self._world.clock, worlds.DOWN_TIME)
+        return frozenset(
+            host for host, words in farewells
+            if self._world.services[host].farewell == words)
+
+    def took(self):
+        """It takes a node, by a write that may have been under way."""
+        self._late_takes += self.ending
+        # An audit and a look.
+        if self._late_takes > 2:
+            raise worlds.Broken(f'{self.host} is told to end and takes nodes')
 
     @property
     def auditing(self):
@@ -578,12 +604,16 @@ class Process:
         if self.host not in world.services:
             world.services[self.host] = worlds.Service(
                 self.host, world.clock, mapped=False)
+        pause()
+        world.services[self.host].take_back()
         self._audit_all()
         self.serving = True
         world.services[self.host].beat = world.clock
 
     def _audit_all(self):
         """ComputeManager.update_available_resource."""
+        if self.ending:
+            return
         self.sources.looked = False
         try:
             found = self.auditor.audit(self._settings, self._settled)
@@ -612,7 +642,10 @@ class Process:
         """What the driver's timer does."""
         # A look that fails is logged and repeated.
         with contextlib.suppress(NotReadyError):
-            self._look.once(self._settings)
+            view = self._look.once(self._settings)
+            if view.services[self.host].farewell and not self.ending:
+                pause()
+                self._world.services[self.host].take_back()
 
     def _acquired(self, found, mine):
         self._recovery.took_over(found.taken_over)

@@ -183,7 +183,8 @@ class Simulation(stateful.RuleBasedStateMachine):
     def look(self, index, steps):
         """A compute looks who is there, whatever else it is at."""
         process = self._process(index)
-        if process and process.serving:
+        if process and process.serving and (
+                process.looking or not process.ending):
             for _ in range(steps):
                 if not process.look():
                     break
@@ -200,7 +201,7 @@ class Simulation(stateful.RuleBasedStateMachine):
         for _ in range(steps):
             process.step()
         if disabled:
-            self.world.services[other].disabled = True
+            self.world.services[other].disable(True)
             self._event()
         elif other in self._processes:
             self._processes.pop(other).kill()
@@ -250,10 +251,10 @@ class Simulation(stateful.RuleBasedStateMachine):
         if not process or not process.serving:
             return
         service = self.world.services[process.host]
-        service.disabled = True
+        service.disable(True)
         self._event()
         self._audit_all(3)
-        service.disabled = False
+        service.disable(False)
         self._event()
         if early:
             self._boot(node, 1)
@@ -292,6 +293,70 @@ class Simulation(stateful.RuleBasedStateMachine):
                 process.finish()
             process.kill()
             del self._processes[process.host]
+            self._event()
+
+    @stateful.rule(index=which, closed=strategies.booleans(),
+                   steps=strategies.integers(0, 20),
+                   ticks=strategies.integers(0, 2 * worlds.DOWN_TIME))
+    def stop_politely(self, index, closed, steps, ticks):
+        """A compute is told to end, which takes a while; others look."""
+        process = self._process(index)
+        if process and process.serving and not process.ending:
+            for _ in range(steps):
+                process.step()
+            self._say_farewell(process, closed)
+            for _ in range(ticks):
+                self._wait(1)
+                self._look_all()
+
+    def _say_farewell(self, process, closed=True):
+        process.ending = True
+        self.world.services[process.host].say(
+            self.world.new('farewell'), closed)
+        self._event()
+
+    def _look_all(self):
+        for process in self._processes.values():
+            if process.serving and not (process.ending or process.frozen):
+                process.finish_look()
+
+    @stateful.rule(index=which, closed=strategies.booleans(),
+                   audits=strategies.integers(0, 2),
+                   ticks=strategies.integers(0, worlds.DOWN_TIME - 1))
+    def restart(self, index, closed, audits, ticks):
+        """A compute is restarted: no node that it is to have leaves it."""
+        process = self._process(index)
+        if not process or not process.serving or process.ending:
+            return
+        restful = not self.world.zones and not any(
+            one.auditing or one.looking or one.sources.lag
+            for one in self._processes.values())
+        states = self.world.states()
+        member = self.world.up(process.host) and (
+            not states[process.host].disabled) and process.beating
+        preferred = {node for node in self.world.machines
+                     if self._preferences().host_for(node) == process.host}
+        moves = len(self.world.moves)
+        self._say_farewell(process, closed)
+        for _ in range(ticks):
+            self._wait(1)
+            self._look_all()
+        self._audit_all(audits)
+        self._processes.pop(process.host).kill()
+        self._start(process.host)
+        self._processes[process.host].finish()
+        self._look_all()
+        lost = [move for move in self.world.moves[moves:]
+                if move.before == process.host and move.node in preferred]
+        assert not (restful and member and lost), f'lost by a restart: {lost}'
+
+    @stateful.rule(index=which)
+    def farewell_heard_late(self, index):
+        """What a process said that was killed arrives now."""
+        process = self._process(index)
+        if process and process.serving and not process.ending:
+            self.world.services[process.host].say(
+                self.world.new('farewell'), closed=True)
             self._event()
 
     @stateful.rule(index=which)
@@ -346,7 +411,7 @@ class Simulation(stateful.RuleBasedStateMachine):
         """An operator disables a compute service, or enables it."""
         service = self._pick(self.world.services.values(), index)
         if service:
-            service.disabled = disabled
+            service.disable(disabled)
             self._event()
 
     @stateful.rule(index=which, forced_down=strategies.booleans())
@@ -764,6 +829,7 @@ class Simulation(stateful.RuleBasedStateMachine):
             process.sources.writes.faults = []
         while self.world.late:
             self.world.arrive()
+        self._end_all()
         for process in self._processes.values():
             if process.auditing:
                 process.finish()
@@ -782,6 +848,13 @@ class Simulation(stateful.RuleBasedStateMachine):
         for instance in list(self.world.instances.values()):
             for _ in range(3):
                 self._build(instance)
+
+    def _end_all(self):
+        """Whoever was told to end has come to its end."""
+        for process in list(self._processes.values()):
+            if process.ending:
+                process.kill()
+                del self._processes[process.host]
 
     def _round(self):
         # Pauses are over.
@@ -815,17 +888,20 @@ class Simulation(stateful.RuleBasedStateMachine):
                 if self.world.up(name)
                 and not self.world.services[name].disabled}
 
+    def _preferences(self):
+        return ring.Preferences(
+            {name: self.world.zones.get(name) for name in self._members()},
+            RING_POINTS)
+
     def _expected(self, node):
         """Return who may own a node in the end."""
         world = self.world
         owner = world.owner(node)
-        members = self._members()
         instance = world.instances.get(world.machines[node])
         if instance and not instance.deleted and instance.host:
             return {instance.host} if world.up(instance.host) else {owner}
         zones = world.zones
-        preferences = ring.Preferences(
-            {name: zones.get(name) for name in members}, RING_POINTS)
+        preferences = self._preferences()
         preferred = {preferences.host_for(node, zones.get(owner)) or owner}
         provider = world.providers.get(node)
         if owner is None:
@@ -927,6 +1003,24 @@ class SimulationTest(unittest.TestCase):
             order=[(0, 1), (4, 16)], servers=1)
         state.delete_locally(index=0)
         state.teardown()
+
+    def test_host_that_is_told_to_end_while_it_takes_nodes(self):
+        """The one that it is at is the last one."""
+        state = Simulation()
+        state.begin(number=2, nodes=8, delay=0, started=True, limit=200,
+                    zones=[], when='never')
+        process = state._processes['host1']
+        state._processes.pop('host2').kill()
+        state.wait(ticks=worlds.DOWN_TIME)
+        before = len(state.world.moves)
+        while len(state.world.moves) == before:
+            self.assertTrue(process.step())
+        state._say_farewell(process)
+        process.finish()
+        process.finish()
+        self.assertEqual(before + 1, len(state.world.moves))
+        self.assertIn('host2', set(map(
+            state.world.owner, state.world.machines)))
 
     def test_host_that_dies_before_it_has_told_placement(self):
         """Its record is there, and the provider is not.

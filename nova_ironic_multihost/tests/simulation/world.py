@@ -39,13 +39,34 @@ class Broken(AssertionError):
 
 @dataclasses.dataclass
 class Service:
-    """A row of nova's services and the host's mapping to the cell."""
+    """A row of nova's services and the host's mapping to the cell.
+
+    :ivar disabled: an operator has done that.
+    :ivar farewell: what the host has said when it was told to end.
+    :ivar closed: nova sends it no builds since it has said so.
+    """
 
     host: str
     beat: int
     disabled: bool = False
     forced_down: bool = False
     mapped: bool = True
+    farewell: str = ''
+    closed: bool = False
+
+    def say(self, farewell, closed):
+        """contract.registration.Registration."""
+        if not (self.disabled or self.forced_down):
+            self.farewell, self.closed = farewell, closed
+
+    def take_back(self):
+        """The same."""
+        self.farewell, self.closed = '', False
+
+    def disable(self, disabled):
+        """What nova's API does; it writes the reason, too."""
+        self.take_back()
+        self.disabled = disabled
 
 
 @dataclasses.dataclass
@@ -127,6 +148,8 @@ class State:
     disabled: bool
     forced_down: bool
     recorded: bool
+    farewell: str = ''
+    closed: bool = False
 
     @property
     def member(self):
@@ -187,6 +210,7 @@ class World:
         self.moves = []
         self.narrow = 0
         self.disturbed = 0
+        self._given_up = {}
         self.serials = collections.Counter()
 
     def new(self, kind):
@@ -206,7 +230,8 @@ class World:
         """Return {host: :class:`State`} of this moment."""
         recorded = {row.host for row in self.live_rows()}
         return {host: State(self.up(host), service.disabled,
-                            service.forced_down, host in recorded)
+                            service.forced_down, host in recorded,
+                            service.farewell, service.closed)
                 for host, service in self.services.items()}
 
     def note(self):
@@ -222,6 +247,12 @@ class World:
             self.disturbed = self.moment
         if any(process.outdated for process in self.processes.values()):
             self.disturbed = self.moment
+        # Each counts for itself how long another has been about to end.
+        given_up = {process.host: process.given_up for process
+                    in self.processes.values() if not process.ending}
+        if given_up != self._given_up or len(set(given_up.values())) > 1:
+            self._given_up = given_up
+            self.disturbed = self.moment
 
     @property
     def version(self):
@@ -235,12 +266,13 @@ class World:
         """
         return [self.compute_service(host, state) for host, state
                 in self.history[version].items()
-                if state.recorded and not state.disabled]
+                if state.recorded and not (state.disabled or state.closed)]
 
     def compute_service(self, host, state):
         """Return the :class:`.membership.ComputeService` of a state."""
         return membership.ComputeService(
-            host, state.up, state.disabled, state.forced_down)
+            host, state.up, state.disabled, state.forced_down,
+            farewell=state.farewell)
 
     # records
 
@@ -278,6 +310,7 @@ class World:
         before, row.host = row.host, host
         if before == host:
             return True
+        self.processes[host].took()
         move = Move(self.moment, node, before, host, reason)
         if sure:
             self._judge(move, decided_on)
@@ -429,7 +462,8 @@ class World:
         return [row.node for row in self.live_rows()
                 if self._offers(self.providers.get(row.node))
                 and self.up(row.host) and self.services[row.host].mapped
-                and not self.services[row.host].disabled]
+                and not self.services[row.host].disabled
+                and not self.services[row.host].closed]
 
     @staticmethod
     def _offers(provider):

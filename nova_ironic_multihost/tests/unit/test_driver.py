@@ -29,6 +29,7 @@ from nova_ironic_multihost.contract import operations
 from nova_ironic_multihost.contract import patches
 from nova_ironic_multihost.contract import patience
 from nova_ironic_multihost.contract import reads
+from nova_ironic_multihost.contract import registration
 from nova_ironic_multihost.core import aggregates
 from nova_ironic_multihost.core.facts import InstanceState
 from nova_ironic_multihost.core.facts import Record
@@ -96,6 +97,9 @@ class DriverTestCase(base.BaseTestCase):
                 ('provider_aggregates', lambda context, client, node:
                     frozenset(self.carried))):
             self.patch(reads, name, answer)
+        self.registration = mock.Mock(**{'take_back.return_value': False})
+        self.patch(registration, 'Registration', lambda host: (
+            self.registration if host == ME else self.fail(host)))
         self.patch_operations = mock.Mock()
         self.patch(patches, 'patch_operations', self.patch_operations)
         self.patch(patches, 'patch_arrivals', mock.Mock())
@@ -609,6 +613,74 @@ class LookTestCase(DriverTestCase):
         timers.start.assert_called_once_with()
         self.driver.cleanup_host(ME)
         timers.stop.assert_called_once_with()
+
+
+class EndTestCase(DriverTestCase):
+    """The service is told to end."""
+
+    def setUp(self):
+        super().setUp()
+        self.services.update({ME: True, 'compute-2': False})
+        self.owners = dict.fromkeys(NODES[:10], ME)
+        self.owners.update(dict.fromkeys(NODES[10:], 'compute-2'))
+        self.driver.get_available_nodes()
+        self.registration.take_back.assert_called_once_with()
+
+    def end(self):
+        self.driver._end()
+        self.driver._departure._said.wait(60)
+
+    def test_the_others_hear_it_once(self):
+        self.registration.say.return_value = True
+        self.end()
+        self.driver.cleanup_host(ME)
+        self.registration.say.assert_called_once()
+        # There is nobody else to send builds to.
+        self.registration.open.assert_called_once()
+
+    def test_nothing_is_audited_any_more(self):
+        self.end()
+        self.assertRaises(nova_exception.VirtDriverNotReady,
+                          self.driver.get_available_nodes)
+
+    def test_what_was_decided_before_is_not_taken(self):
+        self.assertEqual(set(NODES), set(self.driver.get_available_nodes()))
+        self.manager.rt.compute_nodes = dict.fromkeys(NODES[:10])
+        self.assertTrue(self.driver._offers.may_take(NODES[15]))
+        self.end()
+        self.assertRaises(nova_exception.ComputeHostNotFound,
+                          self.driver.get_available_resource, NODES[15])
+        self.assertTrue(self.driver._offers.may_take(NODES[5]))
+        self.assertFalse(self.driver._offers.still_valid(NODES[15]))
+        self.assertTrue(self.driver._offers.still_valid(NODES[5]))
+        self.assertFalse(self.driver._offers.may_create(
+            NODES[5], multihost.settings.read()))
+
+    def test_a_late_look_takes_nothing(self):
+        self.end()
+        self.driver._look()
+        self.manager._update_available_resource_for_node.assert_not_called()
+
+    def test_a_farewell_that_is_found_later_is_taken_back(self):
+        """The one before was heard late."""
+        self.driver._look()
+        self.registration.take_back.assert_called_once_with()
+        self.said = 'bye'
+        self.driver._look()
+        self.assertEqual(2, self.registration.take_back.call_count)
+        self.end()
+        self.driver._look()
+        self.assertEqual(2, self.registration.take_back.call_count)
+
+    def one_service(self, context, servicegroup_api, host):
+        found = super().one_service(context, servicegroup_api, host)
+        return dataclasses.replace(
+            found, farewell=getattr(self, 'said', '')) if (
+                found and host == ME) else found
+
+    def all_services(self, *args):
+        return [self.one_service(None, None, service.host)
+                for service in super().all_services(*args)]
 
 
 class AuditNowTestCase(DriverTestCase):

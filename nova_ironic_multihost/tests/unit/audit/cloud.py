@@ -56,7 +56,8 @@ class Cloud:
 
     def services(self):
         return [service for service in self.states.values()
-                if not service.disabled and service.ironic]
+                if not (service.disabled or service.farewell)
+                and service.ironic]
 
     def service(self, host):
         return self.states.get(host)
@@ -88,6 +89,9 @@ class Cloud:
     def record(self, node):
         host = self.owners[node]
         return Record(node, host, self.labels.get(host, ''))
+
+    def owners_now(self, host):
+        return [node for node, owner in self.owners.items() if owner == host]
 
     def records_of(self, hosts):
         return [self.record(node) for node, host in self.owners.items()

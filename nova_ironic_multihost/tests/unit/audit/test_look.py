@@ -28,6 +28,8 @@ NODES = cloud.NODES
 class LookTestCase(cloud.AuditTestCase):
     """b has all nodes and leaves; a looks."""
 
+    ending = False
+
     def setUp(self):
         super().setUp()
         self.options['pulls_per_audit'] = 0
@@ -42,10 +44,17 @@ class LookTestCase(cloud.AuditTestCase):
 
     def look_of(self, some_auditor):
         """Return a function that looks once."""
-        one = look.Look(some_auditor, self.tracker, self.acquire, self.clock)
-        return lambda **options: one.once(model.Settings(
-            'a', points=32, heartbeats=self.heartbeats,
-            **{**self.options, **options}))
+        one = look.Look(some_auditor, self.tracker, self.acquire, self.clock,
+                        lambda: self.ending)
+
+        def settings(options):
+            return model.Settings(
+                'a', points=32, heartbeats=self.heartbeats,
+                **{**self.options, **options})
+
+        self.pause = lambda: one.pause(settings({}))
+        self.may_close = lambda: one.may_close(settings({}))
+        return lambda **options: one.once(settings(options))
 
     def acquire(self, audit, mine):
         self.acquired.append(mine)
@@ -71,6 +80,78 @@ class LookTestCase(cloud.AuditTestCase):
             self.clock.now += 30
             self.look()
         self.assertEqual(NODES, self.tracker.audited)
+
+    def test_who_was_told_to_end_keeps_its_nodes_for_a_while(self):
+        self.heartbeats = Heartbeats(10, 60)
+        self.options['pulls_per_audit'] = 5
+        self.cloud.set('b', farewell='bye')
+        seen = self.look()
+        self.assertEqual({'a', 'b'}, seen.members)
+        self.assertEqual(10, self.pause())
+        self.clock.now += 55
+        self.look()
+        self.assertEqual([], self.tracker.audited)
+        # The next look is just in time.
+        self.assertEqual(5, self.pause())
+        self.clock.now += 5
+        self.assertEqual({'a'}, self.look().members)
+        self.assertEqual(NODES[:5], self.tracker.audited)
+        # It is still up, so that they are pulled, some by each look.
+        for last in (10, 15):
+            self.look()
+            self.assertEqual(NODES[:last], sorted(self.cloud.owners_now('a')))
+        self.assertEqual({'a'}, self.audit('a').view.members)
+        self.assertEqual(NODES, sorted(self.cloud.owners_now('a')))
+        self.look()
+        self.tracker.audited.clear()
+        self.look()
+        self.look()
+        self.assertEqual([], self.tracker.audited)
+
+    def test_who_was_told_to_end_and_is_back_keeps_its_nodes(self):
+        self.heartbeats = Heartbeats(10, 60)
+        self.options['pulls_per_audit'] = 200
+        self.cloud.set('b', farewell='bye')
+        self.look()
+        self.clock.now += 59
+        self.look()
+        self.cloud.set('b')
+        self.clock.now += 59
+        self.look()
+        self.cloud.set('b', farewell='bye bye')
+        for _ in range(5):
+            self.look()
+            self.clock.now += 10
+        self.assertEqual([], self.tracker.audited)
+
+    def test_builds_on_their_way_to_who_was_told_to_end_stay_there(self):
+        self.heartbeats = Heartbeats(10, 60)
+        self.options['pulls_per_audit'] = 200
+        self.cloud.allocations[NODES[3]] = frozenset({'build'})
+        self.cloud.set('b', farewell='bye')
+        self.look()
+        self.clock.now += 60
+        self.look()
+        self.assertEqual([node for node in NODES if node != NODES[3]],
+                         self.tracker.audited)
+
+    def test_who_is_told_to_end_takes_no_more_nodes(self):
+        def audit(node):
+            self.tracker.audited.append(node)
+            self.ending = len(self.tracker.audited) == 3
+
+        self.tracker.audit = audit
+        self.cloud.set('b', up=False)
+        self.look()
+        self.assertEqual(NODES[:3], self.tracker.audited)
+
+    def test_who_is_told_to_end_asks_who_else_is(self):
+        self.cloud.set('c')
+        self.assertTrue(self.may_close())
+        self.cloud.set('b', farewell='bye')
+        self.assertFalse(self.may_close())
+        self.cloud.set('d')
+        self.assertTrue(self.may_close())
 
     def test_whom_an_outage_has_silenced_keeps_its_nodes(self):
         self.heartbeats = Heartbeats(10, 60)

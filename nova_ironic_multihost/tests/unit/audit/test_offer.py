@@ -186,6 +186,21 @@ class OfferTestCase(cloud.AuditTestCase):
             self.offers('b', *cloud.NODES).of(node)
         self.assertEqual(set(cloud.NODES), set(self.asked('record')))
 
+    def test_who_is_about_to_end_takes_nothing_and_looks_at_all_it_has(self):
+        ending = True
+        self.cloud.owners = dict.fromkeys(cloud.NODES, 'b')
+        self.audit('b')
+        offers = offer.Offers(self.auditors['b'], cloud.Tracker(
+            *cloud.NODES), lambda: ending)
+        mine, = sorted(self.preferred('b', 'a', 'b'))[:1]
+        self.assertIs(Offer.AS_IRONIC_SAYS, offers.of(mine))
+        self.assertEqual([mine], self.asked('record'))
+        self.cloud.owners[mine] = 'a'
+        self.assertIs(Offer.REFUSED, offers.of(mine))
+        self.assertFalse(offers.may_create(mine, model.Settings('b')))
+        ending = False
+        self.assertTrue(offers.may_create(mine, model.Settings('b')))
+
     def test_nodes_of_lost_servers_are_not_offered(self):
         leaked, unknown, building, mine, free = cloud.NODES[:5]
         self.cloud = cloud.Cloud('a')

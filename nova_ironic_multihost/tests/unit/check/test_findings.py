@@ -11,11 +11,13 @@
 # under the License.
 
 import dataclasses
+import datetime
 
 from oslotest import base
 
 from nova_ironic_multihost.check import findings
 from nova_ironic_multihost.check import observation
+from nova_ironic_multihost.core import farewell
 from nova_ironic_multihost.tests import views
 
 
@@ -237,6 +239,37 @@ class InconsistenciesTestCase(base.BaseTestCase):
         self.assertEqual([], self.kinds(seen, views.NOW + 5))
         self.assertEqual(['stuck'],
                          self.kinds(seen, views.NOW + seen.task_limit + 1))
+
+
+class NotesTestCase(base.BaseTestCase):
+
+    MOMENT = datetime.datetime(2026, 5, 4, tzinfo=datetime.UTC)
+
+    def notes(self, after, **state):
+        """Return the notes so many seconds after a compute was stopped."""
+        seen = views.changed(
+            views.consistent(), 'services', 1,
+            farewell=farewell.farewell(self.MOMENT), **state)
+        now = self.MOMENT.timestamp() + after
+        if seen.services[1].up:
+            self.assertEqual([], findings.inconsistencies(seen, views.NOW))
+        return findings.notes(seen, now)
+
+    def test_nothing_to_note(self):
+        self.assertEqual([], findings.notes(views.consistent(), views.NOW))
+
+    def test_compute_that_was_stopped_and_runs(self):
+        self.assertEqual([], self.notes(600, disabled=True))
+        note, = self.notes(601, disabled=True)
+        self.assertEqual(('still-stopping', 'compute-2'),
+                         (note.kind, note.subject))
+        self.assertIn('2026-05-04 00:00 UTC', note.sentence)
+        self.assertIn('--enable compute-2', note.sentence)
+        note, = self.notes(601)
+        self.assertNotIn('disabled', note.sentence)
+
+    def test_compute_that_was_stopped_and_is_down(self):
+        self.assertEqual([], self.notes(6000, disabled=True, up=False))
 
 
 class WaitTestCase(base.BaseTestCase):

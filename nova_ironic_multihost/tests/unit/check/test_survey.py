@@ -11,6 +11,7 @@
 # under the License.
 
 import collections
+import datetime
 import re
 import types
 from unittest import mock
@@ -26,6 +27,7 @@ from requests_mock.contrib import fixture as requests_mock_fixture
 from nova_ironic_multihost.check import findings
 from nova_ironic_multihost.check import observation
 from nova_ironic_multihost.check import survey
+from nova_ironic_multihost.core import farewell
 
 NOVA = 'http://nova.test'
 PLACEMENT = 'http://placement.test'
@@ -221,6 +223,15 @@ class ReadTestCase(SurveyTestCase):
                          (east.up, east.disabled, east.forced_down))
         self.assertEqual((False, False, True),
                          (west.up, west.disabled, west.forced_down))
+
+    def test_compute_that_was_told_to_end(self):
+        words = farewell.farewell(datetime.datetime(2026, 5, 4))
+        self.cloud.services = [
+            service('east', status='disabled', disabled_reason=words),
+            service('west', disabled_reason=None)]
+        [east, west] = self.cloud.survey().read().services
+        self.assertEqual((True, words), (east.disabled, east.farewell))
+        self.assertEqual('', west.farewell)
 
     def test_what_a_cloud_of_several_pages_has(self):
         names = [f'n-{i}' for i in range(5)]

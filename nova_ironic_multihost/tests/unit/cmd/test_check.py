@@ -11,6 +11,7 @@
 # under the License.
 
 import contextlib
+import datetime
 import functools
 import io
 import json
@@ -22,6 +23,7 @@ from nova_ironic_multihost.check import findings
 from nova_ironic_multihost.check import observation
 from nova_ironic_multihost.check import survey
 from nova_ironic_multihost.cmd import check
+from nova_ironic_multihost.core import farewell
 from nova_ironic_multihost.tests import views
 
 
@@ -95,6 +97,17 @@ class CheckTestCase(base.BaseTestCase):
         self.assertEqual((0, True, []), (
             status, json.loads(out)['consistent'],
             json.loads(out)['findings']))
+
+    def test_what_is_no_inconsistency_is_noted(self):
+        words = farewell.farewell(datetime.datetime(2026, 5, 4))
+        self.read.return_value = views.changed(
+            self.good, 'services', 1, farewell=words, disabled=True)
+        status, out, _ = self.check()
+        self.assertEqual(0, status)
+        self.assertIn('note: still-stopping: compute-2 is up', out)
+        told = json.loads(self.check('--json')[1])
+        self.assertEqual((True, ['compute-2']), (
+            told['consistent'], [note['subject'] for note in told['notes']]))
 
     def test_looks_once(self):
         self.read.side_effect = [self.broken, self.good]

@@ -14,7 +14,7 @@
 
 import functools
 import inspect
-import types
+import sys
 from unittest import mock
 
 import fixtures
@@ -41,18 +41,30 @@ def source_of(user):
     """Return the source of a class or function of nova.
 
     :param user: its name, with that of its class. For a class it is the
-        source of its module, which is read faster.
+        source of its module, which is read faster, and has those beside it.
     """
     name, _, method = user.partition('.')
     module = next(module for module in (
-        manager, resource_tracker, service, dispatcher)
+        manager, resource_tracker, service, dispatcher, service.service)
         if hasattr(module, name))
     found = getattr(module, name)
     if method:
         found = getattr(found, method)
     return inspect.getsource(
         safe_utils.get_wrapped_function(found) if inspect.isfunction(found)
-        else module)
+        else sys.modules[found.__module__])
+
+
+def start(compute, act):
+    """Patch the stop of a service from within its start; return it."""
+    starting = object.__new__(service.Service)
+    starting.manager = compute
+
+    def start_it(self):
+        patches.patch_stop(compute, act)
+
+    start_it(starting)
+    return starting
 
 
 class SignaturesTestCase(base.SignaturesTestCase):
@@ -89,7 +101,8 @@ class SignaturesTestCase(base.SignaturesTestCase):
 class TableTestCase(oslo_base.BaseTestCase):
     """The table at the head of the module, against nova and the patches."""
 
-    CLASSES = {'manager': manager.ComputeManager,
+    CLASSES = {'service': service.Service,
+               'manager': manager.ComputeManager,
                'tracker': resource_tracker.ResourceTracker,
                'driver': names.IronicDriver}
 
@@ -111,12 +124,15 @@ class TableTestCase(oslo_base.BaseTestCase):
         patches.patch_record_reads(compute, list, list)
         patches.patch_record_moves(compute, bool, bool)
         patches.patch_post_start(compute, self.fail)
-        patches.patch_stop(compute, self.fail)
+        patches.patch_traits(compute, bool)
         patches.patch_instance_init(compute, self.fail)
         patches.patch_arrivals(compute, mock.Mock())
         patches.patch_operations(compute, driver, gate)
+        starting = start(compute, self.fail)
         replaced = (
-            [('manager', name) for name in vars(compute) if name != 'rt']
+            [('service', name) for name in vars(starting)
+             if name != 'manager']
+            + [('manager', name) for name in vars(compute) if name != 'rt']
             + [('tracker', name) for name in vars(compute.rt)]
             + [('driver', name) for name in vars(driver)])
         self.assertCountEqual(replaced, [
@@ -143,12 +159,6 @@ class TableTestCase(oslo_base.BaseTestCase):
             for user in patch.users:
                 source = source_of(user)
                 replaced = self.attributes(patch)
-                if (patch.attribute == 'operations.told_to_stop'
-                        and not hasattr(manager.ComputeManager,
-                                        'graceful_shutdown')):
-                    # nova 31 and 32 end at once.
-                    self.assertEqual(set(), replaced)
-                    continue
                 self.assertTrue(
                     user == 'RPCDispatcher' or any(
                         f'.{name}(' in source for name in replaced),
@@ -163,6 +173,7 @@ class TableTestCase(oslo_base.BaseTestCase):
         patches.patch_record_moves(alone, bool, bool)
         patches.patch_post_start(alone, self.fail)
         patches.patch_stop(alone, self.fail)
+        patches.patch_traits(alone, self.fail)
         patches.patch_instance_init(alone, None)
         patches.patch_arrivals(alone, None)
         patches.patch_operations(alone, driver, mock.Mock())
@@ -337,25 +348,70 @@ class StopTestCase(oslo_base.BaseTestCase):
 
     def test_what_is_done_first_when_the_service_is_told_to_end(self):
         """Before it waits for what it is at, up to minutes."""
-        source = inspect.getsource(service.Service.stop)
-        told = operations.told_to_stop(manager.ComputeManager)
-        if told:
-            self.assertLess(
-                source.index(f'.{told[0]}('), source.index('.stop()'))
-        else:
-            self.assertIn('self.manager.cleanup_host()', source)
-        compute = object.__new__(manager.ComputeManager)
         done = []
-        for name in told:
-            setattr(compute, name, types.MethodType(
-                lambda self, *args, name=name: done.append((name, args)),
-                compute))
-        with mock.patch.object(
-                operations, 'told_to_stop', lambda manager_class: told):
-            patches.patch_stop(compute, lambda: done.append('stopped'))
-        for name in told:
-            getattr(compute, name)(7)
-            self.assertEqual(['stopped', (name, (7,))], done[-2:])
+        compute = object.__new__(manager.ComputeManager)
+        starting = start(compute, lambda: done.append('told'))
+        with mock.patch.object(service.Service, '__getattr__', None):
+            starting.rpcserver = mock.Mock(**{
+                'stop.side_effect': lambda: done.append('stopped')})
+        starting.rpcserver_alt = None
+        starting.binary = starting.topic = 'compute'
+        starting.tg = mock.Mock()
+        for name in ('set_shutdown_in_progress', 'graceful_shutdown',
+                     'cleanup_host'):
+            setattr(compute, name,
+                    lambda *args, name=name: done.append(name))
+        starting.stop()
+        self.assertEqual('told', done[0])
+        self.assertIn('stopped', done)
+        self.assertIn(done[-1], ('graceful_shutdown', 'cleanup_host'))
+
+    def test_the_service_ends_whatever_goes_wrong(self):
+        ended = mock.Mock()
+        with mock.patch.object(service.Service, 'stop', lambda self: ended()):
+            starting = start(object.__new__(manager.ComputeManager),
+                             mock.Mock(side_effect=RuntimeError('no thread')))
+            starting.stop()
+        ended.assert_called_once_with()
+
+    def test_another_service_is_left_alone(self):
+        other = object.__new__(service.Service)
+        other.manager = object.__new__(manager.ComputeManager)
+
+        def start_within(self):
+            patches.patch_stop(object.__new__(manager.ComputeManager),
+                               mock.Mock())
+
+        start_within(other)
+        self.assertEqual({'manager'}, set(vars(other)))
+
+    def test_nova_starts_the_driver_within_the_start_of_the_service(self):
+        self.assertIn('self.manager.init_host(',
+                      inspect.getsource(service.Service.start))
+        self.assertIn('self.driver.init_host(', inspect.getsource(
+            manager.ComputeManager.init_host))
+
+
+class TraitsTestCase(base.TrackerTestCase):
+
+    def test_trait_is_left_as_it_is(self):
+        self.assertParameters(
+            ['self', 'context', 'traits'], resource_tracker.ResourceTracker.
+            _sync_compute_service_disabled_trait)
+        self.patch(objects.Service, 'get_by_compute_host',
+                   return_value=mock.Mock(disabled=True))
+        leave = True
+        patches.patch_traits(self.compute, lambda: leave)
+        traits = set()
+        self.rt._sync_compute_service_disabled_trait(
+            names.admin_context(), traits)
+        self.assertEqual(set(), traits)
+        leave = False
+        self.rt._sync_compute_service_disabled_trait(
+            names.admin_context(), traits)
+        self.assertEqual({'COMPUTE_STATUS_DISABLED'}, traits)
+
+    assertParameters = base.SignaturesTestCase.assertParameters
 
 
 class StartTestCase(base.TrackerTestCase):

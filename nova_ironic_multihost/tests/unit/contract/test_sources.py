@@ -13,11 +13,15 @@
 """The methods of nova's driver that the sources of an audit use."""
 
 import inspect
+from unittest import mock
+
+import fixtures
 
 from nova_ironic_multihost.audit import sources as ports
 from nova_ironic_multihost.contract import calls
 from nova_ironic_multihost.contract import machines
 from nova_ironic_multihost.contract import names
+from nova_ironic_multihost.contract import registration
 from nova_ironic_multihost.contract import sources
 from nova_ironic_multihost.tests.unit.contract import base
 
@@ -38,9 +42,20 @@ class SignaturesTestCase(base.SignaturesTestCase):
                 (ports.Writes, sources.NovaWrites),
                 (ports.Instances, calls.Instances),
                 (ports.Machines, machines.Machines),
+                (ports.Registration, registration.Registration),
                 (ports.Tracker, calls.Tracker)):
             for name, method in vars(port).items():
                 if inspect.isfunction(method) and not name.startswith('_'):
                     self.assertEqual(
                         base.parameters(method),
                         base.parameters(getattr(adapter, name)), name)
+
+    def test_nothing_is_taken_over_by_a_service_that_is_about_to_end(self):
+        moved = self.useFixture(fixtures.MockPatchObject(
+            calls, 'take_over', return_value=True)).mock
+        ending = False
+        writes = sources.NovaWrites(lambda: ending)
+        self.assertTrue(writes.take_over('uuid', mock.Mock(), 'host'))
+        ending = True
+        self.assertFalse(writes.take_over('uuid', mock.Mock(), 'host'))
+        moved.assert_called_once()

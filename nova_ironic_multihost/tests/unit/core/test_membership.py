@@ -62,6 +62,21 @@ class MembersTestCase(base.BaseTestCase):
             self.assertEqual({'a'}, members(
                 up('a') + me, 'me', starting=True))
 
+    def test_who_was_told_to_end_is_a_member_until_its_time_is_over(self):
+        services = up('a') + up('b', 'c', farewell='bye')
+        self.assertEqual({'a', 'b', 'c'}, members(services, 'a'))
+        for over in ({('b', 'bye')}, {('b', 'bye'), ('c', 'see you')}):
+            self.assertEqual({'a', 'c'}, members(services, 'a', over=over))
+        view = membership.view(services, ANYWHERE, 'a', over={('b', 'bye')})
+        self.assertTrue(view.gone('b'))
+        self.assertTrue(view.live('b'))
+        self.assertFalse(view.gone('a'))
+        self.assertFalse(view.gone('unknown'))
+
+    def test_who_came_back_is_a_member_at_once(self):
+        self.assertEqual({'a', 'b'}, members(
+            up('a', 'b'), 'a', over={('b', 'bye')}))
+
     def test_service_that_is_not_known_to_run_ironic_is_no_member(self):
         self.assertEqual({'a'}, members(
             up('a') + up('libvirt', ironic=False), 'a'))

@@ -20,11 +20,14 @@ import time
 
 from oslo_log import log as logging
 
+from nova_ironic_multihost.audit import adoption
 from nova_ironic_multihost.audit import arrivals
 from nova_ironic_multihost.audit import auditor
 from nova_ironic_multihost.audit import departure
 from nova_ironic_multihost.audit import look
+from nova_ironic_multihost.audit import lost
 from nova_ironic_multihost.audit import offer
+from nova_ironic_multihost.audit import postman
 from nova_ironic_multihost.audit import recovery
 from nova_ironic_multihost.audit import timer
 from nova_ironic_multihost import conf
@@ -33,6 +36,7 @@ from nova_ironic_multihost.contract import answers
 from nova_ironic_multihost.contract import builds
 from nova_ironic_multihost.contract import calls
 from nova_ironic_multihost.contract import machines
+from nova_ironic_multihost.contract import mailbox
 from nova_ironic_multihost.contract import names
 from nova_ironic_multihost.contract import node_cache
 from nova_ironic_multihost.contract import operations
@@ -75,6 +79,8 @@ class IronicMultiHostDriver(names.IronicDriver):
         self._offers = offer.Offers(self._auditor, self._tracker, ending)
         self._looks = look.Look(
             self._auditor, self._tracker, self._acquired, ending=ending)
+        self._adoption = adoption.Adoption(
+            self._auditor, self._tracker, self._acquired)
         self._gate = gate.Gate(
             CONF.host, self._auditor.sources, settings.patience,
             passing=answers.passing)
@@ -86,10 +92,14 @@ class IronicMultiHostDriver(names.IronicDriver):
             self._gate)
         self._arrivals = arrivals.Arrivals(
             builds.Builds(CONF.host, self._tracker), self._recorded)
+        self._postman = postman.Postman(
+            CONF.host, mailbox.Mailboxes(virtapi), self._auditor, self._looks,
+            lost.Lost(builds.Builds(CONF.host, self._tracker),
+                      self._auditor.sources))
         self._timers = timer.Timers(
             lambda: self._looks.pause(settings.read()), look=self._look,
             sweep=lambda: self._recovery.sweep(self._looks.view),
-            arrivals=self._arrivals.once)
+            arrivals=self._arrivals.once, mailboxes=self._postman.once)
         self._settled = False
         # The last audit of all nodes; looks have changed the auditor's.
         self._audited = None
@@ -127,7 +137,7 @@ class IronicMultiHostDriver(names.IronicDriver):
             lambda record: self._offers.still_valid(record.node, record),
             lambda node: self._offers.may_create(node, settings.read()))
         patches.patch_instance_init(manager, self._recovery.start)
-        patches.patch_operations(manager, self, self._gate)
+        patches.patch_operations(manager, self, self._gate, self._adopt)
         patches.patch_arrivals(manager, self._arrivals)
         patches.patch_post_start(manager, self._timers.start)
         patches.patch_stop(manager, self._end)
@@ -142,6 +152,7 @@ class IronicMultiHostDriver(names.IronicDriver):
     def _end(self):
         begun = self._departure.begin()
         self._timers.stop()
+        self._postman.end()
         self._gate.end()
         if begun:
             self._departure.wait()
@@ -328,6 +339,12 @@ class IronicMultiHostDriver(names.IronicDriver):
         if me is not None and me.farewell:
             self._departure.undo()
         return view
+
+    def _adopt(self, build, node_id):
+        if self._departure.begun():
+            return
+        with self._patience.none():
+            self._adoption.adopt(settings.read(), build, node_id)
 
     def _acquired(self, audit, mine):
         """Let nova work with nodes that a look has found to be mine."""

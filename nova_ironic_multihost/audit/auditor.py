@@ -19,6 +19,7 @@ audit found is an immutable :class:`.model.Audit`, replaced whole by the next.
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
+from collections.abc import Set
 import dataclasses
 import threading
 import time
@@ -204,7 +205,9 @@ class Auditor:
 
     def audit_hosts(self, settings: Settings, hosts: Iterable[str],
                     then: Callable[[Audit, list[str]], None],
-                    known: Iterable[str] = ()) -> Mapping[str, Reason]:
+                    known: Iterable[str] = (),
+                    only: Set[str] | None = None,
+                    builds: Set[str] = frozenset()) -> Mapping[str, Reason]:
         """Audit the nodes that are recorded on some hosts, and no others.
 
         By the same rules. What is remembered from audit to audit stays,
@@ -216,6 +219,8 @@ class Auditor:
             is :attr:`last` from now on, and the uuids of those of the nodes
             that are mine.
         :param known: other hosts that were seen, as nova spells them.
+        :param only: uuids of the nodes that it is about, None for all.
+        :param builds: ``arrived`` of :func:`.decision.decide`.
         :returns: {node: reason} of the nodes that this host may be preferred
             for; empty before the first audit of all nodes.
         :raises Exception: when something cannot be known; nothing is changed.
@@ -228,10 +233,10 @@ class Auditor:
             gathered = gather.nodes_of_hosts(
                 self.sources, self._memory, settings,
                 self._roster(settings, [*hosts, *known]), hosts,
-                len(last.reasons), self._outages, self._clock())
+                len(last.reasons), self._outages, self._clock(), only)
             decided = decision.decide(
                 self.sources, self._writes, gathered.facts, settings,
-                self._memory.busy, self._memory.refused)
+                self._memory.busy, self._memory.refused, builds)
             mine = sorted(node for node, reason in decided.reasons.items()
                           if reason.mine)
             latest, *earlier = self._memory.recent

@@ -18,6 +18,7 @@ of the decision.
 """
 
 from collections.abc import Mapping
+from collections.abc import Set
 import dataclasses
 
 from oslo_log import log as logging
@@ -55,11 +56,14 @@ class Decision:
 
 def decide(sources: Sources, writes: Writes, facts: Facts,
            settings: Settings, busy: tuple[str, ...] = (),
-           refused: tuple[str, ...] = ()) -> Decision:
+           refused: tuple[str, ...] = (),
+           arrived: Set[str] = frozenset()) -> Decision:
     """Decide, and take over what is to be taken over.
 
     :param busy: of the audit before.
     :param refused: of the audit before.
+    :param arrived: uuids of instances whose build is in this process: nobody
+        else is to be waited for.
     """
     reasons = decided = ownership.decide(facts)
     asked = ownership.pulls(reasons, settings.pulls_per_audit, busy)
@@ -71,7 +75,8 @@ def decide(sources: Sources, writes: Writes, facts: Facts,
         settings)
     reasons = ownership.with_pulls(reasons, asked, allocated.union(unknown, (
         node for node, some in builds.items()
-        if ownership.awaited(some, abandoned, facts.host))))
+        if ownership.awaited(
+            some, {*arrived, *abandoned}, facts.host))))
     asked = ownership.takeovers(
         reasons, settings.takeovers_per_audit - len(abandoned), refused)
     taken, tried = _take_over_on(writes, facts, asked, settings)

@@ -22,6 +22,7 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
+from collections.abc import Set
 import dataclasses
 import types
 
@@ -211,18 +212,24 @@ def all_nodes(sources: Sources, memory: Memory, settings: Settings,
 
 def nodes_of_hosts(sources: Sources, memory: Memory, settings: Settings,
                    roster: Roster, hosts: Iterable[str], listed: int,
-                   outages: Outages, now: float) -> Gathered:
+                   outages: Outages, now: float,
+                   only: Set[str] | None = None) -> Gathered:
     """Gather what there is to know of the nodes recorded on some hosts.
 
     :param hosts: others than this, as nova spells them.
     :param listed: how many nodes Ironic listed last.
     :param outages: as for :func:`all_nodes`, as is ``now``.
+    :param only: uuids of the nodes that it is about, None for all of them.
     """
     names = [name for host in hosts
              for name in membership.spellings(roster.services, host)]
+    owners = {host_key(name) for name in names}
     records = {
-        record.node: record for record in sources.records_of(names)
-        if roster.preferences.may_prefer(roster.view.host, record.node)}
+        record.node: record for record in (
+            sources.records_of(names) if only is None
+            else sources.records(sorted(only)))
+        if record.owner in owners and roster.preferences.may_prefer(
+            roster.view.host, record.node)}
     found = _fetch(sources, settings.partition, list(records), listed)
     inventory = Inventory(
         nodes={node: its.instance_id for node, its in found.items()},

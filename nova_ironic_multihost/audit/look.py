@@ -61,6 +61,11 @@ class Look:
         self._pulled: tuple[str, ...] = ()
 
     @property
+    def eligible(self) -> frozenset[HostKey]:
+        """The hosts whose instances may be taken over, as was seen last."""
+        return self._watch.eligible
+
+    @property
     def view(self) -> membership.View | None:
         """What was seen last, None before the first look."""
         return self._watch.seen

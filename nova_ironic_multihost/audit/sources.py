@@ -29,6 +29,7 @@ from nova_ironic_multihost.core import aggregates
 from nova_ironic_multihost.core.arrivals import Build
 from nova_ironic_multihost.core.facts import InstanceState
 from nova_ironic_multihost.core.facts import Record
+from nova_ironic_multihost.core.forwarding import Letter
 from nova_ironic_multihost.core.host import HostKey
 from nova_ironic_multihost.core import membership
 
@@ -257,3 +258,49 @@ class Tracker(typing.Protocol):
 
     def audit(self, node: str) -> None:
         """Have it take the record of a node and tell placement of it."""
+
+
+class Mailbox(typing.Protocol):
+    """What a dead compute service was asked for and has not read.
+
+    What is taken is held until it is dropped or handed on, or the mailbox is
+    closed: then it goes back, and whoever reads next finds it. Each method
+    raises an Exception when nobody answers; the mailbox is then to be closed.
+    """
+
+    def consumers(self) -> int | None:
+        """Return how many read it; None if there is no such mailbox.
+
+        See :func:`.core.forwarding.returned`.
+        """
+
+    def take(self) -> Letter | None:
+        """Take the next message; None if there is none."""
+
+    def hand_on(self, letter: Letter, host: str) -> bool:
+        """Send a message to another host, and let go of it then.
+
+        :param host: as nova spells it.
+        :returns: whether that has it now.
+        """
+
+    def drop(self, letter: Letter) -> None:
+        """Let go of a message for good."""
+
+    def close(self) -> None:
+        """Give back what is held; raises nothing."""
+
+
+class Mailboxes(typing.Protocol):
+    """The mailboxes of the compute services."""
+
+    @property
+    def readable(self) -> bool:
+        """Whether they can be read, with the message bus that there is."""
+
+    def open(self, host: str) -> Mailbox:
+        """Open the mailbox of a host, whether or not there is one.
+
+        :param host: as nova spells it.
+        :raises Exception: nobody answers.
+        """

@@ -79,6 +79,7 @@ class Watch:
     :param clock: monotonic clock, in seconds.
     :ivar seen: what the last look saw whose consequences were drawn, or
         None.
+    :ivar eligible: the hosts whose instances might be taken over then.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -86,7 +87,7 @@ class Watch:
         self._clock = clock
         self._begun: float | None = None
         self._attempts: dict[HostKey, int] = {}
-        self._eligible: frozenset[HostKey] = frozenset()
+        self.eligible: frozenset[HostKey] = frozenset()
         self._waiting: frozenset[HostKey] = frozenset()
 
     @property
@@ -104,7 +105,7 @@ class Watch:
         """
         again = {host for host in {*self._attempts, *self._waiting}
                  if _down_state(view, host) is not None}
-        return due(self.seen, view) | again | (eligible - self._eligible)
+        return due(self.seen, view) | again | (eligible - self.eligible)
 
     def starting(self, view: membership.View, due: Iterable[HostKey],
                  down_time: float) -> frozenset[HostKey]:
@@ -137,7 +138,7 @@ class Watch:
             may.
         """
         self.seen = view
-        self._eligible = eligible
+        self.eligible = eligible
         self._waiting = frozenset(waiting)
         attempts = {host: self._attempts.get(host, 0) + 1 for host in missed}
         self._attempts = {host: count for host, count in attempts.items()

@@ -27,11 +27,14 @@ from nova import exception
 from nova import safe_utils
 import oslo_messaging as messaging
 
+#: The method that is sent for a build.
+BUILD = 'build_and_run_instance'
+
 #: Operations (methods of ComputeManager with a parameter ``instance``) that
 #: are not sent to the host of the instance: it has none, or it is on its way
 #: from host to host, which no instance over Ironic is.
 ELSEWHERE = frozenset({
-    'build_and_run_instance', 'check_can_live_migrate_destination',
+    BUILD, 'check_can_live_migrate_destination',
     'confirm_resize', 'confirm_snapshot_based_resize_at_source',
     'drop_move_claim_at_destination', 'finish_resize',
     'finish_revert_resize', 'finish_revert_snapshot_based_resize_at_source',
@@ -147,15 +150,40 @@ def operate(gate) -> Callable:
     return around
 
 
-def build(gate, otherwise: Callable) -> Callable:
+def build(gate, adopt: Callable[[str, str | None], None],
+          otherwise: Callable) -> Callable:
     """Return how a gate carries out a build, see :func:`wrapped`.
 
     :param gate: :class:`nova_ironic_multihost.gate.Gate`.
+    :param adopt: takes the node of a build if it is a dead host's; function
+        of the uuids of the instance and of the node, or None. Raises nothing.
     :param otherwise: what is the answer to one that is not carried out.
     """
     def around(name, instance, act):
-        return gate.build(name, instance, act, _argument(act, 'node'),
-                          otherwise)
+        node = _argument(act, 'node')
+
+        def adopt_and_act():
+            adopt(instance.uuid, node)
+            return act()
+
+        return gate.build(name, instance, adopt_and_act, node, otherwise)
+
+    return around
+
+
+def arrive(adopt: Callable[[str, str | None], None]) -> Callable:
+    """Return how the node of a build is taken when that arrives.
+
+    It is not to look like one of a dead host while the build waits for its
+    turn, see :func:`wrapped`.
+
+    :param adopt: as for :func:`build`.
+    """
+    def around(name, instance, act):
+        # It begins in a thread of its own, and has the node taken as well.
+        result = act()
+        adopt(instance.uuid, _argument(act, 'node'))
+        return result
 
     return around
 

@@ -131,9 +131,10 @@ PATCHES = (
     Patch('driver', 'operations.MUTATIONS',
           'the machine of an instance that has moved is left alone',
           ('ComputeManager',)),
-    # patch_arrivals
+    # patch_arrivals, and patch_operations
     Patch('manager', 'build_and_run_instance',
-          'the driver knows which builds are here',
+          'the driver knows which builds are here, and one that was sent to a '
+          'dead host finds its node here',
           ('RPCDispatcher',)),
     Patch('manager', '_error_out_instances_whose_build_was_interrupted',
           'the start of the service leaves builds alone that wait in its '
@@ -341,22 +342,25 @@ def patch_instance_init(manager: ComputeManager | None,
 
 
 def patch_operations(manager: ComputeManager | None,
-                     driver: names.IronicDriver, gate) -> None:
+                     driver: names.IronicDriver, gate,
+                     adopt: Callable[[str, str | None], None]) -> None:
     """Let a gate stand before nova's operations on instances.
 
     :param manager: nova's ComputeManager.
     :param driver: the virt driver.
     :param gate: :class:`nova_ironic_multihost.gate.Gate`.
+    :param adopt: as for :func:`.operations.build`.
     """
     if manager is None:
         return
     for name in operations.sent_to_host(type(manager)):
         _wrap(manager, name, operations.operate(gate))
-    # The work of build_and_run_instance, in a thread of its own.
+    _wrap(manager, operations.BUILD, operations.arrive(adopt))
+    # The work of that, in a thread of its own.
     # FAILED_BY_POLICY: leave the allocation, and do not count it as a
     # failure of the host.
     _wrap(manager, '_do_build_and_run_instance', operations.build(
-        gate, lambda: build_results.FAILED_BY_POLICY))
+        gate, adopt, lambda: build_results.FAILED_BY_POLICY))
     # That of snapshot_instance, since nova 33.
     _wrap(manager, '_snapshot_instance', gate.operate)
     _wrap(manager, '_build_and_run_instance', gate.attempt)

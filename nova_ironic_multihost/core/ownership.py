@@ -354,11 +354,16 @@ def awaited(builds: Mapping[str, InstanceState], taken: Container[str],
             host: HostKey) -> bool:
     """Whether a node has to wait for its host on account of its builds.
 
+    One that ended in ERROR before it had a host is not worth that: whoever
+    gets its message finds the node elsewhere, and nova sends it there.
+
     :param builds: as for :func:`abandoned_builds`.
-    :param taken: uuids of the instances that were taken over by now.
+    :param taken: uuids of the instances that were taken over by now, or
+        whose build has arrived here.
     :param host: this host.
     """
     return any(uuid not in taken and state.host_key != host
+               and (state.host_key, state.vm_state) != (None, 'error')
                for uuid, state in builds.items())
 
 

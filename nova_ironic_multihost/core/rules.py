@@ -58,9 +58,9 @@ RULES = {
             'mine: *keep*'),
     7: Rule('none', 'no record', 'yes', 'mine: *create*'),
     8: Rule('none', 'one that is down', 'yes',
-            'mine: *adopt*, unless a build was sent there: when that compute '
-            'service returns it goes on with it, or nova ends it there, which '
-            'nobody else can'),
+            'mine: *adopt*, unless a build was sent there: it waits for that '
+            'compute service, or for the message of the build to be handed '
+            'on to me'),
     9: Rule('none', 'a live one of this partition, enabled or not', 'yes',
             'mine: *pull*, if the node is idle'),
     10: Rule('none', 'a live one of another partition', 'any',

@@ -241,7 +241,7 @@ class InitHostTestCase(DriverTestCase):
 
     def test_operations_are_those_of_this_host_from_the_start(self):
         self.driver.init_host(ME)
-        _, _, gate = self.patch_operations.call_args.args
+        _, _, gate, _ = self.patch_operations.call_args.args
         self.placed = {'i1': InstanceState(ME.upper()),
                        'i2': InstanceState('compute-2')}
         self.assertEqual({'i1'}, gate.present('event', ['i1', 'i2']))

@@ -257,11 +257,13 @@ class SeamTestCase(base.BaseTestCase):
             records=lambda nodes: [],
             consumers=lambda node: {UUID})
         self.build = mock.Mock()
+        self.adopt = mock.Mock()
         self.manager = Endpoint(
             lambda context, instance: self.build(context, instance))
         self.driver = names.IronicDriver(None)
         self.gate = gate.Gate('me', sources, passing=answers.passing)
-        patches.patch_operations(self.manager, self.driver, self.gate)
+        patches.patch_operations(
+            self.manager, self.driver, self.gate, self.adopt)
         self.instance = objects.Instance(uuid=UUID, node=None)
 
     def move(self):
@@ -359,6 +361,21 @@ class SeamTestCase(base.BaseTestCase):
 
     def fail_with(self, error):
         raise error
+
+    def test_node_of_a_build_is_taken_when_it_comes_and_when_it_begins(self):
+        self.build.side_effect = lambda context, instance: (
+            self.assertEqual([mock.call(UUID, NODE)],
+                             self.adopt.call_args_list))
+        self.send('build_and_run_instance', node=NODE)
+        self.build.assert_called_once()
+        self.assertEqual([mock.call(UUID, NODE)] * 2,
+                         self.adopt.call_args_list)
+
+    def test_node_of_a_build_that_is_not_to_be_is_not_taken_for_it(self):
+        self.move()
+        self.manager._do_build_and_run_instance(
+            {}, self.instance, node=NODE)
+        self.adopt.assert_not_called()
 
     def test_build_that_arrives_twice_is_carried_out_once(self):
         for _ in range(2):
@@ -479,7 +496,8 @@ class SeamTestCase(base.BaseTestCase):
 
         self.driver.power_off = types.MethodType(
             lambda driver, instance: power_off(instance), self.driver)
-        patches.patch_operations(self.manager, self.driver, self.gate)
+        patches.patch_operations(
+            self.manager, self.driver, self.gate, self.adopt)
         self.assertRaises(names.NovaException,
                           self.driver.power_off, self.instance)
         ironic.set_node_power_state.assert_called_once_with('soft')
@@ -488,7 +506,8 @@ class SeamTestCase(base.BaseTestCase):
         compute = object.__new__(manager.ComputeManager)
         compute.rt = object.__new__(resource_tracker.ResourceTracker)
         self.move()
-        patches.patch_operations(compute, self.driver, self.gate)
+        patches.patch_operations(
+            compute, self.driver, self.gate, self.adopt)
         for name in operations.sent_to_host(manager.ComputeManager):
             if name in operations.AWAITED or name == 'rebuild_instance':
                 continue

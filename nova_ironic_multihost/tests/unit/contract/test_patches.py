@@ -15,6 +15,7 @@
 import functools
 import inspect
 import sys
+import types
 from unittest import mock
 
 import fixtures
@@ -127,7 +128,7 @@ class TableTestCase(oslo_base.BaseTestCase):
         patches.patch_traits(compute, bool)
         patches.patch_instance_init(compute, self.fail)
         patches.patch_arrivals(compute, mock.Mock())
-        patches.patch_operations(compute, driver, gate)
+        patches.patch_operations(compute, driver, gate, self.fail)
         starting = start(compute, self.fail)
         replaced = (
             [('service', name) for name in vars(starting)
@@ -176,7 +177,7 @@ class TableTestCase(oslo_base.BaseTestCase):
         patches.patch_traits(alone, self.fail)
         patches.patch_instance_init(alone, None)
         patches.patch_arrivals(alone, None)
-        patches.patch_operations(alone, driver, mock.Mock())
+        patches.patch_operations(alone, driver, mock.Mock(), self.fail)
         self.assertEqual(before, vars(driver))
 
 

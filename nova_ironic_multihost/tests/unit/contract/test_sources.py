@@ -20,6 +20,7 @@ import fixtures
 from nova_ironic_multihost.audit import sources as ports
 from nova_ironic_multihost.contract import calls
 from nova_ironic_multihost.contract import machines
+from nova_ironic_multihost.contract import mailbox
 from nova_ironic_multihost.contract import names
 from nova_ironic_multihost.contract import registration
 from nova_ironic_multihost.contract import sources
@@ -43,7 +44,9 @@ class SignaturesTestCase(base.SignaturesTestCase):
                 (ports.Instances, calls.Instances),
                 (ports.Machines, machines.Machines),
                 (ports.Registration, registration.Registration),
-                (ports.Tracker, calls.Tracker)):
+                (ports.Tracker, calls.Tracker),
+                (ports.Mailbox, mailbox.Mailbox),
+                (ports.Mailboxes, mailbox.Mailboxes)):
             for name, method in vars(port).items():
                 if inspect.isfunction(method) and not name.startswith('_'):
                     self.assertEqual(

@@ -536,6 +536,11 @@ class AwaitedTestCase(base.BaseTestCase):
         builds['i2'] = InstanceState(PREFERRED.upper())
         self.assertFalse(ownership.awaited(builds, {'i1'}, PREFERRED))
 
+    def test_build_that_was_given_up_keeps_nothing_waiting(self):
+        for host, awaited in ((None, False), (OTHER, True)):
+            self.assertIs(awaited, ownership.awaited(
+                {'i1': InstanceState(host, vm_state='error')}, {}, PREFERRED))
+
 
 class AbandonedBuildsTestCase(base.BaseTestCase):
     """OTHER has died over a build that it had claimed."""

@@ -1,0 +1,315 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Builds in the queue of a dead host, with a real RabbitMQ and real deaths.
+
+``python -m lab.mailbox --url rabbit://...``, in an environment with nova and
+this package. Builds are sent to a host that is killed and started again and
+again, and so is the reader of its mailbox, while two other hosts live.
+
+The hosts are RPC servers of nova's: they take all that waits at once, and what
+the dead one had taken is lost with it, mailbox or not. So it writes down what
+it takes, before it acknowledges; nothing else may be missing in the end. What
+arrives twice is counted: the gate of the driver lets it in once. The reader is
+the driver's, with nova's answers made up. It pauses between sending a build on
+and acknowledging it, so that it is killed there, too.
+
+Nothing is judged by time: each kill comes after so many builds have arrived,
+a number that the seed gives, and the judgement when each build is somewhere.
+"""
+
+import argparse
+import json
+import multiprocessing
+import os
+import pathlib
+import random
+import sys
+import tempfile
+import time
+import types
+import uuid
+
+DEAD, LIVE = 'dead', ('live-1', 'live-2')
+
+#: Seconds until it is given up; far above what it takes.
+DEADLINE = 240
+
+#: Seconds between sending a build on and acknowledging it.
+PAUSE = 0.01
+
+
+class Notes:
+    """A file to which several processes write lines that outlive them."""
+
+    def __init__(self, path):
+        self._path = pathlib.Path(path)
+        self._path.touch()
+
+    def add(self, line):
+        """Write a line, in one piece."""
+        with open(self._path, 'ab', buffering=0) as file:
+            file.write(line.encode() + b'\n')
+
+    def read(self):
+        """Return the lines so far."""
+        return self._path.read_text().splitlines()
+
+
+def configure(url, quorum):
+    """Have nova speak to the broker.
+
+    :param quorum: with quorum queues
+    """
+    from nova.compute import rpcapi
+    import nova.conf
+    from nova import objects
+    from nova import rpc
+
+    # No other queue of this broker is touched.
+    rpcapi.RPC_TOPIC = f'mailbox-{uuid.uuid4()}'
+    with tempfile.NamedTemporaryFile('w', suffix='.conf') as file:
+        file.write('\n'.join([
+            '[DEFAULT]', f'transport_url = {url}',
+            f'control_exchange = {rpcapi.RPC_TOPIC}',
+            '[oslo_messaging_rabbit]', f'rabbit_quorum_queue = {quorum}', '']))
+        file.flush()
+        nova.conf.CONF([], project='nova', default_config_files=[file.name])
+    objects.register_all()
+    rpc.init(nova.conf.CONF)
+
+
+def serve(hosts, notes, ready):
+    """Be the compute services of some hosts, until killed.
+
+    :param notes: which builds have come
+    """
+    from nova.compute import rpcapi
+    from nova import rpc
+    import oslo_messaging
+    from oslo_messaging._drivers import amqpdriver
+
+    class Listener(amqpdriver.RpcAMQPListener):
+        def __call__(self, message):
+            notes.add(message['args']['instance']['nova_object.data']['uuid'])
+            super().__call__(message)
+
+    class Endpoint:
+        target = oslo_messaging.Target(version='6.9')
+
+        def build_and_run_instance(self, context, **arguments):
+            pass
+
+    amqpdriver.RpcAMQPListener = Listener
+    for host in hosts:
+        rpc.get_server(oslo_messaging.Target(
+            topic=rpcapi.RPC_TOPIC, server=host), [Endpoint()]).start()
+    ready.set()
+    while True:
+        time.sleep(60)
+
+
+def send(builds):
+    """Send builds to the dead host, as nova's conductor does."""
+    from nova.compute import rpcapi
+    from nova import context
+    from nova import objects
+
+    api = rpcapi.ComputeAPI()
+    for build in builds:
+        api.build_and_run_instance(
+            context.RequestContext('user', 'project'),
+            objects.Instance(uuid=build), DEAD, {}, None, {},
+            accel_uuids=[], node=build, limits={})
+
+
+def read():
+    """Be the reader of the dead host's mailbox, until killed."""
+    from nova_ironic_multihost.audit import postman
+    from nova_ironic_multihost.contract import mailbox
+    from nova_ironic_multihost.core import aggregates
+    from nova_ironic_multihost.core import facts
+    from nova_ironic_multihost.core import membership
+    from nova_ironic_multihost.core import ring
+
+    class Slow(mailbox.Mailbox):
+        def drop(self, letter):
+            time.sleep(PAUSE)
+            super().drop(letter)
+
+    mailbox.Mailbox = Slow
+    state = facts.InstanceState(
+        None, vm_state='building', task_state='scheduling')
+    view = membership.view(
+        [membership.ComputeService(DEAD, up=False, forced_down=True),
+         *(membership.ComputeService(host, up=True) for host in LIVE)],
+        membership.Partition(), LIVE[0])
+    # Each build has the node that is called as it is.
+    sources = types.SimpleNamespace(
+        instance_states=lambda uuids: dict.fromkeys(uuids, state),
+        consumers=lambda node: frozenset({node}),
+        records=lambda nodes: [facts.Record(node, DEAD) for node in nodes])
+    preferences = ring.Preferences(dict.fromkeys(LIVE), 32)
+    auditor = types.SimpleNamespace(
+        sources=sources, preferences=preferences, last=types.SimpleNamespace(
+            host_aggregates=aggregates.Known()))
+    looks = types.SimpleNamespace(view=view, eligible=frozenset({DEAD}))
+    reader = postman.Postman(
+        preferences.ring.host_for(DEAD), mailbox.Mailboxes(None), auditor,
+        looks, types.SimpleNamespace(once=lambda read, found: found))
+    while True:
+        reader.once()
+        time.sleep(0.05)
+
+
+class Trial:
+    """One run: who lives, and what has come.
+
+    :param directory: where notes are kept
+    :param builds: uuids of the builds
+    """
+
+    def __init__(self, directory, builds, chance):
+        self._builds = builds
+        self._chance = chance
+        self._context = multiprocessing.get_context('fork')
+        self._deadline = time.monotonic() + DEADLINE
+        self.taken = Notes(directory / 'taken')
+        self.arrived = Notes(directory / 'arrived')
+        self._running = []
+
+    def start(self, target, *arguments):
+        """Start a process and return it."""
+        process = self._context.Process(
+            target=target, args=arguments, daemon=True)
+        process.start()
+        self._running.append(process)
+        return process
+
+    def host(self):
+        """Start the host that dies, and return it when it listens."""
+        return self._serve([DEAD], self.taken)
+
+    def live(self):
+        """Start the hosts that live."""
+        self._serve(LIVE, self.arrived)
+
+    def _serve(self, hosts, notes):
+        ready = self._context.Event()
+        process = self.start(serve, hosts, notes, ready)
+        if not ready.wait(DEADLINE):
+            raise RuntimeError(f'{hosts} did not start')
+        return process
+
+    def found(self):
+        """Return the builds that have come anywhere."""
+        return {*self.taken.read(), *self.arrived.read()}
+
+    def wait(self, notes, more):
+        """Wait until so many more notes are there, or each build is found."""
+        goal = len(notes.read()) + more
+        while len(notes.read()) < goal and not self.done():
+            if time.monotonic() > self._deadline:
+                return
+            time.sleep(0.002)
+
+    def done(self):
+        """Whether each build has come somewhere."""
+        return self.found() >= {*self._builds}
+
+    def run(self, kills, returns):
+        """Send, and kill.
+
+        :param kills: how often the reader is killed
+        :param returns: how often the host returns, and is killed
+        """
+        self.host().kill()
+        self.live()
+        sender = self.start(send, self._builds)
+        share = len(self._builds) // (kills + 2 * returns + 2)
+        acts = ['kill'] * kills + ['return'] * returns
+        self._chance.shuffle(acts)
+        reader = self.start(read)
+        for act in acts:
+            if act == 'return':
+                # Whoever has a message has it: both read for a moment.
+                host = self.host()
+                self.wait(self.taken, self._chance.randint(1, share))
+                host.kill()
+                host.join()
+                continue
+            self.wait(self.arrived, self._chance.randint(1, share))
+            reader.kill()
+            reader.join()
+            reader = self.start(read)
+        sender.join()
+        while not self.done() and time.monotonic() < self._deadline:
+            time.sleep(0.05)
+
+    def end(self):
+        """Kill whoever lives, and return the figures."""
+        for process in self._running:
+            process.kill()
+            process.join()
+        taken, arrived = self.taken.read(), self.arrived.read()
+        return {
+            'builds': len(self._builds),
+            'lost': len({*self._builds} - {*taken, *arrived}),
+            'unknown': len({*taken, *arrived} - {*self._builds}),
+            'taken_by_the_dead': len(taken),
+            'handed_on': len({*arrived}),
+            'duplicates': len(taken) + len(arrived) - len(
+                {*taken, *arrived})}
+
+
+def clean_up():
+    """Delete the queues; return what was left in that of the dead host."""
+    from nova.compute import rpcapi
+    from nova_ironic_multihost.contract import mailbox
+
+    box = mailbox.Mailboxes(None).open(DEAD)
+    left = box._box.queue_delete(mailbox.queue(DEAD))
+    for name in (rpcapi.RPC_TOPIC, *map(mailbox.queue, LIVE)):
+        box._box.queue_delete(name)
+    box._box.exchange_delete(rpcapi.RPC_TOPIC)
+    box.close()
+    return left
+
+
+def main():
+    """Run it once and print the figures as a line of JSON."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument('--url', required=True)
+    parser.add_argument('--quorum', action='store_true')
+    parser.add_argument('--builds', type=int, default=200)
+    parser.add_argument('--kills', type=int, default=6)
+    parser.add_argument('--returns', type=int, default=3)
+    parser.add_argument('--seed', type=int, default=random.randrange(10**6))
+    options = parser.parse_args()
+    os.environ.setdefault('OS_NOVA_DISABLE_EVENTLET_PATCHING', 'true')
+    chance = random.Random(options.seed)
+    builds = [str(uuid.UUID(int=chance.getrandbits(128)))
+              for _ in range(options.builds)]
+    configure(options.url, options.quorum)
+    with tempfile.TemporaryDirectory() as directory:
+        trial = Trial(pathlib.Path(directory), builds, chance)
+        try:
+            trial.run(options.kills, options.returns)
+        finally:
+            figures = trial.end()
+    figures |= {'left_in_the_queue': clean_up(), 'seed': options.seed}
+    print(json.dumps(figures))
+    return 1 if figures['lost'] or figures['unknown'] else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,78 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Mailboxes of hosts in oslo.messaging's fake driver, in this process.
+
+It keeps what is sent to a host that has no RPC server, as RabbitMQ does.
+"""
+
+from nova.compute import manager
+from oslo_messaging._drivers import impl_fake
+
+from nova_ironic_multihost.contract import mailbox
+from nova_ironic_multihost.contract import operations
+from nova_ironic_multihost.core.forwarding import Letter
+
+
+def queue(host):
+    """Return the messages that wait for a host, a list that lives."""
+    exchange, = (
+        exchange for exchange
+        in impl_fake.FakeExchangeManager._exchanges.values()
+        if ('compute', host) in exchange._server_queues)
+    return exchange._server_queues['compute', host]
+
+
+class Mailboxes:
+    """The port :class:`.audit.sources.Mailboxes`."""
+
+    readable = True
+
+    def open(self, host):
+        """Open the mailbox of a host that does not run."""
+        return Mailbox(host)
+
+
+class Mailbox:
+    """The port :class:`.audit.sources.Mailbox`."""
+
+    def __init__(self, host):
+        self._host = host
+        self._held = []
+
+    def consumers(self):
+        """Say that nobody else reads it."""
+        return 0
+
+    def take(self):
+        """Take the next message."""
+        if not queue(self._host):
+            return None
+        self._held.append(queue(self._host).pop(0))
+        # (context, message, queue of the answer, function)
+        return Letter(*mailbox._request(
+            self._held[-1][1], operations.sent_to_host(
+                manager.ComputeManager)), handle=self._held[-1])
+
+    def hand_on(self, letter, host):
+        """Send a message to another host, as it is."""
+        queue(host).append(letter.handle)
+        self.drop(letter)
+        return True
+
+    def drop(self, letter):
+        """Let go of a message."""
+        self._held.remove(letter.handle)
+
+    def close(self):
+        """Give back what is held."""
+        queue(self._host)[:0] = self._held

@@ -1,0 +1,83 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Builds that were sent to a compute service that is dead go on elsewhere."""
+
+import time
+from unittest import mock
+
+from nova_ironic_multihost.core import forwarding
+from nova_ironic_multihost.tests.functional import base
+from nova_ironic_multihost.tests.functional import computes
+from nova_ironic_multihost.tests.functional import post
+
+
+class MailboxTestCase(base.MultiHostTestCase):
+    """host1 has died, and a build waits for it; host2 lives."""
+
+    def setUp(self):
+        super().setUp()
+        self.nodes = self.ironic.enroll(3)
+        self.fleet.start('host1', 'host2')
+        self.settle()
+        # For a while nova believes that it is up.
+        self.fleet.stop('host1')
+        self.server = self.request_server('host1')
+        self.node, = self.wait_for_allocation(self.server)
+        self.wait_for_message()
+        self.fleet.lose('host1')
+        self.fleet.force_down('host1')
+        self.fleet.look('host2')
+        self.driver = self.fleet.manager('host2').driver
+        self.driver._postman._mailboxes = post.Mailboxes()
+        # All that happens from now on does on host2.
+        self.enterContext(computes.as_host('host2'))
+
+    def wait_for_message(self):
+        deadline = time.monotonic() + base.DEADLINE
+        while not any(message['method'] == 'build_and_run_instance'
+                      for _, message, *_ in post.queue('host1')):
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(base.POLL)
+
+    def test_build_goes_on_on_a_live_host(self):
+        self.assertEqual('host1', self.owners()[self.node])
+        self.driver._postman.once()
+        server = self.wait_for_status(self.server, 'ACTIVE')
+        self.assertEqual('host2', self.host_of(server))
+        self.assertEqual(self.node, self.node_of(server))
+        self.assertEqual('host2', self.owners()[self.node])
+        self.assertEqual([], post.queue('host1'))
+        self.delete(server)
+
+    def test_build_that_has_come_twice_is_carried_out_once(self):
+        post.queue('host1').append(post.queue('host1')[0])
+        self.driver._postman.once()
+        server = self.wait_for_status(self.server, 'ACTIVE')
+        self.driver._postman.once()
+        self.assertEqual([], post.queue('host1'))
+        self.assertEqual('ACTIVE', self.wait_for_end(server))
+        self.assertEqual({self.node}, set(
+            self._get_allocations_by_server_uuid(server['id'])))
+
+    def test_build_that_is_nowhere_ends_and_its_node_is_adopted(self):
+        post.queue('host1').clear()
+        with mock.patch.object(forwarding, 'GRACE', 0):
+            self.driver._postman.once()
+        server = self.show(self.server)
+        self.assertEqual('ERROR', server['status'])
+        self.assertIn('host1', server['fault']['message'])
+        self.fleet.audit('host2')
+        self.assertEqual('host2', self.owners()[self.node])
+        self.delete(server)
+        for _ in self.nodes:
+            self.boot('host2')

@@ -1,0 +1,163 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A message bus of plain values, and what stands on it."""
+
+import collections
+from unittest import mock
+
+from nova_ironic_multihost.audit import look
+from nova_ironic_multihost.audit import model
+from nova_ironic_multihost.audit import postman
+from nova_ironic_multihost.core.facts import InstanceState
+from nova_ironic_multihost.core import forwarding
+from nova_ironic_multihost.core.forwarding import Kind
+from nova_ironic_multihost.core.forwarding import Letter
+from nova_ironic_multihost.core.outages import Heartbeats
+from nova_ironic_multihost.core import takeover
+from nova_ironic_multihost.tests.unit.audit import cloud
+
+NODES = cloud.NODES
+WAITING = InstanceState(None, vm_state='building', task_state='scheduling')
+
+
+class Bus:
+    """A message bus: the queues of hosts, and who has which message.
+
+    :ivar queues: host -> what waits there.
+    :ivar consumers: how many read the queue of a host.
+    :ivar breaks: raised by whatever is asked next, if not None.
+    """
+
+    readable = True
+
+    def __init__(self):
+        self.queues = collections.defaultdict(list)
+        self.consumers = collections.Counter()
+        self.missing = set()
+        self.opened = []
+        self.breaks = None
+        self.quorum = False
+        self.held = 0
+        self.on_take = lambda: None
+
+    def open(self, host):
+        self.check()
+        self.opened.append(host)
+        return Box(self, host)
+
+    def check(self):
+        if self.breaks is not None:
+            raise self.breaks
+
+
+class Box:
+
+    def __init__(self, bus, host):
+        self.bus, self.host = bus, host
+        self.taken = []
+        self.closed = False
+
+    def consumers(self):
+        self.bus.check()
+        if self.host in self.bus.missing:
+            return None
+        return self.bus.consumers[self.host] + (
+            self.bus.held if self.bus.quorum else 0)
+
+    def take(self):
+        self.bus.check()
+        self.bus.on_take()
+        queue = self.bus.queues[self.host]
+        if not queue:
+            return None
+        self.taken.append(queue.pop(0))
+        self.bus.held += 1
+        return self.taken[-1]
+
+    def hand_on(self, letter, host):
+        self.bus.check()
+        if host in self.bus.missing:
+            return False
+        self.bus.queues[host].append(letter)
+        self.drop(letter)
+        return True
+
+    def drop(self, letter):
+        assert not self.closed
+        self.taken.remove(letter)
+        self.bus.held -= 1
+
+    def close(self):
+        self.closed = True
+        self.bus.queues[self.host][:0] = self.taken
+        self.bus.held -= len(self.taken)
+        self.taken = []
+
+
+class PostTestCase(cloud.AuditTestCase):
+    """b and c live with a, and a is fenced: it has all nodes."""
+
+    def setUp(self):
+        super().setUp()
+        self.cloud = cloud.Cloud('a', 'b', 'c')
+        self.bus = Bus()
+        self.cloud.owners = dict.fromkeys(NODES, 'a')
+        self.options |= {'policy': takeover.Policy(takeover.FORCED_DOWN)}
+        self.looks = {}
+        self.posts = {}
+        self.trackers = {}
+        for host in 'bc':
+            self.audit(host, pulls_per_audit=0)
+            self.trackers[host] = cloud.Tracker()
+            self.looks[host] = look.Look(
+                self.auditors[host], self.trackers[host],
+                lambda audit, mine: None, self.clock)
+            self.begin(host)
+            self.look(host)
+
+    def begin(self, host):
+        self.posts[host] = postman.Postman(
+            host, self.bus, self.auditors[host], self.looks[host],
+            mock.Mock(once=lambda read, found: found), self.clock)
+
+    def settings(self, host):
+        return model.Settings(host, points=32, **{
+            'heartbeats': Heartbeats(10, 0), **self.options})
+
+    def look(self, *hosts):
+        for host in hosts:
+            self.looks[host].once(self.settings(host))
+
+    def fence(self):
+        self.cloud.set('a', up=False, forced_down=True)
+        self.look('b', 'c')
+
+    def send(self, node, instance=None, state=WAITING, host='a'):
+        """Send a build of a node to a host."""
+        instance = instance or f'build-{node[-2:]}'
+        self.cloud.allocations[node] = frozenset({instance})
+        self.cloud.placed[instance] = state
+        letter = Letter(Kind.BUILD, instance, node)
+        self.bus.queues[host].append(letter)
+        return letter
+
+    def turn(self, *hosts):
+        for host in hosts or 'bc':
+            self.posts[host].once()
+
+    @property
+    def reader(self):
+        return forwarding.reader(self.auditors['b'].preferences, 'a')
+
+    def builds(self, host):
+        return [letter.instance for letter in self.bus.queues[host]]

@@ -250,15 +250,19 @@ class Computes:
             service.stop()
         del self._running[host]
 
-    def kill(self, host):
-        """Stop a compute and let nova know that it is down.
+    def crash(self, host):
+        """Stop a compute that says nothing, as one that is killed.
 
-        It says nothing, as one that is killed.
+        For ``service_down_time`` nova believes that it is up.
         """
         driver = self.manager(host).driver
         if departure := getattr(driver, '_departure', None):
             departure._registration.say = lambda words: False
         self.stop(host)
+
+    def kill(self, host):
+        """The same, and let nova know that it is down."""
+        self.crash(host)
         self.lose(host)
 
     def pass_time(self, host, seconds):

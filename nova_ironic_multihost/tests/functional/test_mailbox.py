@@ -30,7 +30,7 @@ class MailboxTestCase(base.MultiHostTestCase):
         self.fleet.start('host1', 'host2')
         self.settle()
         # For a while nova believes that it is up.
-        self.fleet.stop('host1')
+        self.fleet.crash('host1')
         self.server = self.request_server('host1')
         self.node, = self.wait_for_allocation(self.server)
         self.wait_for_message()

@@ -29,12 +29,14 @@ from nova_ironic_multihost.audit import lost
 from nova_ironic_multihost.audit import offer
 from nova_ironic_multihost.audit import postman
 from nova_ironic_multihost.audit import recovery
+from nova_ironic_multihost.audit import refusals
 from nova_ironic_multihost.audit import timer
 from nova_ironic_multihost import conf
 from nova_ironic_multihost.conf import contradictions
 from nova_ironic_multihost.contract import answers
 from nova_ironic_multihost.contract import builds
 from nova_ironic_multihost.contract import calls
+from nova_ironic_multihost.contract import evacuation
 from nova_ironic_multihost.contract import machines
 from nova_ironic_multihost.contract import mailbox
 from nova_ironic_multihost.contract import names
@@ -96,10 +98,14 @@ class IronicMultiHostDriver(names.IronicDriver):
             CONF.host, mailbox.Mailboxes(virtapi), self._auditor, self._looks,
             lost.Lost(builds.Builds(CONF.host, self._tracker),
                       self._auditor.sources))
+        self._refusals = refusals.Refusals(
+            CONF.host, evacuation.Evacuations(self),
+            lambda: self._auditor.preferences)
         self._timers = timer.Timers(
             lambda: self._looks.pause(settings.read()), look=self._look,
             sweep=lambda: self._recovery.sweep(self._looks.view),
-            arrivals=self._arrivals.once, mailboxes=self._postman.once)
+            arrivals=self._arrivals.once, mailboxes=self._postman.once,
+            refusal=lambda: self._refusals.sweep(self._looks.view))
         self._settled = False
         # The last audit of all nodes; looks have changed the auditor's.
         self._audited = None
@@ -137,7 +143,9 @@ class IronicMultiHostDriver(names.IronicDriver):
             lambda record: self._offers.still_valid(record.node, record),
             lambda node: self._offers.may_create(node, settings.read()))
         patches.patch_instance_init(manager, self._recovery.start)
-        patches.patch_operations(manager, self, self._gate, self._adopt)
+        patches.patch_evacuations(manager)
+        patches.patch_operations(
+            manager, self, self._gate, self._adopt, self._refusals.refuse)
         patches.patch_arrivals(manager, self._arrivals)
         patches.patch_post_start(manager, self._timers.start)
         patches.patch_stop(manager, self._end)

@@ -24,8 +24,10 @@ from collections.abc import Set
 
 from oslo_log import log as logging
 
+from nova_ironic_multihost.audit.sources import Instance
 from nova_ironic_multihost.audit.sources import Instances
 from nova_ironic_multihost.audit.sources import Operations
+from nova_ironic_multihost.core import evacuation
 from nova_ironic_multihost.core.host import host_key
 from nova_ironic_multihost.core import takeover
 
@@ -45,6 +47,17 @@ def attempt(act: Callable[..., object], uuid: str, *args: object) -> None:
     except Exception as exc:  # noqa: BLE001
         LOG.debug('Instance %(uuid)s has to wait: %(exc)s',
                   {'uuid': uuid, 'exc': exc})
+
+
+def before(instances: Instances, instance: Instance) -> str | None:
+    """Return what an instance was in the middle of.
+
+    :param instance: as it was read, with a mark or not.
+    :raises Exception: nova does not say.
+    """
+    return evacuation.interrupted(
+        instance.task_state, lambda: instances.asked_last(
+            instance.uuid, evacuation.ACTIONS))
 
 
 class Patrol:
@@ -112,7 +125,8 @@ class Patrol:
         if instance is not None and instance.task_state == mark:
             self._instances.set_states(
                 instance, instance.vm_state,
-                takeover.marked(mark) or takeover.taken(mark, self._host))
+                before(self._instances, instance)
+                or takeover.taken(mark, self._host))
 
     def _attend(self) -> None:
         """Take up what nobody is at work on any more.

@@ -193,8 +193,9 @@ class Recovery:
         :param init: what nova would do.
         """
         state = instance.task_state
-        if takeover.is_mark(state) or takeover.lost_at_start(
-                instance.vm_state, state):
+        if (takeover.is_mark(state)
+                or takeover.lost_at_start(instance.vm_state, state)
+                or self._may_be_evacuated(instance)):
             with self._lock:
                 self._unmarked[instance.uuid] = takeover.marked(state)
             patrol.attempt(self._mark_again, instance.uuid)
@@ -211,6 +212,19 @@ class Recovery:
                 'finished; it is left as it is. If its task state stays: '
                 'openstack server set --state active %(uuid)s',
                 {'uuid': instance.uuid})
+
+    def _may_be_evacuated(self, instance: Instance) -> bool:
+        """Whether an evacuation has left a task state, for all that is known.
+
+        nova would take it for a rebuild and set the instance to ERROR.
+        """
+        before = takeover.marked(instance.task_state)
+        try:
+            return patrol.before(self._instances, instance) != before
+        except Exception as exc:  # noqa: BLE001
+            LOG.debug('Instance %(uuid)s has to wait: %(exc)s',
+                      {'uuid': instance.uuid, 'exc': exc})
+            return True
 
     def sweep(self, view: membership.View | None = None) -> None:
         """Take up whatever carries a mark and is not being worked on.
@@ -282,7 +296,8 @@ class Recovery:
             LOG.info('The take-over of instance %(uuid)s was not finished '
                      'and is undone.', {'uuid': uuid})
             self._instances.set_states(
-                instance, instance.vm_state, takeover.marked(mark))
+                instance, instance.vm_state,
+                patrol.before(self._instances, instance))
 
     def bring_to_rest(self, uuid: str) -> bool:
         """Bring one instance to rest.
@@ -295,7 +310,7 @@ class Recovery:
         instance = self._instances.read(uuid)
         if instance is None or host_key(instance.host or '') != self._host:
             return True
-        before = takeover.marked(instance.task_state)
+        before = patrol.before(self._instances, instance)
         if not takeover.is_mark(instance.task_state):
             with self._lock:
                 awaited = (uuid in self._awaited

@@ -187,6 +187,12 @@ class Instances(typing.Protocol):
     def began(self, uuid: str, action: str) -> datetime.datetime | None:
         """Return when the last action of one kind on an instance began."""
 
+    def asked_last(self, uuid: str, actions: Set[str]) -> str | None:
+        """Return which of some kinds of actions was the last, None for none.
+
+        :param actions: names of instance actions, such as ``rebuild``.
+        """
+
     def notify(self, event: str, payload: dict[str, object]) -> None:
         """Send a notification of this package."""
 
@@ -212,6 +218,27 @@ class Builds(typing.Protocol):
 
         :param absent: whether it still has not come, asked last.
         :returns: whether it was still on no host, and not begun.
+        """
+
+
+class Evacuations(typing.Protocol):
+    """nova's evacuations, of which none comes to anything."""
+
+    def unrefused(self) -> Mapping[str, Record]:
+        """Return those that nobody has refused yet.
+
+        :returns: {uuid of the instance: record of the node that it is on}, of
+            nodes of Ironic only.
+        """
+
+    def refuse(self, uuid: str) -> bool:
+        """Undo what nova has done for the evacuations of an instance.
+
+        Whatever it does it may do again: placement may have been told to
+        allocate another machine since.
+
+        :returns: whether there was one that nobody had refused.
+        :raises Exception: not all of it could be done; it is to be repeated.
         """
 
 

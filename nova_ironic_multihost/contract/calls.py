@@ -18,6 +18,7 @@ on instances) and through nova's objects.
 
 from __future__ import annotations
 
+from collections.abc import Set
 import datetime
 import inspect
 
@@ -236,6 +237,16 @@ class Instances:
             one.start_time for one
             in objects.InstanceActionList.get_by_instance_uuid(
                 names.admin_context(), uuid) if one.action == action), None)
+
+    def asked_last(self, uuid: str, actions: Set[str]) -> str | None:
+        """Return which of some kinds of actions was the last, None for none.
+
+        :param actions: names of instance actions, such as ``rebuild``.
+        """
+        return next((
+            one.action for one
+            in objects.InstanceActionList.get_by_instance_uuid(
+                names.admin_context(), uuid) if one.action in actions), None)
 
     def notify(self, event: str, payload: dict) -> None:
         """Send a notification of this package, as nova's are sent.

@@ -14,6 +14,7 @@
 
 import datetime
 
+from nova.compute import vm_states
 from nova import objects
 from openstack import exceptions
 from oslo_utils import timeutils
@@ -35,14 +36,30 @@ class Machines:
 
     def provision_state(self, instance: objects.Instance) -> str | None:
         """Return that of an instance's node, None if the node is not its."""
+        node = self._node(instance)
+        return None if node is None else node.provision_state
+
+    def vm_state(self, instance: objects.Instance) -> str | None:
+        """Return the vm_state that an instance's machine speaks for.
+
+        :returns: None if Ironic has not deployed it, or does not know whether
+            it is on.
+        """
+        node = self._node(instance)
+        if node is None or node.provision_state != 'active':
+            return None
+        return {'power on': vm_states.ACTIVE,
+                'power off': vm_states.STOPPED}.get(node.power_state)
+
+    def _node(self, instance):
+        """Return the node that Ironic has an instance on, None if none."""
         if instance.node is None:
             return None
         try:
             node = self._driver._get_node(instance.node)
         except names.NodeNotFound:
             return None
-        return (node.provision_state
-                if node.instance_id == instance.uuid else None)
+        return node if node.instance_id == instance.uuid else None
 
     def deployed_since(self, instance: objects.Instance,
                        moment: datetime.datetime | None) -> bool:

@@ -127,10 +127,12 @@ def _position(method, parameter):
     return parameters(method.__func__).index(parameter) - 1
 
 
-def operate(gate) -> Callable:
+def operate(gate, evacuate: Callable[[str], object]) -> Callable:
     """Return how a gate carries out an operation, see :func:`wrapped`.
 
     :param gate: :class:`nova_ironic_multihost.gate.Gate`.
+    :param evacuate: function of the uuid of an instance that is to be
+        evacuated to this host: nova sends that on purpose to another.
     """
     def around(name, instance, act):
         def refuse():
@@ -141,8 +143,7 @@ def operate(gate) -> Callable:
                 raise messaging.ExpectedException() from exc
 
         if name == 'rebuild_instance' and _is_evacuation(act):
-            # Sent to another host on purpose; nova refuses it for Ironic.
-            return act()
+            return evacuate(instance.uuid)
         return gate.operate(
             name, instance, act, patient=name not in CALLS,
             **({'otherwise': refuse} if name in AWAITED else {}))

@@ -102,9 +102,14 @@ PATCHES = (
           'a take-over that was interrupted goes on, and what fails for one '
           'instance does not end the service',
           ('ComputeManager.init_host',)),
+    # patch_evacuations
+    Patch('manager', '_destroy_evacuated_instances',
+          'no machine is destroyed because its server was to be evacuated',
+          ('ComputeManager.init_host',)),
     # patch_operations
     Patch('manager', 'operations.sent_to_host',
-          'an operation on an instance that has moved is not carried out',
+          'an operation on an instance that has moved is not carried out, and '
+          'no evacuation is',
           ('RPCDispatcher', 'ComputeManager')),
     Patch('manager', 'external_instance_event',
           'an event for an instance that has moved is dropped',
@@ -341,20 +346,38 @@ def patch_instance_init(manager: ComputeManager | None,
     manager._init_instance = init_instance
 
 
+def patch_evacuations(manager: ComputeManager | None) -> None:
+    """Let no machine be destroyed when a service starts.
+
+    Before 34 nova does it for what was to be evacuated from this host, also
+    if that has only been asked for, and frees its allocation
+    (ComputeManager._destroy_evacuated_instances). Over Ironic nothing ever
+    has been, and the machine is the server's.
+
+    :param manager: nova's ComputeManager.
+    """
+    if manager is not None:
+        # None is left out when the service goes through its instances.
+        manager._destroy_evacuated_instances = (
+            lambda context, node_cache: {})
+
+
 def patch_operations(manager: ComputeManager | None,
                      driver: names.IronicDriver, gate,
-                     adopt: Callable[[str, str | None], None]) -> None:
+                     adopt: Callable[[str, str | None], None],
+                     evacuate: Callable[[str], object]) -> None:
     """Let a gate stand before nova's operations on instances.
 
     :param manager: nova's ComputeManager.
     :param driver: the virt driver.
     :param gate: :class:`nova_ironic_multihost.gate.Gate`.
     :param adopt: as for :func:`.operations.build`.
+    :param evacuate: see :func:`.operations.operate`.
     """
     if manager is None:
         return
     for name in operations.sent_to_host(type(manager)):
-        _wrap(manager, name, operations.operate(gate))
+        _wrap(manager, name, operations.operate(gate, evacuate))
     _wrap(manager, operations.BUILD, operations.arrive(adopt))
     # The work of that, in a thread of its own.
     # FAILED_BY_POLICY: leave the allocation, and do not count it as a

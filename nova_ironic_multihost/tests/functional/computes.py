@@ -24,6 +24,7 @@ from nova import exception
 from nova import objects
 from oslo_utils import timeutils
 
+from nova_ironic_multihost.audit import refusals
 from nova_ironic_multihost.tests.functional import hold
 
 CONF = nova.conf.CONF
@@ -159,6 +160,18 @@ class Computes:
         missing._clock = lambda: now
         with self._as(host):
             missing.once()
+
+    def refuse(self, *hosts):
+        """Let these hosts, or all that run, refuse evacuations that are left.
+
+        Those with nova's own driver do nothing.
+        """
+        for host in hosts or self.hosts:
+            driver = self.manager(host).driver
+            if mine := getattr(driver, '_refusals', None):
+                with self._as(host):
+                    for _ in range(2 * refusals.LOOK):
+                        mine.sweep(driver._auditor.last.view)
 
     def hold_claims(self, host):
         """Let builds that come to a host wait before they claim their node.

@@ -33,7 +33,7 @@ from testtools import content
 
 #: Seconds that Ironic may need for anything we ask of it; generous, because
 #: it is only ever waited for in full when something is broken.
-DEADLINE = 60
+DEADLINE = 300
 
 #: Where an Ironic has its files: what tempfile takes for it during a test is
 #: gone after the test.

@@ -12,7 +12,6 @@
 
 """Instances of a dead compute service go to live ones and go on there."""
 
-import threading
 from unittest import mock
 
 from nova import context
@@ -21,55 +20,10 @@ import oslo_messaging as messaging
 
 from nova_ironic_multihost.audit import recovery
 from nova_ironic_multihost.core import takeover
-from nova_ironic_multihost.tests.functional import base
+from nova_ironic_multihost.tests.functional import dead
 
 
-class TakeoverTestCase(base.MultiHostTestCase):
-
-    def setUp(self):
-        super().setUp()
-        self.nodes = self.ironic.enroll(3)
-        self.fleet.start('host1', 'host2')
-        self.settle()
-        self.server = self.boot('host1')
-        self.node = self.node_of(self.server)
-
-    def die(self, **changes):
-        """host1 dies in the middle of something, and is fenced."""
-        self.fleet.kill('host1')
-        if changes:
-            instance = self.instance()
-            instance.update(changes)
-            instance.save()
-        self.fleet.force_down('host1')
-
-    def instance(self):
-        cell = self.cell_mappings['cell1']
-        with context.target_cell(context.get_admin_context(), cell) as ctxt:
-            return objects.Instance.get_by_uuid(ctxt, self.server['id'])
-
-    def audit(self):
-        """host2 audits and brings to rest what it takes over."""
-        self.fleet.audit('host2')
-        self.join()
-
-    def sweep(self):
-        """host2 goes on with what it has not finished."""
-        self.fleet.sweep('host2')
-        self.join()
-
-    def join(self):
-        while threads := [thread for thread in threading.enumerate()
-                          if thread.name == recovery.THREAD]:
-            for thread in threads:
-                thread.join(base.DEADLINE)
-
-    def states(self):
-        instance = self.instance()
-        return instance.host, instance.vm_state, instance.task_state
-
-    def machine(self):
-        return self.ironic.client.node.get(self.node)
+class TakeoverTestCase(dead.DeadComputeTestCase):
 
     def test_a_server_goes_on_and_can_be_managed(self):
         self.mark_providers()

@@ -176,6 +176,9 @@ class Instances:
     def began(self, uuid, action):
         return None
 
+    def asked_last(self, uuid, actions):
+        return None
+
     def notify(self, event, payload):
         pass
 

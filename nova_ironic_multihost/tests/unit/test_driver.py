@@ -24,6 +24,7 @@ from oslotest import base
 from nova_ironic_multihost.audit import notices
 from nova_ironic_multihost.audit import recovery
 from nova_ironic_multihost.contract import calls
+from nova_ironic_multihost.contract import evacuation
 from nova_ironic_multihost.contract import names
 from nova_ironic_multihost.contract import operations
 from nova_ironic_multihost.contract import patches
@@ -241,10 +242,21 @@ class InitHostTestCase(DriverTestCase):
 
     def test_operations_are_those_of_this_host_from_the_start(self):
         self.driver.init_host(ME)
-        _, _, gate, _ = self.patch_operations.call_args.args
+        _, _, gate, *_ = self.patch_operations.call_args.args
         self.placed = {'i1': InstanceState(ME.upper()),
                        'i2': InstanceState('compute-2')}
         self.assertEqual({'i1'}, gate.present('event', ['i1', 'i2']))
+
+    def test_evacuations_are_refused_from_the_start(self):
+        refused = []
+        self.patch(evacuation.Evacuations, 'refuse',
+                   lambda evacuations, uuid: refused.append(uuid))
+        self.driver.init_host(ME)
+        *_, evacuate = self.patch_operations.call_args.args
+        evacuate('i1')
+        self.assertEqual(['i1'], refused)
+        self.assertEqual(
+            {}, self.manager._destroy_evacuated_instances(None, {}))
 
     def test_ironic_is_reached_by_way_of_the_operations(self):
         self.patch(operations, 'AskingConnection',
@@ -613,6 +625,18 @@ class LookTestCase(DriverTestCase):
         timers.start.assert_called_once_with()
         self.driver.cleanup_host(ME)
         timers.stop.assert_called_once_with()
+
+    def test_what_is_done_every_few_seconds(self):
+        self.driver.get_available_nodes()
+        done = []
+        for name in 'recovery', 'refusals':
+            self.patch(getattr(self.driver, f'_{name}'), 'sweep',
+                       lambda view, name=name: done.append((name, view)))
+        for timer in self.driver._timers._timers:
+            timer.turn()
+        view = self.driver._looks.view
+        self.assertIsNotNone(view)
+        self.assertEqual([('recovery', view), ('refusals', view)], done)
 
 
 class EndTestCase(DriverTestCase):

@@ -23,7 +23,7 @@ SCENARIOS = (
     'disabled', 'fenced', 'restarted', 'simultaneous', 'unmapped', 'shard',
     'unmanaged', 'renamed',
     # Servers are lost
-    'queued', 'unclaimed', 'reserved', 'lagging', 'rebuilt',
+    'queued', 'unclaimed', 'reserved', 'lagging', 'rebuilt', 'evacuated',
     # What nova knows is lost
     'blinded', 'broken', 'noisy', 'leaked', 'unlisted', 'threaded',
     # Where servers go

@@ -52,6 +52,12 @@ class KeepTestCase(test_recovery.InstancesTestCase):
         self.sweep_often(8 * recovery.PATROL, other=True)
         self.assertEqual(('active', 'powering-off'), self.states())
 
+    def test_one_to_be_evacuated_that_another_did_not_take(self):
+        self.instances.asked = 'evacuate'
+        self.taking('rebuilding', 'other', 'mine')
+        self.sweep_often(2 * recovery.PATROL + 1, other=False)
+        self.assertEqual(('active', None), self.states())
+
     def test_one_that_is_fenced_keeps_nothing(self):
         self.taking('powering-off', 'other', 'mine')
         mark = self.states()

@@ -43,6 +43,7 @@ class Instances:
     def __init__(self):
         self.rows = {}
         self.done = []
+        self.asked = 'rebuild'
         self.init_does = end
 
     def have(self, vm_state, task_state, uuid='i1', host='mine'):
@@ -85,6 +86,9 @@ class Instances:
 
     def began(self, uuid, action):
         return NOON if action == 'rebuild' else None
+
+    def asked_last(self, uuid, actions):
+        return self.asked if self.asked in actions else None
 
     def init(self, instance):
         self.done.append(('init', instance.task_state))
@@ -289,6 +293,28 @@ class RecoveryTestCase(InstancesTestCase):
         self.assertRaises(recovery.NotAtRestError,
                           self.recovery.bring_to_rest, 'i1')
 
+    def test_evacuation_is_nothing_that_it_was_doing(self):
+        """Nobody rebuilds it; nova's start would set it to ERROR."""
+        self.instances.asked = 'evacuate'
+        for vm_state in 'active', 'stopped', 'error':
+            self.taken(vm_state, 'rebuilding')
+            self.bring_to_rest()
+            self.assertEqual((vm_state, None), self.states())
+        self.assertEqual([('init', None)] * 3, self.instances.done)
+
+    def test_evacuation_of_before_a_start(self):
+        self.instances.asked = 'evacuate'
+        self.instances.have('active', 'rebuilding')
+        self.recovery.start(self.fail, self.instances.read('i1'))
+        self.join()
+        self.assertEqual(('active', None), self.states())
+
+    def test_take_over_of_one_to_be_evacuated_that_is_undone(self):
+        self.instances.asked = 'evacuate'
+        self.taking('rebuilding', 'mine', 'dead')
+        self.sweep_often(2, dead=False)
+        self.assertEqual(('active', None), self.states())
+
     def test_a_rebuild_of_which_ironic_was_told_or_not(self):
         for self.redeployed, expected in ((True, 'active'),
                                           (False, 'error')):
@@ -450,10 +476,12 @@ class FailureTestCase(InstancesTestCase):
                 ('active', None, 'active'), ('active', 'rescuing', 'rescue'),
                 ('active', 'deleting', 'active'),
                 ('active', 'rebuild_spawning', 'active'),
+                ('active', 'rebuilding', 'active'),
                 ('building', 'spawning', 'active'),
                 ('building', 'spawning', None)):
             for method in ('marked', 'read', 'provision_state', 'set_states',
-                           'init', 'delete', 'fail', 'deployed', 'began'):
+                           'init', 'delete', 'fail', 'deployed', 'began',
+                           'asked_last'):
                 for errors in (False,), (True,), (False, False), (True, False):
                     self.begin()
                     self.machine, self.redeployed = machine, True
@@ -471,6 +499,15 @@ class FailureTestCase(InstancesTestCase):
         for _ in range(12):
             self.sweep_if_it_can()
             self.now += 5
+
+    def test_start_that_cannot_know_of_an_evacuation(self):
+        self.instances.asked = 'evacuate'
+        self.instances.have('active', 'rebuilding')
+        self.failing('asked_last', False, False)
+        self.recovery.start(self.fail, self.instances.read('i1'))
+        self.join()
+        self.sweep_for_a_minute()
+        self.assertEqual(('active', None), self.states())
 
     def test_answer_that_is_lost_of_a_build_that_had_hardly_begun(self):
         self.machine = None

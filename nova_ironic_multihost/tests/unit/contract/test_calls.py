@@ -397,6 +397,18 @@ class InstanceOfThisHostTestCase(base.DatabaseTestCase):
             dict(list(expected.items())[:3]) | {half: None},
             {uuid: state.task_state for uuid, state in found.items()})
 
+    def test_what_it_was_asked_for_last(self):
+        asked = self.instances.asked_last
+        self.assertIsNone(asked(self.row.uuid, {'evacuate', 'rebuild'}))
+        for number, action in enumerate(
+                ('create', 'rebuild', 'evacuate', 'stop')):
+            self.context.request_id = f'req-{number}'
+            objects.InstanceAction.action_start(
+                self.context, self.row.uuid, action, want_result=False)
+        self.assertEqual('evacuate', asked(
+            self.row.uuid, {'evacuate', 'rebuild'}))
+        self.assertEqual('rebuild', asked(self.row.uuid, {'rebuild'}))
+
     def test_all_that_are_half_deleted(self):
         self.useFixture(fixtures.MockPatchObject(reads, 'INSTANCES', 2))
         made = set()

@@ -50,6 +50,21 @@ class MachinesTestCase(test_base.BaseTestCase):
         self.assertIsNone(self.machines.provision_state(self.instance))
         self.driver._get_node.assert_not_called()
 
+    def test_the_state_that_a_machine_speaks_for(self):
+        for provision_state, power_state, expected in (
+                ('active', 'power on', 'active'),
+                ('active', 'power off', 'stopped'),
+                ('active', None, None), ('active', 'error', None),
+                ('deploy failed', 'power off', None),
+                ('rescue', 'power on', None)):
+            self.driver._get_node.return_value = mock.Mock(
+                provision_state=provision_state, power_state=power_state,
+                instance_id='i1')
+            self.assertEqual(expected, self.machines.vm_state(self.instance))
+        self.instance.uuid = 'i2'
+        self.assertIsNone(self.machines.vm_state(self.instance))
+        self.assertIn('power_state', names.NODE_FIELDS)
+
     def test_whether_it_was_deployed_since_a_moment(self):
         get = self.driver.ironic_connection.get
         noon = datetime.datetime(2026, 11, 22, 12, tzinfo=datetime.UTC)

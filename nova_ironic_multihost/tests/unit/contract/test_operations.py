@@ -262,8 +262,10 @@ class SeamTestCase(base.BaseTestCase):
             lambda context, instance: self.build(context, instance))
         self.driver = names.IronicDriver(None)
         self.gate = gate.Gate('me', sources, passing=answers.passing)
+        self.evacuated = []
         patches.patch_operations(
-            self.manager, self.driver, self.gate, self.adopt)
+            self.manager, self.driver, self.gate, self.adopt,
+            self.evacuated.append)
         self.instance = objects.Instance(uuid=UUID, node=None)
 
     def move(self):
@@ -313,14 +315,16 @@ class SeamTestCase(base.BaseTestCase):
             self.assertIn(UUID, str(error.exc_info[1]))
         self.assertEqual([], self.manager.asked)
 
-    def test_evacuation_is_for_nova_to_refuse(self):
+    def test_evacuation_is_refused_wherever_the_instance_is(self):
+        self.manager.rebuild_instance({}, self.instance, 'image', True)
         self.move()
         self.send('rebuild_instance', image_ref='image', recreate=False)
         self.manager.rebuild_instance({}, self.instance, 'image', False)
-        self.assertEqual([], self.manager.asked)
+        self.assertEqual([UUID], self.evacuated)
         self.send('rebuild_instance', image_ref='image', recreate=True)
-        self.manager.rebuild_instance({}, self.instance, 'image', True)
-        self.assertEqual([('rebuild', UUID, True)] * 2, self.manager.asked)
+        self.assertEqual([UUID] * 2, self.evacuated)
+        # nova would write both its states.
+        self.assertEqual([], self.manager.asked)
 
     def test_snapshot_in_a_thread_of_its_own_is_an_operation(self):
         def snapshot(uuid):
@@ -497,7 +501,7 @@ class SeamTestCase(base.BaseTestCase):
         self.driver.power_off = types.MethodType(
             lambda driver, instance: power_off(instance), self.driver)
         patches.patch_operations(
-            self.manager, self.driver, self.gate, self.adopt)
+            self.manager, self.driver, self.gate, self.adopt, self.fail)
         self.assertRaises(names.NovaException,
                           self.driver.power_off, self.instance)
         ironic.set_node_power_state.assert_called_once_with('soft')
@@ -507,7 +511,7 @@ class SeamTestCase(base.BaseTestCase):
         compute.rt = object.__new__(resource_tracker.ResourceTracker)
         self.move()
         patches.patch_operations(
-            compute, self.driver, self.gate, self.adopt)
+            compute, self.driver, self.gate, self.adopt, self.fail)
         for name in operations.sent_to_host(manager.ComputeManager):
             if name in operations.AWAITED or name == 'rebuild_instance':
                 continue

@@ -85,6 +85,19 @@ class SignaturesTestCase(base.SignaturesTestCase):
         self.assertLess(source.index('get_available_nodes()'),
                         source.index('self._get_compute_nodes_in_db('))
 
+    def test_the_start_destroys_nothing(self):
+        method = manager.ComputeManager._destroy_evacuated_instances
+        compute = mock.Mock()
+        patches.patch_evacuations(compute)
+        replaced = compute._destroy_evacuated_instances
+        self.assertEqual(base.parameters(method)[1:],
+                         base.parameters(replaced))
+        self.assertEqual({}, replaced(None, None))
+        # What it returns is left out of what the start goes through.
+        source = inspect.getsource(manager.ComputeManager.init_host)
+        self.assertIn('self._destroy_evacuated_instances(\n', source)
+        self.assertIn('if instance.uuid not in evacuated_instances', source)
+
     def test_the_start_goes_through_instances_one_by_one(self):
         compute = manager.ComputeManager
         self.assertParameters(['self', 'context', 'instance'],
@@ -128,7 +141,9 @@ class TableTestCase(oslo_base.BaseTestCase):
         patches.patch_traits(compute, bool)
         patches.patch_instance_init(compute, self.fail)
         patches.patch_arrivals(compute, mock.Mock())
-        patches.patch_operations(compute, driver, gate, self.fail)
+        patches.patch_evacuations(compute)
+        patches.patch_operations(
+            compute, driver, gate, self.fail, self.fail)
         starting = start(compute, self.fail)
         replaced = (
             [('service', name) for name in vars(starting)
@@ -176,8 +191,10 @@ class TableTestCase(oslo_base.BaseTestCase):
         patches.patch_stop(alone, self.fail)
         patches.patch_traits(alone, self.fail)
         patches.patch_instance_init(alone, None)
+        patches.patch_evacuations(alone)
         patches.patch_arrivals(alone, None)
-        patches.patch_operations(alone, driver, mock.Mock(), self.fail)
+        patches.patch_operations(
+            alone, driver, mock.Mock(), self.fail, self.fail)
         self.assertEqual(before, vars(driver))
 
 

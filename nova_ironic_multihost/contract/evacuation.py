@@ -1,0 +1,200 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Evacuations of nova, and what is undone when one is refused.
+
+nova's API writes a task state and a migration of the status ``accepted``, its
+conductor allocates another machine to the server, and this host, or any other,
+is told to build it there. nova would fail at the claim, as its driver does not
+know the address of the host (ResourceTracker._claim_existing_migration), write
+both states of the server as they were when the message was sent, over whatever
+there is by then, and set it to ERROR if the machine has another owner by then
+(ComputeManager.rebuild_instance). So nova does not even begin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+import contextlib
+import datetime
+
+from nova.compute import utils as compute_utils
+from nova import context as nova_context
+from nova import exception
+from nova import objects
+from nova.objects import fields
+from oslo_utils import timeutils
+
+from nova_ironic_multihost.contract import machines
+from nova_ironic_multihost.contract import names
+from nova_ironic_multihost.contract import reads
+from nova_ironic_multihost.core import evacuation
+from nova_ironic_multihost.core.facts import Record
+
+#: Statuses of an evacuation that nova has not given up: the API's, and that of
+#: a claim (ResourceTracker._claim_existing_migration).
+IN_PROGRESS = ['accepted', 'pre-migrating']
+
+#: The status with which nova's conductor gives one up when it finds no other
+#: machine: the server is in ERROR then (ComputeTaskManager.rebuild_instance).
+GIVEN_UP = 'error'
+
+#: The one of an evacuation that is refused, as with nova's own refusal.
+REFUSED = 'failed'
+
+#: For so long one that was given up is looked for, by the clock of nova's API.
+RECENT = datetime.timedelta(hours=1)
+
+#: The event by which it is told, in the server's list of events.
+EVENT = 'compute_rebuild_instance'
+
+
+class Evacuations:
+    """The evacuations of nova.
+
+    Implements the port :class:`.audit.sources.Evacuations`.
+
+    :param driver: the virt driver.
+    """
+
+    def __init__(self, driver: names.IronicDriver) -> None:
+        self._driver = driver
+        self._machines = machines.Machines(driver)
+
+    def unrefused(self) -> dict[str, Record]:
+        """Read which evacuations nobody has refused, of nodes of Ironic."""
+        context = names.admin_context()
+        since = timeutils.utcnow(with_timezone=True) - RECENT
+        nodes = {
+            migration.instance_uuid: migration.source_node
+            for status, until in ((IN_PROGRESS, None), (GIVEN_UP, since))
+            for migration in _evacuations(context, status, until)}
+        records = {
+            record.node: record
+            for record in reads.records(context, sorted(set(nodes.values())))
+            if record.row.hypervisor_type
+            == self._driver._get_hypervisor_type()}
+        return {uuid: records[node] for uuid, node in nodes.items()
+                if node in records}
+
+    def refuse(self, uuid: str) -> bool:
+        """Undo what nova has done for the evacuations of an instance.
+
+        The migrations come last: while one is in progress nobody takes the
+        instance over, and whoever looks for them finds what is left to do.
+
+        :param uuid: of the instance.
+        :returns: whether there was one that nobody had refused.
+        :raises Exception: not all of it could be done; it is to be repeated.
+        """
+        context = names.admin_context()
+        with contextlib.suppress(exception.InstanceNotFound):
+            self._free(context, uuid)
+        refused = [
+            migration for migration
+            in objects.MigrationList.get_by_filters(context, {
+                'instance_uuid': uuid,
+                'migration_type': fields.MigrationType.EVACUATION})
+            if migration.status in (*IN_PROGRESS, GIVEN_UP)]
+        if refused:
+            with contextlib.suppress(exception.InstanceNotFound):
+                actions = objects.InstanceActionList.get_by_instance_uuid(
+                    context, uuid)
+                self._put_back(context, uuid, actions)
+                self._tell(uuid, actions)
+        for migration in refused:
+            migration.status = REFUSED
+            migration.save()
+        return bool(refused)
+
+    def _free(self, context, uuid):
+        """Free the machines that an instance has allocated and is not on.
+
+        :raises InstanceNotFound: it is deleted, and nova frees all it has.
+        """
+        client = names.manager_of(self._driver.virtapi).reportclient
+        allocated = client.get_allocs_for_consumer(
+            context, uuid)['allocations']
+        # Read in this order: one that gets a machine since is not freed.
+        instance = objects.Instance.get_by_uuid(
+            context, uuid, expected_attrs=[])
+        surplus = evacuation.surplus(instance.node, allocated.keys())
+        for record in reads.records(context, surplus):
+            # What else there may be, such as bandwidth, is no machine.
+            if not client.remove_provider_tree_from_instance_allocation(
+                    context, uuid, record.node):
+                raise names.NovaException(
+                    f'placement does not free node {record.node}')
+
+    def _put_back(self, context, uuid, actions):
+        """Write both states as they were before."""
+        instance = objects.Instance.get_by_uuid(
+            context, uuid, expected_attrs=[])
+        seen = instance.vm_state, instance.task_state
+        faults = objects.InstanceFaultList.get_by_instance_uuids(
+            context, [uuid])
+        instance.vm_state, instance.task_state = evacuation.left_by(
+            *seen, [evacuation.Action(
+                action.action, action.start_time, action.message is not None)
+                for action in actions],
+            [fault.created_at for fault in faults],
+            lambda: self._machines.vm_state(instance))
+        if (instance.vm_state, instance.task_state) != seen:
+            # Whoever writes something else meanwhile knows better.
+            with contextlib.suppress(exception.InstanceUpdateConflict,
+                                     exception.UnexpectedTaskStateError):
+                instance.save(expected_vm_state=[seen[0]],
+                              expected_task_state=[seen[1]])
+
+    def _tell(self, uuid, actions):
+        """Note at the request for the evacuation why it has failed."""
+        asked = next((action for action in actions
+                      if action.action == evacuation.EVACUATE), None)
+        if asked is None:
+            return
+        context = names.admin_context()
+        context.request_id = asked.request_id
+        error = names.NovaException(evacuation.REFUSED)
+        with contextlib.suppress(exception.InstanceActionNotFound):
+            try:
+                with compute_utils.EventReporter(
+                        context, EVENT, names.CONF.host, uuid):
+                    raise error
+            except names.NovaException as exc:
+                if exc is not error:
+                    raise
+
+
+def _evacuations(context: nova_context.RequestContext,
+                 status: str | list[str], until: datetime.datetime | None
+                 ) -> Iterator[objects.Migration]:
+    """Read the evacuations of a status, the latest first.
+
+    The conductor cannot be asked for those since a moment: a time is a text
+    when it comes there, and nova does not read it.
+
+    :param until: the moment before which they are left out, None to read all.
+    """
+    marker = None
+    while True:
+        some = objects.MigrationList.get_by_filters(
+            context, {'migration_type': fields.MigrationType.EVACUATION,
+                      'status': status},
+            limit=reads.BATCH, marker=marker)
+        for migration in some:
+            if until is not None and migration.created_at < until:
+                return
+            yield migration
+        if len(some) < reads.BATCH:
+            return
+        marker = some[-1].uuid

@@ -1,0 +1,71 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""What tests of a dead compute service share."""
+
+import threading
+
+from nova import context
+from nova import objects
+
+from nova_ironic_multihost.audit import recovery
+from nova_ironic_multihost.tests.functional import base
+
+
+class DeadComputeTestCase(base.MultiHostTestCase):
+    """host1 has a server and dies; host2 is there to take it over."""
+
+    def setUp(self):
+        super().setUp()
+        self.nodes = self.ironic.enroll(3)
+        self.fleet.start('host1', 'host2')
+        self.settle()
+        self.server = self.boot('host1')
+        self.node = self.node_of(self.server)
+
+    def die(self, **changes):
+        """host1 dies in the middle of something, and is fenced."""
+        self.fleet.kill('host1')
+        if changes:
+            instance = self.instance()
+            instance.update(changes)
+            instance.save()
+        self.fleet.force_down('host1')
+
+    def instance(self):
+        cell = self.cell_mappings['cell1']
+        with context.target_cell(context.get_admin_context(), cell) as ctxt:
+            return objects.Instance.get_by_uuid(ctxt, self.server['id'])
+
+    def audit(self):
+        """host2 audits and brings to rest what it takes over."""
+        self.fleet.audit('host2')
+        self.join()
+
+    def sweep(self):
+        """host2 goes on with what it has not finished."""
+        self.fleet.sweep('host2')
+        self.join()
+
+    def join(self):
+        while threads := [thread for thread in threading.enumerate()
+                          if thread.name == recovery.THREAD]:
+            for thread in threads:
+                thread.join(base.DEADLINE)
+
+    def states(self):
+        instance = self.instance()
+        return instance.host, instance.vm_state, instance.task_state
+
+    def machine(self):
+        return self.ironic.client.node.get(self.node)

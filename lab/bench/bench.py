@@ -121,6 +121,13 @@ class Bench:
         self.computes.kill(name)
         return at
 
+    def end(self, name):
+        """SIGTERM a compute and wait for its end; returns when it was told."""
+        at = self.note(f'stop {name}')
+        self.computes.stop(name)
+        self.say(f'{name} has ended')
+        return at
+
     def start(self, name):
         """Start a compute and wait until it is up; returns both times."""
         at = self.note(f'start {name}')

@@ -55,12 +55,14 @@ NAMES = (
     'rbac-slip',
     'deadops',
     'dead-fenced',
+    'evacuate',
     'split-brain',
     'churn',
     'outage',
     'clock',
     'upgrade',
     'rolling',
+    'rolling-restart',
     'scheduler',
 )
 

@@ -25,7 +25,8 @@ watcher does what an HA tool would: as soon as nova calls a killed compute
 down it is forced down, and when it was started again no longer; fenced tells
 how often that was, taken_over how often a server that was built got another
 compute. Some servers stay all the time then; residents_lost are those that
-are not ACTIVE at the end.
+are not ACTIVE at the end. With --polite a compute is told to end (SIGTERM),
+and its time away begins when it has.
 
 Must be: error_others, stuck, not_deleted, leaked and residents_lost 0, quiet,
 consistent.
@@ -58,20 +59,25 @@ def add_options(parser):
         '--fence', action='store_true',
         help='force down what was killed when nova calls it down, until it '
         'is started again')
+    parser.add_argument(
+        '--polite', action='store_true',
+        help='SIGTERM instead of SIGKILL')
 
 
 def choices(args):
     """What the options ask of :func:`run`."""
     seed = int(time.time()) if args.seed is None else args.seed
-    return {'cycles': args.cycles, 'seed': seed, 'fence': args.fence}
+    return {'cycles': args.cycles, 'seed': seed, 'fence': args.fence,
+            'polite': args.polite}
 
 
-def run(bench, cycles, seed, fence):
+def run(bench, cycles, seed, fence, polite=False):
     """Kill and restart under load; returns the figures.
 
     :param cycles: how often a compute is killed and restarted
     :param seed: where the choices of computes and of seconds come from
     :param fence: whether a watcher fences computes that were killed
+    :param polite: whether they are told to end instead
     """
     chance = random.Random(seed)
     names = bench.computes.names()
@@ -97,7 +103,7 @@ def run(bench, cycles, seed, fence):
         bench.recorder.watch(10)
         for _ in range(cycles):
             name = chance.choice(names)
-            killed = bench.kill(name)
+            killed = bench.end(name) if polite else bench.kill(name)
             bench.recorder.watch(chance.uniform(*dead))
             # Not marked: a picture with all the starts could not be read.
             bench.say(f'start {name}')

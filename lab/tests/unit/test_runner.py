@@ -64,7 +64,8 @@ class CommandTestCase(base.BaseTestCase):
         self.assertEqual(('churn', 'stock', 7, 10, False),
                          (args.experiment, args.driver, args.seed,
                           args.cycles, args.fence))
-        self.assertEqual({'cycles': 10, 'seed': 7, 'fence': False},
+        self.assertEqual({'cycles': 10, 'seed': 7, 'fence': False,
+                          'polite': False},
                          churn.choices(args))
         self.assertTrue(self.parse('churn', '--fence').fence)
 

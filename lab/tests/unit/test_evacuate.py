@@ -1,0 +1,38 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What evacuate must come to."""
+
+from oslotest import base
+
+from lab.experiments import evacuate
+
+
+def figures(**changes):
+    return {'fenced_to_last_taken_over': 20.0, 'status': {'a': 'active'},
+            'moved': [], 'surplus': 0, 'error': 0, 'stuck': 0, 'leaked': 0,
+            **changes}
+
+
+class FailuresTestCase(base.BaseTestCase):
+
+    def test_good(self):
+        self.assertEqual([], evacuate.failures(figures()))
+
+    def test_each_bad_figure_has_its_sentence(self):
+        for changes in ({'fenced_to_last_taken_over': None},
+                        {'status': {'a': 'error'}}, {'moved': ['a']},
+                        {'surplus': 1}, {'error': 1}, {'stuck': 1},
+                        {'leaked': 1}):
+            with self.subTest(changes):
+                self.assertEqual(1, len(evacuate.failures(
+                    figures(**changes))))

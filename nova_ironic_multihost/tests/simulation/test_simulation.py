@@ -334,8 +334,10 @@ class Simulation(stateful.RuleBasedStateMachine):
         states = self.world.states()
         member = self.world.up(process.host) and (
             not states[process.host].disabled) and process.beating
+        # One that comes in just then and has no record is for who is there.
         preferred = {node for node in self.world.machines
-                     if self._preferences().host_for(node) == process.host}
+                     if self._preferences().host_for(node) == process.host
+                     and self.world.owner(node)}
         moves = len(self.world.moves)
         self._say_farewell(process, closed)
         for _ in range(ticks):

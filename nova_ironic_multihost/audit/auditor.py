@@ -77,6 +77,8 @@ class Auditor:
         self._outages_lock = threading.Lock()
         self._outages = Outages()
         self._farewells = Farewells()
+        # Replaced whole, by each look.
+        self._seen: tuple[str, ...] = ()
         self._notices = notices.Notices()
 
     @property
@@ -111,8 +113,8 @@ class Auditor:
         """
         starting = self.last is not None and self.last.view.starting
         return gather.preferences_now(
-            self.sources, self._memory_now(settings), settings, starting,
-            like)
+            self.sources, self._memory_now(settings), settings, self._known(),
+            starting, like)
 
     def note_down(self, settings: Settings, view: membership.View
                   ) -> frozenset[HostKey]:
@@ -122,6 +124,7 @@ class Auditor:
         :returns: the hosts whose instances may be taken over by now.
         """
         now = self._clock()
+        self._seen = view.hosts
         with self._outages_lock:
             self._outages = outages = self._outages.after(
                 view, now, settings.heartbeats)
@@ -185,11 +188,11 @@ class Auditor:
         # nodes of one that died wait for it.
         listed = self.sources.nodes(settings.partition)
         with self._lock:
-            known = self.last.view.hosts if self.last else ()
+            roster = self._roster(
+                settings, self._known(), starting=not settled)
             gathered = gather.all_nodes(
-                self.sources, self._memory, settings,
-                self._roster(settings, known, starting=not settled), listed,
-                settled, self.last, self._outages, self._clock())
+                self.sources, self._memory, settings, roster, listed, settled,
+                self.last, self._outages, self._clock())
             decided = decision.decide(
                 self.sources, self._writes, gathered.facts, settings,
                 self._memory.busy, self._memory.refused)
@@ -256,6 +259,15 @@ class Auditor:
         self._memory = dataclasses.replace(
             self._memory, preferences=roster.preferences)
         return roster
+
+    def _known(self) -> list[str]:
+        """Return who was there when anybody looked last, as nova spells it.
+
+        Not only by the last audit: one that has got its first node since, and
+        is told to end now, is to keep it.
+        """
+        audited = self.last.view.hosts if self.last else ()
+        return [*dict.fromkeys([*self._seen, *audited])]
 
     def _memory_now(self, settings: Settings) -> Memory:
         """Return what is remembered, with who is given up by now."""

@@ -158,14 +158,14 @@ def _host_aggregates(sources: Sources, memory: Memory) -> aggregates.Known:
 
 
 def preferences_now(sources: Sources, memory: Memory, settings: Settings,
-                    starting: bool, like: ring.Preferences | None
-                    ) -> ring.Preferences:
+                    hosts: Iterable[str], starting: bool,
+                    like: ring.Preferences | None) -> ring.Preferences:
     """Read who is there, and say who is preferred; of zones what is known.
 
-    :param starting: as for :func:`services`.
+    :param hosts: as for :func:`services`, as is ``starting``.
     :param like: preferences that are likely the same; they are then returned.
     """
-    view = services(sources, memory, settings, starting=starting)[1]
+    view = services(sources, memory, settings, hosts, starting)[1]
     return ring.same_or_new(
         like, _zones_of_members(view, memory.host_aggregates),
         settings.points, settings.move_across_zones)

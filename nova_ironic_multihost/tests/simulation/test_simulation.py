@@ -338,6 +338,8 @@ class Simulation(stateful.RuleBasedStateMachine):
         preferred = {node for node in self.world.machines
                      if self._preferences().host_for(node) == process.host
                      and self.world.owner(node)}
+        # Who is not known to have nodes yet is not missed.
+        self._look_all()
         moves = len(self.world.moves)
         self._say_farewell(process, closed)
         for _ in range(ticks):
@@ -1083,6 +1085,17 @@ class SimulationTest(unittest.TestCase):
             state.die_and_be_fenced(
                 index=index, servers=1, operate=operate, builds=builds,
                 order=order, back=back, faults=faults)
+        state.teardown()
+
+    def test_host_that_is_restarted_before_others_have_audited(self):
+        """It has got its first node since; looks have seen it.
+
+        Found by 20,000 examples: that node moved, and back again.
+        """
+        state = Simulation()
+        state.begin(number=2, nodes=1, delay=0, limit=1, started=True,
+                    zones=[], when='forced_down')
+        state.restart(audits=1, closed=True, index=1, ticks=0)
         state.teardown()
 
     def test_look_before_an_audit_has_read_the_records(self):

@@ -124,6 +124,18 @@ class LookTestCase(cloud.AuditTestCase):
             self.clock.now += 10
         self.assertEqual([], self.tracker.audited)
 
+    def test_who_came_after_the_last_audit_and_is_told_to_end_stays(self):
+        """Another look has seen it; nova lists it no more."""
+        self.heartbeats = Heartbeats(10, 60)
+        before = self.audit('a').view
+        self.cloud.set('c')
+        self.look()
+        self.cloud.set('c', farewell='bye')
+        self.assertNotIn('c', before.members)
+        audit = self.audit('a')
+        self.assertIn('c', audit.view.members)
+        self.assertIn('c', audit.preferences.members)
+
     def test_builds_on_their_way_to_who_was_told_to_end_stay_there(self):
         self.heartbeats = Heartbeats(10, 60)
         self.options['pulls_per_audit'] = 200

@@ -56,8 +56,7 @@ def before(instances: Instances, instance: Instance) -> str | None:
     :raises Exception: nova does not say.
     """
     return evacuation.interrupted(
-        instance.task_state, lambda: instances.asked_last(
-            instance.uuid, evacuation.ACTIONS))
+        instance.task_state, lambda: instances.asked_last(instance.uuid))
 
 
 class Patrol:

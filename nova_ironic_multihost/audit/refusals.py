@@ -57,6 +57,7 @@ class Refusals:
         self._failed: set[str] = set()
         # Only the sweep uses these.
         self._sweeps = 0
+        #: Evacuations.
         self._seen: frozenset[str] = frozenset()
 
     def refuse(self, uuid: str) -> None:
@@ -98,11 +99,13 @@ class Refusals:
         with self._lock:
             due = set(self._failed)
         preferences = self._preferences()
-        found = self._evacuations.unrefused()
+        found = self._evacuations.found()
         due.update(
-            uuid for uuid, record in found.items()
-            if uuid in self._seen and self._host == evacuation.refuser(
-                record.owner, record.node, view, preferences))
-        self._seen = frozenset(found)
+            uuid for uuid, one in found.items()
+            if (not one.unrefused or one.unrefused & self._seen)
+            and self._host == evacuation.refuser(
+                one.record.owner, one.record.node, view, preferences))
+        self._seen = frozenset().union(
+            *(one.unrefused for one in found.values()))
         for uuid in sorted(due):
             self.refuse(uuid)

@@ -27,6 +27,7 @@ import typing
 
 from nova_ironic_multihost.core import aggregates
 from nova_ironic_multihost.core.arrivals import Build
+from nova_ironic_multihost.core.evacuation import Evacuated
 from nova_ironic_multihost.core.facts import InstanceState
 from nova_ironic_multihost.core.facts import Record
 from nova_ironic_multihost.core.forwarding import Letter
@@ -187,11 +188,8 @@ class Instances(typing.Protocol):
     def began(self, uuid: str, action: str) -> datetime.datetime | None:
         """Return when the last action of one kind on an instance began."""
 
-    def asked_last(self, uuid: str, actions: Set[str]) -> str | None:
-        """Return which of some kinds of actions was the last, None for none.
-
-        :param actions: names of instance actions, such as ``rebuild``.
-        """
+    def asked_last(self, uuid: str) -> str | None:
+        """Return what :func:`.core.evacuation.asked_last` says of it."""
 
     def notify(self, event: str, payload: dict[str, object]) -> None:
         """Send a notification of this package."""
@@ -224,10 +222,10 @@ class Builds(typing.Protocol):
 class Evacuations(typing.Protocol):
     """nova's evacuations, of which none comes to anything."""
 
-    def unrefused(self) -> Mapping[str, Record]:
-        """Return those that nobody has refused yet.
+    def found(self) -> Mapping[str, Evacuated]:
+        """Return those that nobody has refused, or only just.
 
-        :returns: {uuid of the instance: record of the node that it is on}, of
+        :returns: {uuid of the instance: what is known of it}, of instances on
             nodes of Ironic only.
         """
 

@@ -18,7 +18,6 @@ on instances) and through nova's objects.
 
 from __future__ import annotations
 
-from collections.abc import Set
 import datetime
 import inspect
 
@@ -31,8 +30,10 @@ from oslo_log import log as logging
 import oslo_messaging as messaging
 
 from nova_ironic_multihost.contract import completion
+from nova_ironic_multihost.contract import evacuation
 from nova_ironic_multihost.contract import names
 from nova_ironic_multihost.contract import reads
+from nova_ironic_multihost.core import evacuation as rules
 from nova_ironic_multihost.core.facts import InstanceState
 from nova_ironic_multihost.core.host import host_key
 from nova_ironic_multihost.core.host import HostKey
@@ -238,15 +239,10 @@ class Instances:
             in objects.InstanceActionList.get_by_instance_uuid(
                 names.admin_context(), uuid) if one.action == action), None)
 
-    def asked_last(self, uuid: str, actions: Set[str]) -> str | None:
-        """Return which of some kinds of actions was the last, None for none.
-
-        :param actions: names of instance actions, such as ``rebuild``.
-        """
-        return next((
-            one.action for one
-            in objects.InstanceActionList.get_by_instance_uuid(
-                names.admin_context(), uuid) if one.action in actions), None)
+    def asked_last(self, uuid: str) -> str | None:
+        """Return what :func:`.core.evacuation.asked_last` says of it."""
+        return rules.asked_last(
+            evacuation.actions_of(names.admin_context(), uuid))
 
     def notify(self, event: str, payload: dict) -> None:
         """Send a notification of this package, as nova's are sent.

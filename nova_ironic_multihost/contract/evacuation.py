@@ -24,9 +24,11 @@ there is by then, and set it to ERROR if the machine has another owner by then
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Iterator
 import contextlib
 import datetime
+import functools
 
 from nova.compute import utils as compute_utils
 from nova import context as nova_context
@@ -39,7 +41,7 @@ from nova_ironic_multihost.contract import machines
 from nova_ironic_multihost.contract import names
 from nova_ironic_multihost.contract import reads
 from nova_ironic_multihost.core import evacuation
-from nova_ironic_multihost.core.facts import Record
+from nova_ironic_multihost.core.evacuation import Evacuated
 
 #: Statuses of an evacuation that nova has not given up: the API's, and that of
 #: a claim (ResourceTracker._claim_existing_migration).
@@ -52,8 +54,10 @@ GIVEN_UP = 'error'
 #: The one of an evacuation that is refused, as with nova's own refusal.
 REFUSED = 'failed'
 
-#: For so long one that was given up is looked for, by the clock of nova's API.
-RECENT = datetime.timedelta(hours=1)
+#: For so long one that was given up is looked for, by the clock of nova's API;
+#: and one that was refused, for the conductor may come to it later.
+GIVEN_UP_SINCE = datetime.timedelta(days=1)
+REFUSED_SINCE = datetime.timedelta(minutes=30)
 
 #: The event by which it is told, in the server's list of events.
 EVENT = 'compute_rebuild_instance'
@@ -71,21 +75,27 @@ class Evacuations:
         self._driver = driver
         self._machines = machines.Machines(driver)
 
-    def unrefused(self) -> dict[str, Record]:
-        """Read which evacuations nobody has refused, of nodes of Ironic."""
+    def found(self) -> dict[str, Evacuated]:
+        """Read which evacuations nobody has refused, or only just."""
         context = names.admin_context()
-        since = timeutils.utcnow(with_timezone=True) - RECENT
-        nodes = {
-            migration.instance_uuid: migration.source_node
-            for status, until in ((IN_PROGRESS, None), (GIVEN_UP, since))
-            for migration in _evacuations(context, status, until)}
+        now = timeutils.utcnow(with_timezone=True)
+        nodes: dict[str, str] = {}
+        unrefused = collections.defaultdict(set)
+        for status, until in ((REFUSED, now - REFUSED_SINCE),
+                              (GIVEN_UP, now - GIVEN_UP_SINCE),
+                              (IN_PROGRESS, None)):
+            for migration in _evacuations(context, status, until):
+                if migration.source_node is not None:
+                    nodes[migration.instance_uuid] = migration.source_node
+                    if status != REFUSED:
+                        unrefused[migration.instance_uuid].add(migration.uuid)
         records = {
             record.node: record
             for record in reads.records(context, sorted(set(nodes.values())))
             if record.row.hypervisor_type
             == self._driver._get_hypervisor_type()}
-        return {uuid: records[node] for uuid, node in nodes.items()
-                if node in records}
+        return {uuid: Evacuated(records[node], frozenset(unrefused[uuid]))
+                for uuid, node in nodes.items() if node in records}
 
     def refuse(self, uuid: str) -> bool:
         """Undo what nova has done for the evacuations of an instance.
@@ -100,18 +110,16 @@ class Evacuations:
         context = names.admin_context()
         with contextlib.suppress(exception.InstanceNotFound):
             self._free(context, uuid)
-        refused = [
-            migration for migration
-            in objects.MigrationList.get_by_filters(context, {
-                'instance_uuid': uuid,
-                'migration_type': fields.MigrationType.EVACUATION})
-            if migration.status in (*IN_PROGRESS, GIVEN_UP)]
-        if refused:
+        evacuated = list(objects.MigrationList.get_by_filters(context, {
+            'instance_uuid': uuid,
+            'migration_type': fields.MigrationType.EVACUATION}))
+        refused = [migration for migration in evacuated
+                   if migration.status in (*IN_PROGRESS, GIVEN_UP)]
+        if evacuated:
             with contextlib.suppress(exception.InstanceNotFound):
-                actions = objects.InstanceActionList.get_by_instance_uuid(
-                    context, uuid)
-                self._put_back(context, uuid, actions)
-                self._tell(uuid, actions)
+                self._put_back(context, uuid)
+        if refused:
+            self._tell(context, uuid)
         for migration in refused:
             migration.status = REFUSED
             migration.save()
@@ -136,30 +144,30 @@ class Evacuations:
                 raise names.NovaException(
                     f'placement does not free node {record.node}')
 
-    def _put_back(self, context, uuid, actions):
-        """Write both states as they were before."""
+    def _put_back(self, context, uuid):
+        """Write both states as they were before.
+
+        :raises InstanceUpdateConflict: they are others by now.
+        """
         instance = objects.Instance.get_by_uuid(
             context, uuid, expected_attrs=[])
         seen = instance.vm_state, instance.task_state
         faults = objects.InstanceFaultList.get_by_instance_uuids(
             context, [uuid])
         instance.vm_state, instance.task_state = evacuation.left_by(
-            *seen, [evacuation.Action(
-                action.action, action.start_time, action.message is not None)
-                for action in actions],
+            *seen, actions_of(context, uuid),
             [fault.created_at for fault in faults],
             lambda: self._machines.vm_state(instance))
         if (instance.vm_state, instance.task_state) != seen:
-            # Whoever writes something else meanwhile knows better.
-            with contextlib.suppress(exception.InstanceUpdateConflict,
-                                     exception.UnexpectedTaskStateError):
-                instance.save(expected_vm_state=[seen[0]],
-                              expected_task_state=[seen[1]])
+            instance.save(expected_vm_state=[seen[0]],
+                          expected_task_state=[seen[1]])
 
-    def _tell(self, uuid, actions):
+    def _tell(self, context, uuid):
         """Note at the request for the evacuation why it has failed."""
-        asked = next((action for action in actions
-                      if action.action == evacuation.EVACUATE), None)
+        asked = next((
+            action for action
+            in objects.InstanceActionList.get_by_instance_uuid(context, uuid)
+            if action.action == evacuation.EVACUATE), None)
         if asked is None:
             return
         context = names.admin_context()
@@ -173,6 +181,24 @@ class Evacuations:
             except names.NovaException as exc:
                 if exc is not error:
                     raise
+
+
+def actions_of(context: nova_context.RequestContext, uuid: str
+               ) -> list[evacuation.Action]:
+    """Read what an instance was asked for, the latest first.
+
+    :param uuid: of the instance.
+    """
+    def over(action):
+        return any(
+            event.event == EVENT and event.finish_time is not None
+            for event in objects.InstanceActionEventList.get_by_action(
+                context, action.id))
+
+    return [evacuation.Action(
+        action.action, action.start_time, action.message is not None,
+        functools.partial(over, action)) for action
+        in objects.InstanceActionList.get_by_instance_uuid(context, uuid)]
 
 
 def _evacuations(context: nova_context.RequestContext,

@@ -14,6 +14,7 @@
 
 import datetime
 
+from nova.compute import power_state
 from nova.compute import vm_states
 from nova import objects
 from openstack import exceptions
@@ -42,14 +43,18 @@ class Machines:
     def vm_state(self, instance: objects.Instance) -> str | None:
         """Return the vm_state that an instance's machine speaks for.
 
-        :returns: None if Ironic has not deployed it, or does not know whether
-            it is on.
+        :returns: None if Ironic has not deployed it, or neither Ironic nor
+            nova knows whether it is on.
         """
         node = self._node(instance)
         if node is None or node.provision_state != 'active':
             return None
+        # Its BMC may have gone with the rack of the dead host.
         return {'power on': vm_states.ACTIVE,
-                'power off': vm_states.STOPPED}.get(node.power_state)
+                'power off': vm_states.STOPPED}.get(node.power_state) or {
+            power_state.RUNNING: vm_states.ACTIVE,
+            power_state.SHUTDOWN: vm_states.STOPPED}.get(
+                instance.power_state)
 
     def _node(self, instance):
         """Return the node that Ironic has an instance on, None if none."""

@@ -28,6 +28,7 @@ from collections.abc import Set
 import dataclasses
 import datetime
 
+from nova_ironic_multihost.core.facts import Record
 from nova_ironic_multihost.core.host import HostKey
 from nova_ironic_multihost.core import membership
 from nova_ironic_multihost.core import ring
@@ -39,6 +40,9 @@ REFUSED = (
     'another compute service to take it over, force its own down: openstack '
     '--os-compute-api-version 2.11 compute service set --down HOST '
     'nova-compute')
+
+#: What an operator asks for to set the vm_state of a server.
+_SET_STATE = 'resetState'
 
 #: The actions that begin with one and the same task state, and that state.
 EVACUATE, REBUILD = 'evacuate', 'rebuild'
@@ -53,11 +57,46 @@ class Action:
     :param name: as nova calls it, such as ``evacuate``.
     :param began: when it was asked for.
     :param failed: nova has noted that it failed.
+    :param over: returns whether nova has noted that it is over, however; not
+        always called.
     """
 
     name: str
     began: datetime.datetime
     failed: bool = False
+    over: Callable[[], bool] = dataclasses.field(
+        default=lambda: True, compare=False)
+
+
+@dataclasses.dataclass(frozen=True)
+class Evacuated:
+    """An instance that was to be evacuated.
+
+    :param record: of the node that it is on.
+    :param unrefused: uuids of the evacuations that nobody has refused. Without
+        any it was refused shortly before: nova's conductor may come to it
+        after that, and do what it does all the same.
+    """
+
+    record: Record
+    unrefused: frozenset[str]
+
+
+def asked_last(actions: Sequence[Action]) -> str | None:
+    """Return which of :data:`ACTIONS` an instance is at, None if at neither.
+
+    nova's API accepts an evacuation of a server that is to be rebuilt: that
+    is still to be, for all who evacuate it.
+
+    :param actions: what it was asked for, the latest first.
+    """
+    asked = iter(actions)
+    last = next((one.name for one in asked if one.name in ACTIONS), None)
+    if last != EVACUATE:
+        return last
+    before = next((one for one in asked if one.name != EVACUATE), None)
+    return (REBUILD if before is not None and before.name == REBUILD
+            and not before.over() else EVACUATE)
 
 
 def interrupted(task_state: str | None,
@@ -68,8 +107,7 @@ def interrupted(task_state: str | None,
     rebuilding a server that was to be evacuated.
 
     :param task_state: its task state, a mark or not.
-    :param last: returns which of :data:`ACTIONS` it was asked for last, None
-        if for neither; not always called.
+    :param last: returns what :func:`asked_last` does; not always called.
     """
     before = takeover.marked(task_state)
     return None if before == TASK and last() == EVACUATE else before
@@ -97,16 +135,17 @@ def left_by(vm_state: str, task_state: str | None,
 
     :param vm_state: what it has.
     :param task_state: what it has. A mark stays: whoever has written it knows
-        what to do, see :func:`interrupted`.
+        what to do, see :func:`interrupted`; and whoever takes it off does not
+        write the other state.
     :param actions: what it was asked for, the latest first.
     :param faults: when nova has noted faults of it.
     :param machine: returns the vm_state that its machine speaks for, None if
         for none; not always called.
     """
-    last = next((one.name for one in actions if one.name in ACTIONS), None)
-    if task_state == TASK and last == EVACUATE:
+    if task_state == TASK and asked_last(actions) == EVACUATE:
         task_state = None
-    if (vm_state == 'error' and task_state is None
+    if (vm_state == 'error'
+            and (task_state is None or takeover.is_mark(task_state))
             and _failed_by(actions, list(faults))):
         vm_state = machine() or vm_state
     return vm_state, task_state
@@ -123,7 +162,7 @@ def _failed_by(actions: Sequence[Action],
     known = actions[before]
     begun = actions[before - 1].began
     since = [moment for moment in faults if moment >= known.began]
-    return (not known.failed and bool(since)
+    return (not known.failed and known.name != _SET_STATE and bool(since)
             and all(moment >= begun for moment in since))
 
 

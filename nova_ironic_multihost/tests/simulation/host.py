@@ -176,7 +176,7 @@ class Instances:
     def began(self, uuid, action):
         return None
 
-    def asked_last(self, uuid, actions):
+    def asked_last(self, uuid):
         return None
 
     def notify(self, event, payload):

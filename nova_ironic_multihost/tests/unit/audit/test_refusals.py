@@ -31,6 +31,8 @@ class RefusalsTestCase(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         self.left = {}
+        #: Those that were refused shortly before.
+        self.settled = {}
         self.refused = []
         self.looks = 0
         self.answers = True
@@ -41,9 +43,11 @@ class RefusalsTestCase(base.BaseTestCase):
 
     # The evacuations.
 
-    def unrefused(self):
+    def found(self):
         self.looks += 1
-        return dict(self.left)
+        return {uuid: evacuation.Evacuated(
+            record, frozenset({f'evacuation of {uuid}'}))
+            for uuid, record in self.left.items()} | self.settled
 
     def refuse(self, uuid):
         self.refused.append(uuid)
@@ -89,6 +93,26 @@ class RefusalsTestCase(base.BaseTestCase):
             self.left = {f'i{number}': Record('n', 'dead')}
             self.sweep()
         self.assertEqual([], self.refused)
+
+    def test_what_was_refused_just_now_is_undone_again(self):
+        """nova's conductor may come to it later."""
+        self.settled['i1'] = evacuation.Evacuated(
+            Record('n', 'dead'), frozenset())
+        self.sweep(2)
+        self.assertEqual(['i1'] * 2, self.refused)
+        self.assertEqual('', self.log.output)
+
+    def test_another_evacuation_is_not_the_one_that_was_seen(self):
+        for number in range(5):
+            self.settled = {'i1': evacuation.Evacuated(
+                Record('n', 'dead'), frozenset({str(number)}))}
+            self.sweep()
+        self.assertEqual([], self.refused)
+        # The older one of two is.
+        self.settled['i1'] = evacuation.Evacuated(
+            Record('n', 'dead'), frozenset({'4', '5'}))
+        self.sweep()
+        self.assertEqual(['i1'], self.refused)
 
     def test_one_that_fails_holds_up_no_other(self):
         self.answers = False

@@ -399,15 +399,21 @@ class InstanceOfThisHostTestCase(base.DatabaseTestCase):
 
     def test_what_it_was_asked_for_last(self):
         asked = self.instances.asked_last
-        self.assertIsNone(asked(self.row.uuid, {'evacuate', 'rebuild'}))
-        for number, action in enumerate(
-                ('create', 'rebuild', 'evacuate', 'stop')):
+        self.assertIsNone(asked(self.row.uuid))
+        for number, (action, expected) in enumerate((
+                ('create', None), ('rebuild', 'rebuild'),
+                ('evacuate', 'rebuild'), ('stop', 'rebuild'))):
             self.context.request_id = f'req-{number}'
             objects.InstanceAction.action_start(
                 self.context, self.row.uuid, action, want_result=False)
-        self.assertEqual('evacuate', asked(
-            self.row.uuid, {'evacuate', 'rebuild'}))
-        self.assertEqual('rebuild', asked(self.row.uuid, {'rebuild'}))
+            self.assertEqual(expected, asked(self.row.uuid))
+        self.context.request_id = 'req-1'
+        for note in (objects.InstanceActionEvent.event_start,
+                     objects.InstanceActionEvent.event_finish):
+            self.assertEqual('rebuild', asked(self.row.uuid))
+            note(self.context, self.row.uuid, 'compute_rebuild_instance',
+                 want_result=False)
+        self.assertEqual('evacuate', asked(self.row.uuid))
 
     def test_all_that_are_half_deleted(self):
         self.useFixture(fixtures.MockPatchObject(reads, 'INSTANCES', 2))

@@ -42,6 +42,7 @@ from nova_ironic_multihost.contract import evacuation
 from nova_ironic_multihost.contract import names
 from nova_ironic_multihost.contract import reads
 from nova_ironic_multihost.core import evacuation as rules
+from nova_ironic_multihost.core.host import HostKey
 from nova_ironic_multihost.core import takeover
 from nova_ironic_multihost.tests.unit.contract import base
 
@@ -296,7 +297,12 @@ class EvacuationsTestCase(base.DatabaseTestCase):
             save(row, **how)
 
         with mock.patch.object(objects.Instance, 'save', save_too_late):
-            self.evacuations.refuse(self.uuid)
+            self.assertRaises(exception.UnexpectedDeletingTaskStateError,
+                              self.evacuations.refuse, self.uuid)
+        self.assertEqual('deleting', self.now()[-1])
+        # It is found again, and then it is clear what there is to do.
+        self.assertEqual({self.uuid}, self.unrefused())
+        self.evacuations.refuse(self.uuid)
         self.assertEqual('deleting', self.now()[-1])
         self.assertEqual(['failed'], self.statuses())
 
@@ -317,10 +323,10 @@ class EvacuationsTestCase(base.DatabaseTestCase):
 
     def test_error_of_one_that_nova_gave_up(self):
         self.give_up()
-        self.assertEqual({self.uuid}, set(self.evacuations.unrefused()))
+        self.assertEqual({self.uuid}, self.unrefused())
         self.assertTrue(self.evacuations.refuse(self.uuid))
         self.assertUndone('stopped')
-        self.assertEqual({}, self.evacuations.unrefused())
+        self.assertEqual(set(), self.unrefused())
 
     def test_error_of_before(self):
         compute_utils.add_instance_fault_from_exc(
@@ -329,6 +335,13 @@ class EvacuationsTestCase(base.DatabaseTestCase):
             self.give_up()
             self.assertTrue(self.evacuations.refuse(self.uuid))
         self.assertUndone('error')
+
+    def unrefused(self):
+        return {uuid for uuid, one in self.evacuations.found().items()
+                if one.unrefused}
+
+    def tomorrow(self, with_timezone=False):
+        return self.later(with_timezone) + datetime.timedelta(days=1)
 
     def later(self, with_timezone=False):
         return datetime.datetime.now(
@@ -349,14 +362,114 @@ class EvacuationsTestCase(base.DatabaseTestCase):
             expected[uuid] = ('dead', OWN)
         for size in 1, 2, 100:
             with mock.patch.object(reads, 'BATCH', size):
+                found = self.evacuations.found()
                 self.assertEqual(expected, {
-                    uuid: (record.owner, record.node) for uuid, record
-                    in self.evacuations.unrefused().items()})
-        # One that was given up long ago is history.
-        with mock.patch.object(evacuation, 'RECENT', datetime.timedelta(-1)):
+                    uuid: (one.record.owner, one.record.node)
+                    for uuid, one in found.items() if one.unrefused})
+                # That one may still be undone again.
+                self.assertEqual({uuidsentinel.over},
+                                 found.keys() - expected.keys())
+        # One that was given up or refused long ago is history.
+        with mock.patch.object(timeutils, 'utcnow', self.tomorrow):
             self.assertEqual(
                 expected.keys() - {uuidsentinel.error},
-                self.evacuations.unrefused().keys())
+                self.evacuations.found().keys())
+
+    def test_one_of_a_server_that_is_on_no_node(self):
+        """Of another driver; that of this server is found all the same."""
+        self.evacuate()
+        self.migrate(uuidsentinel.other, node=None)
+        self.assertEqual({self.uuid}, self.unrefused())
+
+    # nova's conductor comes to one that has been refused
+
+    def refuse_again(self):
+        """Do what is done a minute later."""
+        self.assertEqual(set(), self.unrefused())
+        self.assertIn(self.uuid, self.evacuations.found())
+        self.assertFalse(self.evacuations.refuse(self.uuid))
+
+    def test_conductor_that_is_late_and_finds_no_other_machine(self):
+        self.placement.allocations[self.uuid].discard(OTHER)
+        self.evacuate()
+        self.evacuations.refuse(self.uuid)
+        self.row.refresh()
+        self.row.vm_state = 'error'
+        self.row.save()
+        compute_utils.add_instance_fault_from_exc(
+            self.context, self.row, exception.NoValidHost(reason=''))
+        self.refuse_again()
+        self.assertUndone('stopped')
+
+    def test_conductor_that_is_late_and_whose_message_is_lost(self):
+        self.placement.allocations[self.uuid].discard(OTHER)
+        self.evacuate()
+        self.evacuations.refuse(self.uuid)
+        self.placement.allocations[self.uuid].add(OTHER)
+        self.refuse_again()
+        self.assertUndone()
+
+    def test_other_machine_whose_record_is_gone_for_a_moment(self):
+        self.evacuate()
+        [row] = objects.ComputeNodeList.get_all_by_uuids(
+            self.context, [OTHER])
+        row.destroy()
+        self.evacuations.refuse(self.uuid)
+        self.record(self.live, OTHER)
+        self.refuse_again()
+        self.assertUndone()
+
+    # it is in the middle of something else
+
+    def test_error_of_one_that_is_being_taken_over(self):
+        self.give_up()
+        self.row.refresh()
+        self.row.task_state = mark = takeover.taken(None, HostKey('live'))
+        self.row.save()
+        self.assertTrue(self.evacuations.refuse(self.uuid))
+        self.assertEqual(['stopped', mark], list(self.now()[2:]))
+
+    def test_mark_that_is_written_in_this_moment(self):
+        self.give_up()
+        save = objects.Instance.save
+
+        def save_too_late(row, **how):
+            other = objects.Instance.get_by_uuid(self.context, self.uuid)
+            other.task_state = takeover.taking(None, HostKey('live'))
+            save(other)
+            save(row, **how)
+
+        with mock.patch.object(objects.Instance, 'save', save_too_late):
+            self.assertRaises(exception.UnexpectedTaskStateError,
+                              self.evacuations.refuse, self.uuid)
+        self.assertEqual({self.uuid}, self.unrefused())
+        self.evacuations.refuse(self.uuid)
+        self.assertEqual('stopped', self.now()[2])
+
+    def test_rebuild_that_waits_goes_on(self):
+        self.row.task_state = 'rebuilding'
+        self.row.save()
+        self.asked('rebuild')
+        self.evacuate()
+        self.evacuations.refuse(self.uuid)
+        self.assertEqual(['active', 'rebuilding'], list(self.now()[2:]))
+
+    def test_error_that_an_operator_has_set(self):
+        self.asked('resetState')
+        self.row.vm_state = 'error'
+        self.row.save()
+        self.give_up()
+        self.evacuations.refuse(self.uuid)
+        self.assertEqual('error', self.now()[2])
+
+    def test_machine_whose_bmc_does_not_answer(self):
+        for power, expected in ((1, 'active'), (4, 'stopped')):
+            self.give_up()
+            self.row.power_state = power
+            self.row.save()
+            self.machine.power_state = None
+            self.evacuations.refuse(self.uuid)
+            self.assertEqual(expected, self.now()[2])
 
     #: What is asked and written, in this order.
     CALLS = (
@@ -409,7 +522,7 @@ class EvacuationsTestCase(base.DatabaseTestCase):
                 with self.failing(target, name, error, done):
                     self.assertRaises(
                         type(error), self.evacuations.refuse, self.uuid)
-                    found = set(self.evacuations.unrefused())
+                    found = self.unrefused()
                     if name == 'save' and target is objects.Migration and done:
                         # Only the answer was lost.
                         self.assertEqual(set(), found)

@@ -57,6 +57,35 @@ class InterruptedTestCase(base.BaseTestCase):
                 takeover.taken(task_state, ME), self.fail))
 
 
+class AskedLastTestCase(base.BaseTestCase):
+
+    def asked(self, *names, over=True):
+        """Return the answer for actions, the latest first."""
+        return evacuation.asked_last([
+            evacuation.Action(name, at(0), over=lambda: over)
+            for name in names])
+
+    def test_the_last_of_both(self):
+        self.assertIsNone(self.asked())
+        self.assertIsNone(self.asked('stop', 'create'))
+        for before in [], ['stop'], ['reboot', 'stop']:
+            self.assertEqual('rebuild', self.asked(*before, 'rebuild'))
+        for before in [], ['stop'], ['evacuate']:
+            for rest in [], ['create'], ['rebuild', 'create']:
+                self.assertEqual(
+                    'evacuate', self.asked(*before, 'evacuate', *rest))
+
+    def test_a_rebuild_that_is_not_over_is_still_to_be(self):
+        for evacuated in 1, 3:
+            self.assertEqual('rebuild', self.asked(
+                *['evacuate'] * evacuated, 'rebuild', 'create', over=False))
+
+    def test_a_rebuild_that_something_was_asked_for_after_is_over(self):
+        """nova's API accepts nothing else of one that is rebuilt."""
+        self.assertEqual('evacuate', self.asked(
+            'evacuate', 'stop', 'rebuild', over=False))
+
+
 class SurplusTestCase(base.BaseTestCase):
 
     def test_all_but_its_own_machine(self):
@@ -126,6 +155,22 @@ class LeftByTestCase(base.BaseTestCase):
         self.assertEqual(('error', None), self.states(
             'error', None, [asked('evacuate', 5), asked('create', 1)], [5],
             None))
+
+    def test_error_that_an_operator_has_set(self):
+        self.assertEqual('error', self.left_by_actions(
+            asked('evacuate', 5), asked('resetState', 4)))
+        self.assertEqual('active', self.left_by_actions(
+            asked('evacuate', 5), asked('stop', 4)))
+
+    def left_by_actions(self, *actions):
+        return evacuation.left_by(
+            'error', None, actions, [at(6)], lambda: 'active')[0]
+
+    def test_error_under_a_mark(self):
+        mark = takeover.taken(None, ME)
+        self.assertEqual(('active', mark), evacuation.left_by(
+            'error', mark, [asked('evacuate', 5), asked('stop', 4)], [at(6)],
+            lambda: 'active'))
 
     def test_server_that_does_something_by_now(self):
         self.assertEqual(('error', 'deleting'), self.states(

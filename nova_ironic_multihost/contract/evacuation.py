@@ -117,7 +117,7 @@ class Evacuations:
                    if migration.status in (*IN_PROGRESS, GIVEN_UP)]
         if evacuated:
             with contextlib.suppress(exception.InstanceNotFound):
-                self._put_back(context, uuid)
+                self._put_back(context, uuid, again=not refused)
         if refused:
             self._tell(context, uuid)
         for migration in refused:
@@ -144,14 +144,18 @@ class Evacuations:
                 raise names.NovaException(
                     f'placement does not free node {record.node}')
 
-    def _put_back(self, context, uuid):
+    def _put_back(self, context, uuid, again):
         """Write both states as they were before.
 
+        :param again: only what nova's conductor may have done since.
         :raises InstanceUpdateConflict: they are others by now.
         """
         instance = objects.Instance.get_by_uuid(
             context, uuid, expected_attrs=[])
         seen = instance.vm_state, instance.task_state
+        if again and instance.task_state == evacuation.TASK:
+            # nova's API begins a rebuild, and has not noted yet that it does.
+            return
         faults = objects.InstanceFaultList.get_by_instance_uuids(
             context, [uuid])
         instance.vm_state, instance.task_state = evacuation.left_by(

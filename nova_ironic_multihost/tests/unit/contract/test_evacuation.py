@@ -454,6 +454,16 @@ class EvacuationsTestCase(base.DatabaseTestCase):
         self.evacuations.refuse(self.uuid)
         self.assertEqual(['active', 'rebuilding'], list(self.now()[2:]))
 
+    def test_rebuild_that_begins_after_it_was_refused(self):
+        """nova's API writes the task state before it notes the request."""
+        self.evacuate()
+        self.evacuations.refuse(self.uuid)
+        self.row.refresh()
+        self.row.task_state = 'rebuilding'
+        self.row.save()
+        self.refuse_again()
+        self.assertEqual('rebuilding', self.now()[3])
+
     def test_error_that_an_operator_has_set(self):
         self.asked('resetState')
         self.row.vm_state = 'error'

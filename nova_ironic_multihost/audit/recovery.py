@@ -27,7 +27,6 @@ import collections
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
-import dataclasses
 import threading
 import time
 
@@ -41,6 +40,7 @@ from nova_ironic_multihost.audit.sources import Operations
 from nova_ironic_multihost.core.facts import InstanceState
 from nova_ironic_multihost.core.host import host_key
 from nova_ironic_multihost.core import membership
+from nova_ironic_multihost.core import pauses
 from nova_ironic_multihost.core import takeover
 from nova_ironic_multihost.core.takeover import Step
 
@@ -52,12 +52,6 @@ WORKERS = 8
 #: What its threads are called.
 THREAD = 'ironic-multihost-takeover'
 
-#: Seconds until Ironic is asked again whether it has deployed.
-POLL = 10
-
-#: Seconds until what has failed is tried again: at first, and at most.
-PAUSE, LONGEST_PAUSE = 10, 300
-
 #: Sweeps from one look at what is this host's to the next.
 PATROL = 6
 
@@ -68,18 +62,6 @@ ASTRAY, LEFT_TO_OWNER = 2, 3 * PATROL
 
 class NotAtRestError(Exception):
     """nova did not finish what an instance was in the middle of."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Pause:
-    """When an instance is to be taken up again.
-
-    :param until: not before, in seconds of a monotonic clock.
-    :param seconds: how long the pause is.
-    """
-
-    until: float
-    seconds: float
 
 
 def start_thread(target: Callable[..., object], *args: object) -> None:
@@ -119,7 +101,7 @@ class Recovery:
         #: Instances that wait for a worker, or that one is at.
         self._at_work: set[str] = set()
         self._workers = 0
-        self._pauses: dict[str, Pause] = {}
+        self._pauses: dict[str, pauses.Pause] = {}
         #: Instances whose mark is off -> what they were doing.
         self._unmarked: dict[str, str | None] = {}
         #: Those of them whose mark may be there, until a write takes it off
@@ -241,11 +223,12 @@ class Recovery:
     def _sweep(self, view: membership.View | None) -> None:
         with self._lock:
             unmarked = list(self._unmarked)
+            paused = dict(self._pauses)
         for uuid in unmarked:
             patrol.attempt(self._mark_again, uuid)
         found = self._instances.marked(self._host)
         marked = takeover.sort_marked(self._host, found)
-        self.add(sorted(self._due(marked.rest)))
+        self.add(sorted(self._due(marked.rest, paused)))
         self._undo(marked.astray, found, view)
         self._sweeps += 1
         if view is None or view.fenced(self._host):
@@ -258,15 +241,19 @@ class Recovery:
             return frozenset(
                 {*self._at_work, *self._unmarked, *self._awaited})
 
-    def _due(self, marked: frozenset[str]) -> set[str]:
-        """Return the instances that are to be brought to rest now."""
+    def _due(self, marked: frozenset[str],
+             paused: Mapping[str, pauses.Pause]) -> set[str]:
+        """Return the instances that are to be brought to rest now.
+
+        :param paused: the pauses before it was asked what is marked.
+        """
         now = self._clock()
         busy = self._operations.at_work
         with self._lock:
             due = {*marked, *self._awaited} - self._at_work - busy
-            self._pauses = {
-                uuid: pause for uuid, pause in self._pauses.items()
-                if uuid in due | self._at_work | self._unmarked.keys()}
+            self._pauses = pauses.kept(
+                self._pauses, paused,
+                due | self._at_work | self._unmarked.keys())
             new = due - self._pauses.keys()
             due -= {uuid for uuid, pause in self._pauses.items()
                     if now < pause.until}
@@ -455,30 +442,25 @@ class Recovery:
             return None
 
     def _work_on(self, uuid: str) -> None:
-        pause: float = PAUSE
+        pause: float = pauses.FIRST
         done = False
         try:
             done = self.bring_to_rest(uuid)
-            pause = POLL
+            pause = pauses.POLL
         except Exception as exc:
-            pause = self._longer(uuid)
+            with self._lock:
+                pause = pauses.longer(self._pauses.get(uuid))
             LOG.warning(
                 'Instance %(uuid)s cannot be brought to rest: %(exc)s. It is '
                 'tried again in %(pause)d s. If its task state stays: '
                 'openstack server set --state active %(uuid)s',
                 {'uuid': uuid, 'exc': exc, 'pause': pause},
-                exc_info=pause == PAUSE)
+                exc_info=pause == pauses.FIRST)
         finally:
             # While nobody else is at work on it.
             if not done:
                 patrol.attempt(self._mark_again, uuid, True)
             self._leave(uuid, pause, done)
-
-    def _longer(self, uuid: str) -> float:
-        """Return the seconds of the next pause of one that has failed."""
-        with self._lock:
-            last = self._pauses.get(uuid)
-        return PAUSE if last is None else min(2 * last.seconds, LONGEST_PAUSE)
 
     def _leave(self, uuid: str, seconds: float, done: bool) -> None:
         """Leave an instance alone, for some time or for good."""
@@ -490,4 +472,5 @@ class Recovery:
                 self._doubtful.discard(uuid)
                 self._awaited.pop(uuid, None)
             else:
-                self._pauses[uuid] = Pause(self._clock() + seconds, seconds)
+                self._pauses[uuid] = pauses.Pause(
+                    self._clock() + seconds, seconds)

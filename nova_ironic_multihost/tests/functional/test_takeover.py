@@ -19,6 +19,7 @@ from nova import objects
 import oslo_messaging as messaging
 
 from nova_ironic_multihost.audit import recovery
+from nova_ironic_multihost.core import pauses
 from nova_ironic_multihost.core import takeover
 from nova_ironic_multihost.tests.functional import dead
 
@@ -186,7 +187,7 @@ class TakeoverTestCase(dead.DeadComputeTestCase):
             return destroy(*args, **kwargs)
 
         with mock.patch.object(driver, 'destroy', fail_once), \
-                mock.patch.object(recovery, 'PAUSE', 0):
+                mock.patch.object(pauses, 'FIRST', 0):
             self.audit()
             self.assertEqual('host2', self.states()[0])
             self.assertIsNotNone(self.machine().instance_uuid)

@@ -36,6 +36,7 @@ from nova_ironic_multihost.core.arrivals import Build
 from nova_ironic_multihost.core.facts import Record
 from nova_ironic_multihost.core.host import host_key
 from nova_ironic_multihost.core import ownership
+from nova_ironic_multihost.core import pauses
 from nova_ironic_multihost.core import takeover
 from nova_ironic_multihost.tests.simulation import world as worlds
 
@@ -455,13 +456,13 @@ class Process:
         self._recovery = recovery.Recovery(
             self.host, self._instances, self._instances, self,
             # Each tick is longer than any pause.
-            lambda: world.clock * recovery.LONGEST_PAUSE,
+            lambda: world.clock * pauses.LONGEST,
             lambda *call: self._workers.append(self._greenlet(*call)))
         self.arrivals = arrivals.Arrivals(
             Builds(world, self),
             lambda: [row.node for row in world.live_rows()
                      if row.host == self.host],
-            lambda: world.clock * recovery.LONGEST_PAUSE)
+            lambda: world.clock * pauses.LONGEST)
         # Operations are carried out at a stroke.
         self.at_work = frozenset()
         self.unfinished = set()

@@ -36,6 +36,7 @@ from nova_ironic_multihost.audit import model
 from nova_ironic_multihost.audit import recovery
 from nova_ironic_multihost.core import arrivals
 from nova_ironic_multihost.core import outages
+from nova_ironic_multihost.core import pauses
 from nova_ironic_multihost.core import ring
 from nova_ironic_multihost.core import takeover
 from nova_ironic_multihost.tests.simulation import host as hosts
@@ -56,7 +57,7 @@ RING_POINTS = 6
 QUIET = 2
 
 #: Looks after those in which a build ends that nobody will begin.
-WAITED = 2 + arrivals.PATIENCE_MOVED // recovery.LONGEST_PAUSE
+WAITED = 2 + arrivals.PATIENCE_MOVED // pauses.LONGEST
 
 #: What becomes of a write, see :class:`.host.Writes`.
 FAULTS = ['lost', 'unanswered', 'later', 'dropped', None]

@@ -25,6 +25,7 @@ from nova_ironic_multihost.audit import recovery
 from nova_ironic_multihost.contract import calls
 from nova_ironic_multihost.core.facts import InstanceState
 from nova_ironic_multihost.core import membership
+from nova_ironic_multihost.core import pauses
 from nova_ironic_multihost.core import takeover
 
 
@@ -524,7 +525,7 @@ class FailureTestCase(InstancesTestCase):
         def write_and_be_slow(instance, vm_state, task_state):
             written = write(instance, vm_state, task_state)
             if takeover.is_mark(task_state):
-                self.now += recovery.LONGEST_PAUSE
+                self.now += pauses.LONGEST
                 self.recovery.sweep()
                 done.append(list(self.instances.done))
             return written
@@ -535,13 +536,32 @@ class FailureTestCase(InstancesTestCase):
         self.sweep_for_a_minute()
         self.assertEqual(('active', None), self.states())
 
+    def test_what_failed_during_a_sweep_waits_in_the_next_one(self):
+        """The sweep had asked for marks while this one was off."""
+        self.taken('active', 'powering-off')
+        self.failing('init', False)
+
+        def ask_meanwhile(host):
+            with mock.patch.object(self.instances, 'marked', lambda host: {}):
+                self.recovery.add(['i1'])
+                self.join()
+            return {}
+
+        with mock.patch.object(self.instances, 'marked', ask_meanwhile):
+            self.sweep()
+        with mock.patch.object(self.instances, 'init') as init:
+            self.sweep()
+        init.assert_not_called()
+        self.sweep_for_a_minute()
+        self.assertEqual(('active', None), self.states())
+
     def test_workers_that_end_are_replaced(self):
         self.taken('active', None)
         with mock.patch.object(self.recovery, 'bring_to_rest',
                                side_effect=GeneratorExit), mock.patch(
                 'threading.excepthook'):
             for _ in range(2 * recovery.WORKERS):
-                self.now += recovery.LONGEST_PAUSE
+                self.now += pauses.LONGEST
                 self.sweep()
         self.sweep_for_a_minute()
         self.assertEqual(('active', None), self.states())
@@ -871,7 +891,7 @@ class StartTestCase(InstancesTestCase):
         self.start(lambda: self.fail('nova sets it to ERROR'))
         self.join()
         self.assertEqual('building', self.states()[0])
-        self.machine, self.now = 'active', recovery.POLL
+        self.machine, self.now = 'active', pauses.POLL
         self.recovery.sweep()
         self.join()
         self.assertEqual(('active', None), self.states())
@@ -894,7 +914,7 @@ class StartTestCase(InstancesTestCase):
         # Its user sees REBUILD.
         self.assertEqual(('active', 'rebuild_spawning'), self.states())
         self.machine, self.redeployed = 'active', True
-        self.now = recovery.POLL
+        self.now = pauses.POLL
         self.recovery.sweep()
         self.join()
         self.assertEqual(('active', None), self.states())

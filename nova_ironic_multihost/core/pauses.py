@@ -1,0 +1,58 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""When what has failed, or is awaited, is taken up again."""
+
+from collections.abc import Mapping
+from collections.abc import Set
+import dataclasses
+
+#: Seconds until Ironic is asked again whether it has deployed.
+POLL = 10
+
+#: Seconds until what has failed is tried again: at first, and at most.
+FIRST, LONGEST = 10, 300
+
+
+@dataclasses.dataclass(frozen=True)
+class Pause:
+    """When something is to be taken up again.
+
+    :param until: not before, in seconds of a monotonic clock.
+    :param seconds: how long the pause is.
+    """
+
+    until: float
+    seconds: float
+
+
+def longer(last: Pause | None) -> float:
+    """Return the seconds of the pause after a failure.
+
+    :param last: the pause before, if this is not the first failure.
+    """
+    return FIRST if last is None else min(2 * last.seconds, LONGEST)
+
+
+def kept(pauses: Mapping[str, Pause], seen: Mapping[str, Pause],
+         known: Set[str]) -> dict[str, Pause]:
+    """Return the pauses of all that is known, and of what came meanwhile.
+
+    What was looked up while somebody was at work on it does not show what he
+    has left, so a pause that began since the look lasts.
+
+    :param pauses: uuid -> its pause, as they are now.
+    :param seen: the same, before it was looked up what is known.
+    :param known: uuids of what there is to do, for all that is known.
+    """
+    return {uuid: pause for uuid, pause in pauses.items()
+            if uuid in known or seen.get(uuid) is not pause}

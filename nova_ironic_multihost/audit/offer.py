@@ -108,6 +108,10 @@ class Offers:
                 self._ending() or _may_be_gone(audit, node)) and (
                     not self.still_valid(node)):
             return Offer.REFUSED
+        if (reason is not None and not reason.mine
+                and not self._tracker.has(node)):
+            # A look has decided on it anew while the tracker takes it.
+            return Offer.REFUSED
         if reason is Reason.PULLED and not self._tracker.has(node):
             if decision.in_use(self._auditor.sources, node):
                 return Offer.REFUSED

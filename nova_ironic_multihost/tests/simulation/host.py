@@ -22,6 +22,7 @@ else may go on, for any time.
 import contextlib
 import functools
 import types
+from unittest import mock
 import weakref
 
 import greenlet
@@ -455,6 +456,7 @@ class Process:
         self._instances = Instances(world, self.host, self.sources.writes)
         self._recovery = recovery.Recovery(
             self.host, self._instances, self._instances, self,
+            mock.Mock(step=lambda *args: takeover.Step.FAIL),
             # Each tick is longer than any pause.
             lambda: world.clock * pauses.LONGEST,
             lambda *call: self._workers.append(self._greenlet(*call)))
@@ -462,6 +464,7 @@ class Process:
             Builds(world, self),
             lambda: [row.node for row in world.live_rows()
                      if row.host == self.host],
+            lambda instance: False,
             lambda: world.clock * pauses.LONGEST)
         # Operations are carried out at a stroke.
         self.at_work = frozenset()

@@ -1194,3 +1194,19 @@ class SimulationTest(unittest.TestCase):
             back=False, builds=False, faults=[], index=1, operate=True,
             order=[(6, 25), (7, 33), (6, 1), (1, 20), (5, 38)], servers=3)
         state.teardown()
+
+    def test_pull_that_a_look_takes_back_while_it_is_carried_out(self):
+        """The look had pulled another node, and one was to go at a time.
+
+        Found by 20,000 examples.
+        """
+        state = Simulation()
+        state.begin(number=2, nodes=7, started=True, zones=[], limit=1,
+                    when='forced_down', delay=0)
+        state.strangers_stay()
+        state.lose_build(index=0)
+        state.glitch(audits=1, index=0, unseen={0})
+        state.audit(index=1)
+        state.occupy(index=6)
+        state.leave(disabled=True, gone=0, index=0, steps=1)
+        state.teardown()

@@ -12,6 +12,8 @@
 
 """What still holds of a decision when it is carried out."""
 
+import dataclasses
+
 from nova_ironic_multihost.audit import auditor
 from nova_ironic_multihost.audit import model
 from nova_ironic_multihost.audit import offer
@@ -161,6 +163,15 @@ class OfferTestCase(cloud.AuditTestCase):
         for consumers in (frozenset(['i1']), None):
             self.cloud.allocations[self.pulled] = consumers
             self.assertIs(Offer.REFUSED, self.offers().of(self.pulled))
+
+    def test_a_node_that_is_not_to_be_pulled_any_more_is_not_spoken_for(self):
+        """A look has decided on it anew, when the tracker was at it."""
+        last = self.auditors['a'].last
+        self.auditors['a'].last = dataclasses.replace(
+            last, reasons={**last.reasons, self.pulled: Reason.QUEUED})
+        self.assertIs(Offer.REFUSED, self.offers().of(self.pulled))
+        self.assertIs(Offer.AS_IRONIC_SAYS,
+                      self.offers('a', self.pulled).of(self.pulled))
 
     def test_a_node_that_another_has_pulled_is_no_more_spoken_for(self):
         self.assertEqual('a', self.cloud.owners[self.pulled])

@@ -34,6 +34,7 @@ import typing
 from nova.compute import build_results
 from nova import exception
 from nova import service
+import os_traits
 from oslo_log import log as logging
 
 from nova_ironic_multihost.contract import calls
@@ -95,7 +96,8 @@ PATCHES = (
           ('ServiceLauncher',)),
     # patch_traits
     Patch('tracker', '_sync_compute_service_disabled_trait',
-          'no provider is marked because the service is about to end',
+          'no provider is marked because the service is about to end, and '
+          "each is marked as nova's",
           ('ResourceTracker._get_traits',)),
     # patch_instance_init
     Patch('manager', '_init_instance',
@@ -301,10 +303,17 @@ def _starting_service(manager):
 
 def patch_traits(manager: ComputeManager | None,
                  leave: Callable[[], bool]) -> None:
-    """Let a node's trait be that says whether its service is disabled.
+    """Set the traits of a node that do not depend on the node.
 
-    The tracker sets it at each audit of a node, by what the services table
-    says (ResourceTracker._get_traits).
+    The tracker does it at each audit of a node (ResourceTracker._get_traits).
+
+    COMPUTE_STATUS_DISABLED, by what the services table says of its service; it
+    may have to be left as it is.
+
+    OWNER_NOVA since nova 34. Its scheduler asks for that as soon as the last
+    compute service is of that release, which is before the first audit of
+    that one (nova.scheduler.request_filter:owner_nova_filter). So a node has
+    it before, whatever nova audits it.
 
     :param manager: nova's ComputeManager.
     :param leave: says whether it is to be left as it is.
@@ -314,6 +323,7 @@ def patch_traits(manager: ComputeManager | None,
     sync = manager.rt._sync_compute_service_disabled_trait
 
     def sync_or_leave(context, traits):
+        traits.add(os_traits.OWNER_NOVA)
         if not leave():
             sync(context, traits)
 

@@ -62,6 +62,7 @@ class Departure:
         self._may_close = may_close
         self._now = now
         self._sleep = sleep
+        self._opened = False
         self._begun = threading.Event()
         self._said = threading.Event()
 
@@ -72,18 +73,32 @@ class Departure:
     def begin(self) -> bool:
         """Take nothing from now on, and let the others know.
 
+        A process whose start was refused has nothing to say: its host may be
+        that of another, by mistake.
+
         :returns: False when it has begun before.
         """
         if self.begun():
             return False
         self._begun.set()
-        threading.Thread(target=self._say_farewell, daemon=True,
-                         name='ironic-multihost-farewell').start()
+        if not self._opened:
+            self._said.set()
+            return True
+        try:
+            threading.Thread(target=self._say_farewell, daemon=True,
+                             name='ironic-multihost-farewell').start()
+        except RuntimeError as exc:
+            LOG.warning('Threads of nova-compute are used up: %s.', exc)
+            self._said.set()
         return True
 
     def wait(self) -> None:
-        """Wait until the others know, for a short time."""
-        if not self._said.wait(WAIT):
+        """Wait until the others know, for a short time.
+
+        When no more is read from the queue of this host: what is read now is
+        begun and may not be ended.
+        """
+        if self.begun() and not self._said.wait(WAIT):
             LOG.warning('It is not known yet to nova that this compute '
                         'service is about to end: builds are sent to it '
                         'until its heartbeat has been missing for '
@@ -98,6 +113,7 @@ class Departure:
         """
         if self.begun():
             return
+        self._opened = True
         try:
             if self._registration.take_back():
                 LOG.info('This compute service was stopped, and is enabled '
@@ -112,15 +128,17 @@ class Departure:
             words = farewell.farewell(self._now())
             if not self._repeatedly(words):
                 return
-            if not self._may_close():
-                self._registration.open(words)
+            # When all have said it each of them knows who stays.
+            if self._may_close():
+                self._registration.close(words)
             LOG.info('The others know that this compute service is about to '
                      'end. If it is not back in service_down_time they take '
                      'its free nodes.')
         except Exception as exc:  # noqa: BLE001
-            # Its next start enables it.
-            LOG.warning('It is not known whether too many compute services '
-                        'are about to end, and builds find none: %s', exc)
+            LOG.warning('It is not known whether enough compute services '
+                        'stay that builds can be sent to, so builds are still '
+                        'sent to this one, which is about to end: %s. They '
+                        'wait for its next start.', exc)
         finally:
             self._said.set()
 

@@ -30,7 +30,7 @@ class Registration:
 
     Implements the port :class:`.audit.sources.Registration`. A write reads
     first: nova cannot compare and swap here, and an operator who disables the
-    service in these milliseconds has to do so once more.
+    service meanwhile has to do so once more.
 
     :param host: as nova spells it.
     """
@@ -39,19 +39,22 @@ class Registration:
         self._host = host
 
     def say(self, words: str) -> bool:
-        """Disable it with these words, unless an operator has disabled it."""
+        """Give it these words, unless an operator has disabled it.
+
+        It is enabled with them, also if it was disabled with earlier ones.
+        """
         row = self._row()
         if row is None or row.forced_down or (
                 row.disabled and not farewell.said(row.disabled_reason)):
             return False
-        return _save(row, disabled=True, disabled_reason=words)
+        return _save(row, disabled=False, disabled_reason=words)
 
-    def open(self, words: str) -> bool:
-        """Enable it, if these words are still there; they stay."""
+    def close(self, words: str) -> bool:
+        """Disable it, if these words are still there; they stay."""
         row = self._row()
         if row is None or row.disabled_reason != words:
             return False
-        return _save(row, disabled=False)
+        return _save(row, disabled=True)
 
     def take_back(self) -> bool:
         """Enable it and remove the words, if there are such."""

@@ -75,7 +75,7 @@ def may_close(view: membership.View, zones: Mapping[HostKey, str | None]
     that are restarted together builds wait in the queues, and a cloud without
     a compute that is enabled sets each of them to ERROR.
 
-    :param view: who is there; this host is told to end.
+    :param view: who is there; this host is told to end, and has said so.
     :param zones: member -> its explicit availability zone or None.
     """
     zone = zones.get(view.host)

@@ -36,6 +36,8 @@ class DepartureTestCase(base.BaseTestCase):
         self.departure = departures.Departure(
             self.registration, self.may_close, lambda: MOMENT,
             self.pauses.append)
+        self.departure.undo()
+        self.registration.reset_mock()
 
     def begin(self):
         """Begin it, and let it come to its end."""
@@ -49,19 +51,20 @@ class DepartureTestCase(base.BaseTestCase):
         self.departure.wait()
         self.assertFalse(self.departure.begin())
         self.registration.say.assert_called_once_with(WORDS)
-        self.registration.open.assert_not_called()
+        self.registration.close.assert_called_once_with(WORDS)
 
     def test_builds_are_still_sent_here_if_too_many_end(self):
         self.may_close.side_effect = lambda: (
             self.registration.say.assert_called_once_with(WORDS))
         self.begin()
-        self.registration.open.assert_called_once_with(WORDS)
+        self.may_close.assert_called_once_with()
+        self.registration.close.assert_not_called()
 
     def test_what_an_operator_has_disabled_is_left_alone(self):
         self.registration.say.return_value = False
         self.begin()
         self.may_close.assert_not_called()
-        self.registration.open.assert_not_called()
+        self.registration.close.assert_not_called()
 
     def test_it_is_said_again_until_it_is_heard(self):
         self.registration.say.side_effect = [OSError, OSError, True]
@@ -90,7 +93,22 @@ class DepartureTestCase(base.BaseTestCase):
         self.may_close.side_effect = OSError('gone')
         with self.assertLogs(departures.__name__, 'WARNING'):
             self.begin()
-        self.registration.open.assert_not_called()
+        self.registration.close.assert_not_called()
+
+    def test_a_start_that_was_refused_says_nothing(self):
+        self.departure = departures.Departure(
+            self.registration, self.may_close)
+        self.departure.wait()
+        self.begin()
+        self.departure.wait()
+        self.registration.say.assert_not_called()
+
+    def test_there_is_no_thread(self):
+        self.useFixture(fixtures.MockPatch(
+            'threading.Thread.start', side_effect=RuntimeError('no thread')))
+        with self.assertLogs(departures.__name__, 'WARNING') as logs:
+            self.begin()
+        self.assertIn('no thread', logs.output[0])
 
     def test_the_next_start_takes_it_back(self):
         with self.assertLogs(departures.__name__, 'INFO') as logs:

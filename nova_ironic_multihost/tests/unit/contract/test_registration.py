@@ -51,9 +51,14 @@ class RegistrationTestCase(base.DatabaseTestCase):
         self.service('a')
         self.assertFalse(self.mine.take_back())
         self.assertTrue(self.mine.say(WORDS))
+        self.assertEqual((False, WORDS), self.state())
+        self.assertTrue(self.mine.close(WORDS))
         self.assertEqual((True, WORDS), self.state())
         # The process was killed, and its start as well.
         self.assertTrue(self.mine.say(NEXT))
+        self.assertEqual((False, NEXT), self.state())
+        self.assertFalse(self.mine.close(WORDS))
+        self.assertTrue(self.mine.close(NEXT))
         self.assertEqual((True, NEXT), self.state())
         self.assertTrue(self.mine.take_back())
         self.assertEqual((False, None), self.state())
@@ -62,7 +67,6 @@ class RegistrationTestCase(base.DatabaseTestCase):
     def test_said_and_open_for_builds(self):
         self.service('a')
         self.mine.say(WORDS)
-        self.assertTrue(self.mine.open(WORDS))
         self.assertEqual((False, WORDS), self.state())
         self.assertTrue(self.mine.take_back())
         self.assertEqual((False, None), self.state())
@@ -71,11 +75,11 @@ class RegistrationTestCase(base.DatabaseTestCase):
         self.service('a')
         for reason in (None, 'broken fan'):
             for before in ((), (self.mine.say,),
-                           (self.mine.say, self.mine.open)):
+                           (self.mine.say, self.mine.close)):
                 for act in before:
                     act(WORDS)
                 self.operator(True, reason)
-                for act in (self.mine.say, self.mine.open):
+                for act in (self.mine.say, self.mine.close):
                     self.assertFalse(act(WORDS))
                 self.assertFalse(self.mine.take_back())
                 self.assertEqual((True, reason), self.state())
@@ -85,7 +89,7 @@ class RegistrationTestCase(base.DatabaseTestCase):
         self.service('a')
         self.mine.say(WORDS)
         self.operator(False)
-        self.assertFalse(self.mine.open(WORDS))
+        self.assertFalse(self.mine.close(WORDS))
         self.assertFalse(self.mine.take_back())
         self.assertEqual((False, None), self.state())
 
@@ -96,7 +100,7 @@ class RegistrationTestCase(base.DatabaseTestCase):
 
     def test_service_that_there_is_not(self):
         for act in (lambda: self.mine.say(WORDS),
-                    lambda: self.mine.open(WORDS), self.mine.take_back):
+                    lambda: self.mine.close(WORDS), self.mine.take_back):
             self.assertFalse(act())
 
     def test_service_that_is_deleted_meanwhile(self):
@@ -113,7 +117,7 @@ class RegistrationTestCase(base.DatabaseTestCase):
         for _ in range(2):
             heard = reads.compute_service(self.context, up, 'a')
             self.assertEqual((False, WORDS), (heard.disabled, heard.farewell))
-            self.mine.open(WORDS)
+            self.mine.close(WORDS)
         self.operator(True)
         heard = reads.compute_service(self.context, up, 'a')
         self.assertEqual((True, ''), (heard.disabled, heard.farewell))

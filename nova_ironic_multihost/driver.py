@@ -24,18 +24,23 @@ from nova_ironic_multihost.audit import adoption
 from nova_ironic_multihost.audit import arrivals
 from nova_ironic_multihost.audit import auditor
 from nova_ironic_multihost.audit import departure
+from nova_ironic_multihost.audit import keeper
 from nova_ironic_multihost.audit import look
 from nova_ironic_multihost.audit import lost
 from nova_ironic_multihost.audit import offer
 from nova_ironic_multihost.audit import postman
 from nova_ironic_multihost.audit import recovery
 from nova_ironic_multihost.audit import refusals
+from nova_ironic_multihost.audit import repetition
+from nova_ironic_multihost.audit import sorter
 from nova_ironic_multihost.audit import timer
 from nova_ironic_multihost import conf
 from nova_ironic_multihost.conf import contradictions
 from nova_ironic_multihost.contract import answers
+from nova_ironic_multihost.contract import attempts
 from nova_ironic_multihost.contract import builds
 from nova_ironic_multihost.contract import calls
+from nova_ironic_multihost.contract import copies
 from nova_ironic_multihost.contract import evacuation
 from nova_ironic_multihost.contract import machines
 from nova_ironic_multihost.contract import mailbox
@@ -89,13 +94,21 @@ class IronicMultiHostDriver(names.IronicDriver):
         self._patience = patience.Patience(
             settings.patience,
             lambda: self._settled and not self._gate.hurried)
+        mailboxes = mailbox.Mailboxes(virtapi)
+        begun = attempts.Attempts(self)
+        letters = sorter.Sorter(
+            CONF.host, self._auditor, self._looks, begun)
+        self._keeper = keeper.Keeper(
+            CONF.host, mailboxes, copies.Copier(CONF.host), letters,
+            lambda instance: self._arrivals.here(instance))
         self._recovery = recovery.Recovery(
             CONF.host, calls.Instances(virtapi), machines.Machines(self),
-            self._gate)
+            self._gate, repetition.Repetition(self._keeper, begun))
         self._arrivals = arrivals.Arrivals(
-            builds.Builds(CONF.host, self._tracker), self._recorded)
+            builds.Builds(CONF.host, self._tracker), self._recorded,
+            self._keeper.may_come)
         self._postman = postman.Postman(
-            CONF.host, mailbox.Mailboxes(virtapi), self._auditor, self._looks,
+            CONF.host, mailboxes, self._auditor, self._looks, letters,
             lost.Lost(builds.Builds(CONF.host, self._tracker),
                       self._auditor.sources))
         self._refusals = refusals.Refusals(
@@ -104,7 +117,8 @@ class IronicMultiHostDriver(names.IronicDriver):
         self._timers = timer.Timers(
             lambda: self._looks.pause(settings.read()), look=self._look,
             sweep=lambda: self._recovery.sweep(self._looks.view),
-            arrivals=self._arrivals.once, mailboxes=self._postman.once,
+            arrivals=self._arrivals.once, copies=self._keeper.once,
+            mailboxes=self._postman.once,
             refusal=lambda: self._refusals.sweep(self._looks.view))
         self._settled = False
         # The last audit of all nodes; looks have changed the auditor's.
@@ -146,24 +160,36 @@ class IronicMultiHostDriver(names.IronicDriver):
         patches.patch_evacuations(manager)
         patches.patch_operations(
             manager, self, self._gate, self._adopt, self._refusals.refuse)
+        patches.patch_copies(manager, self._keeper.keep, self._keeper.end,
+                             self._departure.begun)
         patches.patch_arrivals(manager, self._arrivals)
         patches.patch_post_start(manager, self._timers.start)
         patches.patch_stop(manager, self._end)
-        patches.patch_traits(manager, self._departure.begun)
+        patches.patch_traits(manager, self._is_about_to_end)
         super().init_host(host)
 
     def cleanup_host(self, host):
         """End what goes on besides nova's own tasks."""
         self._end()
+        self._departure.wait()
         super().cleanup_host(host)
 
     def _end(self):
-        begun = self._departure.begin()
+        self._departure.begin()
         self._timers.stop()
         self._postman.end()
         self._gate.end()
-        if begun:
-            self._departure.wait()
+
+    def _has_said_farewell(self, view):
+        """Whether this service was seen with what it says when it ends."""
+        me = view.services.get(view.host) if view is not None else None
+        return me is not None and bool(me.farewell)
+
+    def _is_about_to_end(self):
+        """Whether it is disabled for that alone, for all that is known."""
+        audit = self._auditor.last
+        return self._departure.begun() or (
+            audit is not None and self._has_said_farewell(audit.view))
 
     def get_available_nodes(self, refresh=False):
         """Return the uuids of the nodes that this compute service manages.
@@ -341,12 +367,12 @@ class IronicMultiHostDriver(names.IronicDriver):
         self.node_cache_time = time.time()
 
     def _look(self):
-        with self._patience.none():
-            view = self._looks.once(settings.read())
-        me = view.services.get(view.host)
-        if me is not None and me.farewell:
-            self._departure.undo()
-        return view
+        try:
+            with self._patience.none():
+                return self._looks.once(settings.read())
+        finally:
+            if self._has_said_farewell(self._looks.view):
+                self._departure.undo()
 
     def _adopt(self, build, node_id):
         if self._departure.begun():

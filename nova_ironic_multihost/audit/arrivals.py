@@ -41,11 +41,15 @@ class Arrivals:
 
     :param builds: what nova has of builds.
     :param nodes: returns the uuids of the nodes that are this host's.
+    :param may_come: says of a build whether it may be asked for again, see
+        :mod:`.keeper`.
     :param clock: monotonic clock, in seconds.
     """
 
     def __init__(self, builds: Builds, nodes: Callable[[], Iterable[str]],
+                 may_come: Callable[[Build], bool],
                  clock: Callable[[], float] = time.monotonic) -> None:
+        self._may_come = may_come
         self._builds = builds
         self._nodes = nodes
         self._clock = clock
@@ -109,7 +113,10 @@ class Arrivals:
 
     def _absent(self, builds: Set[Build]) -> list[Build]:
         return [build for build in builds if build.node in self._mine
-                and not self.here(build.instance)]
+                and not self._awaited(build)]
+
+    def _awaited(self, build: Build) -> bool:
+        return self.here(build.instance) or self._may_come(build)
 
     def _end(self, build: Build) -> bool:
         """End one build; whether it was as it was seen.
@@ -121,7 +128,7 @@ class Arrivals:
                 build, 'Its build was lost on the way to the compute service '
                 'that has its node, or could not be begun there: delete the '
                 'server and build it anew',
-                lambda: not self.here(build.instance))
+                lambda: not self._awaited(build))
         except Exception as exc:  # noqa: BLE001
             LOG.debug('The build of instance %(uuid)s is not ended yet: '
                       '%(exc)s', {'uuid': build.instance, 'exc': exc})

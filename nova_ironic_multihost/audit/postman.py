@@ -25,20 +25,20 @@ goes back when it ends.
 
 import collections
 from collections.abc import Callable
-from collections.abc import Mapping
 import dataclasses
 import threading
 import time
+import typing
 
 from oslo_log import log as logging
 
 from nova_ironic_multihost.audit import auditor as auditors
 from nova_ironic_multihost.audit import look
 from nova_ironic_multihost.audit import lost
-from nova_ironic_multihost.audit.model import Audit
+from nova_ironic_multihost.audit import sorter
 from nova_ironic_multihost.audit.sources import Mailbox
 from nova_ironic_multihost.audit.sources import Mailboxes
-from nova_ironic_multihost.core import aggregates
+from nova_ironic_multihost.core import copies
 from nova_ironic_multihost.core import forwarding
 from nova_ironic_multihost.core.forwarding import Fate
 from nova_ironic_multihost.core.forwarding import Kind
@@ -46,7 +46,6 @@ from nova_ironic_multihost.core.forwarding import Letter
 from nova_ironic_multihost.core.forwarding import Verdict
 from nova_ironic_multihost.core.host import host_key
 from nova_ironic_multihost.core.host import HostKey
-from nova_ironic_multihost.core import membership
 
 LOG = logging.getLogger(__name__)
 
@@ -56,14 +55,28 @@ HELD = 1000
 #: Messages that are taken until it is asked again who is there.
 STRETCH = 20
 
+#: What is read of a host: its mailbox, and then its copies of builds.
+KINDS = (False, True)
+
 #: Seconds until it is looked again whether there is a mailbox that was not
 #: there: RabbitMQ logs that as an error.
 ABSENT = 60
 
 
+class Box(typing.NamedTuple):
+    """What is read of a dead host.
+
+    :param host: the host.
+    :param copies: its copies of builds, not its mailbox.
+    """
+
+    host: HostKey
+    copies: bool
+
+
 @dataclasses.dataclass
 class Reading:
-    """A mailbox that is being read. Only the postman's thread uses it.
+    """A mailbox, or copies, being read. Only the postman's thread uses it.
 
     :ivar mailbox: the mailbox, open.
     :ivar opened: when it was opened.
@@ -94,25 +107,27 @@ class Postman:
     :param mailboxes: the mailboxes of all hosts.
     :param auditor: what the last audit has found.
     :param looks: who is there, and who is dead.
+    :param letters: says what is known of a message.
     :param lost_builds: gives up builds that are found nowhere.
     :param clock: monotonic clock, in seconds.
     """
 
     def __init__(self, host: str, mailboxes: Mailboxes,
                  auditor: auditors.Auditor, looks: look.Look,
-                 lost_builds: lost.Lost,
+                 letters: sorter.Sorter, lost_builds: lost.Lost,
                  clock: Callable[[], float] = time.monotonic) -> None:
         self._host = host_key(host)
         self._mailboxes = mailboxes
         self._auditor = auditor
         self._looks = looks
         self._lost = lost_builds
+        self._sorter = letters
         self._clock = clock
         self._ending = threading.Event()
         self._said = False
-        self._readings: dict[HostKey, Reading] = {}
-        #: Host -> when its mailbox may be read again.
-        self._pauses: dict[HostKey, float] = {}
+        self._readings: dict[Box, Reading] = {}
+        #: When what was given back may be read again.
+        self._pauses: dict[Box, float] = {}
         #: Builds that were handed on -> to which host.
         self._handed_on: dict[str, HostKey] = {}
 
@@ -127,21 +142,22 @@ class Postman:
             tried; the others have been.
         """
         mine = self._mine()
-        for host in [*self._readings]:
-            if host not in mine:
-                self._close(host)
+        for box in [*self._readings]:
+            if box.host not in mine:
+                self._close(box)
         if mine and not self._mailboxes.readable:
             self._say_unreadable()
             return
         failure = None
-        for host in sorted(mine):
+        for box in [Box(host, kind) for host in sorted(mine)
+                    for kind in KINDS]:
             try:
-                self._read(host, mine[host])
+                self._read(box, mine[box.host])
             except SilentError:
                 # What was taken is held. It is the same for all of them.
                 raise
             except Exception as exc:  # noqa: BLE001
-                self._close(host)
+                self._close(box)
                 failure = exc
         self._give_up_lost()
         if failure is not None:
@@ -149,16 +165,26 @@ class Postman:
 
     def _give_up_lost(self) -> None:
         """Give up builds whose messages are in none of the mailboxes."""
-        view = self._looks.view
+        read = self._read_to_the_end()
+        now = self._clock()
+        # What waits for a host that is down is there, until that is dead in
+        # turn, and is not found there.
         handed_on = {uuid: host for uuid, host in self._handed_on.items()
-                     if view is not None and view.live(host)}
+                     if now - read.get(host, now) < forwarding.GRACE}
         held = {letter.instance for reading in self._readings.values()
                 for letter in reading.held if letter.instance is not None}
-        waiting = self._lost.once({
-            host: reading.ended for host, reading in self._readings.items()
-            if reading.ended is not None}, held | handed_on.keys())
+        waiting = self._lost.once(read, held | handed_on.keys())
         self._handed_on = {uuid: host for uuid, host in handed_on.items()
                            if uuid in waiting}
+
+    def _read_to_the_end(self) -> dict[HostKey, float]:
+        """Return since when all was read again and again that hosts have."""
+        ended: dict[HostKey, list[float | None]] = {}
+        for box, reading in self._readings.items():
+            ended.setdefault(box.host, []).append(reading.ended)
+        return {host: max(known) for host, since in ended.items()
+                if len(known := [one for one in since if one is not None])
+                == len(KINDS)}
 
     def _say_unreadable(self) -> None:
         if not self._said:
@@ -178,41 +204,42 @@ class Postman:
                 if host in view.services and not view.live(host)
                 and forwarding.reader(preferences, host) == self._host}
 
-    def _read(self, host: HostKey, name: str) -> None:
-        """Read a mailbox to its end.
+    def _read(self, box: Box, name: str) -> None:
+        """Read a mailbox, or copies, to the end.
 
         :param name: the host as nova spells it.
         :raises SilentError: nova does not answer.
         :raises Exception: the mailbox cannot be read.
         """
         now = self._clock()
-        reading = self._readings.get(host)
+        reading = self._readings.get(box)
         if reading is None:
-            if now < self._pauses.get(host, now):
+            if now < self._pauses.get(box, now):
                 return
-            reading = self._readings[host] = Reading(
-                self._mailboxes.open(name), now)
+            reading = self._readings[box] = Reading(
+                (self._mailboxes.open_copies if box.copies
+                 else self._mailboxes.open)(name), now)
         elif reading.held and now - reading.opened >= forwarding.HOLDING:
-            self._close(host)
+            self._close(box)
             return
         reading.counts.clear()
         try:
-            if not self._read_on(host, reading):
-                self._close(host)
+            if not self._read_on(box, reading):
+                self._close(box)
         finally:
             self._tell(name, reading)
 
-    def _read_on(self, host: HostKey, reading: Reading) -> bool:
+    def _read_on(self, box: Box, reading: Reading) -> bool:
         """Read until nothing is left.
 
         :returns: whether it is still this host's to read.
         """
-        box = reading.mailbox
+        mailbox = reading.mailbox
         now = self._clock()
         if reading.absent is not None and now - reading.absent < ABSENT:
             return True
         ended, reading.ended = reading.ended, None
-        consumers = box.consumers()
+        consumers = mailbox.consumers()
         if consumers is None:
             # Nobody has ever listened there, or it was deleted.
             reading.held.clear()
@@ -223,31 +250,31 @@ class Postman:
         if forwarding.returned(consumers, len(reading.held)):
             return False
         for letter in [*reading.held]:
-            if self._deal(host, reading, letter):
+            if self._deal(box, reading, letter):
                 reading.held.remove(letter)
         taken = 0
         while len(reading.held) < HELD:
-            found = box.take()
+            found = mailbox.take()
             if found is None:
                 reading.ended = now if ended is None else ended
                 return True
             reading.held.append(found)
-            if self._deal(host, reading, found):
+            if self._deal(box, reading, found):
                 reading.held.pop()
             taken += 1
             if taken % STRETCH == 0 and (
-                    host not in self._mine() or forwarding.returned(
-                        box.consumers() or 0, len(reading.held))):
+                    box.host not in self._mine() or forwarding.returned(
+                        mailbox.consumers() or 0, len(reading.held))):
                 return False
         return True
 
-    def _deal(self, host: HostKey, reading: Reading, letter: Letter) -> bool:
+    def _deal(self, box: Box, reading: Reading, letter: Letter) -> bool:
         """Do with a message what is to be done; return whether it is gone.
 
         :raises SilentError: what that is cannot be known.
         """
         try:
-            verdict = self._judge(host, letter)
+            verdict = self._judge(box, letter)
         except Exception as exc:
             raise SilentError(f'it is not known what becomes of a message: '
                               f'{exc}') from exc
@@ -262,42 +289,21 @@ class Postman:
 
     def _hand_on(self, mailbox: Mailbox, letter: Letter, verdict: Verdict
                  ) -> bool:
-        view = self._looks.view
-        service = view.services.get(verdict.host) if (
-            view is not None and verdict.host is not None) else None
-        if service is None or not mailbox.hand_on(letter, service.host):
+        name = self._sorter.name(verdict.host)
+        if name is None or not mailbox.hand_on(letter, name, verdict.copy):
             return False
-        if letter.instance is not None:
-            self._handed_on[letter.instance] = service.key
+        if letter.instance is not None and verdict.host is not None:
+            self._handed_on[letter.instance] = verdict.host
         return True
 
-    def _judge(self, host: HostKey, letter: Letter) -> Verdict:
-        last, view = self._auditor.last, self._looks.view
-        if (letter.kind is Kind.OTHER or letter.instance is None
-                or last is None or view is None):
+    def _judge(self, box: Box, letter: Letter) -> Verdict:
+        if letter.kind is Kind.OTHER:
             return Verdict(Fate.KEEP)
-        sources = self._auditor.sources
-        state = sources.instance_states([letter.instance]).get(letter.instance)
-        situation = forwarding.Situation(state)
-        if letter.kind is Kind.BUILD and letter.node is not None:
-            record = next(iter(sources.records([letter.node])), None)
-            owner = record.owner if record is not None else None
-            situation = forwarding.Situation(
-                state, owner, view.live(owner), owner in self._looks.eligible,
-                self._choice(letter.node, owner, last, view))
-        return forwarding.judge(letter, host, situation)
-
-    def _choice(self, node: str, owner: HostKey | None, last: Audit,
-                view: membership.View) -> HostKey | None:
-        """Return who is to have a node of a dead host, as ownership says."""
-        preferences = self._auditor.preferences
-        if preferences is None:
-            return None
-        zones: Mapping[HostKey, str] = aggregates.zones(
-            last.host_aggregates.aggregates)
-        choice = preferences.host_for(
-            node, zones.get(owner) if owner is not None else None)
-        return choice if view.live(choice) else None
+        situation = self._sorter.situation(letter)
+        if situation is None:
+            return Verdict(Fate.KEEP)
+        judge = copies.judge if box.copies else forwarding.judge
+        return judge(letter, box.host, situation)
 
     def _tell(self, name: str, reading: Reading) -> None:
         if reading.counts:
@@ -310,10 +316,10 @@ class Postman:
                          'dropped': reading.counts[Fate.DROP],
                          'held': len(reading.held)})
 
-    def _close(self, host: HostKey) -> None:
+    def _close(self, box: Box) -> None:
         """Give back what is held, and leave it alone for some time."""
-        reading = self._readings.pop(host, None)
+        reading = self._readings.pop(box, None)
         if reading is None:
             return
         reading.mailbox.close()
-        self._pauses[host] = self._clock() + forwarding.pause(reading.held)
+        self._pauses[box] = self._clock() + forwarding.pause(reading.held)

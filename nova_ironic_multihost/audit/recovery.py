@@ -33,6 +33,7 @@ import time
 from oslo_log import log as logging
 
 from nova_ironic_multihost.audit import patrol
+from nova_ironic_multihost.audit.repetition import Repetition
 from nova_ironic_multihost.audit.sources import Instance
 from nova_ironic_multihost.audit.sources import Instances
 from nova_ironic_multihost.audit.sources import Machines
@@ -81,12 +82,13 @@ class Recovery:
     :param instances: the instances of nova.
     :param machines: their machines.
     :param operations: what nova is at.
+    :param repetition: begins builds again.
     :param clock: monotonic clock, in seconds.
     :param start: calls a function with arguments, in a thread of its own.
     """
 
     def __init__(self, host: str, instances: Instances, machines: Machines,
-                 operations: Operations,
+                 operations: Operations, repetition: Repetition,
                  clock: Callable[[], float] = time.monotonic,
                  start: Callable[..., None] = start_thread) -> None:
         self._name = host
@@ -96,6 +98,7 @@ class Recovery:
         self._clock = clock
         self._start = start
         self._operations = operations
+        self._repetition = repetition
         self._lock = threading.Lock()
         self._waiting: collections.deque[str] = collections.deque()
         #: Instances that wait for a worker, or that one is at.
@@ -315,6 +318,8 @@ class Recovery:
             instance.vm_state, before, machine,
             lambda: self._machines.deployed_since(
                 instance, self._instances.began(uuid, 'rebuild')))
+        if step is Step.FAIL and instance.vm_state == 'building':
+            step = self._repetition.step(instance, machine)
         if step is Step.AWAIT and not takeover.awaited_unmarked(
                 instance.vm_state):
             return False
@@ -350,6 +355,8 @@ class Recovery:
                 f'{before or instance.vm_state}, and ' + (
                     f'Ironic has the node {machine}' if machine
                     else 'no node is reserved for it in Ironic'))
+        elif step is Step.REPEAT:
+            self._repetition.undo(instance)
         elif step is Step.DELETE:
             with self._operations.repeating():
                 self._instances.delete(instance)

@@ -109,13 +109,13 @@ class Registration(typing.Protocol):
     """
 
     def say(self, words: str) -> bool:
-        """Say farewell: no more builds are sent here.
+        """Say farewell; builds are still sent here.
 
         Not when an operator has disabled the service or forced it down.
         """
 
-    def open(self, words: str) -> bool:
-        """Let builds be sent here although the farewell has been said."""
+    def close(self, words: str) -> bool:
+        """Let no more builds be sent here, if that is the farewell."""
 
     def take_back(self) -> bool:
         """Take back a farewell, whichever it was, and enable the service."""
@@ -126,6 +126,7 @@ class Instance(typing.Protocol):
 
     uuid: str
     host: str | None
+    node: str | None
     vm_state: str
     task_state: str | None
 
@@ -302,10 +303,17 @@ class Mailbox(typing.Protocol):
     def take(self) -> Letter | None:
         """Take the next message; None if there is none."""
 
-    def hand_on(self, letter: Letter, host: str) -> bool:
+    def create(self) -> None:
+        """Have it on the message bus, if it is not there.
+
+        :raises PermissionError: this process may not.
+        """
+
+    def hand_on(self, letter: Letter, host: str, copy: bool = False) -> bool:
         """Send a message to another host, and let go of it then.
 
         :param host: as nova spells it.
+        :param copy: to where its copies are, not to its mailbox.
         :returns: whether that has it now.
         """
 
@@ -328,4 +336,46 @@ class Mailboxes(typing.Protocol):
 
         :param host: as nova spells it.
         :raises Exception: nobody answers.
+        """
+
+    def open_copies(self, host: str) -> Mailbox:
+        """Open where the copies of a host's builds are, likewise."""
+
+
+class Copier(typing.Protocol):
+    """Sends copies of builds to where this host's are."""
+
+    def copy(self, arguments: Mapping[str, object]) -> None:
+        """Send one.
+
+        :param arguments: what the build was asked for with, by name.
+        :raises Exception: it may not be there.
+        """
+
+
+class Attempts(typing.Protocol):
+    """What compute services have begun for builds, and not ended."""
+
+    def count(self, instance: str) -> int:
+        """Return how often a build was begun and not ended.
+
+        :param instance: its uuid.
+        :raises Exception: nova does not say.
+        """
+
+    def undo(self, instance: Instance, copy: Letter) -> None:
+        """Undo what was done for a build, so that it can be done anew.
+
+        It may be done several times; when it is done the instance is on no
+        host.
+
+        :param instance: on this host.
+        :param copy: of the build.
+        :raises Exception: not all of it could be done; it is to be repeated.
+        """
+
+    def repeatable(self, instance: Instance) -> bool:
+        """Whether all that was done for a build can be undone.
+
+        :raises Exception: that is not known.
         """

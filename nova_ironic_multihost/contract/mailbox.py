@@ -53,6 +53,18 @@ ATTEMPTS = 2
 RETURNS = 'x-delivery-count'
 
 
+#: Milliseconds for which copies wait that nobody reads: a week.
+EXPIRY = 7 * 86400 * 1000
+
+#: nova's topic of builds, and that of their copies.
+COPIES = f'{rpcapi.RPC_TOPIC}-builds'
+
+
+def copies(host: str) -> str:
+    """Return the name of the queue with a host's copies of builds."""
+    return f'{COPIES}.{host}'
+
+
 def queue(host: str) -> str:
     """Return the name of the mailbox of a host, as nova spells that.
 
@@ -80,10 +92,17 @@ class Mailboxes:
 
     def open(self, host: str) -> Mailbox:
         """Connect to the mailbox of a host, whether or not there is one."""
+        return self._open(queue(host))
+
+    def open_copies(self, host: str) -> Mailbox:
+        """Connect to a host's copies of builds, whether there are any."""
+        return self._open(copies(host))
+
+    def _open(self, name):
         return Mailbox(
             _driver()._connection_pool.create(
                 common.PURPOSE_LISTEN, retry=ATTEMPTS),
-            queue(host), self._operations)
+            name, self._operations)
 
     @functools.cached_property
     def _operations(self):
@@ -129,6 +148,31 @@ class Mailbox:
         channel.auto_decode = False
         return channel
 
+    def create(self) -> None:
+        """Have it in RabbitMQ, for what is sent to it by nova's way.
+
+        It outlives RabbitMQ, if that is started anew. If it is there already
+        it stays as it is.
+
+        :raises PermissionError: the account may not.
+        """
+        arguments: dict[str, object] = {'x-expires': EXPIRY}
+        if self._connection.rabbit_quorum_queue:
+            arguments['x-queue-type'] = 'quorum'
+        try:
+            try:
+                self._box.queue_declare(
+                    queue=self._name, durable=True, auto_delete=False,
+                    arguments=arguments)
+            except amqp.exceptions.PreconditionFailed:
+                # It was made with other settings.
+                self._box = self._channel()
+            self._box.queue_bind(
+                queue=self._name, exchange=_driver()._default_exchange,
+                routing_key=self._name)
+        except amqp.exceptions.AccessRefused as exc:
+            raise PermissionError(str(exc)) from exc
+
     def consumers(self) -> int | None:
         """Return how many read it, as RabbitMQ counts; None if it is not.
 
@@ -146,16 +190,17 @@ class Mailbox:
         message = self._box.basic_get(self._name, no_ack=False)
         return None if message is None else self._letter(message)
 
-    def hand_on(self, letter: Letter, host: str) -> bool:
+    def hand_on(self, letter: Letter, host: str, copy: bool = False) -> bool:
         """Send a message to another host, and acknowledge it then.
 
         :param host: as nova spells it.
+        :param copy: to where its copies are, not to its mailbox.
         :returns: whether that has a queue, and has it now. If not, the
             message is still held.
         """
         message = letter.handle
         headers = message.properties.get('application_headers') or {}
-        copy = amqp.basic_message.Message(message.body, **{
+        same = amqp.basic_message.Message(message.body, **{
             **message.properties, 'application_headers': {
                 name: value for name, value in headers.items()
                 # Those are RabbitMQ's.
@@ -163,8 +208,9 @@ class Mailbox:
         self._unroutable.clear()
         try:
             self._out.basic_publish_confirm(
-                copy, exchange=message.delivery_info['exchange'],
-                routing_key=queue(host), mandatory=True)
+                same, exchange=message.delivery_info['exchange'],
+                routing_key=copies(host) if copy else queue(host),
+                mandatory=True)
         except amqp.exceptions.MessageNacked:
             return False
         if self._unroutable:
@@ -185,18 +231,18 @@ class Mailbox:
         headers = message.properties.get('application_headers') or {}
         returns = headers.get(RETURNS, 0)
         try:
-            kind, instance, node = _request(
-                common.deserialize_msg(
-                    self._box.message_to_python(message).payload),
-                self._gated)
+            content = common.deserialize_msg(
+                self._box.message_to_python(message).payload)
+            kind, instance, node = _request(content, self._gated)
+            arguments = content['args']
         except Exception as exc:  # noqa: BLE001
             # The text of an error may quote the message.
             LOG.debug('A message in %(queue)s is not understood: %(error)s',
                       {'queue': self._name, 'error': type(exc).__name__})
-            kind, instance, node = Kind.OTHER, None, None
+            kind, instance, node, arguments = Kind.OTHER, None, None, {}
         return Letter(
             kind, instance, node,
-            returns if isinstance(returns, int) else 0, message)
+            returns if isinstance(returns, int) else 0, message, arguments)
 
 
 def _request(message: dict[str, typing.Any], gated: Container[str]

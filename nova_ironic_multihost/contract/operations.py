@@ -19,6 +19,7 @@ and which methods take their place; :mod:`.patches` puts them there.
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Mapping
 import functools
 import inspect
 import types
@@ -215,6 +216,43 @@ def ended(arrivals) -> Callable:
             arrivals.end(instance.uuid)
 
     return around
+
+
+def copied(copy: Callable[[str, str | None, Mapping[str, object]], None]
+           ) -> Callable:
+    """Return how a build is copied when it comes, see :func:`wrapped`.
+
+    :param copy: function of the uuids of the instance and of the node, or
+        None, and of what the build was asked for with. Raises nothing.
+    """
+    def around(name, instance, act):
+        copy(instance.uuid, _argument(act, 'node'), _arguments(act))
+        return act()
+
+    return around
+
+
+def over(end: Callable[[str, str | None, object], None]) -> Callable:
+    """Return how it is said what has become of a build, see :func:`wrapped`.
+
+    :param end: function of the uuids of the instance and of the node, or
+        None, and of the result.
+    """
+    def around(name, instance, act):
+        result = act()
+        end(instance.uuid, _argument(act, 'node'), result)
+        return result
+
+    return around
+
+
+def _arguments(call):
+    """Return all arguments of a call, by their names.
+
+    :param call: partial of a bound method.
+    """
+    names = parameters(call.func.__func__)[1:]
+    return {**dict(zip(names, call.args, strict=False)), **call.keywords}
 
 
 def _argument(call, parameter):

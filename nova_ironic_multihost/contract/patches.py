@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Mapping
 import functools
 import inspect
 import typing
@@ -48,6 +49,16 @@ if typing.TYPE_CHECKING:
     from nova.compute.manager import ComputeManager
 
 LOG = logging.getLogger(__name__)
+
+
+class Refused(str):
+    """The result of a build that the gate has not carried out.
+
+    To nova it is FAILED_BY_POLICY: leave the allocation, and do not count it
+    as a failure of the host.
+    """
+
+    __slots__ = ()
 
 
 class Patch(typing.NamedTuple):
@@ -138,10 +149,10 @@ PATCHES = (
     Patch('driver', 'operations.MUTATIONS',
           'the machine of an instance that has moved is left alone',
           ('ComputeManager',)),
-    # patch_arrivals, and patch_operations
+    # patch_copies, patch_arrivals, and patch_operations
     Patch('manager', 'build_and_run_instance',
-          'the driver knows which builds are here, and one that was sent to a '
-          'dead host finds its node here',
+          'the driver knows which builds are here, and has a copy of each; '
+          'one that was sent to a dead host finds its node here',
           ('RPCDispatcher',)),
     Patch('manager', '_error_out_instances_whose_build_was_interrupted',
           'the start of the service leaves builds alone that wait in its '
@@ -390,10 +401,8 @@ def patch_operations(manager: ComputeManager | None,
         _wrap(manager, name, operations.operate(gate, evacuate))
     _wrap(manager, operations.BUILD, operations.arrive(adopt))
     # The work of that, in a thread of its own.
-    # FAILED_BY_POLICY: leave the allocation, and do not count it as a
-    # failure of the host.
     _wrap(manager, '_do_build_and_run_instance', operations.build(
-        gate, adopt, lambda: build_results.FAILED_BY_POLICY))
+        gate, adopt, lambda: Refused(build_results.FAILED_BY_POLICY)))
     # That of snapshot_instance, since nova 33.
     _wrap(manager, '_snapshot_instance', gate.operate)
     _wrap(manager, '_build_and_run_instance', gate.attempt)
@@ -409,6 +418,32 @@ def patch_operations(manager: ComputeManager | None,
         manager.external_instance_event, gate)
 
 
+def patch_copies(manager: ComputeManager | None,
+                 copy: Callable[[str, str | None, Mapping[str, object]], None],
+                 end: Callable[[str, str | None, bool], None],
+                 ending: Callable[[], bool]) -> None:
+    """Have builds copied when they come, and say when they are over.
+
+    :param manager: nova's ComputeManager.
+    :param copy: see :func:`.operations.copied`.
+    :param end: function of the uuids of the instance and of the node, or None,
+        and of whether the gate has refused or ended it.
+    :param ending: whether the service is about to end; what is not carried out
+        then may have been given up because of that.
+    """
+    if manager is None:
+        return
+
+    def end_what_is_over(instance, node, result):
+        refused = isinstance(result, Refused)
+        if not (refused and ending()):
+            end(instance, node, refused)
+
+    _wrap(manager, operations.BUILD, operations.copied(copy))
+    _wrap(manager, '_do_build_and_run_instance',
+          operations.over(end_what_is_over))
+
+
 def patch_arrivals(manager: ComputeManager | None, arrivals) -> None:
     """Note which builds are here, and end none at the start of the service.
 
@@ -417,7 +452,9 @@ def patch_arrivals(manager: ComputeManager | None, arrivals) -> None:
     :mod:`.audit.arrivals`.
 
     :param manager: nova's ComputeManager; a build that waits at the gate is
-        here, so the gate is put there first (:func:`patch_operations`).
+        here, and so is one that is copied, or of which it is not yet said
+        that it is over, so that is put there first (:func:`patch_operations`,
+        :func:`patch_copies`).
     :param arrivals: :class:`nova_ironic_multihost.audit.arrivals.Arrivals`.
     """
     if manager is None:

@@ -71,8 +71,9 @@ class Letter:
     :param node: uuid of the node that a build is for, or None.
     :param returns: how often RabbitMQ says that it was taken and came back;
         0 if it does not say.
-    :param handle: what the mailbox knows it by. It has the content, which is
-        in no log: a build has passwords in it.
+    :param handle: what the mailbox knows it by.
+    :param arguments: of what it asks for, as they were sent, by their names.
+        They are in no log: a build has passwords in it.
     """
 
     kind: Kind
@@ -81,6 +82,8 @@ class Letter:
     returns: int = 0
     handle: typing.Any = dataclasses.field(
         default=None, compare=False, repr=False)
+    arguments: Mapping[str, typing.Any] = dataclasses.field(
+        default_factory=dict, compare=False, repr=False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,6 +99,8 @@ class Situation:
         :func:`.takeover.eligible`.
     :param choice: the member that the ring prefers for the node, None if
         nobody may have it.
+    :param attempts: how often the build was begun and not ended; needed for
+        copies only.
     """
 
     state: InstanceState | None
@@ -103,6 +108,7 @@ class Situation:
     live: bool = False
     dead: bool = False
     choice: HostKey | None = None
+    attempts: int = 0
 
 
 class Fate(enum.Enum):
@@ -120,10 +126,15 @@ class Fate(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """What is done with a message, and to which host it goes, if it does."""
+    """What is done with a message.
+
+    :param host: to which it goes, if it does.
+    :param copy: whether it goes there as a copy, see :mod:`.copies`.
+    """
 
     fate: Fate
     host: HostKey | None = None
+    copy: bool = False
 
 
 _DROP = Verdict(Fate.DROP)

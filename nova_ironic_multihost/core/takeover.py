@@ -199,9 +199,11 @@ class Step(enum.Enum):
     :cvar INIT: what nova does for it at the start of a compute service.
     :cvar DELETE: delete it.
     :cvar RESTORE: restore it, as its user takes back that it is deleted.
-    :cvar AWAIT: wait for Ironic, which is still deploying it.
+    :cvar AWAIT: wait for Ironic, which is still deploying it, or for its copy.
     :cvar DEPLOYED: note that Ironic has deployed it.
     :cvar FAIL: ERROR, with a fault that says why.
+    :cvar REPEAT: undo what was begun, and have it begun again
+        (:mod:`.copies`).
     """
 
     INIT = 'init'
@@ -210,6 +212,7 @@ class Step(enum.Enum):
     AWAIT = 'await'
     DEPLOYED = 'deployed'
     FAIL = 'fail'
+    REPEAT = 'repeat'
 
 
 #: Task states of a delete. nova's own start sets a build that is deleted to

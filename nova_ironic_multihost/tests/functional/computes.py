@@ -161,6 +161,12 @@ class Computes:
         with self._as(host):
             missing.once()
 
+    def keep(self, *hosts):
+        """Let each of these hosts see to its copies of builds."""
+        for host in hosts:
+            with self._as(host):
+                self.manager(host).driver._keeper.once()
+
     def refuse(self, *hosts):
         """Let these hosts, or all that run, refuse evacuations that are left.
 
@@ -247,13 +253,16 @@ class Computes:
     def stop(self, host, meanwhile=lambda: None):
         """Stop a compute; for ``service_down_time`` nova believes it is up.
 
-        :param meanwhile: what is done when it has been told to end, and has
-            not ended anything yet.
+        :param meanwhile: what is done when it has been told to end, has said
+            so, and has not ended anything yet.
         """
         service = self._running[host]
         end = service.rpcserver.stop
+        departure = getattr(service.manager.driver, '_departure', None)
 
         def act_and_end():
+            if departure is not None:
+                departure.wait()
             meanwhile()
             with self._as(host):
                 end()

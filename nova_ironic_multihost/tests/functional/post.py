@@ -23,13 +23,18 @@ from nova_ironic_multihost.contract import operations
 from nova_ironic_multihost.core.forwarding import Letter
 
 
-def queue(host):
+def queue(host, topic='compute'):
     """Return the messages that wait for a host, a list that lives."""
     exchange, = (
         exchange for exchange
         in impl_fake.FakeExchangeManager._exchanges.values()
-        if ('compute', host) in exchange._server_queues)
-    return exchange._server_queues['compute', host]
+        if any(topic == 'compute' for topic, _ in exchange._server_queues))
+    return exchange._server_queues.setdefault((topic, host), [])
+
+
+def copies(host):
+    """Return the copies of builds that a host has, likewise."""
+    return queue(host, mailbox.COPIES)
 
 
 class Mailboxes:
@@ -39,15 +44,23 @@ class Mailboxes:
 
     def open(self, host):
         """Open the mailbox of a host that does not run."""
-        return Mailbox(host)
+        return Mailbox(host, queue)
+
+    def open_copies(self, host):
+        """Open where the copies of its builds are."""
+        return Mailbox(host, copies)
 
 
 class Mailbox:
     """The port :class:`.audit.sources.Mailbox`."""
 
-    def __init__(self, host):
+    def __init__(self, host, its):
         self._host = host
+        self._queue = its
         self._held = []
+
+    def create(self):
+        """Have it, as all have."""
 
     def consumers(self):
         """Say that nobody else reads it."""
@@ -55,17 +68,19 @@ class Mailbox:
 
     def take(self):
         """Take the next message."""
-        if not queue(self._host):
+        waiting = self._queue(self._host)
+        if not waiting:
             return None
-        self._held.append(queue(self._host).pop(0))
+        self._held.append(waiting.pop(0))
         # (context, message, queue of the answer, function)
         return Letter(*mailbox._request(
             self._held[-1][1], operations.sent_to_host(
-                manager.ComputeManager)), handle=self._held[-1])
+                manager.ComputeManager)), handle=self._held[-1],
+            arguments=self._held[-1][1]['args'])
 
-    def hand_on(self, letter, host):
+    def hand_on(self, letter, host, copy=False):
         """Send a message to another host, as it is."""
-        queue(host).append(letter.handle)
+        (copies if copy else queue)(host).append(letter.handle)
         self.drop(letter)
         return True
 
@@ -75,4 +90,5 @@ class Mailbox:
 
     def close(self):
         """Give back what is held."""
-        queue(self._host)[:0] = self._held
+        self._queue(self._host)[:0] = self._held
+        self._held = []

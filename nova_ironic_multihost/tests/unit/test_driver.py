@@ -103,6 +103,7 @@ class DriverTestCase(base.BaseTestCase):
             self.registration if host == ME else self.fail(host)))
         self.patch_operations = mock.Mock()
         self.patch(patches, 'patch_operations', self.patch_operations)
+        self.patch(patches, 'patch_copies', mock.Mock())
         self.patch(patches, 'patch_arrivals', mock.Mock())
         self.manager = mock.Mock()
         self.manager.rt.compute_nodes = {}
@@ -660,7 +661,7 @@ class EndTestCase(DriverTestCase):
         self.driver.cleanup_host(ME)
         self.registration.say.assert_called_once()
         # There is nobody else to send builds to.
-        self.registration.open.assert_called_once()
+        self.registration.close.assert_not_called()
 
     def test_nothing_is_audited_any_more(self):
         self.end()
@@ -695,6 +696,24 @@ class EndTestCase(DriverTestCase):
         self.end()
         self.driver._look()
         self.assertEqual(2, self.registration.take_back.call_count)
+
+    def test_it_is_taken_back_whatever_fails_in_a_look(self):
+        self.said = 'bye'
+        self.driver._look()
+        self.patch(self.driver._looks, 'once', mock.Mock(side_effect=OSError))
+        self.assertRaises(OSError, self.driver._look)
+        self.assertEqual(3, self.registration.take_back.call_count)
+
+    def test_no_node_is_marked_for_a_farewell(self):
+        self.assertFalse(self.driver._is_about_to_end())
+        self.said = 'bye'
+        self.driver.get_available_nodes()
+        self.assertTrue(self.driver._is_about_to_end())
+        self.said = ''
+        self.driver.get_available_nodes()
+        self.assertFalse(self.driver._is_about_to_end())
+        self.end()
+        self.assertTrue(self.driver._is_about_to_end())
 
     def one_service(self, context, servicegroup_api, host):
         found = super().one_service(context, servicegroup_api, host)

@@ -18,6 +18,7 @@ from unittest import mock
 from nova_ironic_multihost.audit import look
 from nova_ironic_multihost.audit import model
 from nova_ironic_multihost.audit import postman
+from nova_ironic_multihost.audit import sorter
 from nova_ironic_multihost.core.facts import InstanceState
 from nova_ironic_multihost.core import forwarding
 from nova_ironic_multihost.core.forwarding import Kind
@@ -55,6 +56,10 @@ class Bus:
         self.opened.append(host)
         return Box(self, host)
 
+    def open_copies(self, host):
+        self.check()
+        return Box(self, f'{host} copies')
+
     def check(self):
         if self.breaks is not None:
             raise self.breaks
@@ -84,8 +89,14 @@ class Box:
         self.bus.held += 1
         return self.taken[-1]
 
-    def hand_on(self, letter, host):
+    def create(self):
         self.bus.check()
+        self.bus.missing.discard(self.host)
+
+    def hand_on(self, letter, host, copy=False):
+        self.bus.check()
+        if copy:
+            host = f'{host} copies'
         if host in self.bus.missing:
             return False
         self.bus.queues[host].append(letter)
@@ -116,6 +127,7 @@ class PostTestCase(cloud.AuditTestCase):
         self.looks = {}
         self.posts = {}
         self.trackers = {}
+        self.begun = collections.Counter()
         for host in 'bc':
             self.audit(host, pulls_per_audit=0)
             self.trackers[host] = cloud.Tracker()
@@ -128,7 +140,16 @@ class PostTestCase(cloud.AuditTestCase):
     def begin(self, host):
         self.posts[host] = postman.Postman(
             host, self.bus, self.auditors[host], self.looks[host],
+            self.sorter(host),
             mock.Mock(once=lambda read, found: found), self.clock)
+
+    def sorter(self, host):
+        return sorter.Sorter(
+            host, self.auditors[host], self.looks[host], self)
+
+    def count(self, instance):
+        """Say how often a build was begun and not ended."""
+        return self.begun[instance]
 
     def settings(self, host):
         return model.Settings(host, points=32, **{

@@ -35,10 +35,14 @@ class ArrivalsTestCase(base.BaseTestCase):
         self.ended = []
         self.asked = 0
         self.error = None
+        # Of which builds there is a copy.
+        self.copies = set()
         self.arrivals = self.start()
 
     def start(self):
-        return arrivals.Arrivals(self, lambda: self.nodes, lambda: self.now)
+        return arrivals.Arrivals(
+            self, lambda: self.nodes, lambda build: build in self.copies,
+            lambda: self.now)
 
     # the port
 
@@ -66,6 +70,16 @@ class ArrivalsTestCase(base.BaseTestCase):
         self.now += seconds
 
     # the tests
+
+    def test_build_that_may_be_asked_for_again_is_not_lost(self):
+        self.copies = {BUILD}
+        for self.now in 0, 10000:
+            self.arrivals.once()
+        self.assertEqual([], self.ended)
+        self.copies = set()
+        for self.now in 20000, 20000 + rules.PATIENCE:
+            self.arrivals.once()
+        self.assertEqual([BUILD], self.ended)
 
     def test_build_that_was_lost_ends(self):
         self.look()

@@ -140,6 +140,9 @@ class LostTestCase(post.PostTestCase):
         self.bus.queues[receiver].clear()
         self.cloud.set(receiver, up=False, forced_down=True)
         self.look('b', 'c')
+        self.turn()
+        # It may be there.
+        self.assertFalse(self.ended)
         for _ in range(3):
             self.wait()
         self.assertTrue(self.ended)

@@ -48,6 +48,43 @@ class PostmanTestCase(post.PostTestCase):
         self.turn()
         self.assertEqual(1, len(self.bus.queues[other]))
 
+    def test_copies_of_a_dead_host_are_read_too(self):
+        """Of a build in its memory, and of one that was taken over."""
+        waiting = self.send(NODES[0])
+        claimed = self.send(NODES[1], state=InstanceState(
+            'a', node=NODES[1], vm_state='building'))
+        over = self.send(NODES[2], state=InstanceState(
+            'a', node=NODES[2], vm_state='active'))
+        self.bus.queues['a copies'] = [claimed, over, waiting]
+        self.bus.queues['a'].clear()
+        self.fence()
+        self.turn()
+        choice, = (host for host in 'bc'
+                   if NODES[0] in self.preferred(host, 'b', 'c'))
+        self.assertEqual([waiting], self.bus.queues[choice])
+        # Who has taken it over finds its copy.
+        self.assertEqual([], self.bus.queues['a copies'])
+        taker = self.cloud.placed[claimed.instance].host
+        self.assertIn(taker, 'bc')
+        self.assertEqual([claimed], self.bus.queues[f'{taker} copies'])
+        self.assertEqual(0, self.bus.held)
+
+    def test_copy_of_one_that_is_not_taken_over_yet_is_held(self):
+        claimed = self.send(NODES[1], state=InstanceState(
+            'a', node=NODES[1], vm_state='building'))
+        self.fence()
+        # Its take-over comes late.
+        self.cloud.placed[claimed.instance] = InstanceState(
+            'a', node=NODES[1], vm_state='building')
+        self.bus.queues['a copies'] = [claimed]
+        self.bus.queues['a'].clear()
+        self.turn()
+        self.assertEqual(1, self.bus.held)
+        self.cloud.placed[claimed.instance] = InstanceState(
+            'c', node=NODES[1], vm_state='building')
+        self.turn()
+        self.assertEqual([claimed], self.bus.queues['c copies'])
+
     def test_one_reads(self):
         self.send(NODES[0])
         self.fence()

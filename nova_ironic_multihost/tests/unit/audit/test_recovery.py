@@ -132,8 +132,17 @@ class InstancesTestCase(base.BaseTestCase):
         self.now = 0
         # What nova is at.
         self.at_work, self.unfinished, self.repeats = set(), set(), False
+        # What becomes of a build that Ironic was not told of.
+        self.attempt = takeover.Step.FAIL
         self.recovery = recovery.Recovery(
-            'Mine', self.instances, self, self, lambda: self.now)
+            'Mine', self.instances, self, self, self, lambda: self.now)
+
+    def step(self, instance, provision_state):
+        return self.attempt
+
+    def undo(self, instance):
+        self.instances.done.append(('undo', instance.task_state))
+        self.instances.rows[instance.uuid].host = None
 
     def note_unfinished(self, uuid):
         self.unfinished.add(uuid)
@@ -330,6 +339,24 @@ class RecoveryTestCase(InstancesTestCase):
         [(what, reason)] = self.instances.done
         self.assertEqual('fail', what)
         self.assertIn('deploy failed', reason)
+
+    def test_a_build_that_ironic_was_not_told_of_begins_again(self):
+        self.taken('building', 'networking')
+        self.machine = None
+        self.attempt = takeover.Step.AWAIT
+        self.assertFalse(self.recovery.bring_to_rest('i1'))
+        # Users see a build, and whoever comes after this process the mark.
+        self.assertEqual([], self.instances.done)
+        self.assertTrue(takeover.is_mark(self.states()[1]))
+        self.attempt = takeover.Step.REPEAT
+        self.bring_to_rest()
+        self.assertEqual([('undo', 'networking')], self.instances.done)
+
+    def test_a_rebuild_that_ironic_was_not_told_of_does_not(self):
+        self.taken('active', 'rebuilding')
+        self.attempt = takeover.Step.REPEAT
+        self.bring_to_rest()
+        self.assertEqual('fail', self.instances.done[0][0])
 
     def test_a_build_that_never_began(self):
         self.taken('building', 'spawning')

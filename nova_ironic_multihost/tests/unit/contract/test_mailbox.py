@@ -55,6 +55,10 @@ class SignaturesTestCase(base.SignaturesTestCase):
                               pool.ConnectionPool.create)
         self.assertParameters(['self'], impl_rabbit.Connection.close)
         self.assertEqual('listen', common.PURPOSE_LISTEN)
+        source = inspect.getsource(impl_rabbit.Connection.__init__)
+        self.assertIn('self.rabbit_quorum_queue = ', source)
+        self.assertIn('self._default_exchange = ', inspect.getsource(
+            amqpdriver.AMQPDriverBase.__init__))
         self.assertTrue(issubclass(
             impl_rabbit.RabbitDriver, amqpdriver.AMQPDriverBase))
         self.assertIn('self.channel', inspect.getsource(
@@ -66,8 +70,12 @@ class SignaturesTestCase(base.SignaturesTestCase):
                               channel.basic_get)
         self.assertEqual(['self', 'delivery_tag', 'multiple'],
                          base.parameters(channel.basic_ack)[:3])
-        self.assertEqual(['self', 'queue', 'passive'],
-                         base.parameters(channel.queue_declare)[:3])
+        self.assertLessEqual(
+            {'queue', 'passive', 'durable', 'auto_delete', 'arguments'},
+            set(base.parameters(channel.queue_declare)))
+        self.assertLessEqual(
+            {'queue', 'exchange', 'routing_key'},
+            set(base.parameters(channel.queue_bind)))
         self.assertEqual(
             ['self', 'msg', 'exchange', 'routing_key', 'mandatory'],
             base.parameters(channel._basic_publish)[:5])
@@ -98,11 +106,22 @@ class Channel(pyamqp.Channel):
         self.events = {'basic_return': set()}
         self.auto_decode = True
 
-    def queue_declare(self, queue, passive):
-        assert passive
+    def queue_declare(self, queue, passive=False, **how):
+        if not passive:
+            if self.broker.forbids:
+                raise amqp.exceptions.AccessRefused
+            if queue in self.broker.queues:
+                raise amqp.exceptions.PreconditionFailed
+            self.broker.queues[queue] = []
+            self.broker.declared.append(how)
+            return None
         if queue not in self.broker.queues:
             raise amqp.exceptions.NotFound
         return types.SimpleNamespace(consumer_count=2, message_count=50)
+
+    def queue_bind(self, queue, exchange, routing_key):
+        assert (queue, exchange) == (routing_key, 'nova')
+        assert queue in self.broker.queues
 
     def basic_get(self, queue, no_ack):
         assert not no_ack and not self.auto_decode
@@ -125,7 +144,7 @@ class Channel(pyamqp.Channel):
         self.broker.exchanges.append(exchange)
 
 
-class MailboxTestCase(base.SignaturesTestCase):
+class BrokerTestCase(base.SignaturesTestCase):
     """nova's conductor sends to a host of which the queue is read."""
 
     def setUp(self):
@@ -145,8 +164,9 @@ class MailboxTestCase(base.SignaturesTestCase):
             self.driver, '_get_connection', self.sending))
         self.queues = {'compute.dead': []}
         self.acknowledged, self.exchanges = [], []
-        self.nacks = False
-        self.connection = mock.Mock()
+        self.nacks = self.forbids = False
+        self.declared = []
+        self.connection = mock.Mock(rabbit_quorum_queue=False)
         self.connection.channel.connection.channel = lambda: Channel(self)
         self.create = self.useFixture(fixtures.MockPatchObject(
             self.driver._connection_pool, 'create',
@@ -175,13 +195,17 @@ class MailboxTestCase(base.SignaturesTestCase):
             'delivery_tag': 7, 'exchange': exchange, 'routing_key': topic}
         self.queues.setdefault(topic, []).append(message)
 
-    def send_build(self):
+    def send_build(self, **more):
         rpcapi.ComputeAPI().build_and_run_instance(
             self.context, self.instance, 'dead', {}, None, {},
-            accel_uuids=[], admin_password=SECRET, node=base.NODE, limits={})
+            accel_uuids=[], admin_password=SECRET, node=base.NODE, limits={},
+            **more)
 
     def open(self):
         return self.mailboxes.open('dead')
+
+
+class MailboxTestCase(BrokerTestCase):
 
     def test_build(self):
         self.send_build()
@@ -211,6 +235,47 @@ class MailboxTestCase(base.SignaturesTestCase):
                          got.properties.pop('application_headers'))
         del sent.properties['application_headers']
         self.assertEqual(sent.properties, got.properties)
+
+    def test_copies_outlive_rabbit_for_a_week(self):
+        for quorum in False, True:
+            self.queues.clear()
+            self.declared.clear()
+            self.connection.rabbit_quorum_queue = quorum
+            box = self.mailboxes.open_copies('host-1')
+            box.create()
+            self.assertEqual(['compute-builds.host-1'], [*self.queues])
+            how, = self.declared
+            self.assertTrue(how['durable'])
+            self.assertFalse(how['auto_delete'])
+            self.assertEqual(
+                {'x-expires': 604800000}
+                | ({'x-queue-type': 'quorum'} if quorum else {}),
+                how['arguments'])
+
+    def test_copies_stay_where_they_are(self):
+        """Somebody may have changed what queues are like."""
+        box = self.mailboxes.open_copies('host-1')
+        box.create()
+        box.create()
+        self.assertEqual(1, len(self.declared))
+        self.assertIsNone(box.take())
+
+    def test_account_that_may_have_no_copies(self):
+        self.forbids = True
+        self.assertRaises(PermissionError,
+                          self.mailboxes.open_copies('host-1').create)
+
+    def test_copy_goes_on_as_one(self):
+        self.send_build()
+        box = self.open()
+        letter = box.take()
+        self.queues['compute.live'] = []
+        self.assertFalse(box.hand_on(letter, 'live', copy=True))
+        self.queues['compute-builds.live'] = []
+        self.assertTrue(box.hand_on(letter, 'live', copy=True))
+        self.assertEqual((0, 1), (
+            len(self.queues['compute.live']),
+            len(self.queues['compute-builds.live'])))
 
     def test_build_that_cannot_go_on_is_held(self):
         self.send_build()

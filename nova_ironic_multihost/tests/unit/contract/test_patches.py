@@ -19,11 +19,14 @@ import types
 from unittest import mock
 
 import fixtures
+from nova.compute import build_results
 from nova.compute import manager
+from nova.compute import provider_tree
 from nova.compute import resource_tracker
 from nova import exception
 from nova import objects
 from nova import safe_utils
+from nova.scheduler import request_filter
 from nova import service
 from oslo_messaging.rpc import dispatcher
 from oslotest import base as oslo_base
@@ -140,6 +143,7 @@ class TableTestCase(oslo_base.BaseTestCase):
         patches.patch_post_start(compute, self.fail)
         patches.patch_traits(compute, bool)
         patches.patch_instance_init(compute, self.fail)
+        patches.patch_copies(compute, self.fail, self.fail, bool)
         patches.patch_arrivals(compute, mock.Mock())
         patches.patch_evacuations(compute)
         patches.patch_operations(
@@ -192,6 +196,7 @@ class TableTestCase(oslo_base.BaseTestCase):
         patches.patch_traits(alone, self.fail)
         patches.patch_instance_init(alone, None)
         patches.patch_evacuations(alone)
+        patches.patch_copies(alone, self.fail, self.fail, self.fail)
         patches.patch_arrivals(alone, None)
         patches.patch_operations(
             alone, driver, mock.Mock(), self.fail, self.fail)
@@ -420,14 +425,30 @@ class TraitsTestCase(base.TrackerTestCase):
                    return_value=mock.Mock(disabled=True))
         leave = True
         patches.patch_traits(self.compute, lambda: leave)
-        traits = set()
-        self.rt._sync_compute_service_disabled_trait(
-            names.admin_context(), traits)
-        self.assertEqual(set(), traits)
+        self.assertNotIn('COMPUTE_STATUS_DISABLED', self.traits())
         leave = False
-        self.rt._sync_compute_service_disabled_trait(
-            names.admin_context(), traits)
-        self.assertEqual({'COMPUTE_STATUS_DISABLED'}, traits)
+        self.assertIn('COMPUTE_STATUS_DISABLED', self.traits())
+
+    def traits(self):
+        tree = provider_tree.ProviderTree()
+        tree.new_root(NODE, NODE)
+        tree.update_traits(NODE, ['CUSTOM_GOLD'])
+        self.driver.capabilities_as_traits.return_value = {}
+        return set(self.rt._get_traits(
+            names.admin_context(), NODE, tree))
+
+    def test_each_node_has_the_trait_that_the_scheduler_asks_for(self):
+        patches.patch_traits(self.compute, lambda: True)
+        self.assertEqual(
+            {'CUSTOM_GOLD', 'COMPUTE_NODE', 'OWNER_NOVA'}, self.traits())
+        if not hasattr(request_filter, 'owner_nova_filter'):
+            # Before nova 34 it does not ask.
+            self.assertNotIn('OWNER_NOVA', inspect.getsource(request_filter))
+            return
+        spec = objects.RequestSpec(requested_resources=[])
+        with mock.patch.object(request_filter, '_should_filter_by_owner'):
+            request_filter.owner_nova_filter(mock.sentinel.context, spec)
+        self.assertEqual({'OWNER_NOVA'}, spec.root_required)
 
     assertParameters = base.SignaturesTestCase.assertParameters
 
@@ -492,6 +513,59 @@ class StartTestCase(base.TrackerTestCase):
         self.assertEqual(
             base.parameters(interrupted)[1:], base.parameters(
                 compute._error_out_instances_whose_build_was_interrupted))
+
+    def test_builds_are_copied_and_it_is_said_when_they_are_over(self):
+        compute = object.__new__(manager.ComputeManager)
+        done, ending = [], []
+
+        def build(self, context, instance, *args, **kwargs):
+            done.append('asked')
+
+        def do_build(self, context, instance, *args, **kwargs):
+            done.append('built')
+            if isinstance(result, BaseException):
+                raise result
+            return result
+
+        for name, act in (('build_and_run_instance', build),
+                          ('_do_build_and_run_instance', do_build)):
+            setattr(compute, name, types.MethodType(functools.wraps(
+                getattr(manager.ComputeManager, name))(act), compute))
+        patches.patch_copies(
+            compute, lambda *build: done.append(build),
+            lambda *build: done.append(build), lambda: ending[-1])
+        compute.build_and_run_instance(
+            mock.sentinel.context, mock.Mock(uuid='i1'), {},
+            node=NODE, admin_password='secret')
+        (uuid, node, arguments), asked = done
+        self.assertEqual(('i1', NODE, 'asked'), (uuid, node, asked))
+        self.assertEqual(
+            {'context', 'instance', 'image', 'node', 'admin_password'},
+            arguments.keys())
+        self.assertEqual('secret', arguments['admin_password'])
+        policy = build_results.FAILED_BY_POLICY
+        refused = patches.Refused(policy)
+        # As nova compares it.
+        self.assertIn(refused, (policy, build_results.FAILED))
+        over = ['built', ('i1', NODE, False)]
+        for result, ends, expected in (
+                (build_results.ACTIVE, False, over),
+                (build_results.FAILED, True, over),
+                # By nova itself.
+                (policy, True, over),
+                (refused, False, ['built', ('i1', NODE, True)]),
+                # It may have waited for an answer until now.
+                (refused, True, ['built']),
+                # The process ends, say.
+                (SystemExit(), False, ['built'])):
+            done.clear()
+            ending.append(ends)
+            try:
+                self.assertIs(result, compute._do_build_and_run_instance(
+                    mock.sentinel.context, mock.Mock(uuid='i1'), node=NODE))
+            except SystemExit:
+                self.assertIsInstance(result, SystemExit)
+            self.assertEqual(expected, done)
 
     def test_something_else_is_done_at_the_start(self):
         seen = []

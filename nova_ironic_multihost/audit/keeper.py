@@ -1,0 +1,290 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The keeper: holds the copies of the builds that are here.
+
+Each build that comes is copied before it begins (:mod:`.core.copies`). Every
+few seconds the copies are taken, in a thread of their own, and held,
+unacknowledged, for as long as somebody here is at the build. What nobody is at
+was left by a process before this one: that is asked for again.
+"""
+
+from collections.abc import Callable
+from collections.abc import Mapping
+import threading
+import time
+
+from oslo_log import log as logging
+
+from nova_ironic_multihost.audit.sorter import Sorter
+from nova_ironic_multihost.audit.sources import Copier
+from nova_ironic_multihost.audit.sources import Mailbox
+from nova_ironic_multihost.audit.sources import Mailboxes
+from nova_ironic_multihost.core.arrivals import Build
+from nova_ironic_multihost.core import copies
+from nova_ironic_multihost.core import forwarding
+from nova_ironic_multihost.core.forwarding import Fate
+from nova_ironic_multihost.core.forwarding import Letter
+from nova_ironic_multihost.core.forwarding import Verdict
+from nova_ironic_multihost.core.host import host_key
+
+LOG = logging.getLogger(__name__)
+
+#: The most copies that are held at a time.
+HELD = 1000
+
+#: Seconds until it is tried again to have copies, where RabbitMQ forbids it.
+FORBIDDEN = 600
+
+#: Seconds for which it is remembered that a build is over, until its copy was
+#: found.
+OVER = 3600
+
+
+class Keeper:
+    """Holds copies. Threads of nova and a timer use it.
+
+    :param host: this host.
+    :param mailboxes: where its copies are.
+    :param copier: sends them there.
+    :param sorter: says what is known of a build.
+    :param here: says of the uuid of an instance whether its build is here.
+    :param clock: monotonic clock, in seconds.
+    """
+
+    def __init__(self, host: str, mailboxes: Mailboxes, copier: Copier,
+                 sorter: Sorter, here: Callable[[str], bool],
+                 clock: Callable[[], float] = time.monotonic) -> None:
+        self._name = host
+        self._host = host_key(host)
+        self._mailboxes = mailboxes
+        self._copier = copier
+        self._sorter = sorter
+        self._here = here
+        self._clock = clock
+        self._lock = threading.Lock()
+        #: Builds that were here and are over -> since when, and whether the
+        #: gate has refused them.
+        self._over: dict[Build, tuple[float, bool]] = {}
+        #: The copies that are held, replaced whole.
+        self._copies: Mapping[Build, Letter] = {}
+        self._all_seen = False
+        # Only the timer uses these.
+        self._box: Mailbox | None = None
+        self._opened = self._taken = 0.0
+        self._held: list[Letter] = []
+        self._forbidden: float | None = None
+
+    @property
+    def readable(self) -> bool:
+        """Whether there can be copies, with the message bus that there is."""
+        return self._mailboxes.readable
+
+    @property
+    def all_seen(self) -> bool:
+        """Whether all were seen that there are, or there can be none."""
+        return self._all_seen or not self.readable
+
+    def copy(self, build: Build) -> Letter | None:
+        """Return the copy of a build that is held, None if it is not."""
+        return self._copies.get(build)
+
+    def may_come(self, build: Build) -> bool:
+        """Whether a build may still be asked for, as there may be a copy."""
+        if not self.readable or self._forbidden is not None:
+            return False
+        # Some may be with a connection whose end RabbitMQ has not noticed.
+        return (not self._all_seen or build in self._copies
+                or self._clock() - self._opened < copies.PATIENCE)
+
+    def keep(self, instance: str, node: str | None,
+             arguments: Mapping[str, object]) -> None:
+        """Copy a build that has come and not begun; raises nothing.
+
+        :param instance: its uuid.
+        :param node: the uuid of the node that it is for, None if that is not
+            known; then there is no copy.
+        :param arguments: what it was asked for with, by name.
+        """
+        if node is None or not self.readable or self._forbidden is not None:
+            return
+        self.repeat(Build(instance, node))
+        try:
+            self._copier.copy(arguments)
+        except Exception as exc:  # noqa: BLE001
+            # Its text may quote the message.
+            LOG.warning('There is no copy of the build of instance %(uuid)s, '
+                        'as RabbitMQ has not taken it: %(error)s. If '
+                        'nova-compute is killed before Ironic knows of the '
+                        'build, it ends in ERROR.',
+                        {'uuid': instance, 'error': type(exc).__name__})
+
+    def end(self, instance: str, node: str | None, refused: bool = False
+            ) -> None:
+        """Note that a build is over: nobody needs its copy any more.
+
+        :param refused: it was done or another's. What nova has of it says who
+            may still need the copy, but here it is not asked for again.
+        """
+        if node is not None:
+            with self._lock:
+                self._over[Build(instance, node)] = self._clock(), refused
+
+    def repeat(self, build: Build) -> None:
+        """Have a build asked for again, whatever became of it here.
+
+        As soon as its instance is on no host.
+        """
+        with self._lock:
+            self._over.pop(build, None)
+
+    def once(self) -> None:
+        """Take what copies there are, and do with each what is to be done.
+
+        :raises Exception: they cannot be read; or nova does not say what they
+            are about, and they are held.
+        """
+        now = self._clock()
+        if not self.readable or (self._forbidden is not None
+                                 and now - self._forbidden < FORBIDDEN):
+            return
+        with self._lock:
+            self._over = {build: over for build, over in self._over.items()
+                          if now - over[0] < OVER}
+        try:
+            if self._held and now - self._taken >= forwarding.HOLDING:
+                self._renew()
+            self._take()
+        except PermissionError as exc:
+            self._close()
+            self._forbid(exc, now)
+            return
+        except Exception:
+            self._close()
+            raise
+        self._sort()
+
+    def _forbid(self, exc: Exception, now: float) -> None:
+        # There is none.
+        self._all_seen = True
+        self._copies = {}
+        self._forbidden = now
+        LOG.warning('RabbitMQ does not let this compute service keep copies '
+                    'of its builds: %s. A build that waits for its turn when '
+                    'it is killed ends in ERROR. Give the account of nova the '
+                    'rights to configure, write and read queues named '
+                    'compute-builds.*', exc)
+
+    def _take(self) -> None:
+        """Take all that there is."""
+        box = self._box
+        if box is None:
+            box = self._box = self._mailboxes.open_copies(self._name)
+            self._opened = self._taken = self._clock()
+            box.create()
+            self._forbidden = None
+        try:
+            while len(self._held) < HELD:
+                found = box.take()
+                if found is None:
+                    self._all_seen = True
+                    return
+                self._held.append(found)
+        finally:
+            self._publish()
+
+    def _renew(self) -> None:
+        """Put what is held into the queue anew, and take it again.
+
+        RabbitMQ closes a channel that has held a message for too long, and
+        counts what comes back to a quorum queue.
+        """
+        box = self._box
+        assert box is not None
+        for copy in [*self._held]:
+            if box.hand_on(copy, self._name, copy=True):
+                self._held.remove(copy)
+        if self._held:
+            self._close()
+        else:
+            self._taken = self._clock()
+
+    def _sort(self) -> None:
+        """Do with each copy what is to be done."""
+        box, asked = self._box, 0
+        assert box is not None
+        for copy in [*self._held]:
+            try:
+                verdict = self._judge(copy)
+            except Exception:
+                # Who does not answer is not asked for each. It is held, and
+                # the others come first the next time.
+                self._held.remove(copy)
+                self._held.append(copy)
+                raise
+            try:
+                if verdict.fate is Fate.DROP:
+                    box.drop(copy)
+                elif verdict.fate is Fate.KEEP or not self._hand_on(
+                        box, copy, verdict):
+                    continue
+            except Exception:
+                self._close()
+                raise
+            asked += verdict == Verdict(Fate.HAND_ON, self._host)
+            self._held.remove(copy)
+        self._publish()
+        if asked:
+            LOG.info('%d builds that were here when nova-compute ended are '
+                     'begun again.', asked)
+
+    def _judge(self, copy: Letter) -> Verdict:
+        build = _build(copy)
+        if build is None:
+            return Verdict(Fate.KEEP)
+        with self._lock:
+            over = self._over.get(build)
+        if self._here(build.instance):
+            return Verdict(Fate.KEEP)
+        if over is not None and not over[1]:
+            return Verdict(Fate.DROP)
+        situation = self._sorter.situation(copy)
+        if situation is None:
+            return Verdict(Fate.KEEP)
+        verdict = copies.judge(
+            copy, self._host, situation, refused=over is not None)
+        # It may have come, and ended, since.
+        with self._lock:
+            if self._over.get(build) != over:
+                return Verdict(Fate.KEEP)
+        return Verdict(Fate.KEEP) if self._here(build.instance) else verdict
+
+    def _hand_on(self, box: Mailbox, copy: Letter, verdict: Verdict) -> bool:
+        name = self._sorter.name(verdict.host)
+        return name is not None and box.hand_on(copy, name, verdict.copy)
+
+    def _publish(self) -> None:
+        self._copies = {build: copy for copy in self._held
+                        if (build := _build(copy)) is not None}
+
+    def _close(self) -> None:
+        """Give back what is held; it is taken again."""
+        box, self._box = self._box, None
+        self._held = []
+        self._all_seen = False
+        if box is not None:
+            box.close()
+
+
+def _build(copy: Letter) -> Build | None:
+    return (Build(copy.instance, copy.node)
+            if copy.instance is not None and copy.node is not None else None)

@@ -1,0 +1,104 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What nova has done for a build before Ironic was told, and how it is undone.
+
+nova does that in the thread that builds, when something fails and the build is
+scheduled again (ComputeManager._build_resources,
+_do_build_and_run_instance). If that thread has died it is done here.
+"""
+
+from __future__ import annotations
+
+from nova.compute import instance_actions
+from nova.compute import task_states
+from nova import objects
+from nova.objects import base
+
+from nova_ironic_multihost.contract import completion
+from nova_ironic_multihost.contract import names
+from nova_ironic_multihost.core.forwarding import Letter
+
+
+class Attempts:
+    """Implements the port :class:`.audit.sources.Attempts`.
+
+    :param driver: the virt driver, of a ComputeManager.
+    """
+
+    def __init__(self, driver: names.IronicDriver) -> None:
+        self._driver = driver
+
+    def count(self, instance: str) -> int:
+        """Return how often a build was begun and not ended.
+
+        nova notes each time that it begins one, and that it ends
+        (nova.compute.utils:wrap_instance_event).
+        """
+        context = names.admin_context()
+        return sum(
+            event.event == completion.BUILD.event
+            and event.finish_time is None
+            for action in objects.InstanceActionList.get_by_instance_uuid(
+                context, instance)
+            if action.action == instance_actions.CREATE
+            for event in objects.InstanceActionEventList.get_by_action(
+                context, action.id))
+
+    def repeatable(self, instance: objects.Instance) -> bool:
+        """Whether all that was done for a build can be undone.
+
+        cinder may have volumes attached, and nova schedules such a build anew
+        with attachments that its conductor makes.
+        """
+        return not any(
+            bdm.is_volume for bdm
+            in objects.BlockDeviceMappingList.get_by_instance_uuid(
+                names.admin_context(), instance.uuid))
+
+    @staticmethod
+    def _own(context, manager, instance, networks):
+        """Return what was requested, without the ports of other servers.
+
+        nova would take them off those.
+        """
+        if not networks or networks.no_allocate:
+            return networks
+        ports = {port['id'] for port in manager.network_api.list_ports(
+            context, device_id=instance.uuid)['ports']}
+        return objects.NetworkRequestList(objects=[
+            network for network in networks if network.port_id in ports])
+
+    def undo(self, instance: objects.Instance, copy: Letter) -> None:
+        """Undo it, the machine first and the instance's host last.
+
+        Ports that the user has made stay: they are known from the copy alone
+        if neutron had them bound and nova has not written that down.
+
+        :raises UnexpectedTaskStateError: somebody is at the instance, its
+            user deletes it, say.
+        """
+        context = names.admin_context()
+        manager = names.manager_of(self._driver.virtapi)
+        networks = self._own(context, manager, instance, (
+            base.NovaObjectSerializer().deserialize_entity(
+                context, copy.arguments.get('requested_networks'))))
+        before = instance.task_state
+        self._driver.destroy(
+            context, instance, instance.get_network_info())
+        manager._deallocate_network(context, instance, networks)
+        # Or the next attempt takes the ports for made
+        # (ComputeManager._build_networks_for_instance).
+        instance.system_metadata['network_allocated'] = 'False'
+        manager._nil_out_instance_obj_host_and_node(instance)
+        instance.task_state = task_states.SCHEDULING
+        instance.save(expected_task_state=[before])

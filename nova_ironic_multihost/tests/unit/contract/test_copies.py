@@ -1,0 +1,99 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Copies of builds are what nova's conductor sends."""
+
+import threading
+
+import fixtures
+from nova.compute import manager
+from nova import exception
+from nova import objects
+from nova.objects import base as objects_base
+from nova import rpc
+from oslo_messaging._drivers import common
+
+from nova_ironic_multihost.contract import copies
+from nova_ironic_multihost.contract import mailbox
+from nova_ironic_multihost.contract import operations
+from nova_ironic_multihost.core.forwarding import Kind
+from nova_ironic_multihost.tests.unit.contract import base
+from nova_ironic_multihost.tests.unit.contract import test_mailbox
+
+ARGUMENTS = {
+    'instance', 'image', 'request_spec', 'filter_properties', 'accel_uuids',
+    'admin_password', 'injected_files', 'requested_networks',
+    'security_groups', 'block_device_mapping', 'node', 'limits', 'host_list'}
+
+
+class SignaturesTestCase(base.SignaturesTestCase):
+
+    def test_a_copy_can_be_sent_on_to_a_nova_of_any_release(self):
+        self.assertEqual({'self', 'context'} | ARGUMENTS, set(
+            operations.parameters(
+                manager.ComputeManager.build_and_run_instance)))
+        major, minor = manager.ComputeManager.target.version.split('.')
+        self.assertEqual(copies.VERSION.split('.')[0], major)
+        self.assertLessEqual(copies.VERSION.split('.')[1], minor)
+
+    def test_client(self):
+        self.assertEqual(
+            ['target', 'version_cap', 'serializer'],
+            base.parameters(rpc.get_client)[:3])
+        self.assertEqual('compute-builds.host-1', mailbox.copies('host-1'))
+
+
+class CopierTestCase(test_mailbox.BrokerTestCase):
+
+    def content(self, queue):
+        message, = self.queues[queue]
+        content = common.deserialize_msg(
+            test_mailbox.Channel(self).message_to_python(message).payload)
+        return {name: value for name, value in content.items()
+                if name not in ('_unique_id', 'version')}
+
+    def test_it_is_what_was_sent(self):
+        self.send_build(requested_networks=objects.NetworkRequestList(
+            objects=[objects.NetworkRequest(port_id=base.NODE)]))
+        serializer = objects_base.NovaObjectSerializer()
+        sent = self.content('compute.dead')
+        copies.Copier('dead').copy({
+            'context': self.context,
+            **{name: serializer.deserialize_entity(self.context, value)
+               for name, value in sent['args'].items()}})
+        self.assertEqual(sent, self.content('compute-builds.dead'))
+        copy = self.mailboxes.open_copies('dead').take()
+        self.assertEqual(
+            (Kind.BUILD, test_mailbox.UUID, base.NODE, sent['args']),
+            (copy.kind, copy.instance, copy.node, copy.arguments))
+        self.assertNotIn(test_mailbox.SECRET, repr(copy))
+
+    def test_who_cannot_send_it_is_told(self):
+        self.send = self.refuse
+        self.assertRaises(
+            exception.NovaException, copies.Copier('dead').copy,
+            {'context': self.context, 'instance': self.instance})
+
+    def test_build_goes_on_while_rabbit_confirms_nothing(self):
+        held = threading.Event()
+        self.addCleanup(held.set)
+        self.useFixture(fixtures.MockPatchObject(copies, 'PATIENCE', 0.01))
+        self.send = lambda *args, **how: held.wait(60)
+        copier = copies.Copier('dead')
+        build = {'context': self.context, 'instance': self.instance}
+        # The first is not confirmed, and the second does not get its turn.
+        for _ in range(2):
+            self.assertRaises(TimeoutError, copier.copy, build)
+
+    @staticmethod
+    def refuse(exchange_name, topic, msg, **how):
+        raise exception.NovaException

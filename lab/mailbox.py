@@ -135,6 +135,7 @@ def send(builds):
 def read():
     """Be the reader of the dead host's mailbox, until killed."""
     from nova_ironic_multihost.audit import postman
+    from nova_ironic_multihost.audit import sorter
     from nova_ironic_multihost.contract import mailbox
     from nova_ironic_multihost.core import aggregates
     from nova_ironic_multihost.core import facts
@@ -163,9 +164,12 @@ def read():
         sources=sources, preferences=preferences, last=types.SimpleNamespace(
             host_aggregates=aggregates.Known()))
     looks = types.SimpleNamespace(view=view, eligible=frozenset({DEAD}))
+    host = preferences.ring.host_for(DEAD)
     reader = postman.Postman(
-        preferences.ring.host_for(DEAD), mailbox.Mailboxes(None), auditor,
-        looks, types.SimpleNamespace(once=lambda read, found: found))
+        host, mailbox.Mailboxes(None), auditor, looks,
+        sorter.Sorter(host, auditor, looks, types.SimpleNamespace(
+            count=lambda instance: 0)),
+        types.SimpleNamespace(once=lambda read, found: found))
     while True:
         reader.once()
         time.sleep(0.05)

@@ -157,6 +157,24 @@ class Settings:
         """Path of a console script of the venv."""
         return str(self.venv / 'bin' / name)
 
+    def before(self):
+        """The same lab with the programs of the release before this one.
+
+        :raises LabError: for the oldest one
+        """
+        index = RELEASES.index(self.release)
+        if not index:
+            raise errors.LabError(
+                f'The lab knows no release before {self.release}; take a '
+                'newer one with --release.')
+        release = RELEASES[index - 1]
+        name = self.venv.name
+        if self.release != DEFAULT_RELEASE:
+            name = name.removesuffix(f'-{self.release}')
+        return dataclasses.replace(
+            self, release=release,
+            venv=self.venv.with_name(_of_release(name, release)))
+
 
 def load(directory=None, base_port=None, release=None):
     """Find out which lab is meant.

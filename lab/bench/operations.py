@@ -184,13 +184,12 @@ def not_done(outcomes):
             if outcome.seconds is None}
 
 
-def boot_on(bench, host, labels, prefix):
-    """Boot a server for each label on a host, all at the same time.
+def ask_on(bench, host, labels, prefix):
+    """Ask for a server for each label on a host, and do not wait for them.
 
     :param labels: names, which may be sentences
     :returns: {label: (uuid of the server, uuid of its node)}
-    :raises LabError: when the host has too few free nodes, or a server does
-        not become active there
+    :raises LabError: when the host has too few free nodes
     """
     nodes = bootable(bench.recorder.view, host)
     if len(nodes) < len(labels):
@@ -199,10 +198,21 @@ def boot_on(bench, host, labels, prefix):
             'needed; take more with --nodes.')
     # One node each: the scheduler gives a request for one host no other
     # node to try when two of them collide.
-    made = {label: (bench.cloud.create(
+    return {label: (bench.cloud.create(
         f'{prefix}-{number}', host=host, hypervisor_hostname=node), node)
         for number, (label, node)
         in enumerate(zip(labels, nodes, strict=False), 1)}
+
+
+def boot_on(bench, host, labels, prefix):
+    """Boot a server for each label on a host, all at the same time.
+
+    :param labels: names, which may be sentences
+    :returns: {label: (uuid of the server, uuid of its node)}
+    :raises LabError: when the host has too few free nodes, or a server does
+        not become active there
+    """
+    made = ask_on(bench, host, labels, prefix)
     servers = {server for server, _ in made.values()}
 
     def settled(seen):
@@ -228,3 +238,17 @@ def bootable(seen, host):
     return [node for node in seen.free_of(host)
             if node in providers and not providers[node].used
             and providers[node].reserved < providers[node].total]
+
+
+def usable(seen, nodes, host):
+    """Whether builds can be sent to all of some nodes, and not to a host."""
+    def is_usable(node):
+        owner = seen.owner_of.get(node)
+        service = seen.service_of.get(owner)
+        provider = seen.provider_of.get(node)
+        return (owner != host.lower() and service is not None and service.up
+                and service.mapped and not service.disabled
+                and provider is not None and provider.total
+                and not provider.reserved)
+
+    return all(map(is_usable, nodes))

@@ -29,6 +29,8 @@ and, where it needs them,
    will do; ``needs(args)`` instead, where that depends on its own options
 ``COLD``
    true for one that begins with computes which were never started
+``BOTH``
+   true for one that also needs the release before that of the lab installed
 ``add_options(parser)``
    adds its own options to the command line
 ``choices(args)``
@@ -63,6 +65,9 @@ NAMES = (
     'upgrade',
     'rolling',
     'rolling-restart',
+    'build-restart',
+    'slow-stop',
+    'release-upgrade',
     'scheduler',
 )
 

@@ -28,7 +28,7 @@ compute. Some servers stay all the time then; residents_lost are those that
 are not ACTIVE at the end. With --polite a compute is told to end (SIGTERM),
 and its time away begins when it has.
 
-Must be: error_others, stuck, not_deleted, leaked and residents_lost 0, quiet,
+Must be: error, stuck, not_deleted, leaked and residents_lost 0, quiet,
 consistent.
 """
 
@@ -132,9 +132,7 @@ def failures(figures):
     """What is not as it must be, in sentences."""
     return criteria.unmet(
         figures,
-        criteria.none('error_others', '{} servers are in ERROR although '
-                      'their compute was not killed: see '
-                      'error_others_faults'),
+        criteria.none('error', '{} servers are in ERROR'),
         criteria.none('stuck', '{} servers were neither ACTIVE nor ERROR in '
                       'time'),
         criteria.none('not_deleted', '{} servers could not be deleted'),

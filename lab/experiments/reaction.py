@@ -25,6 +25,7 @@ Must be: usable_after no more than limit, most_moves 1, at each interval.
 """
 
 from lab.bench import criteria
+from lab.bench import operations
 from lab import options
 from lab import timeline
 
@@ -79,25 +80,12 @@ def failures(figures):
     return found + criteria.unmet(figures, criteria.QUIET)
 
 
-def usable(seen, nodes, host):
-    """Whether builds can be sent to all of some nodes, and not to a host."""
-    def is_usable(node):
-        owner = seen.owner_of.get(node)
-        service = seen.service_of.get(owner)
-        provider = seen.provider_of.get(node)
-        return (owner != host.lower() and service is not None and service.up
-                and service.mapped and not service.disabled
-                and provider is not None and provider.total
-                and not provider.reserved)
-
-    return all(map(is_usable, nodes))
-
-
 def _kill_one(bench, interval):
     bench.note(f'the computes restart, with audits every {interval} s')
     bench.computes.restart(bench.computes.names(), [f'{OPTION}={interval}'])
     bench.recorder.wait_for(
-        lambda seen: usable(seen, seen.node_of.keys() - seen.used_nodes, ''),
+        lambda seen: operations.usable(
+            seen, seen.node_of.keys() - seen.used_nodes, ''),
         interval + PATIENCE, 'all nodes being usable')
     name, nodes = bench.busiest
     free = [n for n in nodes if n not in bench.recorder.view.used_nodes]
@@ -105,7 +93,7 @@ def _kill_one(bench, interval):
     down = bench.await_down(name)
     try:
         at = bench.recorder.wait_for(
-            lambda seen: usable(seen, free, name),
+            lambda seen: operations.usable(seen, free, name),
             bench.down_time + interval + PATIENCE,
             f'free nodes of {name} being usable elsewhere')
         bench.note('free nodes are usable')

@@ -10,10 +10,11 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Computes die under load and are fenced, over and over.
+"""Computes die under load and are fenced, or end politely, over and over.
 
-It takes about half an hour, and is therefore no part of the tests that run
-all the time. The experiment judges itself; see ``tools/lab run churn --help``.
+Each takes about a quarter of an hour, and is therefore no part of the tests
+that run all the time. The experiment judges itself; see ``tools/lab run churn
+--help``.
 """
 
 from lab.tests.stack import command
@@ -26,12 +27,21 @@ class ChurnTestCase(command.LabTestCase):
 
     maxDiff = None
 
-    def test_with_fencing(self):
+    def churn(self, *options):
         figures = self.experiment(
-            'churn', '--cycles', str(CYCLES), '--fence',
+            'churn', '--cycles', str(CYCLES), *options,
             shape=('--nodes', str(NODES)))
-        self.assertEqual((CYCLES, 0), (figures['cycles'], figures['leaked']))
+        self.assertEqual((CYCLES, 0, 0), (
+            figures['cycles'], figures['leaked'], figures['error']))
+        return figures
+
+    def test_without_fencing(self):
+        self.churn()
+
+    def test_with_fencing(self):
+        figures = self.churn('--fence')
         self.assertGreater(figures['fenced'], 0)
         self.assertGreater(figures['taken_over'], 0)
-        self.assertEqual(figures['error'],
-                         figures['error_own_compute_killed'])
+
+    def test_polite(self):
+        self.churn('--polite')

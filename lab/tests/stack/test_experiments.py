@@ -24,8 +24,12 @@ NODES = command.NODES
 #: With more of them, and with fencing, in lab/tests/long.
 CYCLES = 3
 SERVERS = NODES // 2
+#: One of the computes has so many nodes.
+BUILDS = NODES // COMPUTES
 
-
+#: With the patience that the experiment wants nova to have.
+RESTARTED = ('--computes', str(COMPUTES), '--nodes', str(NODES),
+             *command.AUDITS)
 PATIENT = ('--computes', str(COMPUTES), '--nodes', str(NODES), *command.AUDITS,
            '--set', 'DEFAULT.service_down_time=30')
 
@@ -50,6 +54,14 @@ class ExperimentsTestCase(command.LabTestCase):
         self.assertEqual(COMPUTES + 1, len(figures['split']))
         rows = self.lab('status', '--json').answer['computes']
         self.assertEqual(COMPUTES, len(rows))
+
+    def test_builds_outlive_a_restart(self):
+        figures = self.experiment(
+            'build-restart', '--situation', 'waiting', '--builds',
+            str(BUILDS), '--seconds', '8', shape=RESTARTED)['waiting']
+        self.assertEqual(BUILDS, figures['active'])
+        self.assertLessEqual({'deploying', 'unclaimed'},
+                             figures['before'].keys())
 
     def test_churn(self):
         figures = self.experiment('churn', '--cycles', str(CYCLES))

@@ -84,8 +84,8 @@ class ResidentsTestCase(base.BaseTestCase):
                          residents.lost(['a', 'b', 'c'], found))
 
     def test_they_fail_the_experiment(self):
-        figures = {'error_others': 0, 'stuck': 0, 'not_deleted': 0,
-                   'leaked': 0, 'quiet': True, 'residents_lost': []}
+        figures = {'error': 0, 'stuck': 0, 'not_deleted': 0, 'leaked': 0,
+                   'quiet': True, 'residents_lost': []}
         self.assertEqual([], churn.failures(figures))
         self.assertEqual(1, len(churn.failures(
             figures | {'residents_lost': ['a is ERROR']})))

@@ -16,39 +16,6 @@
 from oslotest import base
 
 from lab.experiments import reaction
-from nova_ironic_multihost.tests import views
-
-
-class UsableTestCase(base.BaseTestCase):
-
-    def setUp(self):
-        super().setUp()
-        self.seen = views.consistent()
-        for index in range(len(self.seen.providers)):
-            self.seen = views.changed(self.seen, 'providers', index,
-                                      total=1, reserved=0)
-        self.nodes = ['node-1', 'node-4']
-
-    def usable(self, host='', **changes):
-        seen = self.seen
-        for field, (index, change) in changes.items():
-            seen = views.changed(seen, field, index, **change)
-        return reaction.usable(seen, self.nodes, host)
-
-    def test_offered_by_a_live_compute(self):
-        self.assertTrue(self.usable())
-        self.assertTrue(self.usable('Compute-1'))
-
-    def test_still_where_they_were(self):
-        self.assertFalse(self.usable('Compute-2'))
-
-    def test_compute_that_gets_no_builds(self):
-        for change in ({'up': False}, {'disabled': True}, {'mapped': False}):
-            self.assertFalse(self.usable(services=(1, change)), change)
-
-    def test_placement_does_not_offer_it(self):
-        for change in ({'reserved': 1}, {'total': 0}):
-            self.assertFalse(self.usable(providers=(4, change)), change)
 
 
 class FailuresTestCase(base.BaseTestCase):

@@ -10,6 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
+import itertools
 import json
 import pathlib
 
@@ -75,6 +76,17 @@ class SettingsTestCase(base.BaseTestCase):
             for path in (*place.requirements, place.constraints):
                 self.assertTrue(path.is_file(), path)
         self.assertEqual(places[-1], settings.load(self.directory))
+
+    def test_release_before_in_the_environment_that_it_has(self):
+        for older, newer in itertools.pairwise(settings.RELEASES):
+            self.assertEqual(
+                settings.load(self.directory, release=older),
+                settings.load(self.directory, release=newer).before())
+
+    def test_no_release_before_the_oldest(self):
+        oldest = settings.load(self.directory, release=settings.RELEASES[0])
+        self.assertIn('--release', str(
+            self.assertRaises(errors.LabError, oldest.before)))
 
     def test_release_of_a_lab_that_is_up_cannot_be_changed(self):
         self.record(base_port=22000, phase='up', release='2025.1')

@@ -76,6 +76,7 @@ BEGIN = 90.0
 # start, or a take-over, on a busy machine.
 PATIENCE = 120.0
 
+
 def at_once(builds):
     """Options with which a compute carries out so many at a time."""
     return tuple(f'{option}={builds}' for option in AT_ONCE)
@@ -312,14 +313,25 @@ class Trial:
         return queues.waiting(self._bench.settings, self.host)
 
 
+def _come_back(trial):
+    figures = trial.figures(trial.start())
+    trial.clear()
+    return figures
+
+
+def _stop_halfway(trial):
+    trial.ask()
+    trial.wait_until_taken()
+    trial.remember()
+    trial.kill()
+
+
 def _deploying(trial):
     trial.ask()
     trial.wait_until(fates.begun)
     trial.remember()
     trial.kill()
-    figures = trial.figures(trial.start())
-    trial.clear()
-    return figures
+    return _come_back(trial)
 
 
 def _queued(trial):
@@ -327,28 +339,18 @@ def _queued(trial):
     trial.ask()
     trial.wait_until_queued()
     trial.remember()
-    figures = trial.figures(trial.start())
-    trial.clear()
-    return figures
+    return _come_back(trial)
 
 
 def _waiting(trial):
     with trial.half_at_a_time():
-        trial.ask()
-        trial.wait_until_taken()
-        trial.remember()
-        trial.kill()
-        figures = trial.figures(trial.start())
-        trial.clear()
-    return figures
+        _stop_halfway(trial)
+        return _come_back(trial)
 
 
 def _fenced(trial):
     with trial.half_at_a_time():
-        trial.ask()
-        trial.wait_until_taken()
-        trial.remember()
-        trial.kill()
+        _stop_halfway(trial)
         figures = trial.figures(trial.fence(), trial.host)
         kept = trial.ledger()
     trial.unfence()

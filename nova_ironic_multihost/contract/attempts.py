@@ -65,19 +65,6 @@ class Attempts:
             in objects.BlockDeviceMappingList.get_by_instance_uuid(
                 names.admin_context(), instance.uuid))
 
-    @staticmethod
-    def _own(context, manager, instance, networks):
-        """Return what was requested, without the ports of other servers.
-
-        nova would take them off those.
-        """
-        if not networks or networks.no_allocate:
-            return networks
-        ports = {port['id'] for port in manager.network_api.list_ports(
-            context, device_id=instance.uuid)['ports']}
-        return objects.NetworkRequestList(objects=[
-            network for network in networks if network.port_id in ports])
-
     def undo(self, instance: objects.Instance, copy: Letter) -> None:
         """Undo it, the machine first and the instance's host last.
 
@@ -89,9 +76,10 @@ class Attempts:
         """
         context = names.admin_context()
         manager = names.manager_of(self._driver.virtapi)
-        networks = self._own(context, manager, instance, (
+        networks = self._without_ports_of_others(
+            context, manager, instance,
             base.NovaObjectSerializer().deserialize_entity(
-                context, copy.arguments.get('requested_networks'))))
+                context, copy.arguments.get('requested_networks')))
         before = instance.task_state
         self._driver.destroy(
             context, instance, instance.get_network_info())
@@ -102,3 +90,16 @@ class Attempts:
         manager._nil_out_instance_obj_host_and_node(instance)
         instance.task_state = task_states.SCHEDULING
         instance.save(expected_task_state=[before])
+
+    @staticmethod
+    def _without_ports_of_others(context, manager, instance, networks):
+        """Return what was requested, without the ports of other servers.
+
+        nova would take them off those.
+        """
+        if not networks or networks.no_allocate:
+            return networks
+        ports = {port['id'] for port in manager.network_api.list_ports(
+            context, device_id=instance.uuid)['ports']}
+        return objects.NetworkRequestList(objects=[
+            network for network in networks if network.port_id in ports])

@@ -40,6 +40,14 @@ def consistent():
             'server-0', 'one', 'compute-1', 'node-0', updated=NOW - 500),))
 
 
+def offered():
+    """The same, and placement offers all nodes."""
+    seen = consistent()
+    for index in range(len(seen.providers)):
+        seen = changed(seen, 'providers', index, total=1, reserved=0)
+    return seen
+
+
 def changed(seen, field, index, /, **changes):
     """The observation with one entry of a field changed."""
     entries = list(getattr(seen, field))

@@ -168,10 +168,7 @@ class UsableTestCase(base.BaseTestCase):
 
     def setUp(self):
         super().setUp()
-        self.seen = views.consistent()
-        for index in range(len(self.seen.providers)):
-            self.seen = views.changed(self.seen, 'providers', index,
-                                      total=1, reserved=0)
+        self.seen = views.offered()
         self.nodes = ['node-1', 'node-4']
 
     def usable(self, host='', **changes):

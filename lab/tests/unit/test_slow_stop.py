@@ -31,10 +31,7 @@ class UsableTestCase(base.BaseTestCase):
 
     def setUp(self):
         super().setUp()
-        self.seen = views.consistent()
-        for index in range(len(self.seen.providers)):
-            self.seen = views.changed(self.seen, 'providers', index,
-                                      total=1, reserved=0)
+        self.seen = views.offered()
 
     def test_only_what_is_elsewhere(self):
         self.assertTrue(self.usable(self.seen, ['node-2', 'node-3']))

@@ -32,6 +32,7 @@ import itertools
 import time
 
 from lab.bench import wanted
+from lab import steadfast
 from lab import timeline as timelines
 from lab import view
 from nova_ironic_multihost.check import findings as consistency
@@ -44,6 +45,8 @@ _AT_ONCE = 6
 REBUILD = {'stock': '2.92', 'ours': '2.96'}
 OPERATION_TIMEOUT = 120.0
 BUILD_TIMEOUT = 120.0
+# No more is taken for an API that is busy.
+ANSWER_TIMEOUT = 20.0
 DRAIN = 120.0
 SETTLE = 90.0
 
@@ -209,7 +212,7 @@ def _try(cloud, server, microversion):
     """Do with a server what can be done; what failed, in words, or ''."""
     from keystoneauth1 import exceptions
 
-    image = cloud.nova('GET', f'/servers/{server}')['server']['image']['id']
+    image = _ask(cloud, f'/servers/{server}')['server']['image']['id']
     for name, body, status in (
             ('reboot', {'reboot': {'type': 'HARD'}}, 'ACTIVE'),
             ('stop', {'os-stop': None}, 'SHUTOFF'),
@@ -226,17 +229,26 @@ def _try(cloud, server, microversion):
     return ''
 
 
+def _ask(cloud, path):
+    """Ask nova, once more if it does not answer."""
+    from keystoneauth1 import exceptions
+
+    return steadfast.Insistence(
+        (exceptions.ClientException,), ANSWER_TIMEOUT)(
+            cloud.nova, 'GET', path)
+
+
 def _until(cloud, server, status, timeout):
     """Wait until a server has a status and nothing to do; '' or what else."""
     deadline = time.monotonic() + timeout
     while True:
-        now = cloud.nova('GET', f'/servers/{server}')['server']
+        now = _ask(cloud, f'/servers/{server}')['server']
         task = now['OS-EXT-STS:task_state']
         if now['status'] == 'ERROR':
             return now.get('fault', {}).get('message', 'ERROR')
         if not task and now['status'] == status:
-            [last, *_] = cloud.nova(
-                'GET', f'/servers/{server}/os-instance-actions'
+            [last, *_] = _ask(
+                cloud, f'/servers/{server}/os-instance-actions'
             )['instanceActions']
             return last['message'] or ''
         if time.monotonic() > deadline:

@@ -114,9 +114,13 @@ def _membership(seen, host):
     from nova_ironic_multihost.core import membership
 
     return membership.view(
-        [membership.ComputeService(service.host, service.up,
-                                   service.disabled, service.forced_down)
-         for service in seen.services], membership.Partition(), host)
+        [membership.ComputeService(
+            service.host, service.up,
+            service.disabled and not service.farewell, service.forced_down,
+            farewell=service.farewell) for service in seen.services],
+        membership.Partition(), host,
+        over=[(service.key, service.farewell)
+              for service in seen.services if service.over])
 
 
 class _Judge:

@@ -53,7 +53,9 @@ def state_of(service):
     """nova's opinion of a service in a word or two."""
     words = [('fenced' if service.forced_down
               else 'up' if service.up else 'down')]
-    if service.disabled:
+    if service.farewell:
+        words.append('stopping')
+    elif service.disabled:
         words.append('disabled')
     if not service.mapped:
         words.append('not mapped')

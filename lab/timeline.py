@@ -21,8 +21,8 @@ only to a driver that shuffles faster than it audits.
 Times are seconds since the recording began.
 
 Three figures judge moves against what nova said of the computes. A *member*
-is a compute that is up and enabled; a *change of members* is what moves are
-made for. A compute decides with what nova said a moment ago, and a look may
+is a compute that is up and enabled, or was told to end a short time ago; a
+*change of members* is what moves are made for. A compute decides with what nova said a moment ago, and a look may
 come in between, so what held within the last :data:`LAG` seconds excuses a
 move.
 """
@@ -37,6 +37,7 @@ import threading
 import time
 
 from lab import errors
+from lab import reasons
 from lab import view
 
 
@@ -50,7 +51,11 @@ class NeverHappened(errors.LabError):
 
 @dataclasses.dataclass(frozen=True)
 class Sample:
-    """What one look showed; hosts are in lower case."""
+    """What one look showed; hosts are in lower case.
+
+    :ivar disabled: hosts that nova sends no builds to
+    :ivar members: hosts that share the nodes
+    """
 
     t: float
     owner: dict
@@ -58,23 +63,20 @@ class Sample:
     up: frozenset = frozenset()
     disabled: frozenset = frozenset()
     mapped: frozenset = frozenset()
+    members: frozenset = frozenset()
 
     @classmethod
     def of(cls, seen, t):
         """The part of an Observation that a timeline keeps."""
         return cls(t, dict(seen.owner_of), seen.used_nodes, seen.up_hosts,
                    frozenset(s.key for s in seen.services if s.disabled),
-                   frozenset(s.key for s in seen.services if s.mapped))
-
-    @property
-    def members(self):
-        """Hosts that share the nodes: up and enabled."""
-        return self.up - self.disabled
+                   frozenset(s.key for s in seen.services if s.mapped),
+                   reasons.members(seen))
 
     @property
     def schedulable(self):
         """Hosts that nova sends builds to."""
-        return self.members & self.mapped
+        return (self.up - self.disabled) & self.mapped
 
     def misplaced(self, prefer):
         """Free nodes that are not where the ring wants them.
@@ -258,6 +260,7 @@ class Timeline:
                 'up': sorted(s.up),
                 'disabled': sorted(s.disabled),
                 'mapped': sorted(s.mapped),
+                'members': sorted(s.members),
             } for s in self.samples],
         }
 
@@ -270,7 +273,8 @@ class Timeline:
                 {node: owner for node, owner
                  in zip(data['nodes'], s['owners'], strict=True) if owner},
                 *(frozenset(s[field])
-                  for field in ('used', 'up', 'disabled', 'mapped')))
+                  for field in ('used', 'up', 'disabled', 'mapped',
+                                'members')))
                 for s in data['samples']),
             tuple(Event(**event) for event in data['events']))
 

@@ -23,6 +23,7 @@ loading the services that are being watched.
 
 import datetime
 import time
+import warnings
 
 from lab import configuration
 from lab import errors
@@ -122,13 +123,30 @@ def _read_cell(settings, named):
     return fetch(
         settings, 'nova_cell1',
         ('SELECT host, disabled, forced_down,'
-         ' COALESCE(last_seen_up, created_at) FROM services'
+         ' COALESCE(last_seen_up, created_at), disabled_reason FROM services'
          " WHERE deleted = 0 AND `binary` = 'nova-compute' ORDER BY host",),
         ('SELECT uuid, host, created_at, updated_at, id FROM compute_nodes'
          ' WHERE deleted = 0 ORDER BY uuid',),
         ('SELECT uuid, hostname, host, node, vm_state, task_state, deleted,'
          ' COALESCE(updated_at, created_at) FROM instances'
          f' WHERE deleted = 0 OR uuid IN ({marks}) ORDER BY uuid', wanted))
+
+
+def said(reason, until):
+    """What a service says of its end.
+
+    :param reason: for which it is disabled, or None
+    :param until: seconds since the epoch
+    :returns: dict of its farewell, and whether that was said until then
+    """
+    with warnings.catch_warnings(record=True):
+        # The logging library imports eventlet, which warns about itself
+        # and resets the filters to be heard.
+        from nova_ironic_multihost.core import farewell
+
+    words = farewell.said(reason)
+    at = farewell.said_at(words)
+    return {'farewell': words, 'over': bool(at and at.timestamp() <= until)}
 
 
 def read(settings):
@@ -162,8 +180,9 @@ def read(settings):
                 disabled=bool(disabled),
                 forced_down=bool(forced_down),
                 seen=epoch(seen),
-                mapped=host.lower() in mapped)
-            for host, disabled, forced_down, seen in services),
+                mapped=host.lower() in mapped,
+                **said(reason, now - patience))
+            for host, disabled, forced_down, seen, reason in services),
         records=tuple(
             observation.Record(
                 uuid, host, epoch(created), epoch(updated), id_)

@@ -42,7 +42,8 @@ class Service:
     ``up`` is what nova itself answers: the last heartbeat (``seen``) is
     fresh and nobody has forced the service down. ``mapped`` says whether the
     host is mapped to a cell. ``farewell`` is what it has said when it was told
-    to end (:mod:`.core.farewell`), '' if nothing.
+    to end (:mod:`.core.farewell`), '' if nothing, and ``over`` says whether
+    that is longer ago than its nodes wait for it; False if that is not known.
     """
 
     host: str
@@ -52,6 +53,7 @@ class Service:
     seen: float | None = None
     mapped: bool | None = True
     farewell: str = ''
+    over: bool = False
 
     @property
     def key(self) -> HostKey:

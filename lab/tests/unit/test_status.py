@@ -29,6 +29,8 @@ class StateTestCase(base.BaseTestCase):
                 (observation.Service('a'), 'up'),
                 (observation.Service('a', up=False), 'down'),
                 (observation.Service('a', disabled=True), 'up, disabled'),
+                (observation.Service('a', disabled=True, farewell='I go'),
+                 'up, stopping'),
                 (observation.Service('a', up=False, forced_down=True),
                  'fenced'),
                 (observation.Service('a', mapped=False), 'up, not mapped')]:

@@ -32,13 +32,15 @@ def recorded(*owners, up=None, mapped=ALL_UP, used=(), disabled=None):
     :param up: for each second a string of the hosts that are up
     :param disabled: likewise of those that are disabled
     """
-    return timeline.Timeline(tuple(
-        timeline.Sample(
+    def sample(t, hosts, alive, closed):
+        return timeline.Sample(
             float(t),
             {str(n): host for n, host in enumerate(hosts) if host != '-'},
-            frozenset(used), frozenset(up[t]) if up else ALL_UP,
-            frozenset(disabled[t]) if disabled else frozenset(),
-            frozenset(mapped))
+            frozenset(used), alive, closed, frozenset(mapped), alive - closed)
+
+    return timeline.Timeline(tuple(
+        sample(t, hosts, frozenset(up[t]) if up else ALL_UP,
+               frozenset(disabled[t]) if disabled else frozenset())
         for t, hosts in enumerate(owners)))
 
 
@@ -84,10 +86,24 @@ def first(members, node):
 
 class JudgedMovesTestCase(base.BaseTestCase):
 
+    def members(self, **changes):
+        """What a look shows when one of three hosts is not as it was."""
+        return timeline.Sample.of(views.changed(
+            views.consistent(), 'services', 0, **changes), 0.0).members
+
     def test_members_are_up_and_enabled(self):
-        [sample] = recorded('a', up=['ab'], disabled=['b'], mapped='a').samples
-        self.assertEqual({'a'}, sample.members)
-        [sample] = recorded('a', up=['ab'], mapped='bc').samples
+        for changes in {'up': False}, {'disabled': True}:
+            self.assertEqual({'compute-2', 'compute-3'},
+                             self.members(**changes))
+
+    def test_who_is_told_to_end_is_a_member_for_a_short_time(self):
+        said = {'farewell': 'I go', 'disabled': True}
+        self.assertIn('compute-1', self.members(**said))
+        self.assertNotIn('compute-1', self.members(**said, over=True))
+
+    def test_builds_go_to_who_is_up_enabled_and_mapped(self):
+        [sample] = recorded('a', up=['abd'], disabled=['d'],
+                            mapped='bcd').samples
         self.assertEqual({'b'}, sample.schedulable)
 
     def test_misplaced_are_free_nodes_elsewhere(self):

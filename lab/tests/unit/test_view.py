@@ -10,9 +10,12 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
+import datetime
+
 from oslotest import base
 
 from lab import view
+from nova_ironic_multihost.core import farewell
 
 
 class ViewTestCase(base.BaseTestCase):
@@ -25,3 +28,14 @@ class ViewTestCase(base.BaseTestCase):
 
         error = self.assertRaises(view.ViewError, view.read, Settings())
         self.assertIn('tools/lab up', str(error))
+
+    def test_what_a_service_says_when_it_is_told_to_end(self):
+        now = datetime.datetime.now(datetime.UTC)
+        words = farewell.farewell(now)
+        for until, over in (-1, False), (1, True):
+            self.assertEqual(
+                {'farewell': words, 'over': over},
+                view.said(words, now.timestamp() + until))
+        for words in None, 'maintenance':
+            self.assertEqual({'farewell': '', 'over': False},
+                             view.said(words, now.timestamp()))

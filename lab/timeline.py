@@ -22,9 +22,9 @@ Times are seconds since the recording began.
 
 Three figures judge moves against what nova said of the computes. A *member*
 is a compute that is up and enabled, or was told to end a short time ago; a
-*change of members* is what moves are made for. A compute decides with what nova said a moment ago, and a look may
-come in between, so what held within the last :data:`LAG` seconds excuses a
-move.
+*change of members* is what moves are made for. A compute decides with what
+nova said a moment ago, and a look may come in between, so what held within the
+last :data:`LAG` seconds excuses a move.
 """
 
 import bisect

@@ -22,7 +22,9 @@ import dataclasses
 import threading
 import time
 
-BUILD_TIMEOUT = 120
+# Who is unlucky has a compute that is killed again as soon as it goes on with
+# the build, and takes a minute to start on a busy machine.
+BUILD_TIMEOUT = 300
 DELETE_TIMEOUT = 90
 # A user who looks more often keeps the API from its work.
 _PERIOD = 1.0

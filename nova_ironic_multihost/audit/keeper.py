@@ -15,7 +15,8 @@
 Each build that comes is copied before it begins (:mod:`.core.copies`). Every
 few seconds the copies are taken, in a thread of their own, and held,
 unacknowledged, for as long as somebody here is at the build. What nobody is at
-was left by a process before this one: that is asked for again.
+was left by a process before this one: that is asked for again. A copy that is
+not found is sent once more: RabbitMQ may have been started anew.
 """
 
 from collections.abc import Callable
@@ -49,6 +50,10 @@ FORBIDDEN = 600
 #: found.
 OVER = 3600
 
+#: Seconds in which a copy is found that was sent, and how many are sent once
+#: more at a time.
+FOUND, TOGETHER = 20, 20
+
 
 class Keeper:
     """Holds copies. Threads of nova and a timer use it.
@@ -75,12 +80,16 @@ class Keeper:
         #: Builds that were here and are over -> since when, and whether the
         #: gate has refused them.
         self._over: dict[Build, tuple[float, bool]] = {}
+        #: Builds whose copies were not found yet -> when they were sent, and
+        #: what they were asked for with.
+        self._sent: dict[Build, tuple[float, Mapping[str, object]]] = {}
         #: The copies that are held, replaced whole.
         self._copies: Mapping[Build, Letter] = {}
-        self._all_seen = False
+        #: Since when not all were seen, None if they were.
+        self._unseen: float | None = clock()
         # Only the timer uses these.
         self._box: Mailbox | None = None
-        self._opened = self._taken = 0.0
+        self._opened = self._taken = self._paused = 0.0
         self._held: list[Letter] = []
         self._forbidden: float | None = None
 
@@ -92,7 +101,7 @@ class Keeper:
     @property
     def all_seen(self) -> bool:
         """Whether all were seen that there are, or there can be none."""
-        return self._all_seen or not self.readable
+        return self._unseen is None or not self.readable
 
     def copy(self, build: Build) -> Letter | None:
         """Return the copy of a build that is held, None if it is not."""
@@ -102,9 +111,11 @@ class Keeper:
         """Whether a build may still be asked for, as there may be a copy."""
         if not self.readable or self._forbidden is not None:
             return False
+        now, unseen = self._clock(), self._unseen
         # Some may be with a connection whose end RabbitMQ has not noticed.
-        return (not self._all_seen or build in self._copies
-                or self._clock() - self._opened < copies.PATIENCE)
+        return (build in self._copies
+                or now - self._opened < copies.PATIENCE
+                or unseen is not None and now - unseen < copies.LONGEST)
 
     def keep(self, instance: str, node: str | None,
              arguments: Mapping[str, object]) -> None:
@@ -117,7 +128,13 @@ class Keeper:
         """
         if node is None or not self.readable or self._forbidden is not None:
             return
-        self.repeat(Build(instance, node))
+        build = Build(instance, node)
+        self.repeat(build)
+        self._send(build, self._copier.seal(arguments))
+
+    def _send(self, build: Build, arguments: Mapping[str, object]) -> None:
+        with self._lock:
+            self._sent[build] = self._clock(), arguments
         try:
             self._copier.copy(arguments)
         except Exception as exc:  # noqa: BLE001
@@ -126,7 +143,8 @@ class Keeper:
                         'as RabbitMQ has not taken it: %(error)s. If '
                         'nova-compute is killed before Ironic knows of the '
                         'build, it ends in ERROR.',
-                        {'uuid': instance, 'error': type(exc).__name__})
+                        {'uuid': build.instance,
+                         'error': type(exc).__name__})
 
     def end(self, instance: str, node: str | None, refused: bool = False
             ) -> None:
@@ -136,8 +154,10 @@ class Keeper:
             may still need the copy, but here it is not asked for again.
         """
         if node is not None:
+            build = Build(instance, node)
             with self._lock:
-                self._over[Build(instance, node)] = self._clock(), refused
+                self._sent.pop(build, None)
+                self._over[build] = self._clock(), refused
 
     def repeat(self, build: Build) -> None:
         """Have a build asked for again, whatever became of it here.
@@ -163,7 +183,9 @@ class Keeper:
         try:
             if self._held and now - self._taken >= forwarding.HOLDING:
                 self._renew()
-            self._take()
+            self._open()
+            if now >= self._paused:
+                self._take()
         except PermissionError as exc:
             self._close()
             self._forbid(exc, now)
@@ -172,31 +194,48 @@ class Keeper:
             self._close()
             raise
         self._sort()
+        self._send_again()
 
     def _forbid(self, exc: Exception, now: float) -> None:
         # There is none.
-        self._all_seen = True
+        self._unseen = None
         self._copies = {}
-        self._forbidden = now
+        with self._lock:
+            self._sent.clear()
+        before, self._forbidden = self._forbidden, now
+        if before is not None:
+            return
         LOG.warning('RabbitMQ does not let this compute service keep copies '
                     'of its builds: %s. A build that waits for its turn when '
                     'it is killed ends in ERROR. Give the account of nova the '
                     'rights to configure, write and read queues named '
                     'compute-builds.*', exc)
 
+    def _open(self) -> None:
+        """See that there is a connection, and where copies are sent to."""
+        if self._box is not None:
+            try:
+                self._box.beat()
+            except Exception as exc:  # noqa: BLE001
+                # RabbitMQ was started anew; until now nothing came here.
+                LOG.debug('The connection to the copies is lost: %s', exc)
+                self._close()
+            else:
+                return
+        self._box = self._mailboxes.open_copies(self._name)
+        self._opened = self._taken = self._clock()
+        self._box.create()
+
     def _take(self) -> None:
         """Take all that there is."""
         box = self._box
-        if box is None:
-            box = self._box = self._mailboxes.open_copies(self._name)
-            self._opened = self._taken = self._clock()
-            box.create()
-            self._forbidden = None
+        assert box is not None
         try:
             while len(self._held) < HELD:
                 found = box.take()
+                self._forbidden = None
                 if found is None:
-                    self._all_seen = True
+                    self._unseen = None
                     return
                 self._held.append(found)
         finally:
@@ -224,7 +263,7 @@ class Keeper:
         assert box is not None
         for copy in [*self._held]:
             try:
-                verdict = self._judge(copy)
+                verdict = self._judge(box, copy)
             except Exception:
                 # Who does not answer is not asked for each. It is held, and
                 # the others come first the next time.
@@ -247,7 +286,20 @@ class Keeper:
             LOG.info('%d builds that were here when nova-compute ended are '
                      'begun again.', asked)
 
-    def _judge(self, copy: Letter) -> Verdict:
+    def _send_again(self) -> None:
+        """Send the copies once more that were not found."""
+        if self._unseen is not None:
+            return
+        now = self._clock()
+        with self._lock:
+            self._sent = {build: its for build, its in self._sent.items()
+                          if self._here(build.instance)}
+            missing = [(build, arguments) for build, (sent, arguments)
+                       in self._sent.items() if now - sent >= FOUND]
+        for build, arguments in missing[:TOGETHER]:
+            self._send(build, arguments)
+
+    def _judge(self, box: Mailbox, copy: Letter) -> Verdict:
         build = _build(copy)
         if build is None:
             return Verdict(Fate.KEEP)
@@ -257,7 +309,8 @@ class Keeper:
             return Verdict(Fate.KEEP)
         if over is not None and not over[1]:
             return Verdict(Fate.DROP)
-        situation = self._sorter.situation(copy)
+        with box.attended():
+            situation = self._sorter.situation(copy)
         if situation is None:
             return Verdict(Fate.KEEP)
         verdict = copies.judge(
@@ -275,12 +328,23 @@ class Keeper:
     def _publish(self) -> None:
         self._copies = {build: copy for copy in self._held
                         if (build := _build(copy)) is not None}
+        with self._lock:
+            for build in self._copies:
+                self._sent.pop(build, None)
 
     def _close(self) -> None:
-        """Give back what is held; it is taken again."""
+        """Give back what is held; it is taken again.
+
+        At once, unless RabbitMQ counts how often it comes back.
+        """
         box, self._box = self._box, None
+        now = self._clock()
+        self._paused = now
+        if any(copy.returns for copy in self._held):
+            self._paused += forwarding.pause(self._held)
         self._held = []
-        self._all_seen = False
+        if self._unseen is None:
+            self._unseen = now
         if box is not None:
             box.close()
 

@@ -124,7 +124,7 @@ class Postman:
         self._sorter = letters
         self._clock = clock
         self._ending = threading.Event()
-        self._said = False
+        self._said = self._said_forbidden = False
         self._readings: dict[Box, Reading] = {}
         #: When what was given back may be read again.
         self._pauses: dict[Box, float] = {}
@@ -193,6 +193,16 @@ class Postman:
                      'wait until it is back: only queues of RabbitMQ are '
                      'read by others.')
 
+    def _say_forbidden(self, exc: Exception) -> None:
+        if not self._said_forbidden:
+            self._said_forbidden = True
+            LOG.warning(
+                'RabbitMQ does not let this compute service read what waits '
+                'for one that is dead: %s. Builds wait until that is back, or '
+                'end in ERROR. Give the account of nova the rights to '
+                'configure, write and read queues named compute.* and '
+                'compute-builds.*', exc)
+
     def _mine(self) -> dict[HostKey, str]:
         """Return whose mailboxes are this host's to read: {host: name}."""
         view, last = self._looks.view, self._auditor.last
@@ -223,9 +233,16 @@ class Postman:
             self._close(box)
             return
         reading.counts.clear()
+        before = reading.ended
         try:
             if not self._read_on(box, reading):
                 self._close(box)
+        except PermissionError as exc:
+            # What waits there waits for its host.
+            reading.held.clear()
+            reading.absent = now
+            reading.ended = now if before is None else before
+            self._say_forbidden(exc)
         finally:
             self._tell(name, reading)
 
@@ -274,7 +291,7 @@ class Postman:
         :raises SilentError: what that is cannot be known.
         """
         try:
-            verdict = self._judge(box, letter)
+            verdict = self._judge(box, reading.mailbox, letter)
         except Exception as exc:
             raise SilentError(f'it is not known what becomes of a message: '
                               f'{exc}') from exc
@@ -296,10 +313,11 @@ class Postman:
             self._handed_on[letter.instance] = verdict.host
         return True
 
-    def _judge(self, box: Box, letter: Letter) -> Verdict:
+    def _judge(self, box: Box, mailbox: Mailbox, letter: Letter) -> Verdict:
         if letter.kind is Kind.OTHER:
             return Verdict(Fate.KEEP)
-        situation = self._sorter.situation(letter)
+        with mailbox.attended():
+            situation = self._sorter.situation(letter)
         if situation is None:
             return Verdict(Fate.KEEP)
         judge = copies.judge if box.copies else forwarding.judge

@@ -298,10 +298,24 @@ class Mailbox(typing.Protocol):
         """Return how many read it; None if there is no such mailbox.
 
         See :func:`.core.forwarding.returned`.
+
+        :raises PermissionError: this process may not ask.
         """
 
     def take(self) -> Letter | None:
-        """Take the next message; None if there is none."""
+        """Take the next message; None if there is none.
+
+        :raises PermissionError: this process may not.
+        """
+
+    def beat(self) -> None:
+        """Show the message bus that this process is there."""
+
+    def attended(self) -> contextlib.AbstractContextManager[None]:
+        """Show it that again and again while this thread does other things.
+
+        It would give back what is held, and count that.
+        """
 
     def create(self) -> None:
         """Have it on the message bus, if it is not there.
@@ -345,10 +359,16 @@ class Mailboxes(typing.Protocol):
 class Copier(typing.Protocol):
     """Sends copies of builds to where this host's are."""
 
+    def seal(self, arguments: Mapping[str, object]) -> Mapping[str, object]:
+        """Return what is to be sent, whatever becomes of the build here.
+
+        :param arguments: what the build was asked for with, by name.
+        """
+
     def copy(self, arguments: Mapping[str, object]) -> None:
         """Send one.
 
-        :param arguments: what the build was asked for with, by name.
+        :param arguments: what :meth:`seal` returned.
         :raises Exception: it may not be there.
         """
 

@@ -21,12 +21,14 @@ from __future__ import annotations
 
 from nova.compute import instance_actions
 from nova.compute import task_states
+from nova.compute import vm_states
 from nova import objects
 from nova.objects import base
 
 from nova_ironic_multihost.contract import completion
 from nova_ironic_multihost.contract import names
 from nova_ironic_multihost.core.forwarding import Letter
+from nova_ironic_multihost import exception
 
 
 class Attempts:
@@ -71,6 +73,8 @@ class Attempts:
         Ports that the user has made stay: they are known from the copy alone
         if neutron had them bound and nova has not written that down.
 
+        :raises InstanceElsewhere: it was taken over meanwhile.
+        :raises InstanceUpdateConflict: likewise, and it has been built.
         :raises UnexpectedTaskStateError: somebody is at the instance, its
             user deletes it, say.
         """
@@ -83,13 +87,19 @@ class Attempts:
         before = instance.task_state
         self._driver.destroy(
             context, instance, instance.get_network_info())
+        # That may have taken long.
+        found = objects.Instance.get_by_uuid(context, instance.uuid)
+        if found.host != instance.host:
+            raise exception.InstanceElsewhere(
+                name='undoing a build', instance=instance.uuid)
         manager._deallocate_network(context, instance, networks)
         # Or the next attempt takes the ports for made
         # (ComputeManager._build_networks_for_instance).
         instance.system_metadata['network_allocated'] = 'False'
         manager._nil_out_instance_obj_host_and_node(instance)
         instance.task_state = task_states.SCHEDULING
-        instance.save(expected_task_state=[before])
+        instance.save(expected_vm_state=[vm_states.BUILDING],
+                      expected_task_state=[before])
 
     @staticmethod
     def _without_ports_of_others(context, manager, instance, networks):

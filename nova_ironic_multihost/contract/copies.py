@@ -50,13 +50,26 @@ class Copier:
         # One after the other: each has a connection for itself otherwise.
         self._turn = threading.Lock()
 
+    def seal(self, arguments: Mapping[str, typing.Any]
+             ) -> Mapping[str, typing.Any]:
+        """Return the arguments as they are sent, and as they are now.
+
+        nova goes on to change the objects.
+
+        :param arguments: of ComputeManager.build_and_run_instance, by name.
+        """
+        serializer = base.NovaObjectSerializer()
+        return {name: value if name == 'context'
+                else serializer.serialize_entity(arguments['context'], value)
+                for name, value in arguments.items()}
+
     def copy(self, arguments: Mapping[str, typing.Any]) -> None:
         """Send a copy to where this host's are.
 
         In a thread of its own: oslo.messaging waits for RabbitMQ to confirm
         it, for any time, and one of nova's few workers waits here.
 
-        :param arguments: of ComputeManager.build_and_run_instance, by name.
+        :param arguments: what :meth:`seal` returned.
         :raises TimeoutError: it may not be there, or may be there later.
         :raises oslo_messaging.MessagingException: it may not be there.
         :raises RuntimeError: threads are used up.

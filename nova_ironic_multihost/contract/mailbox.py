@@ -28,8 +28,10 @@ left, at once.
 from __future__ import annotations
 
 from collections.abc import Container
+from collections.abc import Iterator
 import contextlib
 import functools
+import threading
 import typing
 
 import amqp
@@ -52,6 +54,9 @@ ATTEMPTS = 2
 #: What is on a message since a quorum queue was given it back.
 RETURNS = 'x-delivery-count'
 
+#: RabbitMQ calls a queue not found, too, that is on a member of its cluster
+#: that is down.
+INACCESSIBLE = 'inaccessible'
 
 #: Milliseconds for which copies wait that nobody reads: a week.
 EXPIRY = 7 * 86400 * 1000
@@ -156,6 +161,7 @@ class Mailbox:
 
         :raises PermissionError: the account may not.
         """
+        refused = None
         arguments: dict[str, object] = {'x-expires': EXPIRY}
         if self._connection.rabbit_quorum_queue:
             arguments['x-queue-type'] = 'quorum'
@@ -164,12 +170,18 @@ class Mailbox:
                 self._box.queue_declare(
                     queue=self._name, durable=True, auto_delete=False,
                     arguments=arguments)
-            except amqp.exceptions.PreconditionFailed:
-                # It was made with other settings.
+            except amqp.exceptions.PreconditionFailed as exc:
+                # It was made with other settings; or there are too many.
+                refused = exc
                 self._box = self._channel()
-            self._box.queue_bind(
-                queue=self._name, exchange=_driver()._default_exchange,
-                routing_key=self._name)
+            try:
+                self._box.queue_bind(
+                    queue=self._name, exchange=_driver()._default_exchange,
+                    routing_key=self._name)
+            except amqp.exceptions.NotFound as exc:
+                if refused is None:
+                    raise
+                raise PermissionError(str(refused)) from exc
         except amqp.exceptions.AccessRefused as exc:
             raise PermissionError(str(exc)) from exc
 
@@ -181,14 +193,60 @@ class Mailbox:
         try:
             return self._box.queue_declare(
                 queue=self._name, passive=True).consumer_count
-        except amqp.exceptions.NotFound:
+        except amqp.exceptions.NotFound as exc:
+            if INACCESSIBLE in str(exc):
+                raise
             self._box = self._channel()
             return None
+        except amqp.exceptions.AccessRefused as exc:
+            self._box = self._channel()
+            raise PermissionError(str(exc)) from exc
 
     def take(self) -> Letter | None:
-        """Take the next message; None if there is none."""
-        message = self._box.basic_get(self._name, no_ack=False)
+        """Take the next message; None if there is none.
+
+        :raises PermissionError: the account may not.
+        """
+        try:
+            message = self._box.basic_get(self._name, no_ack=False)
+        except amqp.exceptions.AccessRefused as exc:
+            self._box = self._channel()
+            raise PermissionError(str(exc)) from exc
         return None if message is None else self._letter(message)
+
+    def beat(self) -> None:
+        """Send a heartbeat."""
+        self._amqp.send_heartbeat()
+
+    @contextlib.contextmanager
+    def attended(self) -> Iterator[None]:
+        """Send heartbeats while this thread does not use the connection.
+
+        RabbitMQ closes it otherwise: oslo.messaging sends them while it waits
+        for messages, and this does not.
+        """
+        done = threading.Event()
+        thread = threading.Thread(
+            target=self._beat_until, args=(done,), daemon=True,
+            name='ironic-multihost-heartbeat')
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
+
+    def _beat_until(self, done):
+        # Three in the time after which RabbitMQ misses them; 0 for never.
+        pause = self._amqp.heartbeat / 3 or None
+        while not done.wait(pause):
+            try:
+                self.beat()
+            except Exception as exc:  # noqa: BLE001
+                # Who uses it next is told.
+                LOG.debug('No heartbeat for %(queue)s: %(exc)s',
+                          {'queue': self._name, 'exc': exc})
+                return
 
     def hand_on(self, letter: Letter, host: str, copy: bool = False) -> bool:
         """Send a message to another host, and acknowledge it then.

@@ -89,6 +89,10 @@ def outdated(state: InstanceState | None, node: str | None, host: HostKey,
         return False
     if elsewhere(state, host):
         return True
+    if state.host_key is None and state.vm_state not in (
+            None, 'building', 'error'):
+        # It was built; who has taken its host off has done so too late.
+        return True
     if state.host_key == host and (
             node in (None, state.node)
             or state.vm_state not in ('building', 'error')):

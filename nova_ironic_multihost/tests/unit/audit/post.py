@@ -13,6 +13,7 @@
 """A message bus of plain values, and what stands on it."""
 
 import collections
+import contextlib
 from unittest import mock
 
 from nova_ironic_multihost.audit import look
@@ -45,6 +46,7 @@ class Bus:
         self.queues = collections.defaultdict(list)
         self.consumers = collections.Counter()
         self.missing = set()
+        self.forbids = set()
         self.opened = []
         self.breaks = None
         self.quorum = False
@@ -74,10 +76,20 @@ class Box:
 
     def consumers(self):
         self.bus.check()
+        if self.host in self.bus.forbids:
+            raise PermissionError('ACCESS_REFUSED')
         if self.host in self.bus.missing:
             return None
         return self.bus.consumers[self.host] + (
             self.bus.held if self.bus.quorum else 0)
+
+    def beat(self):
+        self.bus.check()
+        if self.closed:
+            raise OSError('closed')
+
+    def attended(self):
+        return contextlib.nullcontext()
 
     def take(self):
         self.bus.check()

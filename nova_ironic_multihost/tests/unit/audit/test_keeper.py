@@ -50,6 +50,10 @@ class KeeperTestCase(post.PostTestCase):
             'b', self.bus, self, self.sorter('b'), self.here.__contains__,
             self.clock)
 
+    @staticmethod
+    def seal(arguments):
+        return dict(arguments)
+
     def copy(self, arguments):
         if self.refused:
             raise self.refused
@@ -334,11 +338,70 @@ class KeeperTestCase(post.PostTestCase):
         # The text may quote what was to be sent.
         self.assertNotIn('xyzzy', self.log.output)
 
+    def test_copy_that_is_not_there_is_sent_once_more(self):
+        """RabbitMQ was started anew, and did not know where it belongs."""
+        self.bus.missing.add(COPIES)
+        self.arrive()
+        self.bus.missing.clear()
+        self.keeper.once()
+        self.assertEqual(0, self.bus.held)
+        self.clock.now += keeper.FOUND
+        for _ in range(2):
+            self.keeper.once()
+        self.assertEqual(1, self.bus.held)
+        self.clock.now += keeper.FOUND
+        self.keeper.once()
+        self.assertEqual(([], 1), (self.copies, self.bus.held))
+
+    def test_copy_of_what_is_over_is_not_sent_once_more(self):
+        self.bus.missing.add(COPIES)
+        self.arrive()
+        self.here.clear()
+        self.bus.missing.clear()
+        self.clock.now += keeper.FOUND
+        self.keeper.once()
+        self.assertEqual([], self.copies)
+
+    def test_connection_that_broke_is_made_anew_at_once(self):
+        self.arrive()
+        self.keeper.once()
+        before = self.keeper._box
+        before.close()
+        self.bus.missing.add(COPIES)
+        self.keeper.once()
+        self.assertEqual((set(), 1), (self.bus.missing, self.bus.held))
+        self.assertTrue(self.keeper.all_seen)
+
+    def test_what_is_counted_is_not_taken_again_at_once(self):
+        """RabbitMQ drops it when it has come back too often."""
+        counted = Letter(Kind.BUILD, 'i1', NODE, returns=2)
+        self.cloud.placed['i1'] = InstanceState(
+            'b', vm_state='building', node=NODE)
+        self.copies.append(counted)
+        self.keeper.once()
+        self.keeper._box.close()
+        for _ in range(3):
+            self.keeper.once()
+            self.assertEqual(([counted], False), (
+                self.copies, self.keeper.all_seen))
+        self.clock.now += forwarding.pause([counted])
+        self.keeper.once()
+        self.assertEqual(1, self.bus.held)
+
+    def test_nobody_waits_for_ever_for_copies_that_cannot_be_read(self):
+        self.die()
+        self.bus.breaks = OSError('no bus')
+        for seconds, may_come in (0, True), (rules.LONGEST, False):
+            self.clock.now += seconds
+            self.assertRaises(OSError, self.keeper.once)
+            self.assertEqual(may_come, self.keeper.may_come(FIRST))
+
     def test_account_that_may_not(self):
         self.die()
         self.bus.breaks = PermissionError('ACCESS_REFUSED')
         for _ in range(3):
             self.keeper.once()
+            self.clock.now += keeper.FORBIDDEN
         self.assertEqual(1, self.log.output.count('rights'))
         # Nobody waits for copies that there cannot be.
         self.assertTrue(self.keeper.all_seen)
@@ -346,7 +409,6 @@ class KeeperTestCase(post.PostTestCase):
         self.bus.breaks = None
         self.arrive()
         self.assertEqual([], self.copies)
-        self.clock.now += keeper.FORBIDDEN
         self.keeper.once()
         self.arrive()
         self.assertEqual([BUILD], self.copies)

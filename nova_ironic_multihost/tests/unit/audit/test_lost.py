@@ -14,6 +14,8 @@
 
 from unittest import mock
 
+import fixtures
+
 from nova_ironic_multihost.audit import lost
 from nova_ironic_multihost.core.arrivals import Build
 from nova_ironic_multihost.core.facts import InstanceState
@@ -125,6 +127,18 @@ class LostTestCase(post.PostTestCase):
         self.bus.readable = False
         self.wait()
         self.assertFalse(self.ended)
+
+    def test_account_that_may_not_read(self):
+        """What waits there is for its host alone, and that is dead."""
+        logged = self.useFixture(fixtures.FakeLogger())
+        for box in 'a', 'a copies':
+            with self.subTest(box):
+                self.bus.forbids = {box}
+                self.cloud.placed['i1'] = post.WAITING
+                self.nova.faults.clear()
+                self.wait()
+                self.assertTrue(self.ended)
+        self.assertEqual(1, logged.output.count('rights'))
 
     def test_build_that_is_held_is_somewhere(self):
         self.bus.queues['a'] = [Letter(Kind.BUILD, 'i1', None)]

@@ -26,6 +26,7 @@ from nova_ironic_multihost.contract import attempts
 from nova_ironic_multihost.contract import names
 from nova_ironic_multihost.core.forwarding import Kind
 from nova_ironic_multihost.core.forwarding import Letter
+from nova_ironic_multihost.exception import InstanceElsewhere
 from nova_ironic_multihost.tests.unit.contract import base
 
 PORT = uuidsentinel.port
@@ -99,6 +100,32 @@ class AttemptsTestCase(base.DatabaseTestCase):
     def read(self):
         return objects.Instance.get_by_uuid(
             names.admin_context(), uuidsentinel.instance)
+
+    def take_over(self, **changes):
+        """Another compute service does, while this one is at it."""
+        instance = self.read()
+        instance.update({'host': 'other', **changes})
+        instance.save()
+
+    def test_taken_over_while_its_machine_is_undone(self):
+        self.driver.destroy = lambda *args: self.take_over()
+        self.assertRaises(InstanceElsewhere, self.attempts.undo, self.read(),
+                          self.copy)
+        self.assertEqual([], self.done)
+        self.assertEqual('other', self.read().host)
+
+    def test_built_by_another_while_its_ports_are_undone(self):
+        """Killed before nova had given it a task state."""
+        row = self.read()
+        row.task_state = None
+        row.save()
+        self.manager._deallocate_network = lambda *args: self.take_over(
+            vm_state='active')
+        self.assertRaises(exception.InstanceUpdateConflict,
+                          self.attempts.undo, self.read(), self.copy)
+        found = self.read()
+        self.assertEqual(('other', base.NODE, None), (
+            found.host, found.node, found.task_state))
 
     def test_all_of_it_is_undone_and_its_host_last(self):
         self.attempts.undo(self.read(), self.copy)

@@ -66,10 +66,15 @@ class CopierTestCase(test_mailbox.BrokerTestCase):
             objects=[objects.NetworkRequest(port_id=base.NODE)]))
         serializer = objects_base.NovaObjectSerializer()
         sent = self.content('compute.dead')
-        copies.Copier('dead').copy({
+        copier = copies.Copier('dead')
+        arguments = {
             'context': self.context,
             **{name: serializer.deserialize_entity(self.context, value)
-               for name, value in sent['args'].items()}})
+               for name, value in sent['args'].items()}}
+        sealed = copier.seal(arguments)
+        # As nova does when it goes on.
+        arguments['instance'].host = 'dead'
+        copier.copy(sealed)
         self.assertEqual(sent, self.content('compute-builds.dead'))
         copy = self.mailboxes.open_copies('dead').take()
         self.assertEqual(

@@ -18,6 +18,7 @@ With a broker: lab/tests/stack/test_mailbox.py.
 import contextlib
 import inspect
 import logging
+import threading
 import types
 from unittest import mock
 
@@ -86,6 +87,9 @@ class SignaturesTestCase(base.SignaturesTestCase):
         self.assertIn("self.events.get('basic_return')", source)
         self.assertIn('auto_decode', inspect.getsource(
             channel.dispatch_method))
+        self.assertParameters(['self'], amqp.Connection.send_heartbeat)
+        self.assertIn('self.heartbeat = ', inspect.getsource(
+            amqp.Connection._on_tune))
 
     def test_queue_of_a_host(self):
         self.assertEqual('compute.host-1', mailbox.queue('host-1'))
@@ -112,19 +116,26 @@ class Channel(pyamqp.Channel):
                 raise amqp.exceptions.AccessRefused
             if queue in self.broker.queues:
                 raise amqp.exceptions.PreconditionFailed
+            if self.broker.full:
+                raise amqp.exceptions.PreconditionFailed('queue limit')
             self.broker.queues[queue] = []
             self.broker.declared.append(how)
             return None
+        if self.broker.forbids:
+            raise amqp.exceptions.AccessRefused
         if queue not in self.broker.queues:
-            raise amqp.exceptions.NotFound
+            raise amqp.exceptions.NotFound(self.broker.why)
         return types.SimpleNamespace(consumer_count=2, message_count=50)
 
     def queue_bind(self, queue, exchange, routing_key):
         assert (queue, exchange) == (routing_key, 'nova')
-        assert queue in self.broker.queues
+        if queue not in self.broker.queues:
+            raise amqp.exceptions.NotFound
 
     def basic_get(self, queue, no_ack):
         assert not no_ack and not self.auto_decode
+        if self.broker.forbids:
+            raise amqp.exceptions.AccessRefused
         waiting = self.broker.queues[queue]
         return waiting.pop(0) if waiting else None
 
@@ -164,7 +175,8 @@ class BrokerTestCase(base.SignaturesTestCase):
             self.driver, '_get_connection', self.sending))
         self.queues = {'compute.dead': []}
         self.acknowledged, self.exchanges = [], []
-        self.nacks = self.forbids = False
+        self.nacks = self.forbids = self.full = False
+        self.why = 'no queue'
         self.declared = []
         self.connection = mock.Mock(rabbit_quorum_queue=False)
         self.connection.channel.connection.channel = lambda: Channel(self)
@@ -264,6 +276,51 @@ class MailboxTestCase(BrokerTestCase):
         self.forbids = True
         self.assertRaises(PermissionError,
                           self.mailboxes.open_copies('host-1').create)
+
+    def test_rabbit_may_have_no_more_queues(self):
+        self.full = True
+        refused = self.assertRaises(
+            PermissionError, self.mailboxes.open_copies('host-1').create)
+        self.assertIn('queue limit', str(refused))
+
+    def test_account_that_may_not_read(self):
+        self.forbids = True
+        box = self.open()
+        for ask in box.take, box.consumers:
+            for _ in range(2):
+                self.assertRaises(PermissionError, ask)
+
+    def test_queue_on_a_member_that_is_down_is_not_gone(self):
+        self.why = 'home node of durable queue is down or inaccessible'
+        self.assertRaises(amqp.exceptions.NotFound,
+                          self.mailboxes.open('nobody').consumers)
+
+    def test_rabbit_hears_from_who_does_other_things(self):
+        """Else it closes the connection, and counts what comes back."""
+        heard = threading.Semaphore(0)
+        rabbit = self.connection.channel.connection
+        rabbit.heartbeat = 0.03
+        rabbit.send_heartbeat = heard.release
+        with self.open().attended():
+            for _ in range(3):
+                self.assertTrue(heard.acquire(timeout=60))
+        self.assertNotIn('ironic-multihost-heartbeat', {
+            thread.name for thread in threading.enumerate()})
+
+    def test_who_is_cut_off_meanwhile_is_told_later(self):
+        tried = threading.Event()
+
+        def fail():
+            tried.set()
+            raise OSError('reset')
+
+        rabbit = self.connection.channel.connection
+        rabbit.heartbeat = 0.03
+        rabbit.send_heartbeat = fail
+        box = self.open()
+        with box.attended():
+            self.assertTrue(tried.wait(60))
+        self.assertRaises(OSError, box.beat)
 
     def test_copy_goes_on_as_one(self):
         self.send_build()

@@ -63,6 +63,10 @@ class OutdatedTestCase(base.BaseTestCase):
                 self.assertTrue(self.outdated(InstanceState(
                     host, node='n1', vm_state=vm_state), True))
 
+    def test_server_that_runs_and_has_lost_its_host(self):
+        self.assertTrue(self.outdated(
+            InstanceState(None, vm_state='active'), True))
+
     def test_build_that_has_failed_or_was_sent_elsewhere(self):
         self.assertTrue(self.outdated(InstanceState(None), False))
         self.assertTrue(self.outdated(

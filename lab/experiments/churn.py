@@ -15,7 +15,7 @@
 Four workers boot and delete servers without pause, while a compute picked
 by chance is killed and started again, --cycles times. Figures: servers,
 active, error (split: a compute of the server was killed while it was being
-built, or not, with nova's messages for those), stuck (neither in two
+built, or not, with nova's messages for those), stuck (neither in five
 minutes; stuck_own_compute_killed of them as above), not_deleted, moves,
 most_moves of one node, needless (moves from a live compute to one that the
 ring does not prefer), unschedulable (nodes that moved to a compute while

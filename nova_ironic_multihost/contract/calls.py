@@ -18,6 +18,7 @@ on instances) and through nova's objects.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import inspect
 
@@ -114,13 +115,15 @@ class Tracker:
     def renew(self, node: str) -> None:
         """Read anew what placement has of a node, and its generation.
 
-        The provider is one that nova's client has at hand. If placement
-        answers with an error nova logs it and goes on with what it knew.
+        If placement answers with an error nova logs it and goes on with what
+        it knew.
 
         :raises keystoneauth1.exceptions.ClientException: it does not answer.
         """
-        self.report_client._refresh_and_get_inventory(
-            names.admin_context(), node)
+        # Another thread may have forgotten the provider since.
+        with contextlib.suppress(ValueError):
+            self.report_client._refresh_and_get_inventory(
+                names.admin_context(), node)
 
 
 class Instances:

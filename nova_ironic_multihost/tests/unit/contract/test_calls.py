@@ -101,6 +101,11 @@ class TrackerTestCase(base.TrackerTestCase):
             self.assertEqual(
                 3, self.client._provider_tree.data(NODE).generation)
 
+    def test_provider_that_another_thread_has_forgotten(self):
+        self.patch(self.client, 'get', return_value=base.response(
+            200, {'inventories': {}, 'resource_provider_generation': 7}))
+        self.tracker.renew(NODE)
+
     def test_records_at_hand(self):
         self.assertFalse(self.tracker.has(NODE))
         self.rt.compute_nodes[NODE] = objects.ComputeNode()

@@ -22,13 +22,13 @@ from __future__ import annotations
 from nova.compute import instance_actions
 from nova.compute import task_states
 from nova.compute import vm_states
+from nova import exception
 from nova import objects
 from nova.objects import base
 
 from nova_ironic_multihost.contract import completion
 from nova_ironic_multihost.contract import names
 from nova_ironic_multihost.core.forwarding import Letter
-from nova_ironic_multihost import exception
 
 
 class Attempts:
@@ -73,8 +73,7 @@ class Attempts:
         Ports that the user has made stay: they are known from the copy alone
         if neutron had them bound and nova has not written that down.
 
-        :raises InstanceElsewhere: it was taken over meanwhile.
-        :raises InstanceUpdateConflict: likewise, and it has been built.
+        :raises InstanceUpdateConflict: it was taken over meanwhile, or built.
         :raises UnexpectedTaskStateError: somebody is at the instance, its
             user deletes it, say.
         """
@@ -90,8 +89,9 @@ class Attempts:
         # That may have taken long.
         found = objects.Instance.get_by_uuid(context, instance.uuid)
         if found.host != instance.host:
-            raise exception.InstanceElsewhere(
-                name='undoing a build', instance=instance.uuid)
+            raise exception.InstanceUpdateConflict(
+                instance_uuid=instance.uuid,
+                expected={'host': instance.host}, actual={'host': found.host})
         manager._deallocate_network(context, instance, networks)
         # Or the next attempt takes the ports for made
         # (ComputeManager._build_networks_for_instance).

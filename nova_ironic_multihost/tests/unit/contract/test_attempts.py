@@ -26,7 +26,6 @@ from nova_ironic_multihost.contract import attempts
 from nova_ironic_multihost.contract import names
 from nova_ironic_multihost.core.forwarding import Kind
 from nova_ironic_multihost.core.forwarding import Letter
-from nova_ironic_multihost.exception import InstanceElsewhere
 from nova_ironic_multihost.tests.unit.contract import base
 
 PORT = uuidsentinel.port
@@ -109,7 +108,8 @@ class AttemptsTestCase(base.DatabaseTestCase):
 
     def test_taken_over_while_its_machine_is_undone(self):
         self.driver.destroy = lambda *args: self.take_over()
-        self.assertRaises(InstanceElsewhere, self.attempts.undo, self.read(),
+        self.assertRaises(exception.InstanceUpdateConflict,
+                          self.attempts.undo, self.read(),
                           self.copy)
         self.assertEqual([], self.done)
         self.assertEqual('other', self.read().host)

@@ -39,6 +39,7 @@ import os_traits
 from oslo_log import log as logging
 
 from nova_ironic_multihost.contract import calls
+from nova_ironic_multihost.contract import listeners
 from nova_ironic_multihost.contract import names
 from nova_ironic_multihost.contract import operations
 from nova_ironic_multihost.contract import reads
@@ -271,6 +272,8 @@ def patch_stop(manager: ComputeManager | None,
                act: Callable[[], None]) -> None:
     """Have something done as soon as the service is told to end.
 
+    And have no message lost that comes while it ends (:mod:`.listeners`).
+
     It then waits for what it is at, for minutes since nova 33, and sends
     heartbeats, before anything of it hears of that but in nova 34
     (nova.service.Service.stop).
@@ -290,6 +293,8 @@ def patch_stop(manager: ComputeManager | None,
     @functools.wraps(stop)
     def act_and_stop(*args, **kwargs):
         try:
+            for name in ('rpcserver', 'rpcserver_alt'):
+                listeners.leave_to_rabbitmq(vars(starting).get(name))
             act()
         except Exception:
             LOG.exception('This compute service ends all the same.')

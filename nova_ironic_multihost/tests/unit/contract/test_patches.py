@@ -31,6 +31,7 @@ from nova import service
 from oslo_messaging.rpc import dispatcher
 from oslotest import base as oslo_base
 
+from nova_ironic_multihost.contract import listeners
 from nova_ironic_multihost.contract import names
 from nova_ironic_multihost.contract import operations
 from nova_ironic_multihost.contract import patches
@@ -388,6 +389,19 @@ class StopTestCase(oslo_base.BaseTestCase):
         self.assertEqual('told', done[0])
         self.assertIn('stopped', done)
         self.assertIn(done[-1], ('graceful_shutdown', 'cleanup_host'))
+
+    def test_no_message_is_lost_that_comes_while_it_ends(self):
+        kept = []
+        with mock.patch.object(service.Service, 'stop', lambda self: None), (
+                mock.patch.object(listeners, 'leave_to_rabbitmq',
+                                  kept.append)):
+            starting = start(object.__new__(manager.ComputeManager),
+                             mock.Mock())
+            vars(starting).update(rpcserver=1, rpcserver_alt=2)
+            starting.stop()
+            del vars(starting)['rpcserver_alt']
+            starting.stop()
+        self.assertEqual([1, 2, 1, None], kept)
 
     def test_the_service_ends_whatever_goes_wrong(self):
         ended = mock.Mock()

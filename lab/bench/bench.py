@@ -146,9 +146,17 @@ class Bench:
         return fencing.Watcher(is_dead, act)
 
     def await_up(self, name):
-        """Wait until nova calls a compute up; returns the time."""
-        self.recorder.wait_for(lambda seen: name.lower() in seen.up_hosts,
-                               COME_UP, f'{name} coming up')
+        """Wait until nova calls a compute up; returns the time.
+
+        One that was told to end looks up for a while after, and gets no
+        builds before its next process has taken its farewell back.
+        """
+        def is_back(seen):
+            service = seen.service_of.get(name.lower())
+            return service is not None and service.up and not (
+                service.disabled and service.farewell)
+
+        self.recorder.wait_for(is_back, COME_UP, f'{name} coming up')
         return self.say(f'{name} is up')
 
     def await_down(self, name):

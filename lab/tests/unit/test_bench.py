@@ -157,6 +157,21 @@ class BenchTestCase(FilmTestCase):
         self.bench(*[self.good] * 130, down, gone).remove('compute-2')
         self.computes.forget.assert_called_once_with('compute-2')
 
+    def test_one_that_still_says_farewell_is_not_back(self):
+        down = views.changed(self.good, 'services', 1, up=False)
+        ending = views.changed(self.good, 'services', 1, disabled=True,
+                               farewell='stopping since then')
+        film = self.bench(down, ending, ending, self.good)
+        film.await_up('compute-2')
+        self.assertEqual(4.0, film.recorder.now())
+
+    def test_a_stock_one_that_is_not_disabled_is_up_whatever_it_says(self):
+        left = views.changed(self.good, 'services', 1,
+                             farewell='stopping since then')
+        film = self.bench(left)
+        film.await_up('compute-2')
+        self.assertEqual(1.0, film.recorder.now())
+
     def test_no_compute_is_up(self):
         nothing = dataclasses.replace(self.good, services=())
         self.computes.names.return_value = ['compute-1']

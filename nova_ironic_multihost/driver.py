@@ -23,16 +23,19 @@ from oslo_log import log as logging
 from nova_ironic_multihost.audit import adoption
 from nova_ironic_multihost.audit import arrivals
 from nova_ironic_multihost.audit import auditor
+from nova_ironic_multihost.audit import changes
 from nova_ironic_multihost.audit import departure
 from nova_ironic_multihost.audit import keeper
 from nova_ironic_multihost.audit import look
 from nova_ironic_multihost.audit import lost
 from nova_ironic_multihost.audit import offer
 from nova_ironic_multihost.audit import postman
+from nova_ironic_multihost.audit import reader
 from nova_ironic_multihost.audit import recovery
 from nova_ironic_multihost.audit import refusals
 from nova_ironic_multihost.audit import repetition
 from nova_ironic_multihost.audit import sorter
+from nova_ironic_multihost.audit.sources import ListingError
 from nova_ironic_multihost.audit import timer
 from nova_ironic_multihost import conf
 from nova_ironic_multihost.conf import contradictions
@@ -47,6 +50,7 @@ from nova_ironic_multihost.contract import mailbox
 from nova_ironic_multihost.contract import names
 from nova_ironic_multihost.contract import node_cache
 from nova_ironic_multihost.contract import operations
+from nova_ironic_multihost.contract import pages
 from nova_ironic_multihost.contract import patches
 from nova_ironic_multihost.contract import patience
 from nova_ironic_multihost.contract import provider
@@ -74,18 +78,22 @@ class IronicMultiHostDriver(names.IronicDriver):
     def __init__(self, virtapi, read_only=False):
         super().__init__(virtapi, read_only)
         conf.register_opts(CONF)
-        self.node_cache = node_cache.NodeCache()
+        self.node_cache = node_cache.NodeCache(
+            lambda body: pages.node(body, self.ironic_connection))
         self._tracker = calls.Tracker(virtapi)
         self._departure = departure.Departure(
             registration.Registration(CONF.host),
             lambda: self._looks.may_close(settings.read()))
         ending = self._departure.begun
+        self._reader = reader.Reader(pages.Pages(self))
         self._auditor = auditor.Auditor(
             sources.NovaSources(self, self._tracker),
-            sources.NovaWrites(ending))
+            sources.NovaWrites(ending), self._reader)
         self._offers = offer.Offers(self._auditor, self._tracker, ending)
         self._looks = look.Look(
             self._auditor, self._tracker, self._acquired, ending=ending)
+        self._changes = changes.Changes(
+            self._auditor, self._tracker, ending)
         self._adoption = adoption.Adoption(
             self._auditor, self._tracker, self._acquired)
         self._gate = gate.Gate(
@@ -116,6 +124,7 @@ class IronicMultiHostDriver(names.IronicDriver):
             lambda: self._auditor.preferences)
         self._timers = timer.Timers(
             lambda: self._looks.pause(settings.read()), look=self._look,
+            poll=self._poll,
             sweep=lambda: self._recovery.sweep(self._looks.view),
             arrivals=self._arrivals.once, copies=self._keeper.once,
             mailboxes=self._postman.once,
@@ -229,9 +238,21 @@ class IronicMultiHostDriver(names.IronicDriver):
         nova's reaper looks here for instances that it has deleted; what nova
         does not know is no business of its. Empty before the first audit.
         """
-        return [node.instance_id for node in self.node_cache.values()
-                if node.instance_id is not None
-                and self._auditor.reason(node.id) is not Reason.UNKNOWN]
+        return [instance for node, instance
+                in self.node_cache.instances().items()
+                if self._auditor.reason(node) is not Reason.UNKNOWN]
+
+    def get_info(self, instance, use_cache=True):
+        """Return whether the machine of an instance is on.
+
+        :param use_cache: whether it may be as Ironic has said some time ago.
+        """
+        if use_cache:
+            self._refresh_cache()
+            if node := self.node_cache.of_instance(instance.uuid):
+                return names.InstanceInfo(
+                    state=names.map_power_state(node.power_state))
+        return super().get_info(instance, use_cache=False)
 
     def is_node_deleted(self, nodename):
         """Whether Ironic has confirmed that it has the node no more."""
@@ -302,7 +323,7 @@ class IronicMultiHostDriver(names.IronicDriver):
         nova reports the node when it takes back the claim: as it is then.
         """
         super().failed_spawn_cleanup(instance)
-        self.node_cache.forget(instance.get('node'))
+        self._forget(instance.get('node'))
 
     def destroy(self, context, instance, network_info,
                 block_device_info=None, destroy_disks=True,
@@ -354,16 +375,27 @@ class IronicMultiHostDriver(names.IronicDriver):
 
     def _audit(self):
         """Audit all nodes; return the uuids of those that are mine."""
-        self.node_cache.begin_listing()
-        with self._patience.none():
-            return list(self._auditor.audit(
-                settings.read(), self._settled, self._publish).nodes)
+        try:
+            with self.node_cache.listing() as changed, self._patience.none():
+                return list(self._auditor.audit(
+                    settings.read(), self._settled,
+                    lambda audit: self._publish(audit, changed)).nodes)
+        except ListingError as exc:
+            LOG.error(
+                'Ironic gave no list of its nodes: %s. Nothing is changed, '
+                'and the next audit asks again. Check that the Ironic API '
+                'runs and that the credentials in [ironic] of nova.conf may '
+                'list all nodes.', exc)
+            raise names.VirtDriverNotReady() from exc
 
-    def _publish(self, audit):
-        """Let nova work with what an audit of all nodes has found."""
+    def _publish(self, audit, changed):
+        """Let nova work with what an audit of all nodes has found.
+
+        :param changed: uuids of the nodes that have changed since it began.
+        """
         self._audited = audit
         self._recovery.took_over(audit.taken_over)
-        self.node_cache.replace(audit.nodes)
+        self.node_cache.replace(audit.nodes, changed)
         self.node_cache_time = time.time()
 
     def _look(self):
@@ -373,6 +405,12 @@ class IronicMultiHostDriver(names.IronicDriver):
         finally:
             if self._has_said_farewell(self._looks.view):
                 self._departure.undo()
+
+    def _poll(self):
+        with self.node_cache.listing() as changed, self._patience.none():
+            self._changes.once(
+                settings.read(),
+                lambda nodes: self.node_cache.add(nodes, changed))
 
     def _adopt(self, build, node_id):
         if self._departure.begun():
@@ -385,12 +423,17 @@ class IronicMultiHostDriver(names.IronicDriver):
         self._recovery.took_over(audit.taken_over)
         self.node_cache.add({node: audit.nodes[node] for node in mine})
 
+    def _forget(self, node_id):
+        """Have a node read anew when it is needed next."""
+        self.node_cache.forget(node_id)
+        self._reader.forget(node_id)
+
     def _audit_now(self, node_id):
         """Let nova and placement know at once what became of a node.
 
         Whoever builds or deletes goes on in any case.
         """
-        self.node_cache.forget(node_id)
+        self._forget(node_id)
         if not self._tracker.has(node_id):
             return
         try:
@@ -399,4 +442,4 @@ class IronicMultiHostDriver(names.IronicDriver):
             LOG.exception('Node %s could not be audited; the next audit of '
                           'all nodes does it.', node_id)
         # It goes on changing: nothing is to be told by what it was.
-        self.node_cache.forget(node_id)
+        self._forget(node_id)

@@ -32,14 +32,20 @@ from nova_ironic_multihost.audit.model import Memory
 from nova_ironic_multihost.audit.model import RECENT
 from nova_ironic_multihost.audit.model import Settings
 from nova_ironic_multihost.audit import notices
+from nova_ironic_multihost.audit.reader import Reader
+from nova_ironic_multihost.audit.reader import Wanted
 from nova_ironic_multihost.audit.sources import Sources
 from nova_ironic_multihost.audit.sources import Writes
 from nova_ironic_multihost.core.facts import Record
 from nova_ironic_multihost.core.farewell import Farewells
 from nova_ironic_multihost.core.host import HostKey
 from nova_ironic_multihost.core import membership
+from nova_ironic_multihost.core.mirror import Mirror
+from nova_ironic_multihost.core.mirror import Row
 from nova_ironic_multihost.core.outages import Outages
+from nova_ironic_multihost.core import ownership
 from nova_ironic_multihost.core.ownership import Reason
+from nova_ironic_multihost.core import revision
 from nova_ironic_multihost.core import ring
 from nova_ironic_multihost.core import takeover
 
@@ -61,16 +67,18 @@ class Auditor:
 
     :param sources: where the facts come from.
     :param writes: what an audit changes.
+    :param reader: reads what Ironic has.
     :param clock: monotonic clock, in seconds.
     :ivar sources: the same.
     :ivar last: the last :class:`.model.Audit`, None before the first.
     """
 
-    def __init__(self, sources: Sources, writes: Writes,
+    def __init__(self, sources: Sources, writes: Writes, reader: Reader,
                  clock: Callable[[], float] = time.monotonic) -> None:
         self.sources = sources
         self.last: Audit | None = None
         self._writes = writes
+        self._reader = reader
         self._clock = clock
         self._lock = threading.Lock()
         self._memory = Memory()
@@ -180,19 +188,17 @@ class Auditor:
         :param settled: the start of the service is over.
         :param then: called before anybody audits again.
         :returns: what is also :attr:`last` from now on.
-        :raises VirtDriverNotReady: when Ironic gives no whole list.
+        :raises ListingError: when Ironic does not answer.
         """
-        # The listing takes long when nodes are many, so it goes first: a
-        # build that was claimed meanwhile is then known as an instance of
-        # ours, and a compute service that died meanwhile as dead. Nor do the
-        # nodes of one that died wait for it.
-        listed = self.sources.nodes(settings.partition)
+        # That takes long when all nodes have to be listed, and the nodes of
+        # a host that dies are not to wait for the audit.
+        self.read(settings, settled)
         with self._lock:
             roster = self._roster(
                 settings, self._known(), starting=not settled)
             gathered = gather.all_nodes(
-                self.sources, self._memory, settings, roster, listed, settled,
-                self.last, self._outages, self._clock())
+                self.sources, self._memory, settings, roster, self._reader,
+                settled, self.last, self._outages, self._clock())
             decided = decision.decide(
                 self.sources, self._writes, gathered.facts, settings,
                 self._memory.busy, self._memory.refused)
@@ -233,10 +239,11 @@ class Auditor:
             last = self.last
             if last is None:
                 return {}
+            self.read(settings)
             gathered = gather.nodes_of_hosts(
                 self.sources, self._memory, settings,
                 self._roster(settings, [*hosts, *known]), hosts,
-                len(last.reasons), self._outages, self._clock(), only)
+                self._reader, self._outages, self._clock(), only)
             decided = decision.decide(
                 self.sources, self._writes, gathered.facts, settings,
                 self._memory.busy, self._memory.refused, builds)
@@ -245,10 +252,75 @@ class Auditor:
             latest, *earlier = self._memory.recent
             self._memory = dataclasses.replace(
                 self._memory, busy=decided.busy, refused=decided.refused,
+                standing=_unsettled(self._memory.standing, decided.reasons),
                 recent=(latest.union(mine), *earlier))
-            self.last = _merged(last, gathered, decided, mine)
+            self.last = _merged(
+                last, decided.reasons, gathered.facts.records, self._rows(
+                    gathered.mirror, mine, {*last.nodes, *mine}),
+                decided.taken_over)
             then(self.last, mine)
         return decided.reasons
+
+    def audit_changed(self, settings: Settings, nodes: Iterable[str],
+                      then: Callable[[Audit, list[str]], None]) -> None:
+        """Audit some nodes that have changed, as far as nobody is concerned.
+
+        Nothing is taken from others. What is remembered from audit to audit
+        stays; what the last audit found of all other nodes stays, too.
+
+        :param then: as for :meth:`audit_hosts`.
+        :raises Exception: when something cannot be known; nothing is changed.
+        """
+        with self._lock:
+            last = self.last
+            if last is None:
+                return
+            gathered = gather.changed_nodes(
+                self.sources, self._memory, settings,
+                self._roster(settings, self._known()), nodes, self._reader,
+                self._outages, self._clock())
+            reasons = {
+                node: reason for node, reason
+                in ownership.decide(gathered.facts).items()
+                if reason in revision.AT_ONCE}
+            mine = sorted(reasons)
+            self._memory = dataclasses.replace(
+                self._memory,
+                standing=_unsettled(self._memory.standing, mine))
+            self.last = _merged(
+                last, reasons, {record.node: record
+                                for record in gathered.records},
+                self._rows(gathered.mirror, mine, {*last.nodes, *mine}))
+            then(self.last, mine)
+
+    @property
+    def serial(self) -> int:
+        """The :attr:`.mirror.Mirror.serial` of the last audit of all nodes."""
+        standing = self._memory.standing
+        return standing.serial if standing else 0
+
+    def read(self, settings: Settings, settled: bool = True) -> Mirror:
+        """Ask Ironic what has changed; of what is mine by now, all of it.
+
+        :param settled: as for :meth:`audit`.
+        :returns: what there is by now.
+        :raises ListingError: Ironic does not answer.
+        """
+        last = self.last
+        wanted = ((lambda node, instance: node in last.nodes)
+                  if last is not None else self._likely(settings, settled))
+        return self._reader.read(
+            settings.partition, settings.sweep_interval, wanted)
+
+    def _likely(self, settings: Settings, settled: bool) -> Wanted:
+        """Return which nodes will be mine by the first audit, most likely."""
+        with self._lock:
+            roster = self._roster(settings, starting=not settled)
+        nodes = {record.node for record in self.sources.records_of(
+            membership.spellings(roster.services, settings.host))}
+        return lambda node, instance: (
+            node in nodes or instance is None
+            and roster.preferences.prefers(roster.view.host, node))
 
     def _roster(self, settings: Settings, hosts: Iterable[str] = (),
                 starting: bool = False, zones: bool = True) -> gather.Roster:
@@ -277,21 +349,26 @@ class Auditor:
     def _audit_of(self, gathered: gather.Gathered,
                   decided: decision.Decision) -> Audit:
         """Put together what an audit of all nodes has found."""
-        facts = gathered.facts
+        facts, last = gathered.facts, self.last
         confirmed = gathered.absences.confirmed
-        nodes = {node: gathered.found[node]
-                 for node, reason in decided.reasons.items() if reason.mine}
-        nodes.update(gathered.unlisted)
+        reasons = {**{node: reason for node, reason
+                      in (last.reasons if last else {}).items()
+                      if node in gathered.mirror.nodes}, **decided.reasons}
+        mine = frozenset(
+            node for node, reason in reasons.items() if reason.mine)
+        owners = {node: facts.host if node in facts.my_nodes
+                  else facts.records[node].owner if node in facts.records
+                  else None for node in mine}
+        nodes = {**self._rows(gathered.mirror, mine, mine),
+                 **gathered.unlisted}
         return Audit(
             view=facts.view, preferences=facts.preferences,
             reasons=types.MappingProxyType({
-                **decided.reasons, **dict.fromkeys(
+                **reasons, **dict.fromkeys(
                     gathered.absences.counts, Reason.UNLISTED)}),
             nodes=types.MappingProxyType(nodes),
             owners=types.MappingProxyType({
-                node: facts.host if node in facts.my_nodes
-                else facts.records[node].owner if node in facts.records
-                else None for node in nodes}),
+                **owners, **dict.fromkeys(gathered.unlisted, facts.host)}),
             records=tuple(
                 record for record in gathered.records
                 if record.node in nodes or record.node in confirmed),
@@ -299,6 +376,17 @@ class Auditor:
             host_aggregates=gathered.host_aggregates,
             recent=frozenset[str]().union(*self._memory.recent),
             taken_over=types.MappingProxyType(dict(decided.taken_over)))
+
+    def _rows(self, mirror: Mirror, nodes: Iterable[str], mine: Set[str]
+              ) -> dict[str, Row]:
+        """Return {uuid: node} with all that nova works with, if known.
+
+        :param mirror: what was decided by; there may be a later one.
+        :param mine: of which nodes it is kept.
+        """
+        bodies = self._reader.complete(mine).bodies
+        return {node: Row(node, mirror.nodes[node], bodies.get(node))
+                for node in nodes}
 
     def _remember(self, gathered: gather.Gathered,
                   decided: decision.Decision, audit: Audit) -> None:
@@ -314,14 +402,19 @@ class Auditor:
                    - labels.keys())
         acquired = frozenset(node for node, owner in audit.owners.items()
                              if owner != facts.host)
+        before, basis = self._memory.standing, gathered.basis
+        assert basis is not None
         self._memory = Memory(
             preferences=facts.preferences,
             audits=(gathered.audits + 1
                     if facts.view.member(facts.host) else 0),
             rounds=self._memory.rounds + 1 if unknown else 0,
-            owned=frozenset(facts.my_nodes),
-            instance_states=facts.instance_states,
-            live=frozenset(filter(facts.view.live, facts.view.services)),
+            standing=revision.Standing(
+                basis, gathered.mirror.serial, frozenset(facts.my_nodes),
+                frozenset(facts.my_instances),
+                frozenset(node for node, reason in decided.reasons.items()
+                          if not revision.settled(node, reason, facts)),
+                before.turn + 1 if before else 0),
             partition_labels=types.MappingProxyType(labels),
             busy=_known(decided.busy, decided),
             refused=_known(decided.refused, decided),
@@ -337,22 +430,35 @@ def _known(nodes: tuple[str, ...], decided: decision.Decision
     return tuple(node for node in nodes if node in decided.reasons)
 
 
-def _merged(last: Audit, gathered: gather.Gathered,
-            decided: decision.Decision, mine: list[str]) -> Audit:
-    """Return the last audit with what was decided for some nodes."""
-    records = gathered.facts.records
+def _unsettled(standing: revision.Standing | None, nodes: Iterable[str]
+               ) -> revision.Standing | None:
+    """Have some nodes decided on by the next audit."""
+    return standing and dataclasses.replace(
+        standing, unsettled=standing.unsettled.union(nodes))
+
+
+def _merged(last: Audit, reasons: Mapping[str, Reason],
+            records: Mapping[str, Record], mine: Mapping[str, Row],
+            taken_over: Mapping[str, str | None] | None = None) -> Audit:
+    """Return the last audit with what was decided for some nodes.
+
+    :param records: node uuid -> record, as far as there is one.
+    :param mine: those of them that are mine.
+    """
     others = {node: known for node, known in last.nodes.items()
-              if node not in decided.reasons}
+              if node not in reasons}
     return dataclasses.replace(
         last,
-        reasons=types.MappingProxyType({**last.reasons, **decided.reasons}),
-        nodes=types.MappingProxyType({
-            **others, **{node: gathered.found[node] for node in mine}}),
+        reasons=types.MappingProxyType({**last.reasons, **reasons}),
+        nodes=types.MappingProxyType({**others, **mine}),
         owners=types.MappingProxyType({
             **{node: last.owners[node] for node in others},
-            **{node: records[node].owner for node in mine}}),
+            **{node: records[node].owner if node in records else None
+               for node in mine}}),
         records=(*(record for record in last.records
-                   if record.node not in decided.reasons),
-                 *(records[node] for node in mine)),
-        recent=last.recent.union(mine),
-        taken_over=types.MappingProxyType(dict(decided.taken_over)))
+                   if record.node not in reasons),
+                 *(records[node] for node in mine if node in records)),
+        recent=last.recent.union(
+            node for node in mine if node in records
+            and records[node].owner != last.view.host),
+        taken_over=types.MappingProxyType(dict(taken_over or {})))

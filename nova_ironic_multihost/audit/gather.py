@@ -21,7 +21,6 @@ import collections
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
-from collections.abc import Sequence
 from collections.abc import Set
 import dataclasses
 import types
@@ -31,7 +30,7 @@ from oslo_log import log as logging
 from nova_ironic_multihost.audit.model import Audit
 from nova_ironic_multihost.audit.model import Memory
 from nova_ironic_multihost.audit.model import Settings
-from nova_ironic_multihost.audit.sources import Node
+from nova_ironic_multihost.audit.reader import Reader
 from nova_ironic_multihost.audit.sources import Sources
 from nova_ironic_multihost.core import absence
 from nova_ironic_multihost.core import aggregates
@@ -43,8 +42,11 @@ from nova_ironic_multihost.core.facts import Record
 from nova_ironic_multihost.core.host import host_key
 from nova_ironic_multihost.core.host import HostKey
 from nova_ironic_multihost.core import membership
+from nova_ironic_multihost.core.mirror import Mirror
+from nova_ironic_multihost.core.mirror import Row
 from nova_ironic_multihost.core.outages import Outages
 from nova_ironic_multihost.core import ownership
+from nova_ironic_multihost.core import revision
 from nova_ironic_multihost.core import ring
 from nova_ironic_multihost.core import takeover
 
@@ -55,9 +57,6 @@ SAMPLE = 8
 
 #: Compute services that are known.
 Services = tuple[membership.ComputeService, ...]
-
-#: Nodes in a listing that cost Ironic as much as one that is asked for alone.
-TOGETHER = 20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,25 +79,28 @@ class Roster:
 class Gathered:
     """What an audit has gathered.
 
-    :param facts: what the decision depends on.
-    :param found: uuid -> node, of the nodes that are decided on.
+    :param facts: what the decision depends on; of the nodes that are decided
+        on.
+    :param mirror: what Ironic has.
     :param audits: see :class:`.model.Memory`, before this audit.
     :param host_aggregates: nova's host aggregates, as far as they are known.
     :param mapped: whether this host is mapped, None if that is not known.
     :param records: the records of this host.
+    :param basis: what the reasons of all nodes depend on.
     :param absences: nodes that are recorded here and not listed.
     :param unlisted: uuid -> node, of those of them that are not deleted, as
         far as there is one.
     """
 
     facts: Facts
-    found: Mapping[str, Node]
+    mirror: Mirror
     audits: int
     host_aggregates: aggregates.Known
     mapped: bool | None
     records: tuple[Record, ...] = ()
+    basis: revision.Basis | None = None
     absences: absence.Absences = absence.Absences()
-    unlisted: Mapping[str, Node] = dataclasses.field(
+    unlisted: Mapping[str, Row] = dataclasses.field(
         default_factory=lambda: types.MappingProxyType({}))
 
 
@@ -178,49 +180,67 @@ def _zones_of_members(view: membership.View, known: aggregates.Known
 
 
 def all_nodes(sources: Sources, memory: Memory, settings: Settings,
-              roster: Roster, listed: Mapping[str, Node], settled: bool,
+              roster: Roster, reader: Reader, settled: bool,
               last: Audit | None, outages: Outages, now: float
               ) -> Gathered:
     """Gather what there is to know for an audit of all nodes.
 
-    :param listed: uuid -> node, what Ironic lists.
+    :param reader: has read what Ironic has.
     :param settled: the start of this compute service is over.
     :param last: the audit before.
     :param outages: what the looks have seen of outages.
     :param now: this moment, by the clock of those.
     """
+    # First: a build that was claimed meanwhile is then known as an instance
+    # of ours, and a compute service that died meanwhile as dead.
+    mirror = reader.mirror
     hosts = membership.spellings(roster.services, settings.host)
     records = tuple(sources.records_of(hosts))
+    my_nodes = frozenset(record.node for record in records)
+    my_instances = frozenset(sources.instances(hosts))
+    due = revision.due(
+        memory.standing, _basis(settings, roster, roster.view), mirror,
+        my_nodes, my_instances)
     inventory = Inventory(
-        nodes={node: found.instance_id for node, found in listed.items()},
-        my_instances=frozenset(sources.instances(hosts)),
-        my_nodes=frozenset(record.node for record in records),
+        nodes={node: mirror.nodes[node] for node in due},
+        my_instances=my_instances, my_nodes=my_nodes,
         view=roster.view, preferences=roster.preferences)
     absences, unlisted = _absences(
-        sources, memory, settings, inventory, last)
-    states, known = _instance_states(sources, memory, roster, inventory)
-    others = _records_of_others(sources, memory, inventory, states, known)
+        reader, memory, settings, mirror, my_nodes, last)
+    states, known = _instance_states(sources, roster, inventory)
+    others = _records_of_others(
+        sources, memory, mirror, inventory, states, known)
     facts, mapped, audits = _facts(
         sources, memory, settings, roster, inventory, states, others, known,
         settled, outages, now)
     # Looks know themselves whom to leave alone.
     facts = dataclasses.replace(facts, silent=outages.silent(
         facts.view, now, settings.heartbeats))
-    return Gathered(facts, listed, audits, roster.host_aggregates, mapped,
-                    records, absences, unlisted)
+    return Gathered(facts, mirror, audits, roster.host_aggregates, mapped,
+                    records, _basis(settings, roster, facts.view), absences,
+                    unlisted)
+
+
+def _basis(settings: Settings, roster: Roster, view: membership.View
+           ) -> revision.Basis:
+    return revision.Basis(
+        view, roster.preferences,
+        aggregates.zones(roster.host_aggregates.aggregates),
+        settings.partition)
 
 
 def nodes_of_hosts(sources: Sources, memory: Memory, settings: Settings,
-                   roster: Roster, hosts: Iterable[str], listed: int,
+                   roster: Roster, hosts: Iterable[str], reader: Reader,
                    outages: Outages, now: float,
                    only: Set[str] | None = None) -> Gathered:
     """Gather what there is to know of the nodes recorded on some hosts.
 
     :param hosts: others than this, as nova spells them.
-    :param listed: how many nodes Ironic listed last.
+    :param reader: has read what Ironic has.
     :param outages: as for :func:`all_nodes`, as is ``now``.
     :param only: uuids of the nodes that it is about, None for all of them.
     """
+    mirror = reader.mirror
     names = [name for host in hosts
              for name in membership.spellings(roster.services, host)]
     owners = {host_key(name) for name in names}
@@ -228,18 +248,52 @@ def nodes_of_hosts(sources: Sources, memory: Memory, settings: Settings,
         record.node: record for record in (
             sources.records_of(names) if only is None
             else sources.records(sorted(only)))
-        if record.owner in owners and roster.preferences.may_prefer(
-            roster.view.host, record.node)}
-    found = _fetch(sources, settings.partition, list(records), listed)
+        if record.owner in owners and record.node in mirror.nodes
+        and roster.preferences.may_prefer(roster.view.host, record.node)}
     inventory = Inventory(
-        nodes={node: its.instance_id for node, its in found.items()},
+        nodes={node: mirror.nodes[node] for node in records},
         my_instances=frozenset(), my_nodes=frozenset(),
         view=roster.view, preferences=roster.preferences)
-    states, known = _instance_states(sources, memory, roster, inventory)
+    states, known = _instance_states(sources, roster, inventory)
     facts, mapped, audits = _facts(
-        sources, memory, settings, roster, inventory, states,
-        {node: records[node] for node in found}, known, True, outages, now)
-    return Gathered(facts, found, audits, roster.host_aggregates, mapped)
+        sources, memory, settings, roster, inventory, states, records, known,
+        True, outages, now)
+    return Gathered(facts, mirror, audits, roster.host_aggregates, mapped)
+
+
+def changed_nodes(sources: Sources, memory: Memory, settings: Settings,
+                  roster: Roster, nodes: Iterable[str], reader: Reader,
+                  outages: Outages, now: float) -> Gathered:
+    """Gather what there is to know of nodes of this host, or of nobody.
+
+    :param nodes: uuids; those of others are left out.
+    :param reader: has read what Ironic has.
+    :param outages: as for :func:`all_nodes`, as is ``now``.
+    """
+    mirror = reader.mirror
+    host = roster.view.host
+    wanted = [node for node in nodes if node in mirror.nodes]
+    owners = {record.node: record for record in sources.records(wanted)}
+    mine = {node for node, record in owners.items() if record.owner == host}
+    free = {node: mirror.nodes[node] for node in wanted
+            if node in mine or node not in owners}
+    instances = [instance for instance in free.values()
+                 if instance is not None]
+    states = sources.instance_states(instances) if instances else {}
+    inventory = Inventory(
+        nodes=free, my_instances=frozenset(
+            instance for instance, state in states.items()
+            if state.host_key == host and not state.deleted),
+        my_nodes=frozenset(mine), view=roster.view,
+        preferences=roster.preferences)
+    facts, mapped, audits = _facts(
+        sources, memory, settings, roster, inventory, states, {},
+        _with_services_of(sources, roster.services, [
+            state.host for state in states.values() if state.host]),
+        True, outages, now)
+    return Gathered(
+        facts, mirror, audits, roster.host_aggregates, mapped,
+        tuple(owners[node] for node in free if node in mine))
 
 
 def _facts(sources: Sources, memory: Memory, settings: Settings,
@@ -263,8 +317,9 @@ def _facts(sources: Sources, memory: Memory, settings: Settings,
             roster.view, services=membership.by_host(known)))
     zones = aggregates.zones(roster.host_aggregates.aggregates)
     mapped = memory.mapped or sources.mapped(settings.host)
+    owned = memory.standing.my_nodes if memory.standing else frozenset[str]()
     audits = 0 if ownership.was_robbed(
-        inventory, states, records, zones, memory.owned) else memory.audits
+        inventory, states, records, zones, owned) else memory.audits
     facts = Facts(
         nodes=inventory.nodes, my_instances=inventory.my_instances,
         my_nodes=inventory.my_nodes, view=inventory.view,
@@ -298,39 +353,20 @@ def _with_services_of(sources: Sources, known: Services,
         for service in found if service)
 
 
-def _instance_states(sources: Sources, memory: Memory, roster: Roster,
-                     inventory: Inventory
+def _instance_states(sources: Sources, roster: Roster, inventory: Inventory
                      ) -> tuple[Mapping[str, InstanceState], Services]:
     """Look up the instances whose host must be known, and those hosts.
-
-    Those that were on a host that is still live are not asked for again:
-    whatever becomes of them there, that host sees to it. Unless their nodes
-    are mine: then it is me who sees to what they leave. Nor is anything of
-    them taken for granted when some host has come or gone: theirs may have
-    been fenced meanwhile and be back.
 
     :returns: (uuid -> state, the services with those of their hosts).
     """
     wanted = ownership.foreign_instances(inventory)
-    on_mine = {inventory.nodes.get(node) for node in inventory.my_nodes}
-    view = inventory.view
-    changed = any((host in memory.live) != view.live(host)
-                  for host in view.services)
-    remembered = {} if changed else {
-        instance: state for instance, state in memory.instance_states.items()
-        if not state.deleted and inventory.view.live(state.host_key)
-        and instance not in on_mine}
-    states = {instance: remembered[instance]
-              for instance in wanted if instance in remembered}
-    unknown = [instance for instance in wanted if instance not in remembered]
-    if unknown:
-        states.update(sources.instance_states(unknown))
+    states = sources.instance_states(wanted) if wanted else {}
     return types.MappingProxyType(states), _with_services_of(
         sources, roster.services,
         [state.host for state in states.values() if state.host])
 
 
-def _records_of_others(sources: Sources, memory: Memory,
+def _records_of_others(sources: Sources, memory: Memory, mirror: Mirror,
                        inventory: Inventory,
                        states: Mapping[str, InstanceState], known: Services
                        ) -> dict[str, Record]:
@@ -341,14 +377,15 @@ def _records_of_others(sources: Sources, memory: Memory,
     view = dataclasses.replace(
         inventory.view, services=membership.by_host(known))
     wanted = dict.fromkeys(ownership.candidates(inventory, states, view))
-    wanted.update(dict.fromkeys(_samples(memory, inventory)))
+    wanted.update(dict.fromkeys(_samples(memory, mirror, inventory)))
     if not wanted:
         return {}
     return {record.node: record for record in sources.records(list(wanted))
             if record.node not in inventory.my_nodes}
 
 
-def _samples(memory: Memory, inventory: Inventory) -> Iterator[str]:
+def _samples(memory: Memory, mirror: Mirror, inventory: Inventory
+             ) -> Iterator[str]:
     """Yield nodes that tell which partition the members serve.
 
     A member that serves another partition does not see all our nodes, so
@@ -358,53 +395,38 @@ def _samples(memory: Memory, inventory: Inventory) -> Iterator[str]:
     members = {member for member in preferences.members
                if member != inventory.host
                and member not in memory.partition_labels}
-    if not members:
-        return
     seen: collections.Counter[str] = collections.Counter()
     first = memory.rounds * SAMPLE
-    for node in inventory.nodes:
+    for node in mirror.nodes:
+        if not members:
+            return
         host = preferences.host_for(node)
         if host is not None and host in members:
-            if first <= seen[host] < first + SAMPLE:
+            if first <= seen[host]:
                 yield node
             seen[host] += 1
+            if seen[host] == first + SAMPLE:
+                members.discard(host)
 
 
-def _fetch(sources: Sources, partition: membership.Partition,
-           wanted: Sequence[str], last: int) -> dict[str, Node]:
-    """Return {uuid: node} of these nodes, as far as Ironic has them.
-
-    :param last: how many nodes Ironic listed last.
-    """
-    if not wanted:
-        return {}
-    # A node alone does not tell its partition.
-    if partition.label or TOGETHER * len(wanted) > last:
-        listed = sources.nodes(partition)
-        return {node: listed[node] for node in wanted if node in listed}
-    found = {node: sources.node(node) for node in wanted}
-    return {node: its for node, its in found.items() if its is not None}
-
-
-def _absences(sources: Sources, memory: Memory, settings: Settings,
-              inventory: Inventory, last: Audit | None
-              ) -> tuple[absence.Absences, dict[str, Node]]:
+def _absences(reader: Reader, memory: Memory, settings: Settings,
+              mirror: Mirror, mine: Set[str], last: Audit | None
+              ) -> tuple[absence.Absences, dict[str, Row]]:
     """Ask for the nodes that are recorded here and not listed.
 
     :returns: (what is known of them, {uuid: node} of those that are not
         deleted, as far as there is one).
     """
-    mine = inventory.my_nodes
     absences = absence.observe(
-        memory.absences, mine, inventory.nodes.keys(),
+        memory.absences, mine, mirror.nodes.keys(),
         settings.max_vanished_percent)
-    gone, found = set(), set()
+    gone, found, seen = set(), set(), set()
     before = last.nodes if last else {}
     nodes = {node: before[node] for node in absences.counts
              if node in before}
     for node in absence.questions(absences):
         try:
-            answer = sources.node(node)
+            answer = reader.node(node)
         except Exception as exc:  # noqa: BLE001
             # Whatever it is, it is not the answer that there is none.
             LOG.debug('Ironic does not say whether it has node %(node)s: '
@@ -415,7 +437,10 @@ def _absences(sources: Sources, memory: Memory, settings: Settings,
             gone.add(node)
         else:
             found.add(node)
+            seen.add(node)
             nodes[node] = answer
     absences = absence.answered(absences, mine, gone, found)
+    # Each audit is to see for itself that they are not listed.
+    reader.seek(seen, absences.braked or any(absences.counts.values()))
     return absences, {node: known for node, known in nodes.items()
                       if node not in absences.confirmed}

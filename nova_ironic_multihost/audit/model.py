@@ -16,15 +16,15 @@ from collections.abc import Mapping
 import dataclasses
 import types
 
-from nova_ironic_multihost.audit.sources import Node
 from nova_ironic_multihost.core import absence
 from nova_ironic_multihost.core import aggregates
-from nova_ironic_multihost.core.facts import InstanceState
 from nova_ironic_multihost.core.facts import Record
 from nova_ironic_multihost.core.host import HostKey
 from nova_ironic_multihost.core import membership
+from nova_ironic_multihost.core.mirror import Row
 from nova_ironic_multihost.core.outages import Heartbeats
 from nova_ironic_multihost.core.ownership import Reason
+from nova_ironic_multihost.core import revision
 from nova_ironic_multihost.core import ring
 from nova_ironic_multihost.core import takeover
 
@@ -38,6 +38,7 @@ class Settings:
 
     :param points: points per member on the hash ring,
         ``[ironic_multihost]ring_partitions``.
+    :param sweep_interval: seconds in which every node of Ironic is visited.
     :param heartbeats: how compute services show that they live.
     """
 
@@ -50,6 +51,7 @@ class Settings:
     max_vanished_percent: int = 50
     policy: takeover.Policy = takeover.Policy()
     takeovers_per_audit: int = 50
+    sweep_interval: float = 3600
     heartbeats: Heartbeats = Heartbeats()
 
 
@@ -77,7 +79,7 @@ class Audit:
     view: membership.View
     preferences: ring.Preferences
     reasons: Mapping[str, Reason]
-    nodes: Mapping[str, Node]
+    nodes: Mapping[str, Row]
     owners: Mapping[str, HostKey | None]
     records: tuple[Record, ...] = ()
     deleted: frozenset[str] = frozenset()
@@ -97,10 +99,7 @@ class Memory:
         this host was a member whom nobody took for dead.
     :param rounds: number of audits in a row in which the partition of some
         member was not known; others are then sampled.
-    :param owned: uuids of the nodes that were recorded here.
-    :param instance_states: instance uuid -> :class:`.facts.InstanceState`, as
-        it was.
-    :param live: the hosts that were up then.
+    :param standing: how things stood, None if there was no audit.
     :param partition_labels: host -> label of its partition.
     :param busy: what :func:`.ownership.still_busy` returned.
     :param refused: what :func:`.ownership.still_refused` returned.
@@ -115,10 +114,7 @@ class Memory:
     preferences: ring.Preferences | None = None
     audits: int = 0
     rounds: int = 0
-    owned: frozenset[str] = frozenset()
-    instance_states: Mapping[str, InstanceState] = dataclasses.field(
-        default_factory=lambda: types.MappingProxyType({}))
-    live: frozenset[HostKey] = frozenset()
+    standing: revision.Standing | None = None
     partition_labels: Mapping[HostKey, str] = dataclasses.field(
         default_factory=lambda: types.MappingProxyType({}))
     busy: tuple[str, ...] = ()

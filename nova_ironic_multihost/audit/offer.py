@@ -136,7 +136,7 @@ class Offers:
             return False
         service = sources.service(record.host)
         known = audit.nodes.get(node)
-        instance = known.instance_id if known else None
+        instance = known.instance if known else None
         state = sources.instance_states([instance]).get(
             instance) if instance else None
         return ownership.still_valid(

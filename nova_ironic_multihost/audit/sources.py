@@ -33,14 +33,8 @@ from nova_ironic_multihost.core.facts import Record
 from nova_ironic_multihost.core.forwarding import Letter
 from nova_ironic_multihost.core.host import HostKey
 from nova_ironic_multihost.core import membership
-
-
-class Node(typing.Protocol):
-    """A node as Ironic's client hands it out; more is nova's business."""
-
-    @property
-    def instance_id(self) -> str | None:
-        """Uuid of the instance that Ironic has on it."""
+from nova_ironic_multihost.core.mirror import Page
+from nova_ironic_multihost.core.mirror import Row
 
 
 class Sources(typing.Protocol):
@@ -51,18 +45,6 @@ class Sources(typing.Protocol):
 
     def service(self, host: str) -> membership.ComputeService | None:
         """Return any compute service, None if nova does not have it."""
-
-    def nodes(self, partition: membership.Partition) -> Mapping[str, Node]:
-        """Return {uuid: node}, the whole list.
-
-        :raises VirtDriverNotReady: when Ironic does not give it.
-        """
-
-    def node(self, uuid: str) -> Node | None:
-        """Return one node, None when Ironic has no such node.
-
-        :raises Exception: when that cannot be known.
-        """
 
     def instances(self, hosts: Iterable[str]) -> Set[str]:
         """Return the uuids of the instances on these hosts."""
@@ -85,6 +67,61 @@ class Sources(typing.Protocol):
 
     def aggregates(self) -> tuple[aggregates.Aggregate, ...] | None:
         """Return nova's host aggregates, None if they are not known."""
+
+
+class ListingError(Exception):
+    """Ironic does not say which nodes it has; the message says why."""
+
+
+class MarkError(Exception):
+    """Ironic has no such node, so it does not say what comes after it."""
+
+
+class Pages(typing.Protocol):
+    """Ironic's listings, a page at a time, and no page of another partition.
+
+    Each method asks anew.
+
+    :raises ListingError: by each method, when Ironic does not answer.
+    """
+
+    def page(self, partition: membership.Partition, after: str | None,
+             limit: int, wanted: Callable[[str, str | None], bool] | None
+             ) -> Page:
+        """Return some nodes in the order in which they were created.
+
+        :param after: uuid of the node that the page before ended with, None
+            for the first page.
+        :param limit: the most nodes; Ironic may have a lower one.
+        :param wanted: says of which nodes the body is wanted, by the uuids of
+            the node and of its instance; None for none.
+        :raises MarkError: there is no node ``after``.
+        """
+
+    def newest(self, partition: membership.Partition, after: str | None,
+               limit: int, wanted: Callable[[str, str | None], bool]) -> Page:
+        """Return some nodes, the one that was touched last first.
+
+        Parameters as for :meth:`page`.
+        """
+
+    def node(self, node: str) -> Row:
+        """Return one node with its body, whatever its partition.
+
+        :raises MarkError: there is no such node.
+        """
+
+    def touched(self, node: str) -> datetime.datetime | None:
+        """Return when a node was touched last, None if it never was.
+
+        :raises MarkError: there is no such node.
+        """
+
+    def total(self) -> int | None:
+        """Return how many nodes Ironic has, in whatever partition.
+
+        None if it does not say: this process may not ask, or it is too old.
+        """
 
 
 class Writes(typing.Protocol):

@@ -141,6 +141,20 @@ The most instances that this compute service takes over in one audit.
 Each takes about 0.1 s, during which builds on this compute service wait. The
 next ones follow in the next audit.
 """),
+    cfg.IntOpt(
+        'sweep_interval',
+        default=3600,
+        min=60,
+        max=86400,
+        mutable=True,
+        help="""
+Seconds in which this compute service visits every node of Ironic.
+
+An audit asks Ironic only for the nodes that changed since the one before, and
+besides for some of all nodes in turn. So it finds what Ironic gives no sign
+of: a change in Ironic's database by hand, or by a conductor whose clock is
+more than 30 s behind. The costs are in the documentation (page "Sizing").
+"""),
 ]
 
 

@@ -23,6 +23,7 @@ import nova.conf
 from nova import context as nova_context
 from nova import exception
 from nova import utils
+from nova.virt import hardware
 from nova.virt.ironic import driver as ironic_driver
 from openstack import exceptions as sdk_exception
 
@@ -33,6 +34,12 @@ IronicDriver = ironic_driver.IronicDriver
 
 #: Names of the Ironic node fields that nova's driver works with.
 NODE_FIELDS = ironic_driver._NODE_FIELDS
+
+#: What nova calls a power state of Ironic.
+map_power_state = ironic_driver.map_power_state
+
+#: What nova knows of a machine: its power state.
+InstanceInfo = hardware.InstanceInfo
 
 #: nova skips an audit that raises it and tries again at the next.
 VirtDriverNotReady = exception.VirtDriverNotReady

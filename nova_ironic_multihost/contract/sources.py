@@ -11,14 +11,12 @@
 # under the License.
 
 
-"""nova, placement and Ironic as the sources of an audit's facts."""
+"""nova and placement as the sources of an audit's facts."""
 
 from collections.abc import Callable
 from collections.abc import Iterable
-import typing
 
 from nova_ironic_multihost.contract import calls
-from nova_ironic_multihost.contract import listing
 from nova_ironic_multihost.contract import names
 from nova_ironic_multihost.contract import reads
 from nova_ironic_multihost.core import aggregates as core_aggregates
@@ -28,13 +26,11 @@ from nova_ironic_multihost.core import membership
 
 
 class NovaSources:
-    """The sources of a nova-compute: nova, placement and Ironic.
+    """The sources of a nova-compute: nova and placement.
 
     Implements the port :class:`.audit.sources.Sources`, method by method.
-
-    Ironic is asked through inherited methods of nova's driver, which are
-    private to it and to its subclasses: ``_get_hypervisor_type``,
-    ``_get_node_list``, ``_can_send_version`` and ``_get_node``.
+    Uses ``_get_hypervisor_type``, which is private to nova's driver and to its
+    subclasses.
 
     :param driver: the virt driver that the facts are gathered for.
     :param tracker: its :class:`.calls.Tracker`.
@@ -54,20 +50,6 @@ class NovaSources:
         """Read any compute service."""
         return reads.compute_service(
             names.admin_context(), self._driver.servicegroup_api, host)
-
-    def nodes(self, partition: membership.Partition
-              ) -> dict[str, typing.Any]:
-        """List the nodes of the partition, all or none."""
-        return {node.id: node for node in listing.read(
-            partition, self._driver._get_node_list,
-            self._driver._can_send_version)}
-
-    def node(self, uuid: str) -> typing.Any:
-        """Ask Ironic for one node."""
-        try:
-            return self._driver._get_node(uuid)
-        except names.NodeNotFound:
-            return None
 
     def instances(self, hosts: Iterable[str]) -> frozenset[str]:
         """Read the instances on these hosts."""

@@ -21,6 +21,7 @@ else may go on, for any time.
 
 import contextlib
 import functools
+import itertools
 import types
 from unittest import mock
 import weakref
@@ -30,16 +31,20 @@ import greenlet
 from nova_ironic_multihost.audit import arrivals
 from nova_ironic_multihost.audit import auditor
 from nova_ironic_multihost.audit import look
+from nova_ironic_multihost.audit import model
 from nova_ironic_multihost.audit import offer
+from nova_ironic_multihost.audit import reader
 from nova_ironic_multihost.audit import recovery
 from nova_ironic_multihost.core import admission
 from nova_ironic_multihost.core.arrivals import Build
 from nova_ironic_multihost.core.facts import Record
 from nova_ironic_multihost.core.host import host_key
+from nova_ironic_multihost.core.mirror import Row
 from nova_ironic_multihost.core import ownership
 from nova_ironic_multihost.core import pauses
 from nova_ironic_multihost.core import takeover
 from nova_ironic_multihost.tests.simulation import world as worlds
+from nova_ironic_multihost.tests.unit.audit import listings
 
 #: Times that nova's tracker tries to write to a provider that changes.
 ATTEMPTS = 4
@@ -298,16 +303,23 @@ class Sources:
         state = self._world.states().get(host)
         return state and self._world.compute_service(host, state)
 
-    def nodes(self, partition):
+    def list(self):
+        """Ironic lists its nodes, at a stroke."""
         pause()
         if self.failing:
             raise NotReadyError
         # Whatever it is, it lasts for a whole audit.
         self._gone = self._missing()
         self.listed = dict(self._world.machines)
-        self._listings[greenlet.getcurrent()] = self.listed
-        return {node: worlds.Machine(node, instance)
-                for node, instance in self._world.machines.items()
+
+    def use(self):
+        """An audit or a look goes by what was listed last."""
+        self._listings[greenlet.getcurrent()] = dict(self.listed)
+
+    @property
+    def visible(self):
+        """What the listing shows."""
+        return {node: instance for node, instance in self.listed.items()
                 if node not in self._gone | self.hidden}
 
     @property
@@ -339,7 +351,7 @@ class Sources:
         if uuid in self._gone or uuid not in self._world.machines:
             return None
         self.listing[uuid] = self._world.machines[uuid]
-        return worlds.Machine(uuid, self._world.machines[uuid])
+        return Row(uuid, self._world.machines[uuid], b'read')
 
     def instances(self, hosts):
         pause()
@@ -408,6 +420,47 @@ class Sources:
         return self._world.aggregates
 
 
+class Pages(listings.Ironic):
+    """What Ironic lists of the world, to one host."""
+
+    def __init__(self, sources):
+        super().__init__()
+        self._sources = sources
+
+    def _answer(self, question):
+        super()._answer(question)
+        listed = self._sources.visible
+        for node in [*self._table]:
+            if node not in listed:
+                self.delete(node)
+        for node, instance in listed.items():
+            self.create(node)
+            if self._table[node].instance != instance:
+                self.change(node, instance=instance)
+
+
+class Reader(reader.Reader):
+    """Reads at a stroke; how it reads is tested elsewhere."""
+
+    def __init__(self, sources):
+        super().__init__(Pages(sources), functools.partial(
+            next, itertools.count(0, model.Settings('').sweep_interval)))
+        self._lock = Lock()
+        self._sources = sources
+
+    @property
+    def mirror(self):
+        self._sources.use()
+        return super().mirror
+
+    def read(self, partition, seconds, wanted):
+        self._sources.list()
+        return super().read(partition, seconds, wanted)
+
+    def node(self, node):
+        return self._sources.node(node)
+
+
 class Process:
     """A nova-compute from its start to its end.
 
@@ -437,7 +490,8 @@ class Process:
         def clock():
             return world.clock
 
-        self.auditor = auditor.Auditor(self.sources, self.sources, clock)
+        self.auditor = auditor.Auditor(
+            self.sources, self.sources, Reader(self.sources), clock)
         self.auditor._lock = Lock()
         self._offers = offer.Offers(self.auditor, self, self._is_ending)
         self._look = look.Look(self.auditor, self, self._acquired, clock,
@@ -811,12 +865,12 @@ class Process:
         if found is None:
             return
         for node, machine in found.nodes.items():
-            if (machine.instance_id is None or found.reasons[node]
+            if (machine.instance is None or found.reasons[node]
                     is ownership.Reason.UNKNOWN):
                 continue
-            instance = self._world.instances.get(machine.instance_id)
+            instance = self._world.instances.get(machine.instance)
             if instance and instance.deleted:
-                self._world.detach(machine.instance_id)
+                self._world.detach(machine.instance)
 
     # Take-over, between and besides all audits.
 

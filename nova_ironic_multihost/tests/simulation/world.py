@@ -133,14 +133,6 @@ class Operation:
 
 
 @dataclasses.dataclass(frozen=True)
-class Machine:
-    """A node as Ironic shows it."""
-
-    id: str
-    instance_id: str | None = None
-
-
-@dataclasses.dataclass(frozen=True)
 class State:
     """What members are made from, of one host."""
 

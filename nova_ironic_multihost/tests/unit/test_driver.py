@@ -12,9 +12,11 @@
 
 
 import dataclasses
+import inspect
 import threading
 from unittest import mock
 
+from nova.compute import power_state
 from nova.compute import provider_tree
 from nova import exception as nova_exception
 from openstack import exceptions as sdk_exception
@@ -23,6 +25,8 @@ from oslotest import base
 
 from nova_ironic_multihost.audit import notices
 from nova_ironic_multihost.audit import recovery
+from nova_ironic_multihost.audit.sources import ListingError
+from nova_ironic_multihost.audit.sources import MarkError
 from nova_ironic_multihost.contract import calls
 from nova_ironic_multihost.contract import evacuation
 from nova_ironic_multihost.contract import names
@@ -35,9 +39,11 @@ from nova_ironic_multihost.core import aggregates
 from nova_ironic_multihost.core.facts import InstanceState
 from nova_ironic_multihost.core.facts import Record
 from nova_ironic_multihost.core import membership
+from nova_ironic_multihost.core.mirror import Row
 from nova_ironic_multihost.core import ring as hash_ring
 from nova_ironic_multihost import driver as multihost
 from nova_ironic_multihost import exception
+from nova_ironic_multihost.tests.unit.audit import listings
 
 NODES = [f'1be26c0b-03f2-4d2e-ae87-c02d7f33c1{i:02}' for i in range(20)]
 ME = 'compute-1'
@@ -56,6 +62,38 @@ class FakeNode:
     def __init__(self, node_id, instance_id=None):
         self.id = node_id
         self.instance_id = instance_id
+
+
+class Pages(listings.Ironic):
+    """What Ironic lists to a test, which may do something at each request."""
+
+    def __init__(self, test):
+        super().__init__()
+        self.act = lambda: None
+        self._test = test
+
+    def node(self, node):
+        self._answer('node')
+        if node not in self._test.ironic:
+            raise MarkError(node)
+        return Row(node, self._test.ironic[node], b'')
+
+    def _answer(self, question):
+        super()._answer(question)
+        for node in [*self._table]:
+            if node not in self._test.ironic:
+                self.delete(node)
+        for node, instance in self._test.ironic.items():
+            self.create(node)
+            if self._table[node].instance != instance:
+                self.change(node, instance=instance)
+        self.act()
+
+
+def node_of(body):
+    """Make an object of what is listed."""
+    uuid, instance, _ = body.decode().split()
+    return FakeNode(uuid, None if instance == '-' else instance)
 
 
 class DriverTestCase(base.BaseTestCase):
@@ -107,11 +145,13 @@ class DriverTestCase(base.BaseTestCase):
         self.patch(patches, 'patch_arrivals', mock.Mock())
         self.manager = mock.Mock()
         self.manager.rt.compute_nodes = {}
+        self.pages = Pages(self)
+        self.patch(multihost.pages, 'Pages', lambda driver: self.pages)
+        self.patch(multihost.pages, 'node',
+                   lambda body, connection: node_of(body))
         self.driver = multihost.IronicMultiHostDriver(
             mock.Mock(_compute=self.manager))
         self.connection = mock.Mock()
-        self.connection.nodes.side_effect = lambda **kwargs: (
-            FakeNode(*item) for item in self.ironic.items())
         self.driver._ironic_connection = self.connection
 
     def all_services(self, context, servicegroup_api, hypervisor_type):
@@ -135,6 +175,9 @@ class DriverTestCase(base.BaseTestCase):
         patcher = mock.patch.object(target, name, replacement)
         patcher.start()
         self.addCleanup(patcher.stop)
+
+    def refuse(self):
+        raise ListingError('connection refused')
 
     def preferred(self, host, *members):
         ring = hash_ring.Ring(members, 1024)
@@ -178,11 +221,10 @@ class GetAvailableNodesTestCase(DriverTestCase):
 
     def test_start_is_over_even_if_ironic_was_away(self):
         self.owners = dict.fromkeys(NODES, 'compute-2')
-        self.connection.nodes.side_effect = OSError('refused')
+        self.pages.act = self.refuse
         self.assertRaises(nova_exception.VirtDriverNotReady,
                           self.driver.get_available_nodes)
-        self.connection.nodes.side_effect = lambda **kwargs: (
-            FakeNode(*item) for item in self.ironic.items())
+        self.pages.act = lambda: None
         self.assertEqual(set(NODES), set(self.driver.get_available_nodes()))
 
     def test_partitions_option_shapes_the_ring(self):
@@ -192,30 +234,29 @@ class GetAvailableNodesTestCase(DriverTestCase):
         self.assertIs(self.driver.hash_ring,
                       self.driver._auditor.preferences.ring.hashring)
 
-    def test_error_in_a_later_page_leaves_what_was_known(self):
+    def test_error_leaves_what_was_known_and_says_the_remedy(self):
         known = set(self.driver.get_available_nodes())
-
-        def broken(**kwargs):
-            yield FakeNode(NODES[0])
-            raise OSError('connection reset')
-
-        self.connection.nodes.side_effect = broken
-        self.assertRaises(nova_exception.VirtDriverNotReady,
-                          self.driver.get_available_nodes)
+        self.pages.act = self.refuse
+        with self.assertLogs(multihost.__name__, 'ERROR') as logs:
+            self.assertRaises(nova_exception.VirtDriverNotReady,
+                              self.driver.get_available_nodes)
         self.assertEqual(known, set(self.driver.node_cache))
+        self.assertIn('connection refused', logs.output[0])
+        self.assertIn('[ironic]', logs.output[0])
 
     def test_instances_and_services_are_read_after_the_nodes(self):
         # A build that is claimed while Ironic lists is otherwise taken for
         # an instance of somebody else.
         order = []
-        self.connection.nodes.side_effect = (
-            lambda **kwargs: order.append('nodes') or iter([]))
+        self.driver.get_available_nodes()
+        self.pages.act = lambda: order.append('nodes')
         self.patch(reads, 'instance_uuids',
                    lambda context, host: order.append('instances') or [])
         self.patch(reads, 'ironic_services',
                    lambda *arguments: order.append('services') or [])
         self.driver.get_available_nodes()
-        self.assertEqual(['nodes', 'services', 'instances'], order)
+        self.assertEqual('nodes', order[0])
+        self.assertEqual(['services', 'instances'], order[-2:])
 
     def test_what_it_manages_is_logged_on_change_only_and_as_counts(self):
         with self.assertLogs(notices.__name__, 'INFO') as logs:
@@ -227,16 +268,15 @@ class GetAvailableNodesTestCase(DriverTestCase):
 
     def test_only_the_partition_is_listed(self):
         self.config.config(group='ironic', shard='rack1')
-        self.patch(self.driver, '_can_send_version', mock.Mock())
-        self.driver.get_available_nodes()
-        self.assertEqual('rack1',
-                         self.connection.nodes.call_args.kwargs['shard'])
+        self.assertEqual([], self.driver.get_available_nodes())
+        self.pages.act = lambda: self.pages.change(NODES[0], shard='rack1')
+        self.assertEqual(NODES[:1], self.driver.get_available_nodes())
 
 
 class InitHostTestCase(DriverTestCase):
 
     def test_starts_without_ironic(self):
-        self.connection.nodes.side_effect = OSError('connection refused')
+        self.pages.act = self.refuse
         self.driver.init_host(ME)
         self.assertEqual({ME}, set(self.driver._auditor.preferences.members))
         self.assertEqual([], self.driver.list_instance_uuids())
@@ -267,14 +307,8 @@ class InitHostTestCase(DriverTestCase):
 
     def test_operations_wait_for_ironic_and_audits_do_not(self):
         waiting = []
-        nodes = self.connection.nodes.side_effect
-
-        def list_nodes(**kwargs):
-            waiting.append(isinstance(self.driver.ironic_connection,
-                                      patience.PatientConnection))
-            return nodes(**kwargs)
-
-        self.connection.nodes.side_effect = list_nodes
+        self.pages.act = lambda: waiting.append(isinstance(
+            self.driver.ironic_connection, patience.PatientConnection))
         self.driver.get_available_nodes()
         # That was the start.
         self.assertIsInstance(
@@ -282,8 +316,8 @@ class InitHostTestCase(DriverTestCase):
         self.driver.get_available_nodes()
         self.driver._look()
         self.assertEqual({False}, set(waiting))
-        list(self.driver.ironic_connection.nodes())
-        self.assertIs(True, waiting[-1])
+        self.assertIsInstance(
+            self.driver.ironic_connection, patience.PatientConnection)
 
     def test_nobody_waits_for_ironic_with_the_lock_of_the_tracker(self):
         self.driver.get_available_nodes()
@@ -309,7 +343,7 @@ class InitHostTestCase(DriverTestCase):
                        NODES[2]: 'COMPUTE-1'}
         self.assertEqual({node: node for node in (NODES[0], NODES[2])},
                          self.driver.get_nodenames_by_uuid())
-        self.connection.nodes.assert_not_called()
+        self.assertEqual([], self.pages.asked)
 
     def test_contradicting_settings_stop_the_service_with_the_remedy(self):
         self.config.config(update_resources_interval=-1)
@@ -349,7 +383,7 @@ class ListInstanceUuidsTestCase(DriverTestCase):
     def test_empty_before_the_first_audit(self):
         self.place(NODES[0], 'i1', ME)
         self.assertEqual([], self.driver.list_instance_uuids())
-        self.connection.nodes.assert_not_called()
+        self.assertEqual([], self.pages.asked)
 
     def test_mine_and_leaked_but_not_unknown(self):
         self.place(NODES[0], 'mine', ME)
@@ -469,8 +503,7 @@ class UpdateProviderTreeTestCase(DriverTestCase):
         self.owners = dict.fromkeys(NODES, ME)
         self.start_and_audit()
         del self.ironic[NODES[3]]
-        self.connection.get_node.side_effect = OSError('refused')
-        self.start_and_audit()
+        self.start_and_audit(0)
         self.assertEqual([1, 1, 0, 1, 0],
                          [self.reserved(node) for node in NODES[:5]])
 
@@ -488,14 +521,44 @@ class UpdateProviderTreeTestCase(DriverTestCase):
                          self.tree.data(node).aggregates)
 
 
+class GetInfoTestCase(DriverTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.place(NODES[0], 'i1', ME)
+        self.start_and_audit()
+        self.instance = mock.Mock(uuid='i1', node=NODES[0])
+        off = FakeNode(NODES[0], 'i1')
+        off.power_state = 'power off'
+        self.connection.nodes.return_value = iter([off])
+        self.connection.get_node.return_value = off
+        self.connection.find_node.return_value = off
+
+    def state(self, **options):
+        return self.driver.get_info(self.instance, **options).state
+
+    def test_as_was_listed_last(self):
+        self.assertEqual(power_state.RUNNING, self.state())
+
+    def test_as_it_is_now(self):
+        self.assertEqual(power_state.SHUTDOWN, self.state(use_cache=False))
+
+    def test_of_an_instance_that_was_not_listed(self):
+        self.driver.node_cache.forget(NODES[0])
+        self.assertEqual(power_state.SHUTDOWN, self.state())
+
+    def test_signature_is_novas(self):
+        self.assertEqual(
+            inspect.signature(names.IronicDriver.get_info),
+            inspect.signature(multihost.IronicMultiHostDriver.get_info))
+
+
 class IsNodeDeletedTestCase(DriverTestCase):
 
     def test_only_what_ironic_has_confirmed(self):
         self.owners = dict.fromkeys(NODES, ME)
         self.start_and_audit()
         del self.ironic[NODES[0]]
-        self.connection.get_node.side_effect = (
-            sdk_exception.ResourceNotFound)
         for deleted in (False, True):
             self.driver.get_available_nodes()
             self.assertEqual(deleted,
@@ -800,14 +863,11 @@ class AuditNowTestCase(DriverTestCase):
         self.assertEqual([], self.told)
 
     def test_listing_from_before_is_not_believed(self):
-        listed = self.connection.nodes.side_effect
-
-        def list_and_reserve(**kwargs):
-            before = list(listed(**kwargs))
+        def reserve():
+            self.pages.act = lambda: None
             self.driver.prepare_for_spawn(self.instance)
-            return before
 
-        self.connection.nodes.side_effect = list_and_reserve
+        self.pages.act = reserve
         self.driver.get_available_nodes()
         self.report('context', NODES[0])
         self.assertEqual([(NODES[0], 1)] * 2, self.told)
@@ -815,9 +875,35 @@ class AuditNowTestCase(DriverTestCase):
     def test_no_audit_of_all_nodes_for_one(self):
         # nova takes an empty cache for one that was never filled.
         self.driver.node_cache.clear()
-        self.connection.nodes.reset_mock()
+        self.pages.asked.clear()
         self.driver.get_available_resource(NODES[0])
-        self.connection.nodes.assert_not_called()
+        self.assertEqual([], self.pages.asked)
+
+
+class PollTestCase(DriverTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.owners = dict.fromkeys(NODES, ME)
+        self.manager.rt.compute_nodes = dict.fromkeys(NODES, mock.Mock())
+        self.audited = []
+        self.manager._update_available_resource_for_node = (
+            lambda context, node: self.audited.append(
+                (node, self.driver.node_cache[node].instance_id)))
+        self.start_and_audit()
+
+    def test_node_that_changes_is_audited_as_it_is_now(self):
+        self.place(NODES[0], 'i1', ME)
+        self.driver._poll()
+        self.driver._poll()
+        self.assertEqual([(NODES[0], 'i1')], self.audited)
+
+    def test_what_this_host_changes_meanwhile_is_read_anew(self):
+        self.place(NODES[0], 'i1', ME)
+        self.manager._update_available_resource_for_node = mock.Mock()
+        self.pages.act = lambda: self.driver._forget(NODES[0])
+        self.driver._poll()
+        self.assertNotIn(NODES[0], self.driver.node_cache)
 
 
 class NodeCacheTestCase(DriverTestCase):

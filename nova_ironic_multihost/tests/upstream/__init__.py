@@ -26,10 +26,16 @@ from nova.virt import ironic
 from nova.virt.ironic import driver
 from oslo_config import cfg
 
+from nova_ironic_multihost.audit import reader
+from nova_ironic_multihost.audit.sources import ListingError
 from nova_ironic_multihost import conf
+from nova_ironic_multihost.contract import names
 from nova_ironic_multihost.contract import node_cache
+from nova_ironic_multihost.contract import pages
 from nova_ironic_multihost.contract import sources
 from nova_ironic_multihost.core.facts import InstanceState
+from nova_ironic_multihost.core.mirror import Page
+from nova_ironic_multihost.core.mirror import Row
 from nova_ironic_multihost.driver import IronicMultiHostDriver
 
 
@@ -60,16 +66,51 @@ class Recordless(sources.NovaSources):
         return None
 
 
+class Pages(pages.Pages):
+    """The Ironic of nova's tests: they say what nova's driver lists."""
+
+    def page(self, partition, after, limit, wanted):
+        filters, versions = pages.query(partition)
+        try:
+            for version in versions:
+                self._driver._can_send_version(version)
+            return Page(tuple(
+                Row(node.id, node.instance_id, node)
+                for node in self._driver._get_node_list(
+                    fields=names.NODE_FIELDS, **filters)))
+        except Exception as exc:
+            raise ListingError(str(exc)) from exc
+
+    def newest(self, partition, after, limit, wanted):
+        return Page(())
+
+    def total(self):
+        return None
+
+
+class Reader(reader.Reader):
+    """Lists all nodes each time."""
+
+    def _gone_on(self, before, seconds, wanted):
+        return self._all(before, wanted)
+
+
 class Driver(IronicMultiHostDriver):
     """Our driver, whose cache nova's tests replace by a dict of nodes."""
 
     def __setattr__(self, name, value):
         if name == 'node_cache' and type(value) is dict:
-            value = node_cache.NodeCache(value)
+            nodes, value = value, node_cache.NodeCache(
+                lambda node: node)
+            for uuid, node in nodes.items():
+                value[uuid] = node
         super().__setattr__(name, value)
 
 
 sources.NovaSources = Recordless
+reader.Reader = Reader
+pages.Pages = Pages
+pages.node = lambda node, connection: node
 
 # nova's number, which its tests of the ring expect, in the place of ours.
 cfg.set_defaults(conf.OPTS, ring_partitions=driver._HASH_RING_PARTITIONS)

@@ -13,17 +13,22 @@
 """A cloud of plain values, and what every test of an audit stands on."""
 
 import dataclasses
-import types
+import functools
+import itertools
 
 from oslotest import base
 
 from nova_ironic_multihost.audit import auditor
 from nova_ironic_multihost.audit import model
 from nova_ironic_multihost.audit import offer
+from nova_ironic_multihost.audit import reader
+from nova_ironic_multihost.audit.sources import MarkError
 from nova_ironic_multihost.core.facts import InstanceState
 from nova_ironic_multihost.core.facts import Record
 from nova_ironic_multihost.core import membership
+from nova_ironic_multihost.core import mirror
 from nova_ironic_multihost.core import ring
+from nova_ironic_multihost.tests.unit.audit import listings
 
 NODES = [f'1be26c0b-03f2-4d2e-ae87-c02d7f33c1{i:02}' for i in range(20)]
 
@@ -40,6 +45,7 @@ class Cloud:
         self.states = {
             host: membership.ComputeService(host, up=True) for host in hosts}
         self.ironic = dict.fromkeys(NODES)
+        self.contents = {}
         self.hidden = set()
         self.owners = {}
         self.labels = {}
@@ -61,21 +67,6 @@ class Cloud:
 
     def service(self, host):
         return self.states.get(host)
-
-    def nodes(self, partition):
-        if self.broken:
-            raise OSError('Ironic is away')
-        return {node: types.SimpleNamespace(id=node, instance_id=instance)
-                for node, instance in self.ironic.items()
-                if node not in self.hidden}
-
-    def node(self, uuid):
-        self.asked.append(('node', uuid))
-        if self.broken:
-            raise OSError('Ironic is away')
-        if uuid not in self.ironic:
-            return None
-        return types.SimpleNamespace(id=uuid, instance_id=self.ironic[uuid])
 
     def instances(self, hosts):
         return {instance for instance, state in self.placed.items()
@@ -120,6 +111,42 @@ class Cloud:
         return True
 
 
+class Pages(listings.Ironic):
+    """The nodes of a cloud, as Ironic lists them."""
+
+    def __init__(self, cloud):
+        super().__init__()
+        self._cloud = cloud
+
+    def node(self, node):
+        self._cloud.asked.append(('node', node))
+        self._answer('node')
+        if node not in self._cloud.ironic:
+            raise MarkError(node)
+        return mirror.Row(node, self._cloud.ironic[node], b'read')
+
+    def _visible(self, partition):
+        return iter(self._table.values())
+
+    def _answer(self, question):
+        super()._answer(question)
+        if self._cloud.broken:
+            raise OSError('Ironic is away')
+        listed = {node: instance
+                  for node, instance in self._cloud.ironic.items()
+                  if node not in self._cloud.hidden}
+        for node in list(self._table):
+            if node not in listed:
+                self.delete(node)
+        for node, instance in listed.items():
+            self.create(node)
+            its = {'instance': instance,
+                   'content': self._cloud.contents.get(node, 0)}
+            if any(getattr(self._table[node], name) != value
+                   for name, value in its.items()):
+                self.change(node, **its)
+
+
 class Tracker:
     """nova's resource tracker: takes every node except ``failing``."""
 
@@ -157,11 +184,18 @@ class AuditTestCase(base.BaseTestCase):
         self.auditors = {}
         self.options = {'pull_delay_audits': 1}
 
+    def new_auditor(self):
+        """Return a new one, which at each reading visits all nodes."""
+        return auditor.Auditor(
+            self.cloud, self.cloud, reader.Reader(
+                Pages(self.cloud), functools.partial(
+                    next, itertools.count(0, model.Settings('a')
+                                          .sweep_interval))), self.clock)
+
     def audit(self, host='a', settled=True, **options):
         """Audit one host and let it take what it finds to be its own."""
         if host not in self.auditors:
-            self.auditors[host] = auditor.Auditor(
-                self.cloud, self.cloud, self.clock)
+            self.auditors[host] = self.new_auditor()
         self.cloud.asked.clear()
         found = self.auditors[host].audit(model.Settings(
             host, points=32, **{**self.options, **options}), settled)

@@ -14,7 +14,6 @@
 
 from unittest import mock
 
-from nova_ironic_multihost.audit import auditor
 from nova_ironic_multihost.audit import look
 from nova_ironic_multihost.audit import model
 from nova_ironic_multihost.core.outages import Heartbeats
@@ -249,7 +248,7 @@ class LookTestCase(cloud.AuditTestCase):
         self.assertEqual(set(NODES), set(self.tracker.audited))
 
     def test_before_the_first_audit_it_only_looks(self):
-        first = self.look_of(auditor.Auditor(self.cloud, self.cloud))
+        first = self.look_of(self.new_auditor())
         self.cloud.set('b', up=False)
         self.assertFalse(first().live('b'))
         self.assertEqual([], self.tracker.audited)

@@ -14,7 +14,6 @@
 
 import dataclasses
 
-from nova_ironic_multihost.audit import auditor
 from nova_ironic_multihost.audit import model
 from nova_ironic_multihost.audit import offer
 from nova_ironic_multihost.audit.offer import Offer
@@ -29,8 +28,7 @@ class StillValidTestCase(cloud.AuditTestCase):
     def setUp(self):
         super().setUp()
         self.cloud.owners = dict.fromkeys(cloud.NODES, 'b')
-        self.auditors['a'] = self.auditor = auditor.Auditor(
-            self.cloud, self.cloud)
+        self.auditors['a'] = self.auditor = self.new_auditor()
         for _ in range(2):
             self.auditor.audit(model.Settings(
                 'a', points=32, pull_delay_audits=1))
@@ -45,8 +43,7 @@ class StillValidTestCase(cloud.AuditTestCase):
         self.assertFalse(self.offers().still_valid(self.node))
 
     def test_nothing_before_the_first_audit(self):
-        offers = offer.Offers(
-            auditor.Auditor(self.cloud, self.cloud), cloud.Tracker())
+        offers = offer.Offers(self.new_auditor(), cloud.Tracker())
         self.assertFalse(offers.still_valid(self.node))
         # nova's start is not over: it is not for us to judge.
         self.assertTrue(offers.may_take(self.node))
@@ -98,8 +95,7 @@ class MayCreateTestCase(cloud.AuditTestCase):
         self.cloud = cloud.Cloud()
         self.cloud.set('a', ironic=False)
         self.settings = model.Settings('a', points=32)
-        self.auditors['a'] = self.auditor = auditor.Auditor(
-            self.cloud, self.cloud)
+        self.auditors['a'] = self.auditor = self.new_auditor()
         self.auditor.audit(self.settings)
         self.assertEqual(set(cloud.NODES), set(self.auditor.last.nodes))
 

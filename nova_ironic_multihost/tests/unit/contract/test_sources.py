@@ -22,6 +22,7 @@ from nova_ironic_multihost.contract import calls
 from nova_ironic_multihost.contract import machines
 from nova_ironic_multihost.contract import mailbox
 from nova_ironic_multihost.contract import names
+from nova_ironic_multihost.contract import pages
 from nova_ironic_multihost.contract import registration
 from nova_ironic_multihost.contract import sources
 from nova_ironic_multihost.tests.unit.contract import base
@@ -31,8 +32,6 @@ class SignaturesTestCase(base.SignaturesTestCase):
 
     def test_inherited_methods_of_novas_ironic_driver(self):
         driver = names.IronicDriver
-        self.assertParameters(['self', 'return_generator', 'kwargs'],
-                              driver._get_node_list)
         self.assertParameters(['self', 'version'], driver._can_send_version)
         self.assertParameters(['self'], driver._get_hypervisor_type)
         self.assertParameters(['self', 'node_id'], driver._get_node)
@@ -40,6 +39,7 @@ class SignaturesTestCase(base.SignaturesTestCase):
     def test_ports_are_implemented(self):
         for port, adapter in (
                 (ports.Sources, sources.NovaSources),
+                (ports.Pages, pages.Pages),
                 (ports.Writes, sources.NovaWrites),
                 (ports.Instances, calls.Instances),
                 (ports.Machines, machines.Machines),

@@ -1,0 +1,427 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The reader: asks Ironic what has changed, and keeps the mirror.
+
+What each way of asking finds is in :mod:`.core.mirror`. A reading that fails
+changes nothing of what was known before.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Sequence
+from collections.abc import Set
+import dataclasses
+import datetime
+import math
+import threading
+import time
+
+from oslo_log import log as logging
+
+from nova_ironic_multihost.audit.sources import ListingError
+from nova_ironic_multihost.audit.sources import MarkError
+from nova_ironic_multihost.audit.sources import Pages
+from nova_ironic_multihost.core import membership
+from nova_ironic_multihost.core import mirror as mirrors
+from nova_ironic_multihost.core.mirror import Mirror
+from nova_ironic_multihost.core.mirror import Page
+from nova_ironic_multihost.core.mirror import Row
+
+LOG = logging.getLogger(__name__)
+
+#: Nodes in a page of all nodes.
+PAGE = 1000
+
+#: Nodes in the first page of those that were touched last; the next ones
+#: grow. While nothing happens no more is asked for.
+FIRST = 20
+
+#: Nodes that Ironic may not show until no others are asked for.
+FAILURES = 3
+
+#: Nodes in a page that cost Ironic as much as one that is asked for alone.
+TOGETHER = 10
+
+#: Of more touched nodes than these a listing of all nodes costs less.
+MANY = 2000
+
+#: The most pages of a round in one reading, while some node is known to be
+#: gone.
+HURRY = 10
+
+#: Says of the uuids of a node and of its instance, or None, whether all is
+#: wanted that nova works with.
+Wanted = Callable[[str, str | None], bool]
+
+_Ask = Callable[[str | None], Page]
+
+
+class OddError(Exception):
+    """What Ironic answers does not fit together: all has to be read anew."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Reading:
+    """What was read so far.
+
+    :param partition: whose nodes are read.
+    :param mirror: what is known of them.
+    :param top: the nodes that were touched last, if all that were touched of
+        late are among them.
+    :param others: how many nodes Ironic has besides those, of whatever
+        partition, or None.
+    :param hurry: how many rounds there are to be at once.
+    :param turned: when the last page of the round was due, by the clock.
+    """
+
+    partition: membership.Partition
+    mirror: Mirror
+    top: tuple[Row, ...] = ()
+    others: int | None = None
+    hurry: int = 0
+    turned: float = 0.0
+
+
+class Reader:
+    """Reads Ironic's nodes: all of them at first, then what has changed.
+
+    :param pages: how Ironic is asked.
+    :param clock: monotonic clock, in seconds.
+    """
+
+    def __init__(self, pages: Pages,
+                 clock: Callable[[], float] = time.monotonic) -> None:
+        self._pages = pages
+        self._clock = clock
+        # One reading at a time; also guards _reading.
+        self._lock = threading.Lock()
+        self._reading: Reading | None = None
+        # Guards what others have said; nothing is asked while it is held.
+        self._changed_lock = threading.Lock()
+        self._changed: set[str] = set()
+        self._sought: frozenset[str] = frozenset()
+        self._seeking = False
+
+    def read(self, partition: membership.Partition, seconds: float,
+             wanted: Wanted) -> Mirror:
+        """Ask Ironic what has changed.
+
+        :param seconds: in which a round visits every node.
+        :param wanted: see :data:`Wanted`.
+        :raises Exception: Ironic does not answer; nothing is known anew.
+        """
+        with self._lock:
+            with self._changed_lock:
+                changed, self._changed = self._changed, set()
+                seeking, self._seeking = self._seeking, False
+            left: Set[str] = changed
+            try:
+                self._reading, left = self._with_changed(self._anew(
+                    partition, seconds, wanted, seeking), changed, wanted)
+                seeking = False
+            finally:
+                with self._changed_lock:
+                    self._changed |= left
+                    self._seeking |= seeking
+            return self._reading.mirror
+
+    def _anew(self, partition: membership.Partition, seconds: float,
+              wanted: Wanted, seeking: bool) -> Reading:
+        before = self._reading
+        if before is None:
+            return self._all(Reading(partition, Mirror()), wanted)
+        if before.partition != partition:
+            return self._all(
+                dataclasses.replace(before, partition=partition), wanted)
+        if seeking and not before.hurry:
+            before = dataclasses.replace(
+                before, mirror=before.mirror.begun(), hurry=1)
+        try:
+            return self._gone_on(before, seconds, wanted)
+        except (MarkError, OddError) as exc:
+            LOG.info('All nodes of Ironic are listed: %s.', exc)
+            return self._all(before, wanted)
+
+    @property
+    def mirror(self) -> Mirror:
+        """What is known by now; nothing before the first reading."""
+        reading = self._reading
+        return reading.mirror if reading is not None else Mirror()
+
+    def node(self, node: str) -> Row | None:
+        """Ask Ironic for one node, in whatever partition; None if none.
+
+        :raises Exception: Ironic does not answer.
+        """
+        try:
+            return self._pages.node(node)
+        except MarkError:
+            return None
+
+    def complete(self, nodes: Set[str]) -> Mirror:
+        """Know of these nodes all that nova works with, and of no others.
+
+        As far as Ironic has the nodes and answers: nova's driver asks for
+        what is not known here.
+        """
+        with self._lock:
+            reading = self._reading
+            assert reading is not None
+            mirror = reading.mirror.only(nodes)
+            missing = [node for node in nodes
+                       if node in mirror.nodes and node not in mirror.bodies]
+            try:
+                mirror = mirror.completed(self._read(
+                    reading.partition, mirror, missing))
+            except Exception as exc:  # noqa: BLE001
+                LOG.debug('%(count)d nodes are asked for later: %(exc)s',
+                          {'count': len(missing), 'exc': exc})
+            self._reading = dataclasses.replace(reading, mirror=mirror)
+            return mirror
+
+    def _read(self, partition: membership.Partition, mirror: Mirror,
+              nodes: Sequence[str]) -> list[Row]:
+        """Read some nodes, whichever way costs less."""
+        if TOGETHER * len(nodes) > len(mirror.nodes):
+            wanted = frozenset(nodes)
+            return [
+                row for page in self._from(
+                    partition, (), lambda node, instance: node in wanted)
+                for row in page.rows if row.uuid in wanted]
+        return list(self._each(nodes))
+
+    def _each(self, nodes: Iterable[str]) -> Iterator[Row]:
+        """Yield those of some nodes that Ironic shows.
+
+        One that it cannot show keeps nobody waiting for the others. That it
+        has none is not believed here: an account that lost a role is told so
+        of each.
+        """
+        failed = 0
+        for node in nodes:
+            try:
+                yield self._pages.node(node)
+            except MarkError:
+                continue
+            except ListingError as exc:
+                LOG.debug('Node %(node)s is read later: %(exc)s',
+                          {'node': node, 'exc': exc})
+                failed += 1
+                if failed == FAILURES:
+                    return
+
+    def forget(self, node: str) -> None:
+        """Read a node anew the next time: it has changed.
+
+        Whatever Ironic's clocks say. It is not waited for any other reading.
+        """
+        with self._changed_lock:
+            self._changed.add(node)
+
+    def seek(self, nodes: Set[str], again: bool = False) -> None:
+        """Have all nodes listed at the next reading, in short.
+
+        :param nodes: uuids of nodes that are there and were not listed; once
+            for each of them, as it may be another partition's by now.
+        :param again: in any case.
+        """
+        with self._changed_lock:
+            self._seeking |= again or not nodes <= self._sought
+            self._sought = frozenset(nodes)
+
+    def _all(self, before: Reading, wanted: Wanted) -> Reading:
+        """List all nodes, with what was touched meanwhile."""
+        newest = self._pages.newest(
+            before.partition, None, mirrors.MARKS, wanted)
+        first = self._first(newest.rows)
+        rows: list[Row] = []
+        for page in self._from(before.partition, (), wanted):
+            rows += page.rows
+        mirror = before.mirror.listed(rows, mirrors.since(first, newest.at))
+        return Reading(
+            before.partition, mirror, turned=self._clock(),
+            others=_others(self._pages.total(), mirror))
+
+    def _gone_on(self, reading: Reading, seconds: float, wanted: Wanted
+                 ) -> Reading:
+        reading = self._with_touched(self._with_new(reading, wanted), wanted)
+        total = self._pages.total()
+        reading = self._with_round(
+            _alarmed(reading, _others(total, reading.mirror)), seconds, wanted)
+        return dataclasses.replace(
+            reading, others=_others(total, reading.mirror))
+
+    def _with_changed(self, reading: Reading, nodes: Set[str],
+                      wanted: Wanted) -> tuple[Reading, Set[str]]:
+        """Read some nodes, each for itself.
+
+        :returns: (what is known then, the nodes that are left).
+        """
+        mirror = reading.mirror
+        nodes = nodes & mirror.nodes.keys()
+        read = {row.uuid: row for row in self._each(sorted(nodes))}
+        left = nodes - read.keys()
+        mirror = mirror.only(mirror.bodies.keys() - left).met(
+            row if wanted(node, row.instance) else row._replace(body=None)
+            for node, row in read.items())
+        return dataclasses.replace(reading, mirror=mirror), left
+
+    def _with_touched(self, reading: Reading, wanted: Wanted) -> Reading:
+        """Read what was touched since, newest first."""
+        def ask(after: str | None) -> Page:
+            return self._pages.newest(
+                reading.partition, after, limit, wanted)
+
+        limit = FIRST
+        newest = page = ask(None)
+        if newest.rows == reading.top:
+            return reading
+        rows = list(page.rows)
+        while page.more and not self._before(
+                page.rows, reading.mirror.since):
+            if len(rows) > MANY:
+                raise OddError(f'more than {MANY} were touched')
+            limit = min(4 * limit, PAGE)
+            page = self._after(ask, [row.uuid for row in page.rows])
+            rows += page.rows
+        return dataclasses.replace(
+            reading, mirror=dataclasses.replace(
+                reading.mirror.met(rows), since=mirrors.since(
+                    self._first(newest.rows), newest.at)
+                or reading.mirror.since),
+            top=newest.rows if page is newest else ())
+
+    def _with_new(self, reading: Reading, wanted: Wanted) -> Reading:
+        """Read what was created since."""
+        mirror = reading.mirror
+        for page in self._from(reading.partition, mirror.tail, wanted):
+            mirror = mirror.with_tail(page.rows)
+        return dataclasses.replace(reading, mirror=mirror)
+
+    def _with_round(self, reading: Reading, seconds: float, wanted: Wanted
+                    ) -> Reading:
+        """Read as many pages of the round as are due."""
+        count = max(1, math.ceil(len(reading.mirror.nodes) / PAGE))
+        pause = seconds / count
+        due = math.floor((self._clock() - reading.turned) / pause)
+        reading = dataclasses.replace(
+            reading, turned=reading.turned + due * pause)
+        for _ in range(HURRY if reading.hurry else min(due, count)):
+            hurried = reading.hurry
+            reading = self._with_page(reading, wanted)
+            if hurried and not reading.hurry:
+                break
+        return reading
+
+    def _with_page(self, reading: Reading, wanted: Wanted) -> Reading:
+        """Read the next page of the round."""
+        def ask(after: str | None) -> Page:
+            # Who hurries wants to know no more than which there are.
+            return self._pages.page(reading.partition, after, PAGE,
+                                    None if reading.hurry else wanted)
+
+        mirror = reading.mirror
+        try:
+            page = self._after(ask, mirror.marks)
+        except MarkError:
+            page = ask(None)
+        mirror = mirror.gone_on(page.rows)
+        if page.more:
+            return dataclasses.replace(reading, mirror=mirror)
+        if mirror.missing and not reading.hurry:
+            # In an hour an account may lose its roles, and be shown the
+            # first nodes and no others. So they are all listed at once.
+            return dataclasses.replace(
+                reading, mirror=mirror.begun(), hurry=1)
+        return dataclasses.replace(
+            reading, mirror=mirror.ended().begun(),
+            hurry=max(0, reading.hurry - 1))
+
+    def _from(self, partition: membership.Partition, marks: Sequence[str],
+              wanted: Wanted) -> Iterator[Page]:
+        """Yield all pages after the last of some nodes that there is."""
+        def ask(after: str | None) -> Page:
+            return self._pages.page(partition, after, PAGE, wanted)
+
+        page = self._after(ask, marks)
+        yield page
+        while page.more:
+            page = self._after(ask, [row.uuid for row in page.rows])
+            yield page
+
+    @staticmethod
+    def _after(ask: _Ask, marks: Sequence[str]) -> Page:
+        """Return the page after the last of some nodes that there is.
+
+        :param marks: uuids; all that is listed if there are none.
+        :raises MarkError: Ironic has none of them any more.
+        """
+        if not marks:
+            return ask(None)
+        for mark in reversed(marks[-mirrors.MARKS:]):
+            try:
+                return ask(mark)
+            except MarkError as exc:
+                error = exc
+        raise error
+
+    def _first(self, rows: Sequence[Row]) -> datetime.datetime | None:
+        """Return when the first of some nodes that there is was touched.
+
+        None if it never was, or that is not known.
+        """
+        failed = 0
+        for row in rows[:mirrors.MARKS]:
+            try:
+                return self._pages.touched(row.uuid)
+            except MarkError:
+                continue
+            except ListingError as exc:
+                LOG.debug('When node %(node)s was touched is not known: '
+                          '%(exc)s', {'node': row.uuid, 'exc': exc})
+                failed += 1
+                if failed == FAILURES:
+                    break
+        return None
+
+    def _before(self, rows: Sequence[Row], since: datetime.datetime | None
+                ) -> bool:
+        """Whether the last of some nodes that there is was touched before."""
+        if since is None:
+            return False
+        touched = self._first(rows[::-1])
+        return touched is not None and touched < since
+
+
+def _others(total: int | None, mirror: Mirror) -> int | None:
+    return None if total is None else total - len(mirror.nodes)
+
+
+def _alarmed(reading: Reading, others: int | None) -> Reading:
+    """Have a round at once if a node has gone that is still known.
+
+    If one comes or goes between two questions there may be a round too many,
+    and if as many come as go, under the same uuids or elsewhere, none: those
+    wait for the round that visits every node.
+
+    :param others: as :attr:`Reading.others`, by now.
+    """
+    before = reading.others
+    if others is None or before is None or others >= before:
+        return reading
+    if reading.hurry:
+        # It may have gone after this round has met it.
+        return dataclasses.replace(reading, hurry=2)
+    return dataclasses.replace(
+        reading, mirror=reading.mirror.begun(), hurry=1)

@@ -1,0 +1,248 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The mirror: what Ironic has, without all of it being listed each time.
+
+Pure: what was read goes in, what is known comes out. Three ways of reading
+complete each other; none sees everything:
+
+- the nodes that were touched last (Ironic's ``updated_at``, newest first).
+  Whatever Ironic does to a node touches it, but its clock has seconds, each
+  conductor has its own, and a node that is deleted is in no order at all;
+- the nodes that came last (in the order of their ids, from the last one that
+  is known): those that were created and never touched;
+- a round: all nodes, a page now and then, in the order of their ids. What a
+  round does not meet is gone.
+
+Ironic's API gives ``updated_at`` of one node or of whole nodes only, and
+sorts by it without showing it (ironic.api.controllers.v1.node).
+"""
+
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from collections.abc import Set
+import dataclasses
+import datetime
+import types
+import typing
+
+#: By how much two clocks of Ironic may differ, and for how long a change may
+#: be on its way into the database, until only a round finds it.
+OVERLAP = datetime.timedelta(seconds=30)
+
+#: As many nodes are remembered after which others are asked for: one that is
+#: deleted meanwhile can no more be asked after.
+MARKS = 8
+
+
+class Row(typing.NamedTuple):
+    """A node in a listing.
+
+    :param uuid: of the node.
+    :param instance: uuid of the instance that Ironic has on it, or None.
+    :param body: all that nova works with, as JSON, equal if that is equal;
+        None if it was not read.
+    """
+
+    uuid: str
+    instance: str | None
+    body: bytes | None = None
+
+
+class Page(typing.NamedTuple):
+    """Some nodes of a listing, in its order.
+
+    :param rows: the nodes.
+    :param more: whether there are others after these.
+    :param at: when Ironic gave it, by the clock of its API, None if it does
+        not say.
+    """
+
+    rows: tuple[Row, ...]
+    more: bool = False
+    at: datetime.datetime | None = None
+
+
+def _nothing() -> typing.Any:
+    return dataclasses.field(
+        default_factory=lambda: types.MappingProxyType({}))
+
+
+@dataclasses.dataclass(frozen=True)
+class Mirror:
+    """What is known of Ironic's nodes at one moment.
+
+    :param nodes: uuid -> uuid of its instance, or None.
+    :param bodies: uuid -> :attr:`Row.body`, as far as it is known.
+    :param serial: number of changes so far, the first listing among them; 0
+        if nothing was read.
+    :param changes: uuid -> number of its last change, of the nodes that came,
+        changed or went since the first listing.
+    :param tail: uuids of the nodes that came last, the last one last.
+    :param since: touches before are known, by Ironic's clocks; None if it is
+        not known how Ironic's clocks stand.
+    :param marks: uuids of the last nodes that the round has met, the last one
+        last; none at its beginning.
+    :param missing: uuids of the nodes that were there when the round began,
+        and that nobody has met since.
+    """
+
+    nodes: Mapping[str, str | None] = _nothing()
+    bodies: Mapping[str, bytes] = _nothing()
+    serial: int = 0
+    changes: Mapping[str, int] = _nothing()
+    tail: tuple[str, ...] = ()
+    since: datetime.datetime | None = None
+    marks: tuple[str, ...] = ()
+    missing: frozenset[str] = frozenset()
+
+    def changed_since(self, serial: int) -> frozenset[str]:
+        """Return the nodes that came, changed or went since.
+
+        :param serial: :attr:`serial` of the mirror at that time.
+        """
+        if serial == self.serial:
+            return frozenset()
+        return frozenset(node for node, its in self.changes.items()
+                         if its > serial)
+
+    def met(self, rows: Iterable[Row]) -> 'Mirror':
+        """Return the mirror after some nodes were read.
+
+        :param rows: the nodes; of two that are one the first counts, which
+            was touched last.
+        """
+        found: dict[str, Row] = {}
+        for row in rows:
+            found.setdefault(row.uuid, row)
+        mirror = self._with(list(filter(self._is_news, found.values())))
+        if self.missing.isdisjoint(found):
+            return mirror
+        return dataclasses.replace(
+            mirror, missing=self.missing.difference(found))
+
+    def completed(self, rows: Sequence[Row]) -> 'Mirror':
+        """Return the mirror with bodies that were not known.
+
+        It is no change of a node that more is known of it.
+
+        :param rows: nodes with bodies.
+        """
+        if not rows:
+            return self
+        same = [row for row in rows if row.uuid in self.nodes
+                and self.nodes[row.uuid] == row.instance]
+        found = dataclasses.replace(self, bodies=types.MappingProxyType({
+            **self.bodies, **{row.uuid: row.body for row in same
+                              if row.body is not None}}))
+        return found.met(rows)
+
+    def without(self, nodes: Iterable[str]) -> 'Mirror':
+        """Return the mirror after some nodes were found to be gone."""
+        return self._with(gone=[node for node in nodes if node in self.nodes])
+
+    def only(self, wanted: Set[str]) -> 'Mirror':
+        """Return the mirror without the bodies of all other nodes."""
+        if self.bodies.keys() <= wanted:
+            return self
+        return dataclasses.replace(self, bodies=types.MappingProxyType({
+            node: body for node, body in self.bodies.items()
+            if node in wanted}))
+
+    def listed(self, rows: Sequence[Row],
+               since: datetime.datetime | None) -> 'Mirror':
+        """Return the mirror after all nodes were listed.
+
+        :param rows: the nodes, in the order of their ids.
+        :param since: see :func:`since`, right before.
+        """
+        found = self.without(
+            self.nodes.keys() - {row.uuid for row in rows}).with_tail(rows)
+        return dataclasses.replace(
+            found, serial=max(1, found.serial), since=since).begun()
+
+    def begun(self) -> 'Mirror':
+        """Return the mirror at the beginning of a round."""
+        return dataclasses.replace(
+            self, marks=(), missing=frozenset(self.nodes))
+
+    def gone_on(self, rows: Sequence[Row]) -> 'Mirror':
+        """Return the mirror after the next nodes of a round.
+
+        :param rows: of the page after the last one of :attr:`marks`.
+        """
+        return dataclasses.replace(
+            self.met(rows), marks=_last(self.marks, rows))
+
+    def ended(self) -> 'Mirror':
+        """Return the mirror when a round has met its last node.
+
+        What it has not met is gone.
+        """
+        found = self.without(self.missing)
+        return dataclasses.replace(
+            found, marks=(), missing=frozenset(), tail=self.marks)
+
+    def with_tail(self, rows: Sequence[Row]) -> 'Mirror':
+        """Return the mirror after the nodes that came after :attr:`tail`."""
+        return dataclasses.replace(
+            self.met(rows), tail=_last(self.tail, rows))
+
+    def _is_news(self, row: Row) -> bool:
+        if row.uuid not in self.nodes:
+            return True
+        if row.body is not None:
+            return self.bodies.get(row.uuid) != row.body
+        return self.nodes[row.uuid] != row.instance
+
+    def _with(self, news: Sequence[Row] = (), gone: Sequence[str] = ()
+              ) -> 'Mirror':
+        if not news and not gone:
+            return self
+        nodes, bodies = dict(self.nodes), dict(self.bodies)
+        for row in news:
+            nodes[row.uuid] = row.instance
+            bodies.pop(row.uuid, None)
+            if row.body is not None:
+                bodies[row.uuid] = row.body
+        for node in gone:
+            del nodes[node]
+            bodies.pop(node, None)
+        serial = self.serial + 1
+        return dataclasses.replace(
+            self, nodes=types.MappingProxyType(nodes),
+            bodies=types.MappingProxyType(bodies), serial=serial,
+            changes=types.MappingProxyType({
+                **self.changes,
+                **dict.fromkeys((row.uuid for row in news), serial),
+                **dict.fromkeys(gone, serial)} if self.serial else {}))
+
+
+def _last(marks: tuple[str, ...], rows: Sequence[Row]) -> tuple[str, ...]:
+    return (*marks, *(row.uuid for row in rows[-MARKS:]))[-MARKS:]
+
+
+def since(first: datetime.datetime | None, at: datetime.datetime | None
+          ) -> datetime.datetime | None:
+    """Return since when touches are asked for the next time.
+
+    A conductor whose clock is ahead would hide for so long what others
+    touch, so the clock of the API counts, too, unless that is ahead itself.
+
+    :param first: when the node was touched that was touched last.
+    :param at: when that was asked for, by the clock of the API, or None.
+    :returns: None for all touches: no node was touched at all.
+    """
+    if first is None:
+        return None
+    return min(first, at or first) - OVERLAP

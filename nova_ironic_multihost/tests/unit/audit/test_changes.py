@@ -1,0 +1,129 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+from unittest import mock
+
+from nova_ironic_multihost.audit import changes
+from nova_ironic_multihost.audit import model
+from nova_ironic_multihost.core.facts import InstanceState
+from nova_ironic_multihost.core.ownership import Reason
+from nova_ironic_multihost.tests.unit.audit import cloud
+
+
+class ChangesTestCase(cloud.AuditTestCase):
+    """Host a looks for what has changed; b shares the nodes."""
+
+    def setUp(self):
+        super().setUp()
+        self.settle('a', 'b')
+        self.auditor = self.auditors['a']
+        self.mine = sorted(self.auditor.last.nodes)
+        self.theirs = sorted(set(cloud.NODES) - set(self.mine))
+        self.tracker = cloud.Tracker(*self.mine)
+        self.ending = False
+        self.changes = changes.Changes(
+            self.auditor, self.tracker, lambda: self.ending)
+
+    def once(self):
+        """Look once; return what was told and what was audited."""
+        told = {}
+        self.tracker.audited.clear()
+        self.changes.once(model.Settings('a', points=32), told.update)
+        self.assertLessEqual(set(self.tracker.audited), set(told))
+        return told, self.tracker.audited
+
+    def test_nothing_has_changed(self):
+        self.assertEqual(({}, []), self.once())
+
+    def test_nothing_before_the_first_audit(self):
+        self.auditor.last = None
+        self.assertEqual(({}, []), self.once())
+
+    def test_node_of_mine_is_audited_once(self):
+        node = self.mine[0]
+        self.cloud.contents[node] = 1
+        told, audited = self.once()
+        self.assertEqual([node], audited)
+        self.assertTrue(told[node].body.endswith(b' 1'))
+        self.assertIs(told[node], self.auditor.last.nodes[node])
+        self.assertEqual(({}, []), self.once())
+
+    def test_node_of_another_is_not(self):
+        self.cloud.contents[self.theirs[0]] = 1
+        before = self.auditor.last.reasons
+        self.assertEqual(({}, []), self.once())
+        self.assertEqual(before, self.auditor.last.reasons)
+
+    def test_new_node_is_created_by_whom_the_ring_prefers(self):
+        for number in range(8):
+            self.cloud.ironic[f'new-{number}'] = None
+        _, audited = self.once()
+        self.assertNotIn(len(audited), (0, 8))
+        preferences = self.auditor.preferences
+        self.assertEqual(
+            {f'new-{number}' for number in range(8)
+             if preferences.prefers('a', f'new-{number}')}, set(audited))
+        self.assertEqual(
+            {Reason.CREATED}, {self.auditor.reason(node) for node in audited})
+        self.assertEqual({None}, {
+            self.auditor.last.owners[node] for node in audited})
+
+    def test_instance_of_mine_that_came(self):
+        node = self.mine[0]
+        self.cloud.ironic[node] = 'i1'
+        self.cloud.placed['i1'] = InstanceState('a', node=node)
+        self.assertEqual([node], self.once()[1])
+        self.assertIs(Reason.INSTANCE_HERE, self.auditor.reason(node))
+        self.assertEqual('a', self.auditor.last.owners[node])
+        self.assertEqual(set(self.mine), {
+            record.node for record in self.auditor.last.records})
+
+    def test_what_concerns_another_is_left_to_the_audits(self):
+        node = self.mine[0]
+        self.cloud.ironic[node] = 'i1'
+        self.cloud.placed['i1'] = InstanceState('b', node=node)
+        self.assertEqual(({}, []), self.once())
+        self.audit('a')
+        self.assertIs(Reason.INSTANCE_ELSEWHERE, self.auditor.reason(node))
+
+    def test_audit_of_all_nodes_comes_to_it_by_itself(self):
+        self.cloud.contents[self.mine[0]] = 1
+        self.audit('a')
+        self.assertEqual(({}, []), self.once())
+
+    def test_many_are_audited_some_at_a_time(self):
+        self.cloud.contents = dict.fromkeys(self.mine, 1)
+        with mock.patch.object(changes, 'TOGETHER', 2):
+            audited = []
+            for _ in range(len(self.mine)):
+                audited += self.once()[1]
+                self.assertLessEqual(len(self.tracker.audited), 2)
+        self.assertEqual(self.mine, audited)
+
+    def test_what_waits_goes_on_after_a_failure(self):
+        self.cloud.contents[self.mine[0]] = 1
+        records, self.cloud.records = self.cloud.records, None
+        self.assertRaises(TypeError, self.once)
+        self.cloud.records = records
+        self.assertEqual(self.mine[:1], self.once()[1])
+
+    def test_nothing_is_audited_by_who_ends(self):
+        self.cloud.contents[self.mine[0]] = 1
+        self.ending = True
+        self.assertEqual([], self.once()[1])
+
+    def test_next_audit_decides_anew(self):
+        node = self.mine[0]
+        self.cloud.contents[node] = 1
+        self.once()
+        self.cloud.owners[node] = 'b'
+        self.assertIsNot(Reason.KEPT, self.audit('a').reasons[node])

@@ -1,0 +1,133 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A nova-compute that audits when it is told, and says what that cost.
+
+Runs in the environment of the lab, with the configuration of one of its
+computes; nova's tracker and timers do not run. Reads commands from stdin, one
+in each line, and answers each with a line of JSON on stdout.
+"""
+
+import json
+import os
+import sys
+import time
+
+
+def _memory(name):
+    """Return a line of /proc/self/status, in MB."""
+    with open('/proc/self/status') as lines:
+        for line in lines:
+            if line.startswith(name):
+                return int(line.split()[1]) / 1024
+    raise KeyError(name)
+
+
+class Meter:
+    """Counts what this process uses while it does something."""
+
+    def __init__(self):
+        from keystoneauth1 import session
+
+        self._requests = self._bytes = 0
+        request = session.Session.request
+
+        def count(*args, **kwargs):
+            answer = request(*args, **kwargs)
+            self._requests += 1
+            self._bytes += len(answer.content)
+            return answer
+
+        session.Session.request = count
+
+    def measure(self, act):
+        """Return {name: figure} of doing something.
+
+        ``wall`` and ``cpu`` in seconds, ``peak``: growth of memory in MB,
+        ``megabytes`` that came from all services by HTTP, ``result``.
+        """
+        with open('/proc/self/clear_refs', 'w') as peak:
+            # The peak begins anew.
+            peak.write('5')
+        before = _memory('VmRSS')
+        self._requests = self._bytes = 0
+        wall, cpu = time.perf_counter(), time.process_time()
+        result = act()
+        return {'wall': time.perf_counter() - wall,
+                'cpu': time.process_time() - cpu,
+                'peak': _memory('VmHWM') - before,
+                'requests': self._requests,
+                'megabytes': self._bytes / 1e6, 'result': result}
+
+
+class Compute:
+    """The compute service, without nova's timers."""
+
+    def __init__(self, file):
+        from nova.conductor import rpcapi
+        import nova.conf
+        from nova import config
+        from nova import context
+        from nova import objects
+        from nova.objects import base
+
+        objects.register_all()
+        config.parse_args(['nova-compute', '--config-file', file])
+        base.NovaObject.indirection_api = rpcapi.ConductorAPI()
+        from nova.compute import manager
+
+        self._context = context.get_admin_context()
+        self._manager = manager.ComputeManager()
+        self._driver = self._manager.driver
+        self._driver.init_host(nova.conf.CONF.host)
+
+    def audit(self):
+        """Do what nova does at an audit before it comes to the tracker."""
+        nodes = self._driver.get_available_nodes(refresh=True)
+        records = self._manager._get_compute_nodes_in_db(
+            self._context, set(nodes), use_slave=True)
+        return {'nodes': len(nodes), 'records': len(records)}
+
+    def poll(self):
+        """Look for changes, if the driver does that."""
+        if poll := getattr(self._driver, '_poll', None):
+            poll()
+
+    def pass_time(self, seconds):
+        """Have the sweep go on as if some time had passed."""
+        if reader := getattr(self._driver, '_reader', None):
+            clock = reader._clock
+            reader._clock = lambda: clock() + seconds
+
+    def minute(self):
+        """Do what is done in a minute."""
+        for _ in range(6):
+            self.pass_time(10)
+            self.poll()
+        return self.audit()
+
+
+def main():
+    """Serve the commands of stdin."""
+    answers = os.fdopen(os.dup(1), 'w', buffering=1)
+    # Whoever prints otherwise does not disturb.
+    os.dup2(2, 1)
+    compute = Compute(sys.argv[1])
+    meter = Meter()
+    answers.write('"ready"\n')
+    for line in sys.stdin:
+        answers.write(json.dumps(meter.measure(
+            getattr(compute, line.strip()))) + '\n')
+
+
+if __name__ == '__main__':
+    main()

@@ -239,7 +239,8 @@ class Auditor:
             last = self.last
             if last is None:
                 return {}
-            self.read(settings)
+            # Nor do they wait for a listing of all nodes that is under way.
+            self.read(settings, brief=True)
             gathered = gather.nodes_of_hosts(
                 self.sources, self._memory, settings,
                 self._roster(settings, [*hosts, *known]), hosts,
@@ -299,10 +300,12 @@ class Auditor:
         standing = self._memory.standing
         return standing.serial if standing else 0
 
-    def read(self, settings: Settings, settled: bool = True) -> Mirror:
+    def read(self, settings: Settings, settled: bool = True,
+             brief: bool = False) -> Mirror:
         """Ask Ironic what has changed; of what is mine by now, all of it.
 
         :param settled: as for :meth:`audit`.
+        :param brief: as for :meth:`.reader.Reader.read`.
         :returns: what there is by now.
         :raises ListingError: Ironic does not answer.
         """
@@ -310,7 +313,7 @@ class Auditor:
         wanted = ((lambda node, instance: node in last.nodes)
                   if last is not None else self._likely(settings, settled))
         return self._reader.read(
-            settings.partition, settings.sweep_interval, wanted)
+            settings.partition, settings.sweep_interval, wanted, brief)
 
     def _likely(self, settings: Settings, settled: bool) -> Wanted:
         """Return which nodes will be mine by the first audit, most likely."""
@@ -384,8 +387,14 @@ class Auditor:
         :param mirror: what was decided by; there may be a later one.
         :param mine: of which nodes it is kept.
         """
-        bodies = self._reader.complete(mine).bodies
-        return {node: Row(node, mirror.nodes[node], bodies.get(node))
+        known = self._reader.complete(mine)
+
+        def body(node: str) -> bytes | None:
+            # A later one does not go with what was decided by.
+            return (known.bodies.get(node)
+                    if known.nodes.get(node) == mirror.nodes[node] else None)
+
+        return {node: Row(node, mirror.nodes[node], body(node))
                 for node in nodes}
 
     def _remember(self, gathered: gather.Gathered,
@@ -458,6 +467,8 @@ def _merged(last: Audit, reasons: Mapping[str, Reason],
         records=(*(record for record in last.records
                    if record.node not in reasons),
                  *(records[node] for node in mine if node in records)),
+        # It may have been enrolled anew.
+        deleted=last.deleted.difference(reasons),
         recent=last.recent.union(
             node for node in mine if node in records
             and records[node].owner != last.view.host),

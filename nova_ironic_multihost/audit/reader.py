@@ -81,6 +81,7 @@ class Reading:
         late are among them.
     :param others: how many nodes Ironic has besides those, of whatever
         partition, or None.
+    :param size: how many nodes Ironic gives in a page, of :data:`PAGE`.
     :param hurry: how many rounds there are to be at once.
     :param turned: when the last page of the round was due, by the clock.
     """
@@ -89,6 +90,7 @@ class Reading:
     mirror: Mirror
     top: tuple[Row, ...] = ()
     others: int | None = None
+    size: int = PAGE
     hurry: int = 0
     turned: float = 0.0
 
@@ -104,9 +106,10 @@ class Reader:
                  clock: Callable[[], float] = time.monotonic) -> None:
         self._pages = pages
         self._clock = clock
-        # One reading at a time; also guards _reading.
+        # One reading at a time; also guards _reading and _counts.
         self._lock = threading.Lock()
         self._reading: Reading | None = None
+        self._counts = True
         # Guards what others have said; nothing is asked while it is held.
         self._changed_lock = threading.Lock()
         self._changed: set[str] = set()
@@ -114,27 +117,52 @@ class Reader:
         self._seeking = False
 
     def read(self, partition: membership.Partition, seconds: float,
-             wanted: Wanted) -> Mirror:
+             wanted: Wanted, brief: bool = False) -> Mirror:
         """Ask Ironic what has changed.
 
         :param seconds: in which a round visits every node.
         :param wanted: see :data:`Wanted`.
+        :param brief: who asks cannot wait until all nodes are listed. If
+            somebody reads at this moment, or all would have to be listed, the
+            answer is what is known by now.
         :raises Exception: Ironic does not answer; nothing is known anew.
         """
-        with self._lock:
+        if not self._lock.acquire(blocking=not brief):
+            return self.mirror
+        try:
+            if brief:
+                self._reading = self._with_news(partition, seconds, wanted)
+            else:
+                self._read_on(partition, seconds, wanted)
+            return self.mirror
+        finally:
+            self._lock.release()
+
+    def _with_news(self, partition: membership.Partition, seconds: float,
+                   wanted: Wanted) -> Reading | None:
+        before = self._reading
+        if before is None or before.partition != partition:
+            return before
+        try:
+            return self._gone_on(before, seconds, wanted)
+        except (MarkError, OddError):
+            return before
+
+    def _read_on(self, partition: membership.Partition, seconds: float,
+                 wanted: Wanted) -> None:
+        with self._changed_lock:
+            changed, self._changed = self._changed, set()
+            seeking, self._seeking = self._seeking, False
+        left: Set[str] = changed
+        gone = False
+        try:
+            self._reading, left, gone = self._with_changed(self._anew(
+                partition, seconds, wanted, seeking), changed, wanted)
+            seeking = False
+        finally:
             with self._changed_lock:
-                changed, self._changed = self._changed, set()
-                seeking, self._seeking = self._seeking, False
-            left: Set[str] = changed
-            try:
-                self._reading, left = self._with_changed(self._anew(
-                    partition, seconds, wanted, seeking), changed, wanted)
-                seeking = False
-            finally:
-                with self._changed_lock:
-                    self._changed |= left
-                    self._seeking |= seeking
-            return self._reading.mirror
+                self._changed |= left
+                self._seeking |= seeking or gone
 
     def _anew(self, partition: membership.Partition, seconds: float,
               wanted: Wanted, seeking: bool) -> Reading:
@@ -144,9 +172,8 @@ class Reader:
         if before.partition != partition:
             return self._all(
                 dataclasses.replace(before, partition=partition), wanted)
-        if seeking and not before.hurry:
-            before = dataclasses.replace(
-                before, mirror=before.mirror.begun(), hurry=1)
+        if seeking:
+            before = _hurried(before)
         try:
             return self._gone_on(before, seconds, wanted)
         except (MarkError, OddError) as exc:
@@ -172,10 +199,12 @@ class Reader:
     def complete(self, nodes: Set[str]) -> Mirror:
         """Know of these nodes all that nova works with, and of no others.
 
-        As far as Ironic has the nodes and answers: nova's driver asks for
-        what is not known here.
+        As far as Ironic has the nodes and answers, and nobody reads at this
+        moment: nova's driver asks for what is not known here.
         """
-        with self._lock:
+        if not self._lock.acquire(blocking=False):
+            return self.mirror
+        try:
             reading = self._reading
             assert reading is not None
             mirror = reading.mirror.only(nodes)
@@ -189,6 +218,8 @@ class Reader:
                           {'count': len(missing), 'exc': exc})
             self._reading = dataclasses.replace(reading, mirror=mirror)
             return mirror
+        finally:
+            self._lock.release()
 
     def _read(self, partition: membership.Partition, mirror: Mirror,
               nodes: Sequence[str]) -> list[Row]:
@@ -199,10 +230,10 @@ class Reader:
                 row for page in self._from(
                     partition, (), lambda node, instance: node in wanted)
                 for row in page.rows if row.uuid in wanted]
-        return list(self._each(nodes))
+        return [row for _, row in self._each(nodes) if row is not None]
 
-    def _each(self, nodes: Iterable[str]) -> Iterator[Row]:
-        """Yield those of some nodes that Ironic shows.
+    def _each(self, nodes: Iterable[str]) -> Iterator[tuple[str, Row | None]]:
+        """Yield those of some nodes that Ironic shows, or says it has not.
 
         One that it cannot show keeps nobody waiting for the others. That it
         has none is not believed here: an account that lost a role is told so
@@ -211,9 +242,9 @@ class Reader:
         failed = 0
         for node in nodes:
             try:
-                yield self._pages.node(node)
+                yield node, self._pages.node(node)
             except MarkError:
-                continue
+                yield node, None
             except ListingError as exc:
                 LOG.debug('Node %(node)s is read later: %(exc)s',
                           {'node': node, 'exc': exc})
@@ -241,41 +272,80 @@ class Reader:
             self._sought = frozenset(nodes)
 
     def _all(self, before: Reading, wanted: Wanted) -> Reading:
-        """List all nodes, with what was touched meanwhile."""
-        newest = self._pages.newest(
-            before.partition, None, mirrors.MARKS, wanted)
-        first = self._first(newest.rows)
-        rows: list[Row] = []
-        for page in self._from(before.partition, (), wanted):
-            rows += page.rows
+        """List all nodes, with what was touched meanwhile.
+
+        :raises ListingError: there are other nodes all the time.
+        """
+        total = self._count(before.partition)
+        try:
+            newest = self._pages.newest(
+                before.partition, None, mirrors.MARKS, wanted)
+            first = self._first(newest.rows)
+            size, rows = PAGE, list[Row]()
+            for page in self._from(before.partition, (), wanted):
+                rows += page.rows
+                size = len(page.rows) if page.more else size
+        except MarkError as exc:
+            raise ListingError(
+                f'nodes vanish while it lists them: {exc}') from exc
         mirror = before.mirror.listed(rows, mirrors.since(first, newest.at))
+        after = self._count(before.partition)
         return Reading(
-            before.partition, mirror, turned=self._clock(),
-            others=_others(self._pages.total(), mirror))
+            before.partition, mirror, turned=self._clock(), size=size,
+            others=_others(after, mirror),
+            # One may have gone after it was listed.
+            hurry=int(total != after))
+
+    def _count(self, partition: membership.Partition) -> int | None:
+        """Count the nodes of a partition or more, if Ironic does that.
+
+        The count is but a sign: nobody waits for it.
+        """
+        try:
+            total = self._pages.total(partition)
+        except ListingError as exc:
+            if self._counts:
+                LOG.warning(
+                    'Ironic does not count its nodes (GET /v1/shards): '
+                    '%(exc)s. Until it does, that a node was deleted shows '
+                    'within [ironic_multihost]sweep_interval.', {'exc': exc})
+            self._counts = False
+            return None
+        self._counts = True
+        return total
 
     def _gone_on(self, reading: Reading, seconds: float, wanted: Wanted
                  ) -> Reading:
         reading = self._with_touched(self._with_new(reading, wanted), wanted)
-        total = self._pages.total()
+        total = self._count(reading.partition)
+        counted = _others(total, reading.mirror)
         reading = self._with_round(
-            _alarmed(reading, _others(total, reading.mirror)), seconds, wanted)
-        return dataclasses.replace(
-            reading, others=_others(total, reading.mirror))
+            _alarmed(reading, counted), seconds, wanted)
+        if total is None:
+            # What has gone meanwhile is missed by the next count.
+            return reading
+        others = _others(total, reading.mirror)
+        # If the round has met new ones, as many may have gone.
+        return dataclasses.replace(_alarmed(dataclasses.replace(
+            reading, others=counted), others), others=others)
 
     def _with_changed(self, reading: Reading, nodes: Set[str],
-                      wanted: Wanted) -> tuple[Reading, Set[str]]:
+                      wanted: Wanted) -> tuple[Reading, Set[str], bool]:
         """Read some nodes, each for itself.
 
-        :returns: (what is known then, the nodes that are left).
+        :returns: (what is known then, the nodes that are left, whether Ironic
+            says of one that it has not got it).
         """
         mirror = reading.mirror
         nodes = nodes & mirror.nodes.keys()
-        read = {row.uuid: row for row in self._each(sorted(nodes))}
+        asked = dict(self._each(sorted(nodes)))
+        read = {node: row for node, row in asked.items() if row is not None}
         left = nodes - read.keys()
         mirror = mirror.only(mirror.bodies.keys() - left).met(
             row if wanted(node, row.instance) else row._replace(body=None)
             for node, row in read.items())
-        return dataclasses.replace(reading, mirror=mirror), left
+        return (dataclasses.replace(reading, mirror=mirror), left,
+                len(read) < len(asked))
 
     def _with_touched(self, reading: Reading, wanted: Wanted) -> Reading:
         """Read what was touched since, newest first."""
@@ -286,7 +356,9 @@ class Reader:
         limit = FIRST
         newest = page = ask(None)
         if newest.rows == reading.top:
-            return reading
+            # Somebody may have read one of them when it was something else.
+            return dataclasses.replace(
+                reading, mirror=reading.mirror.met(newest.rows))
         rows = list(page.rows)
         while page.more and not self._before(
                 page.rows, reading.mirror.since):
@@ -303,21 +375,25 @@ class Reader:
             top=newest.rows if page is newest else ())
 
     def _with_new(self, reading: Reading, wanted: Wanted) -> Reading:
-        """Read what was created since."""
+        """Read what was created since.
+
+        And the last one again: enrolled anew it would come after others.
+        """
         mirror = reading.mirror
-        for page in self._from(reading.partition, mirror.tail, wanted):
+        for page in self._from(reading.partition, mirror.tail[:-1], wanted):
             mirror = mirror.with_tail(page.rows)
         return dataclasses.replace(reading, mirror=mirror)
 
     def _with_round(self, reading: Reading, seconds: float, wanted: Wanted
                     ) -> Reading:
         """Read as many pages of the round as are due."""
-        count = max(1, math.ceil(len(reading.mirror.nodes) / PAGE))
+        count = max(1, math.ceil(len(reading.mirror.nodes) / reading.size))
         pause = seconds / count
         due = math.floor((self._clock() - reading.turned) / pause)
         reading = dataclasses.replace(
             reading, turned=reading.turned + due * pause)
-        for _ in range(HURRY if reading.hurry else min(due, count)):
+        hurry = HURRY * math.ceil(PAGE / reading.size)
+        for _ in range(hurry if reading.hurry else min(due, count)):
             hurried = reading.hurry
             reading = self._with_page(reading, wanted)
             if hurried and not reading.hurry:
@@ -333,12 +409,18 @@ class Reader:
 
         mirror = reading.mirror
         try:
-            page = self._after(ask, mirror.marks)
+            # The last one again, as it may have been enrolled anew.
+            page = self._after(ask, mirror.marks[:-1])
         except MarkError:
             page = ask(None)
+        if reading.hurry:
+            for row in page.rows:
+                if row.uuid not in mirror.nodes:
+                    self.forget(row.uuid)
         mirror = mirror.gone_on(page.rows)
         if page.more:
-            return dataclasses.replace(reading, mirror=mirror)
+            return dataclasses.replace(
+                reading, mirror=mirror, size=len(page.rows))
         if mirror.missing and not reading.hurry:
             # In an hour an account may lose its roles, and be shown the
             # first nodes and no others. So they are all listed at once.
@@ -420,8 +502,13 @@ def _alarmed(reading: Reading, others: int | None) -> Reading:
     before = reading.others
     if others is None or before is None or others >= before:
         return reading
+    return _hurried(reading)
+
+
+def _hurried(reading: Reading) -> Reading:
+    """Have a round at once."""
     if reading.hurry:
-        # It may have gone after this round has met it.
+        # What it is about may be where this round has been.
         return dataclasses.replace(reading, hurry=2)
     return dataclasses.replace(
         reading, mirror=reading.mirror.begun(), hurry=1)

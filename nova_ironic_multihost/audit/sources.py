@@ -78,7 +78,7 @@ class MarkError(Exception):
 
 
 class Pages(typing.Protocol):
-    """Ironic's listings, a page at a time, and no page of another partition.
+    """Ironic's listings, a page at a time.
 
     Each method asks anew.
 
@@ -89,6 +89,8 @@ class Pages(typing.Protocol):
              limit: int, wanted: Callable[[str, str | None], bool] | None
              ) -> Page:
         """Return some nodes in the order in which they were created.
+
+        Those of the partition, and no others.
 
         :param after: uuid of the node that the page before ended with, None
             for the first page.
@@ -102,7 +104,9 @@ class Pages(typing.Protocol):
                limit: int, wanted: Callable[[str, str | None], bool]) -> Page:
         """Return some nodes, the one that was touched last first.
 
-        Parameters as for :meth:`page`.
+        Of whatever partition, as one that leaves is touched, too: a row says
+        whether it is :attr:`.mirror.Row.here`. Parameters as for
+        :meth:`page`.
         """
 
     def node(self, node: str) -> Row:
@@ -117,10 +121,11 @@ class Pages(typing.Protocol):
         :raises MarkError: there is no such node.
         """
 
-    def total(self) -> int | None:
-        """Return how many nodes Ironic has, in whatever partition.
+    def total(self, partition: membership.Partition) -> int | None:
+        """Return how many nodes there are in a partition, or in it and others.
 
-        None if it does not say: this process may not ask, or it is too old.
+        None if Ironic does not say: this process may not ask, or it is too
+        old.
         """
 
 

@@ -62,7 +62,9 @@ class NodeCache(abc.MutableMapping):
         self._by_instance: dict[str | None, str] = {}
 
     def __getitem__(self, uuid):
-        known = self._known[uuid]
+        return self._node(self._known[uuid])
+
+    def _node(self, known):
         return self._object(known) if isinstance(known, Row) else known
 
     def _object(self, row):
@@ -92,6 +94,19 @@ class NodeCache(abc.MutableMapping):
     def __iter__(self):
         return iter(list(self._known))
 
+    def values(self):
+        """Return an iterator of the nodes of this moment."""
+        return (node for _, node in self.items())
+
+    def items(self):
+        """Return an iterator of (uuid, node) of this moment."""
+        return ((uuid, self._node(known))
+                for uuid, known in list(self._known.items()))
+
+    def pop(self, uuid, *default):
+        """Take a node out and return it."""
+        return self._node(self._known.pop(uuid, *default))
+
     def instances(self) -> dict[str, str]:
         """Return {uuid of a node: uuid of its instance} of this moment."""
         return {uuid: instance for uuid, known in list(self._known.items())
@@ -106,7 +121,7 @@ class NodeCache(abc.MutableMapping):
         known = self._known.get(uuid) if uuid is not None else None
         if known is None or _instance(known) != instance:
             return None
-        return self._object(known) if isinstance(known, Row) else known
+        return self._node(known)
 
     @contextlib.contextmanager
     def listing(self) -> Iterator[Set[str]]:
@@ -153,6 +168,8 @@ class NodeCache(abc.MutableMapping):
         with self._lock:
             kept = self._kept(nodes, changed)
             self._known.update(kept)
+            for uuid in nodes.keys() - kept.keys():
+                self._known.pop(uuid, None)
             self._by_instance.update(_by_instance(kept))
 
     @staticmethod

@@ -86,16 +86,21 @@ class Pages:
              limit: int, wanted: Callable[[str, str | None], bool] | None
              ) -> Page:
         """List nodes in the order in which they were created."""
-        return self._page(partition, after, limit, wanted, {})
+        filters, _ = query(partition)
+        return self._page(
+            partition, after, limit, wanted, filters, _fields(wanted))
 
     @_asking()
     def newest(self, partition: membership.Partition, after: str | None,
                limit: int, wanted: Callable[[str, str | None], bool]) -> Page:
         """List nodes, the one that was touched last first."""
-        return self._page(partition, after, limit, wanted, {
-            'sort_key': 'updated_at', 'sort_dir': 'desc'})
+        filters, _ = query(partition)
+        return self._page(
+            partition, after, limit, wanted,
+            {'sort_key': 'updated_at', 'sort_dir': 'desc'},
+            [*_fields(wanted), *filters])
 
-    def _page(self, partition, after, limit, wanted, order):
+    def _page(self, partition, after, limit, wanted, params, fields):
         filters, versions = query(partition)
         try:
             for version in versions:
@@ -106,12 +111,11 @@ class Pages:
                 f'{exc} Upgrade Ironic, or unset [ironic]conductor_group and '
                 f'[ironic]shard in nova.conf') from exc
         answer = self._get('/nodes', {
-            **filters, **order, 'limit': limit,
-            'fields': ','.join(names.NODE_FIELDS if wanted else _SLIM),
+            **params, 'limit': limit, 'fields': ','.join(fields),
             **({'marker': after} if after else {})}, after)
         found = answer.json()
         return Page(
-            tuple(_row(its, wanted) for its in found['nodes']),
+            tuple(_row(its, wanted, filters) for its in found['nodes']),
             'next' in found, _moment(answer.headers.get('Date')))
 
     @_asking()
@@ -119,7 +123,7 @@ class Pages:
         """Ask for one node."""
         answer = self._get(f'/nodes/{node}', {
             'fields': ','.join(names.NODE_FIELDS)}, node)
-        return _row(answer.json(), lambda node, instance: True)
+        return _row(answer.json(), lambda node, instance: True, {})
 
     @_asking()
     def touched(self, node: str) -> datetime.datetime | None:
@@ -128,8 +132,11 @@ class Pages:
         return timeutils.parse_isotime(moment) if moment else None
 
     @_asking()
-    def total(self) -> int | None:
-        """Count the nodes, if this process may, and Ironic can."""
+    def total(self, partition: membership.Partition) -> int | None:
+        """Count the nodes, if this process may, and Ironic can.
+
+        Of a conductor group Ironic counts none.
+        """
         if not utils.supports_microversion(
                 self._driver.ironic_connection, COUNTED):
             return None
@@ -137,7 +144,9 @@ class Pages:
             answer = self._get('/shards', {})
         except exceptions.ForbiddenException:
             return None
-        return sum(shard['count'] for shard in answer.json()['shards'])
+        return sum(shard['count'] for shard in answer.json()['shards']
+                   if not partition.shard
+                   or _same(shard['name'], partition.shard))
 
     def _get(self, path, params, mark=None):
         """Ask Ironic.
@@ -178,9 +187,22 @@ def query(partition: membership.Partition
     return filters, versions
 
 
+def _fields(wanted):
+    return names.NODE_FIELDS if wanted else _SLIM
+
+
+def _same(theirs: str | None, wanted: str) -> bool:
+    """Whether a filter lets it through; MariaDB looks at no case."""
+    return (theirs or '').casefold() == wanted.casefold()
+
+
 def _row(found: dict[str, typing.Any],
-         wanted: Callable[[str, str | None], bool] | None) -> Row:
+         wanted: Callable[[str, str | None], bool] | None,
+         filters: dict[str, str]) -> Row:
     uuid, instance = found['uuid'], found['instance_uuid']
+    if not all(_same(found.get(name, value), value)
+               for name, value in filters.items()):
+        return Row(uuid, instance, here=False)
     if wanted is None or not wanted(uuid, instance):
         return Row(uuid, instance)
     return Row(uuid, instance, json.dumps(

@@ -52,11 +52,13 @@ class Row(typing.NamedTuple):
     :param instance: uuid of the instance that Ironic has on it, or None.
     :param body: all that nova works with, as JSON, equal if that is equal;
         None if it was not read.
+    :param here: whether it is in the partition that is read.
     """
 
     uuid: str
     instance: str | None
     body: bytes | None = None
+    here: bool = True
 
 
 class Page(typing.NamedTuple):
@@ -86,15 +88,15 @@ class Mirror:
     :param bodies: uuid -> :attr:`Row.body`, as far as it is known.
     :param serial: number of changes so far, the first listing among them; 0
         if nothing was read.
-    :param changes: uuid -> number of its last change, of the nodes that came,
-        changed or went since the first listing.
+    :param changes: uuid -> number of its last change, of the nodes that came
+        or changed since the first listing, and are there.
     :param tail: uuids of the nodes that came last, the last one last.
     :param since: touches before are known, by Ironic's clocks; None if it is
         not known how Ironic's clocks stand.
     :param marks: uuids of the last nodes that the round has met, the last one
         last; none at its beginning.
     :param missing: uuids of the nodes that were there when the round began,
-        and that nobody has met since.
+        and that it has not met. A node that was touched may have gone since.
     """
 
     nodes: Mapping[str, str | None] = _nothing()
@@ -107,7 +109,7 @@ class Mirror:
     missing: frozenset[str] = frozenset()
 
     def changed_since(self, serial: int) -> frozenset[str]:
-        """Return the nodes that came, changed or went since.
+        """Return the nodes that came or changed since, and are there.
 
         :param serial: :attr:`serial` of the mirror at that time.
         """
@@ -125,11 +127,10 @@ class Mirror:
         found: dict[str, Row] = {}
         for row in rows:
             found.setdefault(row.uuid, row)
-        mirror = self._with(list(filter(self._is_news, found.values())))
-        if self.missing.isdisjoint(found):
-            return mirror
-        return dataclasses.replace(
-            mirror, missing=self.missing.difference(found))
+        return self._with(
+            [row for row in found.values() if row.here and self._is_news(row)],
+            [uuid for uuid, row in found.items()
+             if not row.here and uuid in self.nodes])
 
     def completed(self, rows: Sequence[Row]) -> 'Mirror':
         """Return the mirror with bodies that were not known.
@@ -182,7 +183,8 @@ class Mirror:
         :param rows: of the page after the last one of :attr:`marks`.
         """
         return dataclasses.replace(
-            self.met(rows), marks=_last(self.marks, rows))
+            self.met(rows), marks=_last(self.marks, rows),
+            missing=self.missing.difference(row.uuid for row in rows))
 
     def ended(self) -> 'Mirror':
         """Return the mirror when a round has met its last node.
@@ -209,27 +211,31 @@ class Mirror:
               ) -> 'Mirror':
         if not news and not gone:
             return self
+        serial = self.serial + 1
         nodes, bodies = dict(self.nodes), dict(self.bodies)
+        changes = dict(self.changes)
         for row in news:
             nodes[row.uuid] = row.instance
             bodies.pop(row.uuid, None)
             if row.body is not None:
                 bodies[row.uuid] = row.body
+            if self.serial:
+                changes[row.uuid] = serial
         for node in gone:
             del nodes[node]
             bodies.pop(node, None)
-        serial = self.serial + 1
+            changes.pop(node, None)
         return dataclasses.replace(
-            self, nodes=types.MappingProxyType(nodes),
+            # One that has come back may be where the round has been.
+            self, missing=self.missing.difference(gone),
+            nodes=types.MappingProxyType(nodes),
             bodies=types.MappingProxyType(bodies), serial=serial,
-            changes=types.MappingProxyType({
-                **self.changes,
-                **dict.fromkeys((row.uuid for row in news), serial),
-                **dict.fromkeys(gone, serial)} if self.serial else {}))
+            changes=types.MappingProxyType(changes))
 
 
 def _last(marks: tuple[str, ...], rows: Sequence[Row]) -> tuple[str, ...]:
-    return (*marks, *(row.uuid for row in rows[-MARKS:]))[-MARKS:]
+    last = [row.uuid for row in rows[-MARKS:]]
+    return (*(mark for mark in marks if mark not in last), *last)[-MARKS:]
 
 
 def since(first: datetime.datetime | None, at: datetime.datetime | None

@@ -339,7 +339,9 @@ class Simulation(stateful.RuleBasedStateMachine):
         preferred = {node for node in self.world.machines
                      if self._preferences().host_for(node) == process.host
                      and self.world.owner(node)}
-        # Who is not known to have nodes yet is not missed.
+        # Who is not known to have nodes yet is not missed; the first look may
+        # bring it its first one.
+        self._look_all()
         self._look_all()
         moves = len(self.world.moves)
         self._say_farewell(process, closed)
@@ -1156,6 +1158,17 @@ class SimulationTest(unittest.TestCase):
             state.arrive()
         state.look(index=1, steps=1)
         state.audit_all(rounds=1)
+        state.teardown()
+
+    def test_host_that_gets_its_first_node_when_it_is_restarted(self):
+        state = Simulation()
+        state.begin(number=6, when='forced_down', nodes=7, zones=[],
+                    started=True, delay=0, limit=1)
+        state.audit_all(rounds=2)
+        for _ in range(7):
+            state.arrive()
+        state.disable(disabled=True, index=4)
+        state.restart(audits=1, closed=True, index=5, ticks=1)
         state.teardown()
 
     def test_host_whose_last_node_is_pulled(self):

@@ -84,7 +84,7 @@ class Pages(pages.Pages):
     def newest(self, partition, after, limit, wanted):
         return Page(())
 
-    def total(self):
+    def total(self, partition):
         return None
 
 

@@ -112,7 +112,7 @@ class Cloud:
 
 
 class Pages(listings.Ironic):
-    """The nodes of a cloud, as Ironic lists them."""
+    """The nodes of a cloud, as Ironic lists them: all, to everybody."""
 
     def __init__(self, cloud):
         super().__init__()
@@ -125,8 +125,14 @@ class Pages(listings.Ironic):
             raise MarkError(node)
         return mirror.Row(node, self._cloud.ironic[node], b'read')
 
-    def _visible(self, partition):
-        return iter(self._table.values())
+    def page(self, partition, *args):
+        return super().page(membership.Partition(), *args)
+
+    def newest(self, partition, *args):
+        return super().newest(membership.Partition(), *args)
+
+    def total(self, partition):
+        return super().total()
 
     def _answer(self, question):
         super()._answer(question)

@@ -52,7 +52,12 @@ class Node:
     content: int = 0
     touched: datetime.datetime | None = None
 
-    def row(self, wanted) -> Row:
+    def is_in(self, partition: Partition) -> bool:
+        return not partition.shard or self.shard == partition.shard
+
+    def row(self, wanted, partition: Partition = Partition()) -> Row:
+        if not self.is_in(partition):
+            return Row(self.uuid, self.instance, here=False)
         body = f'{self.uuid} {self.instance or "-"} {self.content}'
         return Row(self.uuid, self.instance, body.encode() if wanted and
                    wanted(self.uuid, self.instance) else None)
@@ -135,9 +140,9 @@ class Ironic:
         mark = self._mark(after)
         return self._page(limit, wanted, (
             node for node in sorted(
-                self._visible(partition), key=key, reverse=True)
+                self._visible(), key=key, reverse=True)
             if mark is None or (mark.touched and node.touched
-                                and key(node) < key(mark))))
+                                and key(node) < key(mark))), partition)
 
     def node(self, node) -> Row:
         self._answer('node')
@@ -148,9 +153,10 @@ class Ironic:
         self._answer('touched')
         return self._shown(node).touched
 
-    def total(self) -> int | None:
+    def total(self, partition: Partition = Partition()) -> int | None:
         self._answer('total')
-        return len(self._table) if self._counts else None
+        return sum(node.is_in(partition) for node in list(
+            self._table.values())) if self._counts else None
 
     def _answer(self, question: str) -> None:
         self.asked.append(question)
@@ -170,12 +176,12 @@ class Ironic:
             raise MarkError(f'no node {uuid}')
         return self._table[uuid]
 
-    def _visible(self, partition: Partition) -> Iterator[Node]:
+    def _visible(self, partition: Partition = Partition()) -> Iterator[Node]:
         return (node for node in list(self._table.values())
-                if not self.blind and (
-                    not partition.shard or node.shard == partition.shard))
+                if not self.blind and node.is_in(partition))
 
-    def _page(self, limit, wanted, nodes) -> Page:
+    def _page(self, limit, wanted, nodes, partition=Partition()) -> Page:
         limit = min(limit, self._limit)
-        rows = [node.row(wanted) for node in itertools.islice(nodes, limit)]
+        rows = [node.row(wanted, partition)
+                for node in itertools.islice(nodes, limit)]
         return Page(tuple(rows), len(rows) == limit, self.now)

@@ -14,13 +14,16 @@
 
 import threading
 
+from nova_ironic_multihost.audit import auditor
 from nova_ironic_multihost.audit import model
+from nova_ironic_multihost.audit import reader
 from nova_ironic_multihost.core import aggregates
 from nova_ironic_multihost.core.facts import InstanceState
 from nova_ironic_multihost.core import membership
 from nova_ironic_multihost.core.ownership import Reason
 from nova_ironic_multihost.core import takeover
 from nova_ironic_multihost.tests.unit.audit import cloud
+from nova_ironic_multihost.tests.unit.audit import listings
 
 
 class OwnershipTestCase(cloud.AuditTestCase):
@@ -419,3 +422,47 @@ class AuditHostsTestCase(cloud.AuditTestCase):
             act(lambda *facts: free.append(
                 auditor._lock.acquire(blocking=False)))
         self.assertEqual([False, False], free)
+
+
+class ShardsTestCase(cloud.AuditTestCase):
+    """Two hosts, each with a shard of its own in one Ironic."""
+
+    def setUp(self):
+        super().setUp()
+        self.ironic = listings.Ironic()
+        for node in cloud.NODES:
+            self.ironic.create(node, 'a' if node < cloud.NODES[10] else 'b')
+            self.ironic.change(node)
+        shards = {host: membership.Partition(shard=host, peer_list=(host,))
+                  for host in 'ab'}
+        self.cloud.labels = {host: its.label for host, its in shards.items()}
+        self.shards = shards
+        self.settle('a', 'b')
+
+    def new_auditor(self):
+        return auditor.Auditor(
+            self.cloud, self.cloud, reader.Reader(self.ironic, self.clock),
+            self.clock)
+
+    def audit(self, host='a', settled=True, **options):
+        self.clock.now += 60
+        self.ironic.wait(60)
+        return super().audit(
+            host, settled, partition=self.shards[host], **options)
+
+    def test_node_that_changes_its_shard_moves_once(self):
+        node = cloud.NODES[0]
+        self.assertEqual('a', self.cloud.owners[node])
+        self.ironic.change(node, shard='b')
+        owners = []
+        for host in 'ba' * 5:
+            self.audit(host)
+            owners.append(self.cloud.owners[node])
+        self.assertEqual(['b'] * 10, owners)
+        self.assertNotIn(node, self.auditors['a'].last.nodes)
+
+    def test_node_of_a_shard_that_nobody_serves_is_no_more_offered(self):
+        node = cloud.NODES[0]
+        self.ironic.change(node, shard='c')
+        self.audit('a')
+        self.assertIs(Reason.UNLISTED, self.audit('a').reasons[node])

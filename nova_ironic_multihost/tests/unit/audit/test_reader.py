@@ -50,12 +50,13 @@ class Consumer:
         seen = self.reader.read(self.partition, ROUND, self.wanted)
         changed = (seen.nodes if self.mirror is None
                    else seen.changed_since(self.mirror.serial))
+        gone = self.known.keys() - seen.nodes.keys()
+        for node in gone:
+            del self.known[node]
         for node in changed:
-            self.known.pop(node, None)
-            if node in seen.nodes:
-                self.known[node] = seen.nodes[node], seen.bodies.get(node)
+            self.known[node] = seen.nodes[node], seen.bodies.get(node)
         self.mirror = seen
-        return set(changed)
+        return {*changed, *gone}
 
     def truth(self, ironic):
         return {node: (row.instance, row.body) for node, row
@@ -170,11 +171,17 @@ class ReaderTestCase(base.BaseTestCase):
         self.consumer = Consumer(self.ironic, HERE)
         self.read()
         self.ironic.change('node-4', shard='there')
-        self.read()
-        self.wait(ROUND)
-        self.read()
         self.assertEqual({'node-4'}, self.read())
         self.assertKnown()
+
+    def test_deleted_when_others_come_to_other_partitions(self):
+        for name in NAMES:
+            self.ironic.change(name, shard='here')
+        self.consumer = Consumer(self.ironic, HERE)
+        self.read()
+        self.ironic.delete('node-4')
+        self.ironic.create('node-40', shard='there')
+        self.assertEqual({'node-4'}, self.read())
 
     def test_comes_into_the_partition(self):
         self.consumer = Consumer(self.ironic, HERE)
@@ -355,6 +362,134 @@ class ReaderTestCase(base.BaseTestCase):
         self.consumer.reader.seek({'node-1'}, again=True)
         self.read()
         self.assertEqual(2, self.asked()['page'])
+
+    def test_deleted_while_all_are_listed(self):
+        def vanish():
+            if 'page' in self.ironic.asked[:-1]:
+                self.ironic.delete('node-3')
+
+        self.ironic.meanwhile = vanish
+        self.read()
+        self.ironic.meanwhile = lambda: None
+        self.assertEqual({'node-3'}, self.read())
+
+    def test_touched_and_deleted_and_ironic_does_not_count(self):
+        self.ironic = listings.Ironic(counts=False)
+        for name in NAMES:
+            self.ironic.create(name)
+        self.consumer = Consumer(self.ironic)
+        self.read()
+        self.ironic.work('node-3')
+        self.read()
+        self.ironic.delete('node-3')
+        self.wait(ROUND)
+        self.read()
+        self.assertEqual({'node-3'}, self.read())
+
+    def test_changed_and_changed_back(self):
+        self.ironic.work('node-4')
+        self.read()
+        self.read()
+        self.ironic.edit('node-4')
+        self.consumer.reader.forget('node-4')
+        self.assertEqual({'node-4'}, self.read())
+        self.ironic._table['node-4'].content -= 1
+        self.assertEqual({'node-4'}, self.read())
+        self.assertKnown()
+
+    def test_ironic_gives_smaller_pages_than_are_asked_for(self):
+        self.ironic = listings.Ironic(limit=3, counts=False)
+        for name in NAMES:
+            self.ironic.create(name)
+        self.consumer = Consumer(self.ironic)
+        self.read()
+        self.ironic.edit('node-10')
+        for _ in range(ROUND // POLL):
+            self.read()
+        self.assertKnown()
+
+    def test_the_last_one_is_enrolled_anew_behind_others(self):
+        self.read()
+        self.ironic.create('node-30')
+        self.ironic.delete(NAMES[-1])
+        self.ironic.create(NAMES[-1])
+        self.assertLessEqual({'node-30'}, self.read())
+        self.assertKnown()
+
+    def test_count_that_fails_stops_nothing(self):
+        def fail():
+            if self.ironic.asked[-1] == 'total':
+                raise listings.SilentError()
+
+        self.read()
+        self.ironic.meanwhile = fail
+        self.ironic.delete('node-3')
+        self.ironic.work('node-4')
+        self.assertEqual({'node-4'}, self.read())
+        self.ironic.meanwhile = lambda: None
+        self.assertEqual({'node-3'}, self.read())
+
+    def test_nodes_that_vanish_while_they_are_listed_are_no_list(self):
+        self.ironic = listings.Ironic(limit=3)
+        for name in NAMES:
+            self.ironic.create(name)
+        self.consumer = Consumer(self.ironic)
+
+        numbers = itertools.count(100)
+
+        def vanish():
+            for node in list(self.ironic.truth()):
+                self.ironic.delete(node)
+                self.ironic.create(f'node-{next(numbers)}')
+
+        self.ironic.meanwhile = vanish
+        self.assertRaises(listings.ListingError, self.read)
+
+    def test_node_that_is_said_to_be_gone_is_looked_for_at_once(self):
+        self.ironic = listings.Ironic(counts=False)
+        for name in NAMES:
+            self.ironic.create(name)
+        self.consumer = Consumer(self.ironic)
+        self.read()
+        self.ironic.delete('node-4')
+        self.consumer.reader.forget('node-4')
+        self.assertEqual(set(), self.read())
+        self.assertEqual({'node-4'}, self.read())
+
+    def test_who_is_in_a_hurry_does_not_wait_for_a_reading(self):
+        self.read()
+        seen = []
+
+        def look():
+            self.ironic.meanwhile = lambda: None
+            seen.append(self.brief())
+
+        before = self.consumer.mirror
+        self.ironic.work('node-4')
+        self.ironic.meanwhile = look
+        self.assertEqual({'node-4'}, self.read())
+        self.assertEqual([before], seen)
+
+    def brief(self):
+        return self.consumer.reader.read(
+            self.consumer.partition, ROUND, is_wanted, brief=True)
+
+    def test_who_is_in_a_hurry_sees_what_has_just_changed(self):
+        self.read()
+        self.ironic.work('node-4')
+        self.ironic.create('node-40')
+        seen = self.brief()
+        self.assertEqual({'node-4', 'node-40'}, seen.changed_since(
+            self.consumer.mirror.serial))
+
+    def test_who_is_in_a_hurry_lists_no_nodes(self):
+        with small():
+            self.read()
+            for name in NAMES:
+                self.ironic.work(name)
+            self.assertIs(self.consumer.mirror, self.brief())
+            self.read()
+            self.assertKnown()
 
     def test_rounds_are_spread_over_their_time(self):
         with small():

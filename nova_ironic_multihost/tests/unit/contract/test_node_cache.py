@@ -107,6 +107,27 @@ class NodeCacheTestCase(base.BaseTestCase):
                 count += 1
             self.assertEqual(2, count)
 
+    def test_values_of_a_moment_when_nodes_are_forgotten(self):
+        for iterate in (node_cache.NodeCache.values,
+                        node_cache.NodeCache.items):
+            self.replace({'a': 1, 'b': 2})
+            count = 0
+            for _ in iterate(self.cache):
+                self.cache.forget('b')
+                self.cache.forget('a')
+                count += 1
+            self.assertEqual(2, count)
+
+    def test_taking_out_a_node_that_has_just_gone(self):
+        self.replace({'a': 1})
+        self.cache._make = lambda body: self.cache.forget('a') or Node(body)
+        self.assertEqual(b'1', self.cache.pop('a', None).body)
+
+    def test_changed_node_of_which_little_was_read_is_read_anew(self):
+        self.replace({'a': 1})
+        self.cache.add(rows({'a': None}))
+        self.assertNotIn('a', self.cache)
+
     def test_it_may_change_in_another_thread(self):
         nodes = {str(number): number for number in range(100)}
         other = {str(number): number for number in range(50, 150)}

@@ -6,7 +6,7 @@
 #
 # Unless required by applicable law or agreed to in writing, software
 # distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# WARRANTIES OR CONDITIONS OF ALL KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
 
@@ -157,7 +157,8 @@ class PagesTestCase(base.BaseTestCase):
 
     def test_no_more_than_which_there_are(self):
         self.answer(nodes=[{'uuid': 'node-1', 'instance_uuid': 'server'}])
-        self.assertEqual((('node-1', 'server', None),), self.page(None).rows)
+        self.assertEqual((('node-1', 'server', None, True),),
+                         self.page(None).rows)
         self.assertEqual('uuid,instance_uuid',
                          self.ironic.asked[0][1]['fields'])
 
@@ -225,14 +226,18 @@ class PagesTestCase(base.BaseTestCase):
     def test_total(self):
         self.answer('/shards', shards=[{'name': 'None', 'count': 3},
                                        {'name': 's1', 'count': 4}])
-        self.assertEqual(7, self.pages.total())
+        self.assertEqual(7, self.pages.total(ALL))
+        self.assertEqual(7, self.pages.total(
+            membership.Partition(conductor_group='rack')))
+        self.assertEqual(4, self.pages.total(
+            membership.Partition(shard='S1')))
 
     def test_who_may_not_count(self):
         self.answer('/shards', status=403)
-        self.assertIsNone(self.pages.total())
+        self.assertIsNone(self.pages.total(ALL))
         self.connect('1.81')
-        self.assertIsNone(self.pages.total())
+        self.assertIsNone(self.pages.total(ALL))
 
     def test_ironic_does_not_count(self):
         self.answer('/shards', status=500)
-        self.assertRaises(ListingError, self.pages.total)
+        self.assertRaises(ListingError, self.pages.total, ALL)

@@ -84,7 +84,9 @@ def serve(stock, notes, ready, end):
         base.NovaObjectSerializer())
     server.start()
     ready.set()
-    end.wait()
+    while not end.is_set():
+        # To wait for it would stop eventlet's threads.
+        time.sleep(0.05)
     server.stop()
     server.wait()
 

@@ -65,10 +65,12 @@ class Notes:
         return self._path.read_text().splitlines()
 
 
-def configure(url, quorum):
+def configure(url, quorum, prefetch=0):
     """Have nova speak to the broker.
 
     :param quorum: with quorum queues
+    :param prefetch: how many messages it may take that are not acknowledged,
+        0 for any number
     """
     from nova.compute import rpcapi
     import nova.conf
@@ -81,7 +83,8 @@ def configure(url, quorum):
         file.write('\n'.join([
             '[DEFAULT]', f'transport_url = {url}',
             f'control_exchange = {rpcapi.RPC_TOPIC}',
-            '[oslo_messaging_rabbit]', f'rabbit_quorum_queue = {quorum}', '']))
+            '[oslo_messaging_rabbit]', f'rabbit_quorum_queue = {quorum}',
+            f'rabbit_qos_prefetch_count = {prefetch}', '']))
         file.flush()
         nova.conf.CONF([], project='nova', default_config_files=[file.name])
     objects.register_all()

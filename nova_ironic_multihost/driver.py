@@ -174,6 +174,7 @@ class IronicMultiHostDriver(names.IronicDriver):
         patches.patch_arrivals(manager, self._arrivals)
         patches.patch_post_start(manager, self._timers.start)
         patches.patch_stop(manager, self._end)
+        patches.patch_listeners(manager)
         patches.patch_traits(manager, self._is_about_to_end)
         super().init_host(host)
 

@@ -12,40 +12,143 @@
 
 """The listeners: how a compute service gets its messages.
 
-One that is stopped still has its consumers. While it closes its connection it
-waits for an answer of RabbitMQ, and whatever comes before that is taken for
-received: oslo.messaging acknowledges it, and nobody carries it out
-(oslo_messaging._drivers.amqpdriver:RpcAMQPListener.__call__, _drivers.
-impl_rabbit:Connection.close). With nova 34 those are all messages of the up to
-140 s in which the service ends; with others, of the time in which what it is
-at comes to an end.
+oslo.messaging acknowledges a message as soon as it has come, and carries it
+out then (oslo_messaging._drivers.amqpdriver:RpcAMQPListener.__call__). What
+RabbitMQ does not have any more is lost with the process. So two kinds of
+messages are acknowledged later, or not at all:
+
+A build, when there is a copy of it, or is to be none (:func:`acknowledge`),
+and at the latest when it was carried out, in whichever way: the RPC server
+answers each message, also one of which nobody awaits the answer
+(oslo_messaging.rpc.server:RPCServer._process_incoming). Until then RabbitMQ
+gives it to the next process.
+
+What comes when the listener is stopped. It still has its consumers, and waits
+for an answer of RabbitMQ while it closes its connection (_drivers.impl_rabbit:
+Connection.close), and nobody carries out what comes before that. With nova 34
+those are all messages of the up to 140 s in which the service ends; with
+others, of the time in which what it is at comes to an end.
 """
 
+import functools
+import threading
 import typing
 
+from nova import rpc
+from oslo_log import log as logging
+from oslo_messaging._drivers import amqp
 from oslo_messaging._drivers import amqpdriver
+
+from nova_ironic_multihost.contract import operations
+
+LOG = logging.getLogger(__name__)
+
+#: What this thread carries out.
+_current = threading.local()
+
+
+class Message(amqpdriver.AMQPIncomingMessage):
+    """A message that has come.
+
+    One thread carries it out: it calls :meth:`acknowledge` first, and
+    :meth:`reply` at last.
+    """
+
+    def acknowledge(self) -> None:
+        """Note that this thread carries it out; RabbitMQ is told later."""
+        _current.message = self
+
+    def reply(self, reply: typing.Any = None,
+              failure: typing.Any = None) -> None:
+        """Answer it, if somebody waits for that."""
+        self.release()
+        super().reply(reply, failure)
+
+    def release(self) -> None:
+        """Have RabbitMQ told that it need not have it any more.
+
+        By the thread of the listener, as kombu is not thread-safe; within
+        five seconds (amqpdriver.ACK_REQUEUE_EVERY_SECONDS_MAX).
+        """
+        self._message_operations_handler.do(
+            functools.partial(self.listener.release, self.unique_id))
 
 
 class Listener(amqpdriver.RpcAMQPListener):
-    """Leaves to RabbitMQ what comes when it is stopped.
+    """Leaves to RabbitMQ what is not safe yet.
 
     RabbitMQ has it again when the connection is closed.
     """
 
-    def __call__(self, message):
-        """Take a message."""
+    message_cls = Message
+
+    def hold(self) -> None:
+        """Begin to hold builds; before anything comes."""
+        self._held: dict[str, typing.Any] = {}
+        # The thread of the heartbeats takes messages, too.
+        self._holding = threading.Lock()
+
+    def __call__(self, message: typing.Any) -> None:
+        """Take a message.
+
+        :param message: oslo.messaging's RabbitMessage.
+        """
         # Until then, who polls it takes what has come.
-        if not self._shutoff.is_set():
+        if self._shutoff.is_set():
+            return
+        unique_id = message.get(amqp.UNIQUE_ID)
+        with self._holding:
+            again = unique_id in self._held
+            waits = again or (
+                message.get('method') == operations.BUILD
+                and unique_id not in (None, *self.msg_id_cache.prev_msgids))
+            if waits:
+                # RabbitMQ takes no answer to what it delivers again: the
+                # last one counts.
+                self._held[unique_id] = message
+        if not waits:
             super().__call__(message)
+        elif not again:
+            amqpdriver.AMQPListener.__call__(self, message)
+
+    def release(self, unique_id: str | None) -> None:
+        """Acknowledge a message, unless that is done.
+
+        It may come again if that fails; a build is carried out once all the
+        same (:mod:`nova_ironic_multihost.core.admission`).
+        """
+        with self._holding:
+            message = self._held.pop(unique_id, None)
+        if message is None:
+            return
+        try:
+            message.acknowledge()
+        except Exception as exc:  # noqa: BLE001
+            LOG.warning('RabbitMQ may deliver a build again, as it cannot be '
+                        'acknowledged: %s', exc)
 
 
-def leave_to_rabbitmq(server: typing.Any) -> None:
-    """Have a server acknowledge no message that it will not carry out.
+def acknowledge() -> None:
+    """Acknowledge what this thread carries out, if that was put off."""
+    message = getattr(_current, 'message', None)
+    if message is not None:
+        message.release()
 
-    :param server: of oslo.messaging, on any message bus; None for none.
+
+def transport_driver() -> amqpdriver.AMQPDriverBase | None:
+    """Return what makes nova's listeners; None if not for RabbitMQ."""
+    driver = getattr(rpc.TRANSPORT, '_driver', None)
+    return driver if isinstance(driver, amqpdriver.AMQPDriverBase) else None
+
+
+def hold_builds(adapter: typing.Any) -> None:
+    """Have a listener leave to RabbitMQ what is not safe yet.
+
+    :param adapter: a new PollStyleListenerAdapter of oslo.messaging, that
+        nobody polls yet: nothing has come.
     """
-    listener = getattr(
-        getattr(server, 'listener', None), '_poll_style_listener', None)
+    listener = adapter._poll_style_listener
     if type(listener) is amqpdriver.RpcAMQPListener:
         # It has been handed to the connection.
         listener.__class__ = Listener
+        listener.hold()

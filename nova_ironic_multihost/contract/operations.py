@@ -218,15 +218,19 @@ def ended(arrivals) -> Callable:
     return around
 
 
-def copied(copy: Callable[[str, str | None, Mapping[str, object]], None]
-           ) -> Callable:
+def copied(copy: Callable[[str, str | None, Mapping[str, object]], None],
+           then: Callable[[], None]) -> Callable:
     """Return how a build is copied when it comes, see :func:`wrapped`.
 
     :param copy: function of the uuids of the instance and of the node, or
         None, and of what the build was asked for with. Raises nothing.
+    :param then: what is done when there is a copy, or is to be none.
     """
     def around(name, instance, act):
-        copy(instance.uuid, _argument(act, 'node'), _arguments(act))
+        try:
+            copy(instance.uuid, _argument(act, 'node'), _arguments(act))
+        finally:
+            then()
         return act()
 
     return around

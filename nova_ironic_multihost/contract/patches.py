@@ -66,12 +66,14 @@ class Patch(typing.NamedTuple):
     """What is replaced, and why.
 
     :param target: ``manager`` (nova's ComputeManager), ``tracker`` (its
-        ResourceTracker), ``driver`` (its driver for Ironic) or ``service``
-        (nova.service.Service).
+        ResourceTracker), ``driver`` (its driver for Ironic), ``service``
+        (nova.service.Service) or ``transport`` (oslo.messaging's driver for
+        RabbitMQ).
     :param attribute: name of the attribute; or the name in
         :mod:`.operations` of that which lists several.
     :param why: what this package needs it for.
-    :param users: classes or functions of nova that rely on the attribute.
+    :param users: classes or functions of nova and oslo.messaging that rely on
+        the attribute.
     """
 
     target: str
@@ -106,6 +108,11 @@ PATCHES = (
     Patch('service', 'stop',
           'the driver begins nothing new when the service is to end',
           ('ServiceLauncher',)),
+    # patch_listeners
+    Patch('transport', 'listen',
+          'a build is acknowledged when there is a copy of it, and nothing '
+          'that comes when the service ends',
+          ('Transport',)),
     # patch_traits
     Patch('tracker', '_sync_compute_service_disabled_trait',
           'no provider is marked because the service is about to end, and '
@@ -272,8 +279,6 @@ def patch_stop(manager: ComputeManager | None,
                act: Callable[[], None]) -> None:
     """Have something done as soon as the service is told to end.
 
-    And have no message lost that comes while it ends (:mod:`.listeners`).
-
     It then waits for what it is at, for minutes since nova 33, and sends
     heartbeats, before anything of it hears of that but in nova 34
     (nova.service.Service.stop).
@@ -293,8 +298,6 @@ def patch_stop(manager: ComputeManager | None,
     @functools.wraps(stop)
     def act_and_stop(*args, **kwargs):
         try:
-            for name in ('rpcserver', 'rpcserver_alt'):
-                listeners.leave_to_rabbitmq(vars(starting).get(name))
             act()
         except Exception:
             LOG.exception('This compute service ends all the same.')
@@ -315,6 +318,30 @@ def _starting_service(manager):
             return found
         frame = frame.f_back
     return None
+
+
+def patch_listeners(manager: ComputeManager | None) -> None:
+    """Have messages acknowledged when they are safe (:mod:`.listeners`).
+
+    Each listener that is made from now on: nova makes those of a service
+    after it has started its driver, and they get nothing before they are
+    polled (nova.service.Service.start, oslo_messaging.server:
+    MessageHandlingServer.start).
+
+    :param manager: nova's ComputeManager.
+    """
+    driver = listeners.transport_driver()
+    if manager is None or driver is None:
+        return
+    listen = driver.listen
+
+    @functools.wraps(listen)
+    def listen_and_hold(*args, **kwargs):
+        adapter = listen(*args, **kwargs)
+        listeners.hold_builds(adapter)
+        return adapter
+
+    driver.listen = listen_and_hold
 
 
 def patch_traits(manager: ComputeManager | None,
@@ -429,6 +456,8 @@ def patch_copies(manager: ComputeManager | None,
                  ending: Callable[[], bool]) -> None:
     """Have builds copied when they come, and say when they are over.
 
+    One that has come is acknowledged between (:mod:`.listeners`).
+
     :param manager: nova's ComputeManager.
     :param copy: see :func:`.operations.copied`.
     :param end: function of the uuids of the instance and of the node, or None,
@@ -444,7 +473,8 @@ def patch_copies(manager: ComputeManager | None,
         if not (refused and ending()):
             end(instance, node, refused)
 
-    _wrap(manager, operations.BUILD, operations.copied(copy))
+    _wrap(manager, operations.BUILD, operations.copied(
+        copy, listeners.acknowledge))
     _wrap(manager, '_do_build_and_run_instance',
           operations.over(end_what_is_over))
 

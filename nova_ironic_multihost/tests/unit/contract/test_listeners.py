@@ -10,56 +10,315 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
+"""When RabbitMQ is told that a message need not be kept.
+
+With a broker: lab/tests/stack/test_delivery.py.
+"""
+
+import inspect
+import threading
+import types
 from unittest import mock
 
+import fixtures
+from nova import rpc
+from oslo_config import fixture as config_fixture
 import oslo_messaging
+from oslo_messaging._drivers import amqp
 from oslo_messaging._drivers import amqpdriver
 from oslo_messaging._drivers import base as driver_base
+from oslo_messaging._drivers import common
+from oslo_messaging._drivers import impl_rabbit
+from oslo_messaging.rpc import server as rpc_server
 
 from nova_ironic_multihost.contract import listeners
+from nova_ironic_multihost.contract import names
+from nova_ironic_multihost.contract import operations
 from nova_ironic_multihost.tests.unit.contract import base
 
 
+class SignaturesTestCase(base.SignaturesTestCase):
+
+    def test_messages_of_oslo_messaging(self):
+        self.assertParameters(['self'],
+                              amqpdriver.AMQPIncomingMessage.acknowledge)
+        self.assertParameters(['self', 'reply', 'failure'],
+                              amqpdriver.AMQPIncomingMessage.reply)
+        self.assertParameters(['self', 'task'],
+                              amqpdriver.MessageOperationsHandler.do)
+        self.assertParameters(['self', 'message'],
+                              amqpdriver.AMQPListener.__call__)
+        self.assertIn('self.incoming.append(self.message_cls(',
+                      inspect.getsource(amqpdriver.AMQPListener.__call__))
+        self.assertGreaterEqual(5, amqpdriver.ACK_REQUEUE_EVERY_SECONDS_MAX)
+
+    def test_what_fails_to_be_taken_is_rejected(self):
+        self.assertIn('message.reject()', inspect.getsource(
+            impl_rabbit.Consumer._callback))
+
+    def test_each_message_is_answered(self):
+        source = inspect.getsource(rpc_server.RPCServer._process_incoming)
+        taken, done = (source.index(step) for step in (
+            'message.acknowledge()', 'self.dispatcher.dispatch(message)'))
+        self.assertLess(taken, done)
+        self.assertLess(done, source.index('message.reply(res)'))
+        self.assertLess(done, source.index('message.reply(failure=failure)'))
+
+
+class Raw:
+    """What kombu has of a message."""
+
+    def __init__(self, content, error=None):
+        self.payload = common.serialize_msg(content)
+        self.error = error
+        self.acknowledged = 0
+
+    def ack(self):
+        self.acknowledged += 1
+        if self.error:
+            raise self.error
+
+
 class ListenerTestCase(base.SignaturesTestCase):
+    """A server of nova's, with a connection to a broker that is not there."""
+
+    version = '6.4'
 
     def setUp(self):
         super().setUp()
-        conn = mock.Mock(rabbit_qos_prefetch_count=0)
-        self.listener = amqpdriver.RpcAMQPListener(
-            mock.Mock(prefetch_size=0), conn)
-        adapter = driver_base.PollStyleListenerAdapter(self.listener, 1, None)
-        self.server = mock.Mock(
-            spec=oslo_messaging.MessageHandlingServer, listener=adapter)
+        self.useFixture(config_fixture.Config(names.CONF))
+        names.CONF([], project='nova', default_config_files=[])
+        transport = oslo_messaging.get_rpc_transport(
+            names.CONF, 'rabbit://nova:secret@127.0.0.1:1/')
+        self.copies, self.builds = [], []
+        self.server = oslo_messaging.get_rpc_server(
+            transport, oslo_messaging.Target(topic='compute', server='host-1'),
+            [self], 'threading')
+        self.stock = amqpdriver.RpcAMQPListener(
+            transport._driver, mock.Mock(
+                **{'consume.side_effect': common.Timeout}))
+        self.listener = self.hold(self.stock)
 
-    def receive(self):
-        """Have a message come; return it."""
-        message = mock.MagicMock()
-        message.properties = {}
-        message.get.return_value = None
-        self.listener(message)
-        return message
+    target = oslo_messaging.Target(version=version)
+
+    @staticmethod
+    def hold(listener):
+        listeners.hold_builds(driver_base.PollStyleListenerAdapter(
+            listener, 1, None))
+        return listener
+
+    # What the server offers.
+
+    def build_and_run_instance(self, context, instance):
+        def copy(*build):
+            self.copies.append(self.acknowledged())
+            self.copy()
+
+        def act(compute, context, instance, node=None):
+            self.listen()
+            self.builds.append(self.acknowledged())
+            self.act()
+
+        operations.wrapped(
+            operations.BUILD, types.MethodType(act, mock.sentinel.compute),
+            operations.copied(copy, listeners.acknowledge))(
+                context, mock.Mock(uuid=instance))
+
+    def reboot_instance(self, context, instance):
+        self.builds.append(self.acknowledged())
+
+    def listen(self):
+        """Let the thread of the listener do what it is to do."""
+        self.listener._message_operations_handler.process()
+
+    def copy(self):
+        """Have it copied."""
+
+    def act(self):
+        """Have it carried out."""
+
+    def acknowledged(self):
+        return self.raw.acknowledged
+
+    def receive(self, method='build_and_run_instance', unique_id='1',
+                error=None, **more):
+        """Have a message come; return what kombu has of it."""
+        self.raw = Raw({
+            'method': method, 'args': {'instance': 'i1'}, 'version': '6.0',
+            '_context_user': 'u', amqp.UNIQUE_ID: unique_id, **more}, error)
+        self.listener(impl_rabbit.RabbitMessage(self.raw))
+        return self.raw
+
+    def carry_out(self):
+        """Carry out what has come, as a thread of the server does."""
+        while found := self.listener.poll(timeout=0):
+            self.server._process_incoming(found)
+        self.listener.poll(timeout=0)
+
+    def test_stock_loses_what_it_is_at(self):
+        """Or there is no need for this module any more."""
+        self.listener = amqpdriver.RpcAMQPListener(
+            self.stock.driver, self.stock.conn)
+        self.assertEqual(1, self.receive().acknowledged)
 
     def test_stock_loses_what_comes_when_it_is_stopped(self):
-        """Or there is no need for this module any more."""
+        self.listener = amqpdriver.RpcAMQPListener(
+            self.stock.driver, self.stock.conn)
         self.listener._shutdown.set()
         self.assertFalse(self.listener.poll())
-        self.receive().acknowledge.assert_called_once_with()
+        self.assertEqual(1, self.receive('reboot_instance').acknowledged)
+
+    def test_build_is_acknowledged_when_there_is_a_copy(self):
+        raw = self.receive()
+        self.carry_out()
+        self.assertEqual([0], self.copies)
+        self.assertEqual([1], self.builds)
+        self.assertEqual(1, raw.acknowledged)
+
+    def test_only_the_thread_of_the_listener_acknowledges(self):
+        """kombu is not thread-safe."""
+        raw = self.receive()
+        self.listen = mock.Mock()
+        self.server._process_incoming(self.listener.poll(timeout=0))
+        self.assertEqual(1, len(self.builds))
+        self.assertEqual(0, raw.acknowledged)
+        self.listener.poll(timeout=0)
+        self.assertEqual(1, raw.acknowledged)
+
+    def test_other_messages_are_acknowledged_as_ever(self):
+        raw = self.receive('reboot_instance')
+        self.assertEqual(1, raw.acknowledged)
+        self.carry_out()
+        self.assertEqual([1], self.builds)
+        self.assertEqual(1, raw.acknowledged)
+
+    def test_build_that_cannot_be_copied(self):
+        for error in RuntimeError('no thread'), OSError('no answer'):
+            self.copy = mock.Mock(side_effect=error)
+            raw = self.receive(unique_id=str(error))
+            self.carry_out()
+            self.copy.assert_called_once_with()
+            self.assertEqual(1, raw.acknowledged)
+
+    def test_thread_that_ends_over_a_copy(self):
+        self.copy = mock.Mock(side_effect=SystemExit)
+        raw = self.receive()
+        self.assertRaises(SystemExit, self.carry_out)
+        self.listener.poll(timeout=0)
+        self.assertEqual(1, raw.acknowledged)
+
+    def test_build_that_fails(self):
+        self.act = mock.Mock(side_effect=RuntimeError('no'))
+        raw = self.receive()
+        self.carry_out()
+        self.act.assert_called_once_with()
+        self.assertEqual(1, raw.acknowledged)
+
+    def test_build_that_is_not_carried_out_at_all(self):
+        for what in ({'version': '7.0'}, {'args': {'unknown': 'argument'}},
+                     {'args': 'not understood'}, {'namespace': 'other'}):
+            raw = self.receive(unique_id=str(what), **what)
+            self.carry_out()
+            self.assertEqual(1, raw.acknowledged, what)
+        self.assertEqual([], self.builds)
+
+    def test_build_that_somebody_waits_for(self):
+        raw = self.receive(_msg_id='1', _reply_q='reply')
+        with mock.patch.object(
+                amqpdriver.AMQPIncomingMessage, '_send_reply') as sent, (
+                    mock.patch.object(self.stock.driver, '_get_connection')):
+            self.carry_out()
+        sent.assert_called_once()
+        self.assertEqual(1, raw.acknowledged)
+
+    def test_build_that_cannot_be_acknowledged(self):
+        logged = self.useFixture(fixtures.FakeLogger())
+        first = self.receive(error=OSError('reset'))
+        self.carry_out()
+        self.assertEqual(1, first.acknowledged)
+        self.assertEqual(1, len(self.builds))
+        self.assertIn('cannot be acknowledged: reset', logged.output)
+        # RabbitMQ delivers it again.
+        again = self.receive()
+        self.carry_out()
+        self.assertEqual(1, again.acknowledged)
+        self.assertEqual(1, len(self.builds))
+
+    def test_build_that_comes_again_before_it_is_copied(self):
+        """The connection was lost, and RabbitMQ knows of the last only."""
+        first = self.receive()
+        for other in range(20):
+            self.receive('reboot_instance', str(other + 2))
+        last = self.receive()
+        self.assertEqual((0, 0), (first.acknowledged, last.acknowledged))
+        self.carry_out()
+        self.assertEqual((0, 1), (first.acknowledged, last.acknowledged))
+        self.assertEqual(1, len(self.copies))
+
+    def test_message_that_has_no_name(self):
+        for _ in range(2):
+            self.assertEqual(1, self.receive(unique_id=None).acknowledged)
+        self.carry_out()
+        self.assertEqual([1, 1], self.builds)
+
+    def test_builds_at_the_same_time(self):
+        """Each is acknowledged when it is copied itself."""
+        raws = [self.receive(unique_id=str(one)) for one in range(3)]
+        found = [self.listener.poll(timeout=0) for _ in raws]
+        for done, incoming in enumerate(found):
+            self.assertEqual([1] * done + [0] * (3 - done),
+                             [raw.acknowledged for raw in raws])
+            self.server._process_incoming(incoming)
+            self.listener.poll(timeout=0)
+        self.assertEqual([1, 1, 1], [raw.acknowledged for raw in raws])
+
+    def test_build_that_is_copied_when_the_service_ends(self):
+        self.listen = mock.Mock()
+        raw = self.receive()
+        self.listener._shutdown.set()
+        found = self.listener.poll()
+        self.assertFalse(self.listener.poll())
+        self.server._process_incoming(found)
+        self.assertEqual(0, raw.acknowledged)
+        # As that of process_in_background does.
+        self.listener._message_operations_handler.process()
+        self.assertEqual(1, raw.acknowledged)
 
     def test_what_comes_when_it_is_stopped_is_left(self):
-        listeners.leave_to_rabbitmq(self.server)
         self.listener._shutdown.set()
         self.assertFalse(self.listener.poll())
-        self.receive().acknowledge.assert_not_called()
+        for method in 'build_and_run_instance', 'reboot_instance':
+            self.assertEqual(0, self.receive(method).acknowledged)
         self.assertEqual([], self.listener.incoming)
 
     def test_what_comes_before_is_carried_out(self):
-        listeners.leave_to_rabbitmq(self.server)
-        self.receive().acknowledge.assert_called_once_with()
+        self.receive('reboot_instance', '1')
         self.listener._shutdown.set()
         # It is polled once more.
-        self.receive().acknowledge.assert_called_once_with()
+        self.receive('reboot_instance', '2')
         self.assertEqual(2, len(self.listener.poll() + self.listener.poll()))
 
-    def test_other_servers_are_left_alone(self):
-        for server in (None, mock.Mock(), mock.Mock(listener=None)):
-            listeners.leave_to_rabbitmq(server)
+    def test_nothing_was_put_off_for_who_calls_it_itself(self):
+        def call():
+            listeners.acknowledge()
+            called.append(True)
+
+        called = []
+        thread = threading.Thread(target=call)
+        thread.start()
+        thread.join()
+        self.assertEqual([True], called)
+
+    def test_listeners_of_others_are_left_alone(self):
+        other = mock.Mock(prefetch_size=0)
+        self.assertIs(other, self.hold(other))
+        self.assertFalse(other.method_calls)
+
+    def test_driver_of_the_transport(self):
+        transport = self.server.transport
+        for found, there in (
+                (transport, transport._driver), (None, None),
+                (oslo_messaging.get_rpc_transport(names.CONF, 'fake://'),
+                 None)):
+            self.useFixture(fixtures.MockPatchObject(rpc, 'TRANSPORT', found))
+            self.assertIs(there, listeners.transport_driver())

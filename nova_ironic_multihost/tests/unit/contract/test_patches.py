@@ -25,10 +25,17 @@ from nova.compute import provider_tree
 from nova.compute import resource_tracker
 from nova import exception
 from nova import objects
+from nova import rpc
 from nova import safe_utils
 from nova.scheduler import request_filter
 from nova import service
+from oslo_messaging._drivers import amqpdriver
+from oslo_messaging._drivers import base as driver_base
+from oslo_messaging._drivers import impl_rabbit
 from oslo_messaging.rpc import dispatcher
+from oslo_messaging.rpc import server as rpc_server
+from oslo_messaging import server
+from oslo_messaging import transport
 from oslotest import base as oslo_base
 
 from nova_ironic_multihost.contract import listeners
@@ -50,7 +57,8 @@ def source_of(user):
     """
     name, _, method = user.partition('.')
     module = next(module for module in (
-        manager, resource_tracker, service, dispatcher, service.service)
+        manager, resource_tracker, service, dispatcher, service.service,
+        transport)
         if hasattr(module, name))
     found = getattr(module, name)
     if method:
@@ -122,7 +130,8 @@ class TableTestCase(oslo_base.BaseTestCase):
     CLASSES = {'service': service.Service,
                'manager': manager.ComputeManager,
                'tracker': resource_tracker.ResourceTracker,
-               'driver': names.IronicDriver}
+               'driver': names.IronicDriver,
+               'transport': impl_rabbit.RabbitDriver}
 
     def attributes(self, patch):
         """Return the names that a line of the table stands for."""
@@ -150,12 +159,16 @@ class TableTestCase(oslo_base.BaseTestCase):
         patches.patch_operations(
             compute, driver, gate, self.fail, self.fail)
         starting = start(compute, self.fail)
+        rabbit = object.__new__(impl_rabbit.RabbitDriver)
+        with mock.patch.object(rpc, 'TRANSPORT', mock.Mock(_driver=rabbit)):
+            patches.patch_listeners(compute)
         replaced = (
             [('service', name) for name in vars(starting)
              if name != 'manager']
             + [('manager', name) for name in vars(compute) if name != 'rt']
             + [('tracker', name) for name in vars(compute.rt)]
-            + [('driver', name) for name in vars(driver)])
+            + [('driver', name) for name in vars(driver)]
+            + [('transport', name) for name in vars(rabbit)])
         self.assertCountEqual(replaced, [
             (patch.target, name) for patch in patches.PATCHES
             for name in self.attributes(patch)])
@@ -194,6 +207,7 @@ class TableTestCase(oslo_base.BaseTestCase):
         patches.patch_record_moves(alone, bool, bool)
         patches.patch_post_start(alone, self.fail)
         patches.patch_stop(alone, self.fail)
+        patches.patch_listeners(alone)
         patches.patch_traits(alone, self.fail)
         patches.patch_instance_init(alone, None)
         patches.patch_evacuations(alone)
@@ -390,19 +404,6 @@ class StopTestCase(oslo_base.BaseTestCase):
         self.assertIn('stopped', done)
         self.assertIn(done[-1], ('graceful_shutdown', 'cleanup_host'))
 
-    def test_no_message_is_lost_that_comes_while_it_ends(self):
-        kept = []
-        with mock.patch.object(service.Service, 'stop', lambda self: None), (
-                mock.patch.object(listeners, 'leave_to_rabbitmq',
-                                  kept.append)):
-            starting = start(object.__new__(manager.ComputeManager),
-                             mock.Mock())
-            vars(starting).update(rpcserver=1, rpcserver_alt=2)
-            starting.stop()
-            del vars(starting)['rpcserver_alt']
-            starting.stop()
-        self.assertEqual([1, 2, 1, None], kept)
-
     def test_the_service_ends_whatever_goes_wrong(self):
         ended = mock.Mock()
         with mock.patch.object(service.Service, 'stop', lambda self: ended()):
@@ -427,6 +428,54 @@ class StopTestCase(oslo_base.BaseTestCase):
                       inspect.getsource(service.Service.start))
         self.assertIn('self.driver.init_host(', inspect.getsource(
             manager.ComputeManager.init_host))
+
+
+class ListenersTestCase(oslo_base.BaseTestCase):
+
+    def listen(self, listener):
+        """Have nova listen; return the adapter of that listener."""
+        driver = object.__new__(impl_rabbit.RabbitDriver)
+        compute = mock.Mock()
+        with (mock.patch.object(impl_rabbit.RabbitDriver, 'listen',
+                                lambda self, target, *batch: (
+                                    driver_base.PollStyleListenerAdapter(
+                                        listener, *batch))),
+              mock.patch.object(rpc, 'TRANSPORT', mock.Mock(_driver=driver))):
+            # The service may be started again in the same process.
+            patches.patch_listeners(compute)
+            patches.patch_listeners(compute)
+            return driver.listen(mock.sentinel.target, 1, None)
+
+    def test_each_listener_of_nova_holds_builds_from_the_start(self):
+        listener = amqpdriver.RpcAMQPListener(
+            mock.Mock(prefetch_size=0), mock.Mock())
+        adapter = self.listen(listener)
+        self.assertIs(listener, adapter._poll_style_listener)
+        self.assertIsInstance(listener, listeners.Listener)
+        self.assertFalse(adapter._started)
+
+    def test_nova_listens_after_it_has_started_its_driver(self):
+        source = inspect.getsource(service.Service.start)
+        self.assertLess(source.index('self.manager.init_host('),
+                        source.index('self.rpcserver = rpc.get_server('))
+        self.assertIn('TRANSPORT,', inspect.getsource(rpc.get_server))
+        self.assertIn('self.transport._listen(', inspect.getsource(
+            rpc_server.RPCServer._create_listener))
+        # Nothing comes before it is polled.
+        source = inspect.getsource(server.MessageHandlingServer)
+        self.assertLess(source.index('self.listener = self._create_listener'),
+                        source.index('self.listener.start('))
+        self.assertIn('self.connection.drain_events', inspect.getsource(
+            impl_rabbit.Connection.consume))
+        self.assertNotIn('.consume(', inspect.getsource(
+            impl_rabbit.Connection.declare_consumer))
+
+    def test_another_message_bus_is_left_alone(self):
+        fake = mock.Mock()
+        listen = fake.listen
+        with mock.patch.object(rpc, 'TRANSPORT', mock.Mock(_driver=fake)):
+            patches.patch_listeners(mock.Mock())
+        self.assertIs(listen, fake.listen)
 
 
 class TraitsTestCase(base.TrackerTestCase):

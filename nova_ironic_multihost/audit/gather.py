@@ -248,8 +248,8 @@ def nodes_of_hosts(sources: Sources, memory: Memory, settings: Settings,
     wanted = _inheritable(roster, owners, mirror, only)
     records = {
         record.node: record for record in (
-            sources.records_of(names) if only is None and _too_many(
-                wanted, roster, owners, mirror)
+            sources.records_of(names)
+            if _too_many(wanted, roster, owners, mirror)
             else sources.records(list(wanted)))
         if record.owner in owners and record.node in wanted}
     inventory = Inventory(

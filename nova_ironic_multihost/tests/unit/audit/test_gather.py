@@ -229,21 +229,38 @@ class NodesOfHostsTestCase(cloud.AuditTestCase):
         self.assertEqual([], [one for one in its.asked
                               if one[0] in ('records_of', 'record')])
 
-    def test_alone_in_a_zone_all_records_of_the_dead_are_read(self):
+    def test_with_few_in_a_zone_all_records_of_the_dead_are_read(self):
         """Of all nodes it would be far more."""
         its = cloud.Cloud(*HOSTS)
-        its.owners = dict.fromkeys(cloud.NODES[:5], 'e')
+        its.owners = dict.fromkeys(cloud.NODES, 'e')
         its.host_aggregates = tuple(
             aggregates.Aggregate.of(host, [host], zone)
-            for host, zone in zip('abcde', ('z1', 'z2', 'z2', 'z2', 'z1'),
+            for host, zone in zip('abcde', ('z1', 'z1', 'z2', 'z2', 'z1'),
                                   strict=True))
         its.set('e', up=False)
-        self.assertEqual({*cloud.NODES[:5]}, self.gather(its, 'e').keys())
+        mine = self.preferred('a', 'a', 'b')
+        self.assertEqual(mine, self.gather(its, 'e').keys())
         self.assertEqual([('records_of', 'e')], [
             one for one in its.asked if one[0].startswith('record')])
-        self.gather(its, 'e', frozenset(cloud.NODES[:1]))
-        self.assertEqual([('record', cloud.NODES[0])], [
+        one, other = min(mine), min(set(cloud.NODES) - mine)
+        self.assertEqual(
+            {one}, self.gather(its, 'e', frozenset({one, other})).keys())
+        self.assertEqual([('record', one)], [
             one for one in its.asked if one[0].startswith('record')])
+
+    def test_instances_go_to_my_zone_alone(self):
+        """The nodes are as well preferred by one without a zone."""
+        its = cloud.Cloud('a', 'b', 'e')
+        its.owners = dict.fromkeys(cloud.NODES, 'e')
+        its.ironic = {node: f'i-{node}' for node in cloud.NODES}
+        its.placed = {f'i-{node}': cloud.instance('e', node)
+                      for node in cloud.NODES}
+        its.host_aggregates = tuple(
+            aggregates.Aggregate.of(host, [host], 'z1') for host in 'ae')
+        its.set('e', up=False, forced_down=True)
+        self.assertEqual(
+            dict.fromkeys(cloud.NODES, ownership.Reason.TAKEN_OVER),
+            self.gather(its, 'e'))
 
 
 class PartitionTestCase(cloud.AuditTestCase):

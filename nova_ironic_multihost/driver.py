@@ -263,8 +263,8 @@ class IronicMultiHostDriver(names.IronicDriver):
     def get_available_resource(self, nodename):
         """Return the resources of a node.
 
-        :raises ComputeHostNotFound: when the node has got another owner
-            since the audit began: the tracker would take its record.
+        :raises ComputeHostNotFound: when the node is not to be mine: the
+            tracker would go for its record.
         """
         if not self._offers.may_take(nodename):
             raise names.ComputeHostNotFound(host=nodename)

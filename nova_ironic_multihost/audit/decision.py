@@ -67,12 +67,15 @@ def decide(sources: Sources, writes: Writes, facts: Facts,
     """
     reasons = decided = ownership.decide(facts)
     asked = ownership.pulls(reasons, settings.pulls_per_audit, busy)
-    allocated = frozenset(node for node in asked if in_use(sources, node))
+    adopted = ownership.adoptions(reasons, refused)
+    consumers = sources.consumers_of([*asked, *adopted])
+    allocated = frozenset(
+        node for node in asked if _may_be_used(consumers[node]))
     busy = ownership.still_busy(reasons, busy, asked, allocated)
-    builds, unknown = _builds(sources, reasons)
+    builds, unknown = _builds(
+        sources, {node: consumers[node] for node in adopted})
     abandoned, ended, adopted = _take_over_builds(
-        writes, facts, builds, ownership.adoptions(reasons, refused),
-        settings)
+        writes, facts, builds, adopted, settings)
     reasons = ownership.with_pulls(reasons, asked, allocated.union(unknown, (
         node for node, some in builds.items()
         if ownership.awaited(
@@ -90,24 +93,25 @@ def decide(sources: Sources, writes: Writes, facts: Facts,
 
 def in_use(sources: Sources, node: str) -> bool:
     """Whether placement has an allocation of a node, or may have."""
-    consumers = sources.consumers(node)
+    return _may_be_used(sources.consumers(node))
+
+
+def _may_be_used(consumers: Set[str] | None) -> bool:
     return consumers is None or bool(consumers)
 
 
-def _builds(sources: Sources, reasons: Mapping[str, Reason]
+def _builds(sources: Sources, consumers: Mapping[str, Set[str] | None]
             ) -> tuple[dict[str, dict[str, InstanceState]], frozenset[str]]:
     """Look up the builds that were sent to dead hosts.
 
     A consumer that nova has deleted is no build: whoever owns the node
     clears that up (ResourceTracker._remove_deleted_instances_allocations).
 
+    :param consumers: of the nodes that are adopted, as
+        :meth:`.Sources.consumers_of` returned them.
     :returns: ({node: {instance: state}}, the nodes of which placement does
         not say).
     """
-    consumers = {
-        node: sources.consumers(node)
-        for node, reason in sorted(reasons.items(), key=lambda item: item[0])
-        if reason is Reason.ADOPTED}
     known = {node: some for node, some in consumers.items()
              if some is not None}
     every = frozenset[str]().union(*known.values())

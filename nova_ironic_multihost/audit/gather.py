@@ -22,6 +22,7 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Set
+from collections.abc import Sized
 import dataclasses
 import types
 
@@ -244,12 +245,13 @@ def nodes_of_hosts(sources: Sources, memory: Memory, settings: Settings,
     names = [name for host in hosts
              for name in membership.spellings(roster.services, host)]
     owners = {host_key(name) for name in names}
+    wanted = _inheritable(roster, owners, mirror, only)
     records = {
         record.node: record for record in (
-            sources.records_of(names) if only is None
-            else sources.records(sorted(only)))
-        if record.owner in owners and record.node in mirror.nodes
-        and roster.preferences.may_prefer(roster.view.host, record.node)}
+            sources.records_of(names)
+            if _too_many(wanted, roster, owners, mirror)
+            else sources.records(list(wanted)))
+        if record.owner in owners and record.node in wanted}
     inventory = Inventory(
         nodes={node: mirror.nodes[node] for node in records},
         my_instances=frozenset(), my_nodes=frozenset(),
@@ -259,6 +261,34 @@ def nodes_of_hosts(sources: Sources, memory: Memory, settings: Settings,
         sources, memory, settings, roster, inventory, states, records, known,
         True, outages, now)
     return Gathered(facts, mirror, audits, roster.host_aggregates, mapped)
+
+
+def _inheritable(roster: Roster, owners: Set[HostKey], mirror: Mirror,
+                 only: Set[str] | None) -> dict[str, None]:
+    """Return the nodes that this host may get from some owners, as keys.
+
+    An instance is taken to be in the zone of its node's owner; if it is not,
+    an audit of all nodes finds it.
+
+    :param only: as for :func:`nodes_of_hosts`.
+    """
+    zones = aggregates.zones(roster.host_aggregates.aggregates)
+    theirs = {zones.get(owner) for owner in owners}
+    return {node: None for node in (mirror.nodes if only is None else only)
+            if node in mirror.nodes and roster.preferences.may_inherit(
+                roster.view.host, node, theirs)}
+
+
+def _too_many(wanted: Sized, roster: Roster, owners: Set[HostKey],
+              mirror: Mirror) -> bool:
+    """Whether the owners have far fewer nodes, most likely.
+
+    With few members in a zone each is preferred for many nodes, whoever has
+    them. Else the records are not asked for by owner: nova's conductor gives
+    all of them in one answer, however long.
+    """
+    hosts = roster.preferences.members.keys() | owners
+    return len(wanted) * len(hosts) > 2 * len(owners) * len(mirror.nodes)
 
 
 def changed_nodes(sources: Sources, memory: Memory, settings: Settings,

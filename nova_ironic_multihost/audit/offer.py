@@ -62,9 +62,13 @@ class Offers:
         self._preferences: ring.Preferences | None = None
 
     def may_take(self, node: str) -> bool:
-        """Whether the tracker may take the record of a node, or has it."""
+        """Whether the tracker may go for a node, or has its record.
+
+        By what was decided; what it reads then it shows to
+        :meth:`still_valid`.
+        """
         return (self._auditor.last is None or self._tracker.has(node)
-                or self.still_valid(node))
+                or self._auditor.is_mine(node))
 
     def may_create(self, node: str, settings: Settings) -> bool:
         """Whether the tracker may create the record of a node.
@@ -134,14 +138,18 @@ class Offers:
             return True
         if self._ending():
             return False
-        service = sources.service(record.host)
         known = audit.nodes.get(node)
         instance = known.instance if known else None
-        state = sources.instance_states([instance]).get(
-            instance) if instance else None
+        host = record.host
+
+        def live() -> bool:
+            service = sources.service(host)
+            return service is not None and service.up
+
         return ownership.still_valid(
             reason, audit.owners.get(node), record.owner, audit.view.host,
-            service is not None and service.up, state)
+            live, lambda: sources.instance_states([instance]).get(
+                instance) if instance else None)
 
 
 def _may_be_gone(audit: Audit, node: str) -> bool:

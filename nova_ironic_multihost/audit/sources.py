@@ -62,6 +62,10 @@ class Sources(typing.Protocol):
     def consumers(self, node: str) -> Set[str] | None:
         """Return the consumers of a node, None if they are not known."""
 
+    def consumers_of(self, nodes: Sequence[str]
+                     ) -> Mapping[str, Set[str] | None]:
+        """Return {node: what :meth:`consumers` does} of each of the nodes."""
+
     def mapped(self, host: str) -> bool | None:
         """Whether the host is mapped to a cell, None if it is not known."""
 

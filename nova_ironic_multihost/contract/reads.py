@@ -53,8 +53,9 @@ PARTITION = 'ironic_multihost_partition'
 BATCH = 500
 
 #: The same of instances: nova has no question that leaves out their user
-#: data, of up to 64 kB each, and RabbitMQ takes messages of 16 MiB.
-INSTANCES = 100
+#: data, of up to 64 kB each, which makes 81 kB at worst; replies are to stay
+#: below 4 MB.
+INSTANCES = 48
 
 #: How a conductor answers when something is wrong with the API database. If
 #: it has no access to that at all, the error is CantStartEngineError.

@@ -15,6 +15,8 @@
 
 from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Sequence
+from concurrent import futures
 
 from nova_ironic_multihost.contract import calls
 from nova_ironic_multihost.contract import names
@@ -23,6 +25,10 @@ from nova_ironic_multihost.core import aggregates as core_aggregates
 from nova_ironic_multihost.core.facts import InstanceState
 from nova_ironic_multihost.core.facts import Record
 from nova_ironic_multihost.core import membership
+
+#: Questions to placement at a time. It answers one in 5 to 7 ms; keystoneauth
+#: keeps ten connections.
+AT_ONCE = 8
 
 
 class NovaSources:
@@ -77,6 +83,15 @@ class NovaSources:
         """Ask placement who has allocated a node."""
         return reads.consumers(
             names.admin_context(), self._tracker.report_client, node)
+
+    def consumers_of(self, nodes: Sequence[str]
+                     ) -> dict[str, frozenset[str] | None]:
+        """Ask placement who has allocated nodes: it takes one at a time."""
+        if not nodes:
+            return {}
+        with futures.ThreadPoolExecutor(min(AT_ONCE, len(nodes))) as pool:
+            return dict(zip(
+                nodes, pool.map(self.consumers, nodes), strict=True))
 
     def mapped(self, host: str) -> bool | None:
         """Ask whether the host is mapped to a cell."""

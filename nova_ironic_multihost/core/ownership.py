@@ -440,8 +440,8 @@ def was_robbed(inventory: Inventory, states: Mapping[str, InstanceState],
 
 
 def still_valid(reason: Reason, before: HostKey | None, now: HostKey | None,
-                host: HostKey, live: bool, state: InstanceState | None = None
-                ) -> bool:
+                host: HostKey, live: Callable[[], bool],
+                state: Callable[[], InstanceState | None]) -> bool:
     """Whether a decision still stands when it is carried out.
 
     An audit of many nodes lasts minutes, and the tracker moves a record
@@ -451,18 +451,19 @@ def still_valid(reason: Reason, before: HostKey | None, now: HostKey | None,
     :param before: owner of the node when that was decided, or None.
     :param now: its owner at this moment, or None.
     :param host: this host.
-    :param live: whether the owner of this moment is up.
-    :param state: :class:`InstanceState` of this moment for a node with an
-        instance, or None.
+    :param live: says whether the owner of this moment is up; not always
+        called.
+    :param state: says the :class:`InstanceState` of this moment for a node
+        with an instance, or None; not always called.
     """
     if now in (None, host):
         return True
     if reason in (Reason.INSTANCE_HERE, Reason.TAKEN_OVER):
-        return state is not None and (
-            state.host_key == host and not state.deleted)
+        its = state()
+        return its is not None and its.host_key == host and not its.deleted
     if now != before:
         return False
-    return reason is Reason.PULLED or not live
+    return reason is Reason.PULLED or not live()
 
 
 #: Reasons for which a node is mine because I am preferred for it.

@@ -31,9 +31,6 @@ from nova_ironic_multihost.core.host import HostKey
 
 LOG = logging.getLogger(__name__)
 
-#: Stands for any availability zone that no member is in.
-NO_MEMBERS_ZONE = ''
-
 
 class Ring:
     """An immutable map: node uuid -> the member that prefers the node.
@@ -112,9 +109,6 @@ class Preferences:
             zone: _ring((host for host, its in self.members.items()
                          if its == zone), points)
             for zone in zones}
-        # One for each way in which the owner's zone matters.
-        self._cases: tuple[str | None, ...] = (
-            (None, *zones, NO_MEMBERS_ZONE) if zones else (None,))
 
     def ring_for(self, zone: str | None) -> Ring | None:
         """Return the ring of those that may take nodes of a zone, or None.
@@ -145,11 +139,25 @@ class Preferences:
         return self.host_for(node_uuid, zone) == host
 
     def may_prefer(self, host: HostKey, node_uuid: str) -> bool:
-        """Whether ``host`` is preferred for the node with any owner at all."""
+        """Whether ``host`` is preferred for the node with any owner at all.
+
+        Then it is so among the members of its own zone alone: who comes first
+        on a ring comes first on any ring of fewer members.
+        """
+        return self.heir(node_uuid, self.members.get(host)) == host
+
+    def may_inherit(self, host: HostKey, node_uuid: str,
+                    zones: Iterable[str | None]) -> bool:
+        """Whether ``host`` is preferred for what somebody in a zone has.
+
+        For the node itself, or for an instance on it.
+
+        :param zones: explicit availability zones of owners, or None.
+        """
         return any(
-            self.prefers(host, node_uuid, zone) for zone in self._cases) or (
-            bool(self._own) and self.heir(
-                node_uuid, self.members.get(host)) == host)
+            self.prefers(host, node_uuid, zone)
+            or bool(self._own) and self.heir(node_uuid, zone) == host
+            for zone in zones)
 
     def heir(self, node_uuid: str, zone: str | None = None
              ) -> HostKey | None:

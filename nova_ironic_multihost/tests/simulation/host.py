@@ -411,6 +411,9 @@ class Sources:
         return frozenset(
             {provider.consumer} if provider and provider.consumer else ())
 
+    def consumers_of(self, nodes):
+        return {node: self.consumers(node) for node in nodes}
+
     def mapped(self, host):
         pause()
         service = self._world.services.get(host)

@@ -66,6 +66,7 @@ class Cloud:
                 and service.ironic]
 
     def service(self, host):
+        self.asked.append(('service', host))
         return self.states.get(host)
 
     def instances(self, hosts):
@@ -85,6 +86,7 @@ class Cloud:
         return [node for node, owner in self.owners.items() if owner == host]
 
     def records_of(self, hosts):
+        self.asked += [('records_of', host) for host in hosts]
         return [self.record(node) for node, host in self.owners.items()
                 if host in hosts]
 
@@ -95,6 +97,9 @@ class Cloud:
     def consumers(self, node):
         self.asked.append(('consumers', node))
         return self.allocations.get(node, frozenset())
+
+    def consumers_of(self, nodes):
+        return {node: self.consumers(node) for node in nodes}
 
     def mapped(self, host):
         self.asked.append(('mapped', host))

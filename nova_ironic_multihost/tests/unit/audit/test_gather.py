@@ -12,11 +12,24 @@
 
 """What is read for an audit, and what is concluded from it."""
 
+import types
+from unittest import mock
+
+import hypothesis
+from hypothesis import strategies
+
+from nova_ironic_multihost.audit import gather
+from nova_ironic_multihost.audit import model
 from nova_ironic_multihost.core import absence
+from nova_ironic_multihost.core import aggregates
 from nova_ironic_multihost.core.facts import InstanceState
 from nova_ironic_multihost.core import membership
+from nova_ironic_multihost.core import mirror
+from nova_ironic_multihost.core.outages import Outages
+from nova_ironic_multihost.core import ownership
 from nova_ironic_multihost.core.ownership import Reason
 from nova_ironic_multihost.core import revision
+from nova_ironic_multihost.core import takeover
 from nova_ironic_multihost.tests.unit.audit import cloud
 
 
@@ -119,9 +132,135 @@ class CostTestCase(cloud.AuditTestCase):
         asked = []
         for _ in range(revision.TURNS):
             self.audit('a')
+            self.cloud.asked.remove(('records_of', 'a'))
             asked += self.cloud.asked
         self.assertCountEqual(set(asked), asked)
         self.assertEqual({'instance_state'}, {kind for kind, _ in asked})
+
+
+HOSTS = ('a', 'b', 'c', 'd', 'e')
+
+
+@strategies.composite
+def deaths(draw):
+    """Return (cloud, hosts that died, whether there are zones)."""
+    its = cloud.Cloud(*HOSTS)
+    dead = draw(strategies.sets(strategies.sampled_from(HOSTS[1:]),
+                                min_size=1, max_size=3))
+    for host in dead:
+        its.set(host, up=False, forced_down=draw(strategies.booleans()))
+    zones = {host: draw(strategies.sampled_from([None, 'z1', 'z2']))
+             for host in HOSTS} if draw(strategies.booleans()) else {}
+    its.host_aggregates = tuple(
+        aggregates.Aggregate.of(host, [host], zone)
+        for host, zone in zones.items())
+    for node in cloud.NODES:
+        owner = draw(strategies.sampled_from((None, *HOSTS)))
+        if owner is not None:
+            its.owners[node] = owner
+        its.ironic[node] = draw(strategies.sampled_from([None, f'i-{node}']))
+        host = draw(strategies.sampled_from([
+            host for host in HOSTS if owner is None
+            or zones.get(host) == zones.get(owner)]))
+        state = InstanceState(host, draw(strategies.booleans()), node)
+        if draw(strategies.booleans()):
+            its.placed[f'i-{node}'] = state
+    return its, sorted(dead), bool(zones)
+
+
+class NodesOfHostsTestCase(cloud.AuditTestCase):
+
+    def gather(self, its, dead, only=None):
+        """Return {node: reason} of the nodes of the dead that concern a."""
+        settings = model.Settings(
+            'a', points=32, policy=takeover.Policy('forced_down'))
+        memory = model.Memory(mapped=True)
+        its.asked.clear()
+        return ownership.decide(gather.nodes_of_hosts(
+            its, memory, settings, gather.roster(
+                its, memory, settings, HOSTS), dead,
+            types.SimpleNamespace(mirror=mirror.Mirror(its.ironic)),
+            Outages(), 0, only).facts)
+
+    @hypothesis.settings(derandomize=True, deadline=None)
+    @hypothesis.given(deaths())
+    def test_as_if_all_records_of_the_dead_were_read(self, death):
+        its, dead, zoned = death
+        found = self.gather(its, dead)
+        with mock.patch.object(
+                gather, '_inheritable',
+                lambda roster, owners, mirror, only: {
+                    node: None for node in mirror.nodes
+                    if roster.preferences.may_prefer('a', node)}):
+            expected = self.gather(its, dead)
+        self.assertEqual(
+            *({node for node, reason in reasons.items() if reason.mine}
+              for reasons in (expected, found)))
+        # Of what others of my zone, or nobody, are to have nothing is said.
+        self.assertLessEqual(found.items(), expected.items())
+        if not zoned:
+            self.assertEqual(expected, found)
+        for node in cloud.NODES[:4]:
+            self.assertEqual(
+                {node: found[node]} if node in found else {},
+                self.gather(its, dead, frozenset({node, 'of-nobody'})))
+
+    def test_of_a_dead_host_only_my_share_is_read(self):
+        its = cloud.Cloud(*HOSTS)
+        its.owners = dict.fromkeys(cloud.NODES, 'e')
+        its.set('e', up=False)
+        self.assertEqual(self.preferred('a', *'abcd'),
+                         self.gather(its, 'e').keys())
+        self.assertEqual([], [one for one in its.asked
+                              if one[0] == 'records_of'])
+        self.assertCountEqual(
+            self.preferred('a', *'abcd'),
+            [about for kind, about in its.asked if kind == 'record'])
+
+    def test_of_a_host_in_another_zone_nothing_is_read(self):
+        its = cloud.Cloud(*HOSTS)
+        its.owners = dict.fromkeys(cloud.NODES, 'e')
+        its.host_aggregates = tuple(
+            aggregates.Aggregate.of(host, [host], zone)
+            for host, zone in zip('abcde', ('z1', 'z1', 'z2', 'z2', 'z2'),
+                                  strict=True))
+        its.set('e', up=False)
+        self.assertEqual({}, self.gather(its, 'e'))
+        self.assertEqual([], [one for one in its.asked
+                              if one[0] in ('records_of', 'record')])
+
+    def test_with_few_in_a_zone_all_records_of_the_dead_are_read(self):
+        """Of all nodes it would be far more."""
+        its = cloud.Cloud(*HOSTS)
+        its.owners = dict.fromkeys(cloud.NODES, 'e')
+        its.host_aggregates = tuple(
+            aggregates.Aggregate.of(host, [host], zone)
+            for host, zone in zip('abcde', ('z1', 'z1', 'z2', 'z2', 'z1'),
+                                  strict=True))
+        its.set('e', up=False)
+        mine = self.preferred('a', 'a', 'b')
+        self.assertEqual(mine, self.gather(its, 'e').keys())
+        self.assertEqual([('records_of', 'e')], [
+            one for one in its.asked if one[0].startswith('record')])
+        one, other = min(mine), min(set(cloud.NODES) - mine)
+        self.assertEqual(
+            {one}, self.gather(its, 'e', frozenset({one, other})).keys())
+        self.assertEqual([('record', one)], [
+            one for one in its.asked if one[0].startswith('record')])
+
+    def test_instances_go_to_my_zone_alone(self):
+        """The nodes are as well preferred by one without a zone."""
+        its = cloud.Cloud('a', 'b', 'e')
+        its.owners = dict.fromkeys(cloud.NODES, 'e')
+        its.ironic = {node: f'i-{node}' for node in cloud.NODES}
+        its.placed = {f'i-{node}': cloud.instance('e', node)
+                      for node in cloud.NODES}
+        its.host_aggregates = tuple(
+            aggregates.Aggregate.of(host, [host], 'z1') for host in 'ae')
+        its.set('e', up=False, forced_down=True)
+        self.assertEqual(
+            dict.fromkeys(cloud.NODES, ownership.Reason.TAKEN_OVER),
+            self.gather(its, 'e'))
 
 
 class PartitionTestCase(cloud.AuditTestCase):

@@ -77,13 +77,31 @@ class StillValidTestCase(cloud.AuditTestCase):
         self.cloud.placed = {'i1': InstanceState('b')}
         self.assertFalse(self.offers().still_valid(self.node))
 
-    def test_what_the_tracker_has_is_not_looked_up(self):
-        self.cloud.owners[self.node] = 'c'
-        self.cloud.set('c')
-        self.assertFalse(self.offers().may_take(self.node))
+    def test_nothing_is_looked_up_before_the_tracker_reads_a_record(self):
+        other = next(iter(set(cloud.NODES) - set(self.auditor.last.nodes)))
         self.cloud.asked.clear()
-        self.assertTrue(self.offers('a', self.node).may_take(self.node))
+        self.assertTrue(self.offers().may_take(self.node))
+        self.assertFalse(self.offers().may_take(other))
+        self.assertTrue(self.offers('a', other).may_take(other))
         self.assertEqual([], self.cloud.asked)
+
+    def asked_of(self, node):
+        """Return what is asked when the tracker has read the record."""
+        self.cloud.asked.clear()
+        self.assertTrue(self.offers().still_valid(
+            node, Record(node, 'b')))
+        return [kind for kind, _ in self.cloud.asked]
+
+    def test_of_a_node_no_more_is_asked_than_the_decision_depends_on(self):
+        self.assertEqual([], self.asked_of(self.node))
+        leaked, served = cloud.NODES[:2]
+        self.cloud.set('b', up=False)
+        self.cloud.ironic.update({leaked: 'i1', served: 'i2'})
+        self.cloud.placed = {'i1': InstanceState('b', deleted=True),
+                             'i2': InstanceState('a')}
+        self.auditor.audit(model.Settings('a', points=32))
+        self.assertEqual(['service'], self.asked_of(leaked))
+        self.assertEqual(['instance_state'], self.asked_of(served))
 
 
 class MayCreateTestCase(cloud.AuditTestCase):

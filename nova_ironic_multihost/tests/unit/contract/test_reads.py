@@ -13,6 +13,7 @@
 """What this package reads of nova and placement."""
 
 import inspect
+import json
 from unittest import mock
 
 import fixtures
@@ -125,6 +126,36 @@ class InstancesTestCase(base.DatabaseTestCase):
             uuidsentinel.here: InstanceState('host-1', False),
             uuidsentinel.deleted: InstanceState('host-2', True),
             uuidsentinel.nowhere: InstanceState(None, False)}, found)
+
+
+class SizeTestCase(base.DatabaseTestCase):
+    """Replies of a conductor stay below 4 MB."""
+
+    def assertSmall(self, rows):
+        reply = json.dumps(objects_base.NovaObjectSerializer(
+            ).serialize_entity(self.context, rows))
+        # oslo.messaging wraps it so.
+        self.assertLess(len(json.dumps({'oslo.message': reply})), 4000000)
+
+    def test_instances_with_the_longest_user_data(self):
+        instance = self.instance(uuidsentinel.one, 'h' * 255)
+        instance.user_data = 'x' * 65535
+        for name in ('display_name', 'display_description'):
+            instance[name] = '\U0001f600' * 255
+        for name in ('hostname', 'key_name', 'node', 'launched_on',
+                     'image_ref', 'project_id', 'user_id', 'task_state',
+                     'vm_state', 'availability_zone', 'config_drive'):
+            instance[name] = 'x' * 255
+        self.assertSmall(objects.InstanceList(
+            objects=[instance] * reads.INSTANCES))
+
+    def test_records(self):
+        self.record(self.service('h' * 255), uuidsentinel.a, stats={
+            reads.PARTITION: 'x' * 255, 'capabilities': 'x' * 3000})
+        rows = objects.ComputeNodeList.get_all_by_uuids(
+            self.context, [uuidsentinel.a])
+        self.assertSmall(objects.ComputeNodeList(
+            objects=list(rows) * reads.BATCH))
 
 
 class RecordsTestCase(base.DatabaseTestCase):

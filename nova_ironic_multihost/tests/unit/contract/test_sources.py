@@ -13,6 +13,7 @@
 """The methods of nova's driver that the sources of an audit use."""
 
 import inspect
+import threading
 from unittest import mock
 
 import fixtures
@@ -52,6 +53,33 @@ class SignaturesTestCase(base.SignaturesTestCase):
                     self.assertEqual(
                         base.parameters(method),
                         base.parameters(getattr(adapter, name)), name)
+
+    def consumers_of(self, answer, nodes):
+        self.useFixture(fixtures.MockPatchObject(
+            sources.reads, 'consumers',
+            lambda context, client, node: answer(node)))
+        return sources.NovaSources(
+            mock.Mock(), mock.Mock()).consumers_of(nodes)
+
+    def test_placement_is_asked_of_some_nodes_at_a_time(self):
+        together = threading.Barrier(sources.AT_ONCE)
+        most, nodes = [0], [str(n) for n in range(3 * sources.AT_ONCE)]
+
+        def answer(node):
+            together.wait(60)
+            most[0] = max(most[0], threading.active_count() - before)
+            return None if node == '1' else frozenset({f'i-{node}'})
+
+        before = threading.active_count()
+        self.assertEqual(
+            {node: None if node == '1' else {f'i-{node}'} for node in nodes},
+            self.consumers_of(answer, nodes))
+        self.assertEqual([sources.AT_ONCE], most)
+        self.assertEqual({}, self.consumers_of(self.fail, []))
+
+    def test_what_fails_fails_for_all_nodes(self):
+        self.assertRaises(
+            ZeroDivisionError, self.consumers_of, lambda node: 1 / 0, 'abc')
 
     def test_nothing_is_taken_over_by_a_service_that_is_about_to_end(self):
         moved = self.useFixture(fixtures.MockPatchObject(

@@ -358,7 +358,8 @@ class TakeoverTestCase(base.BaseTestCase):
                 (InstanceState(PREFERRED, deleted=True), False),
                 (None, False)):
             self.assertIs(expected, ownership.still_valid(
-                Reason.TAKEN_OVER, OTHER, OTHER, PREFERRED, False, state))
+                Reason.TAKEN_OVER, OTHER, OTHER, PREFERRED, lambda: False,
+                lambda state=state: state))
 
 
 @st.composite
@@ -638,7 +639,8 @@ class WasRobbedTestCase(base.BaseTestCase):
 class StillValidTestCase(base.BaseTestCase):
 
     def still_valid(self, reason, before, now, live=False, state=None):
-        return ownership.still_valid(reason, before, now, 'me', live, state)
+        return ownership.still_valid(
+            reason, before, now, 'me', lambda: live, lambda: state)
 
     def test_nobodys_and_my_own_node_may_be_mine(self):
         for reason in Reason:

@@ -154,6 +154,28 @@ class PreferencesTestCase(base.BaseTestCase):
                 host for host in 'abc'
                 if preferences.may_prefer(host, node)})
 
+    @given(st.dictionaries(
+        st.sampled_from('abcdef'), st.sampled_from([None, 'z1', 'z2', 'z3']),
+        min_size=1), NODES)
+    def test_who_is_preferred_with_some_owner(self, zones, listed):
+        preferences = ring.Preferences(zones, 16)
+        every = (None, 'z1', 'z2', 'z3', 'of-nobody')
+        for node in listed:
+            for host in 'abcdef':
+                preferred = {
+                    zone for zone in every
+                    if host in (preferences.host_for(node, zone),
+                                preferences.heir(node, zone))}
+                self.assertEqual(
+                    bool(preferred), preferences.may_prefer(host, node))
+                for zone in every:
+                    self.assertEqual(
+                        zone in preferred,
+                        preferences.may_inherit(host, node, [zone]))
+                self.assertEqual(
+                    bool(preferred & {'z1', 'z2'}),
+                    preferences.may_inherit(host, node, ['z1', 'z2']))
+
     def test_instances_of_the_dead_stay_in_their_zone(self):
         preferences = ring.Preferences(
             {'a1': 'a', 'a2': 'a', 'b1': 'b', 'c': None}, 32)

@@ -686,14 +686,17 @@ class LookTestCase(DriverTestCase):
     def test_service_that_has_started_looks_until_it_stops(self):
         timers = mock.Mock()
         self.driver._timers = timers
+        self.driver._notifications = mock.Mock()
         hook = self.manager.post_start_hook
         self.driver.init_host(ME)
         timers.start.assert_not_called()
         self.manager.post_start_hook()
         hook.assert_called_once_with()
         timers.start.assert_called_once_with()
+        self.driver._notifications.end.assert_not_called()
         self.driver.cleanup_host(ME)
         timers.stop.assert_called_once_with()
+        self.driver._notifications.end.assert_called_once_with()
 
     def test_what_is_done_every_few_seconds(self):
         self.driver.get_available_nodes()

@@ -25,6 +25,7 @@ from nova_ironic_multihost.audit import arrivals
 from nova_ironic_multihost.audit import auditor
 from nova_ironic_multihost.audit import changes
 from nova_ironic_multihost.audit import departure
+from nova_ironic_multihost.audit import hints
 from nova_ironic_multihost.audit import keeper
 from nova_ironic_multihost.audit import look
 from nova_ironic_multihost.audit import lost
@@ -49,6 +50,7 @@ from nova_ironic_multihost.contract import machines
 from nova_ironic_multihost.contract import mailbox
 from nova_ironic_multihost.contract import names
 from nova_ironic_multihost.contract import node_cache
+from nova_ironic_multihost.contract import notifications
 from nova_ironic_multihost.contract import operations
 from nova_ironic_multihost.contract import pages
 from nova_ironic_multihost.contract import patches
@@ -94,6 +96,10 @@ class IronicMultiHostDriver(names.IronicDriver):
             self._auditor, self._tracker, self._acquired, ending=ending)
         self._changes = changes.Changes(
             self._auditor, self._tracker, ending)
+        self._hints = hints.Hints(
+            self._auditor, self._reader, lambda: self._timers.wake('poll'))
+        self._notifications = notifications.Notifications(
+            CONF.host, self._hints.take)
         self._adoption = adoption.Adoption(
             self._auditor, self._tracker, self._acquired)
         self._gate = gate.Gate(
@@ -128,6 +134,7 @@ class IronicMultiHostDriver(names.IronicDriver):
             sweep=lambda: self._recovery.sweep(self._looks.view),
             arrivals=self._arrivals.once, copies=self._keeper.once,
             mailboxes=self._postman.once,
+            notifications=self._notifications.once,
             refusal=lambda: self._refusals.sweep(self._looks.view))
         self._settled = False
         # The last audit of all nodes; looks have changed the auditor's.
@@ -187,6 +194,7 @@ class IronicMultiHostDriver(names.IronicDriver):
     def _end(self):
         self._departure.begin()
         self._timers.stop()
+        self._notifications.end()
         self._postman.end()
         self._gate.end()
 
@@ -408,6 +416,7 @@ class IronicMultiHostDriver(names.IronicDriver):
                 self._departure.undo()
 
     def _poll(self):
+        self._hints.follow()
         with self.node_cache.listing() as changed, self._patience.none():
             self._changes.once(
                 settings.read(),

@@ -19,6 +19,9 @@ from oslo_log import log as logging
 
 LOG = logging.getLogger(__name__)
 
+#: Seconds that a timer rests after each turn, however often it is woken.
+REST = 1.0
+
 
 class Timers:
     """Several timers that begin and stop together.
@@ -29,17 +32,21 @@ class Timers:
 
     def __init__(self, seconds: Callable[[], float],
                  **acts: Callable[[], object]) -> None:
-        self._timers = [Timer(name, act, seconds)
-                        for name, act in acts.items()]
+        self._timers = {name: Timer(name, act, seconds)
+                        for name, act in acts.items()}
 
     def start(self) -> None:
         """Begin, if they have not begun."""
-        for one in self._timers:
+        for one in self._timers.values():
             one.start()
+
+    def wake(self, name: str) -> None:
+        """Have one of them do its thing soon: see :meth:`Timer.wake`."""
+        self._timers[name].wake()
 
     def stop(self) -> None:
         """Do nothing again; what is under way is not waited for."""
-        for one in self._timers:
+        for one in self._timers.values():
             one.stop()
 
 
@@ -63,26 +70,46 @@ class Timer:
         self._act = act
         self._seconds = seconds
         self._service = service or threading.main_thread()
-        self._stopped = threading.Event()
+        self._stopped, self._woken = threading.Event(), threading.Event()
         self._failures: set[type[Exception]] = set()
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
         """Begin, if it has not begun."""
         if self._thread is None:
-            self._stopped = threading.Event()
+            self._stopped, self._woken = threading.Event(), threading.Event()
             self._thread = threading.Thread(
-                target=self._run, args=(self._stopped,),
+                target=self._run, args=(self._stopped, self._woken),
                 name=f'ironic-multihost-{self._name}', daemon=True)
             self._thread.start()
+
+    def wake(self) -> None:
+        """Have it done without waiting for the end of the pause.
+
+        Once, however often it is called before that, and not earlier than
+        :data:`REST` after the turn before. What is under way may have begun
+        too early to see why: it is done again. Nothing before :meth:`start`.
+        """
+        self._woken.set()
 
     def stop(self) -> None:
         """Do not do it again; what is under way is not waited for."""
         self._stopped.set()
+        self._woken.set()
         self._thread = None
 
-    def _run(self, stopped: threading.Event) -> None:
-        while not stopped.wait(self._seconds()):
+    def _pause(self, stopped: threading.Event, woken: threading.Event) -> bool:
+        """Wait until it is to be done again; return whether it is not."""
+        seconds = self._seconds()
+        rest = min(REST, seconds)
+        if not stopped.wait(rest):
+            woken.wait(seconds - rest)
+            # Before the turn: who wakes it during that is heard.
+            woken.clear()
+        return stopped.is_set()
+
+    def _run(self, stopped: threading.Event, woken: threading.Event) -> None:
+        while not self._pause(stopped, woken):
             if not self._service.is_alive():
                 LOG.error('The main thread of nova-compute has ended, and '
                           'the process has not: kill it and start it again. '

@@ -50,6 +50,17 @@ def patience() -> float:
     return max(300, 5 * names.CONF.rpc_response_timeout)
 
 
+def notifications() -> tuple[str | None, str] | None:
+    """Return where Ironic's notifications are: (URL, topic).
+
+    The URL is None for where nova's own go. None if they are of no interest.
+    """
+    options = names.CONF.ironic_multihost
+    if not options.ironic_notifications:
+        return None
+    return options.ironic_notifications_url, options.ironic_notifications_topic
+
+
 def partition() -> membership.Partition:
     """Read which nodes this compute service shares."""
     group = names.CONF.ironic.conductor_group

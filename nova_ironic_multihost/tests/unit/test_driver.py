@@ -16,17 +16,21 @@ import inspect
 import threading
 from unittest import mock
 
+import fixtures
 from nova.compute import power_state
 from nova.compute import provider_tree
 from nova import exception as nova_exception
 from openstack import exceptions as sdk_exception
 from oslo_config import fixture as config_fixture
+import oslo_messaging
+from oslo_messaging._drivers import impl_fake
 from oslotest import base
 
 from nova_ironic_multihost.audit import notices
 from nova_ironic_multihost.audit import recovery
 from nova_ironic_multihost.audit.sources import ListingError
 from nova_ironic_multihost.audit.sources import MarkError
+from nova_ironic_multihost.audit import timer
 from nova_ironic_multihost.contract import calls
 from nova_ironic_multihost.contract import evacuation
 from nova_ironic_multihost.contract import names
@@ -39,6 +43,7 @@ from nova_ironic_multihost.core import aggregates
 from nova_ironic_multihost.core.facts import InstanceState
 from nova_ironic_multihost.core.facts import Record
 from nova_ironic_multihost.core import membership
+from nova_ironic_multihost.core import mirror
 from nova_ironic_multihost.core.mirror import Row
 from nova_ironic_multihost.core import ring as hash_ring
 from nova_ironic_multihost import driver as multihost
@@ -682,14 +687,17 @@ class LookTestCase(DriverTestCase):
     def test_service_that_has_started_looks_until_it_stops(self):
         timers = mock.Mock()
         self.driver._timers = timers
+        self.driver._notifications = mock.Mock()
         hook = self.manager.post_start_hook
         self.driver.init_host(ME)
         timers.start.assert_not_called()
         self.manager.post_start_hook()
         hook.assert_called_once_with()
         timers.start.assert_called_once_with()
+        self.driver._notifications.end.assert_not_called()
         self.driver.cleanup_host(ME)
         timers.stop.assert_called_once_with()
+        self.driver._notifications.end.assert_called_once_with()
 
     def test_what_is_done_every_few_seconds(self):
         self.driver.get_available_nodes()
@@ -697,8 +705,8 @@ class LookTestCase(DriverTestCase):
         for name in 'recovery', 'refusals':
             self.patch(getattr(self.driver, f'_{name}'), 'sweep',
                        lambda view, name=name: done.append((name, view)))
-        for timer in self.driver._timers._timers:
-            timer.turn()
+        for one in self.driver._timers._timers.values():
+            one.turn()
         view = self.driver._looks.view
         self.assertIsNotNone(view)
         self.assertEqual([('recovery', view), ('refusals', view)], done)
@@ -895,6 +903,39 @@ class PollTestCase(DriverTestCase):
         self.place(NODES[0], 'i1', ME)
         self.driver._poll()
         self.driver._poll()
+        self.assertEqual([(NODES[0], 'i1')], self.audited)
+
+    def test_what_ironic_has_said_is_read_anew_at_once(self):
+        """A Notifier publishes as Ironic does, and the timer turns for it."""
+        self.config.config(
+            group='ironic_multihost', ironic_notifications=True,
+            ironic_notifications_url='fake://')
+        self.addCleanup(impl_fake.FakeExchangeManager.cleanup)
+        self.useFixture(fixtures.MockPatchObject(timer, 'REST', 0))
+        poll = self.driver._timers._timers['poll']
+        turned, turn = threading.Event(), poll.turn
+        self.useFixture(fixtures.MockPatchObject(
+            poll, 'turn', lambda: (turn(), turned.set())))
+        self.useFixture(fixtures.MockPatchObject(
+            poll, '_seconds', lambda: 3600))
+        poll.start()
+        self.addCleanup(poll.stop)
+        self.driver._timers._timers['notifications'].turn()
+        self.addCleanup(self.driver._notifications._close)
+        # No clock of Ironic shows that it was touched.
+        self.pages.newest = lambda *args: mirror.Page(())
+        self.pages.node = lambda node: Row(
+            node, 'i1', f'{node} i1 -'.encode())
+        self.placed['i1'] = InstanceState(ME, node=NODES[0])
+        transport = oslo_messaging.get_notification_transport(
+            names.CONF, url='fake://')
+        transport._driver._exchange_manager._default_exchange = 'ironic'
+        oslo_messaging.Notifier(
+            transport, publisher_id='ironic-conductor.host',
+            driver='messagingv2', topics=['ironic_versioned_notifications'],
+        ).info({}, 'baremetal.node.provision_set.end',
+               {'ironic_object.data': {'uuid': NODES[0]}})
+        self.assertTrue(turned.wait(60))
         self.assertEqual([(NODES[0], 'i1')], self.audited)
 
     def test_what_this_host_changes_meanwhile_is_read_anew(self):

@@ -15,6 +15,7 @@
 import itertools
 import threading
 
+import fixtures
 from oslotest import base
 
 from nova_ironic_multihost.audit import timer as timers
@@ -39,6 +40,116 @@ class TimersTestCase(base.BaseTestCase):
         for thread in threads:
             thread.join(60)
             self.assertFalse(thread.is_alive())
+
+
+    def test_one_is_woken_by_its_name(self):
+        turns = threading.Semaphore(0)
+        self.useFixture(fixtures.MockPatchObject(timers, 'REST', 0))
+        both = timers.Timers(lambda: 3600, turns=turns.release,
+                             other=lambda: self.fail('woken'))
+        self.addCleanup(both.stop)
+        both.start()
+        both.wake('turns')
+        self.assertTrue(turns.acquire(timeout=60))
+        self.assertRaises(KeyError, both.wake, 'nobody')
+
+
+class Event:
+    """Something that a timer waits for; who waits is seen, and waits not.
+
+    :param waits: gets the seconds of each wait.
+    :param happen: called in each wait.
+    """
+
+    def __init__(self, waits, happen=lambda: None):
+        self._waits = waits
+        self._happen = happen
+        self._set = False
+
+    def set(self):
+        self._set = True
+
+    def clear(self):
+        self._set = False
+
+    def is_set(self):
+        return self._set
+
+    def wait(self, seconds):
+        self._waits.append(seconds)
+        self._happen()
+        return self._set
+
+
+class WakeTestCase(base.BaseTestCase):
+    """A timer whose waits take no time; each one is seen."""
+
+    def setUp(self):
+        super().setUp()
+        self.turns = 0
+        self.pause = 10
+        self.during = self.resting = lambda: None
+        self.rests, self.waits = [], []
+        # Whether it was woken, at the beginning of each wait.
+        self.woken = []
+        self.timer = timers.Timer('poll', self.turn, lambda: self.pause)
+        self.timer._stopped = Event(self.rests, lambda: self.resting())
+        self.timer._woken = Event(self.waits, self.waiting)
+
+    def turn(self):
+        self.turns += 1
+        self.during()
+
+    def waiting(self):
+        self.woken.append(self.timer._woken.is_set())
+        if len(self.waits) == 3:
+            self.timer.stop()
+
+    def run_it(self):
+        self.timer._run(self.timer._stopped, self.timer._woken)
+
+    def test_it_rests_and_waits_for_as_long_as_it_is_told(self):
+        self.run_it()
+        self.assertEqual(
+            ([timers.REST] * 3, [10 - timers.REST] * 3, 2),
+            (self.rests, self.waits, self.turns))
+
+    def test_short_pause_is_no_longer_for_the_rest(self):
+        self.pause = timers.REST / 4
+        self.run_it()
+        self.assertEqual(([timers.REST / 4] * 3, [0] * 3),
+                         (self.rests, self.waits))
+
+    def test_woken_often_it_turns_once(self):
+        def wake():
+            if not self.turns:
+                for _ in range(1000):
+                    self.timer.wake()
+
+        self.resting = wake
+        self.run_it()
+        # It has rested before, and what follows is an ordinary pause.
+        self.assertEqual([timers.REST] * 3, self.rests)
+        self.assertEqual([True, False, False], self.woken)
+
+    def test_woken_during_a_turn_it_turns_again(self):
+        self.during = lambda: self.turns == 1 and self.timer.wake()
+        self.run_it()
+        self.assertEqual([False, True, False], self.woken)
+
+    def test_stopped_while_it_rests_it_does_not_wait(self):
+        self.resting = self.timer.stop
+        self.run_it()
+        self.assertEqual(([], 0), (self.waits, self.turns))
+
+    def test_stopping_ends_the_wait(self):
+        timer = timers.Timer('poll', self.fail, lambda: 3600)
+        self.useFixture(fixtures.MockPatchObject(timers, 'REST', 0))
+        timer.start()
+        thread = timer._thread
+        timer.stop()
+        thread.join(60)
+        self.assertFalse(thread.is_alive())
 
 
 class TimerTestCase(base.BaseTestCase):

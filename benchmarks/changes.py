@@ -17,10 +17,12 @@ nothing else meanwhile, so that the figures are those of any
 ``update_resources_interval``. Nodes are changed, created and deleted through
 Ironic's API. The owner of a node has seen a change when nova's tracker has
 told placement of it, each other compute service when it knows that a node has
-come or gone. A change that somebody never sees is lost.
+come or gone. A change that somebody never sees is lost. Besides: seconds of an
+audit with all that nova's tracker does, by one of them, of its nodes.
 """
 
 import contextlib
+import itertools
 import time
 
 from benchmarks import delays
@@ -60,6 +62,8 @@ def measure(settings, options, progress, hosts, count, rate, seed, pause):
                 asks[name] = stack.enter_context(measured.Measured(
                     settings, 'ours', options, name))
                 asks[name]('update')
+        with progress.step('compute-1 audits again'):
+            audit = asks['compute-1']('update')
         for ask in asks.values():
             ask('watch', pause)
         fields = fields_of(asks['compute-1']('known')['result'])
@@ -71,7 +75,10 @@ def measure(settings, options, progress, hosts, count, rate, seed, pause):
             time.sleep(SETTLING + 2 * pause)
         seen = {name: ask('watched')['result'] for name, ask in asks.items()}
     return {'nodes': len(uuids), 'hosts': hosts, 'pause': pause,
-            'bound': BOUND, **judge(
+            'bound': BOUND, 'audit': {
+                'nodes': preferences.shares(uuids)['compute-1'],
+                **{name: round(audit[name], 2) for name in ('wall', 'cpu')}},
+            **judge(
                 changes, seen, preferences.host_for, listed(ironic, fields))}
 
 
@@ -111,10 +118,22 @@ def judge(changes, seen, owner, listed):
     return {'kinds': {kind: delays.summary(some)
                       for kind, some in kinds.items()},
             'owner': delays.summary(every), 'others': delays.summary(others),
+            'between polls': delays.summary(
+                [pause for found in seen.values()
+                 for pause in pauses(found[watching.STATES])]),
             'differences': sum(
                 differences(listed, found[watching.STATES][-1][1],
                             lambda node, host=host: owner(node) == host)
                 for host, found in seen.items())}
+
+
+def pauses(states):
+    """Return the seconds from each poll to the next one.
+
+    :param states: see :mod:`.watching`; the first and the last are no polls.
+    """
+    times = [at for at, _ in states[1:-1]]
+    return [after - before for before, after in itertools.pairwise(times)]
 
 
 def _of_owner(node, changes, found):
@@ -134,11 +153,15 @@ def _of_other(node, changes, found):
     """Return the delays until it was known that the node came or went."""
     states = found[watching.STATES]
     return delays.delays(
-        [delays.Change(change.kind, node, change.at,
-                       change.content is not None)
+        [delays.Change(change.kind, node, change.at, _there(change.content))
          for change in changes if change.kind in ('create', 'delete')],
-        [delays.Known(at, its[node] is not None) for at, its in states
+        [delays.Known(at, _there(its[node])) for at, its in states
          if node in its], [at for at, _ in states])
+
+
+def _there(content):
+    """Return what somebody knows who knows only that a node is there."""
+    return None if content is None else True
 
 
 def differences(listed, known, mine):
@@ -172,11 +195,14 @@ def failures(found):
 def table(found):
     """Return the figures as lines of text."""
     rows = {**found['kinds'], 'all, by the owner': found['owner'],
-            'came or went, by the others': found['others']}
+            'came or went, by the others': found['others'],
+            'from one poll to the next': found['between polls']}
     columns = ('changes', 'median', '95 %', 'longest', 'lost')
     lines = [f'{"":28}' + ''.join(f'{name:>9}' for name in columns)]
     lines += [f'{what:28}' + ''.join(
         f'{"-" if its[name] is None else its[name]:>9}' for name in columns)
         for what, its in rows.items()]
     return [*lines, f'{"differences in the end":28}'
-                    f'{found["differences"]:9}']
+            f'{found["differences"]:9}',
+            'an audit of {nodes} nodes with the tracker: {wall} s, of them '
+            '{cpu} s of CPU'.format(**found['audit'])]

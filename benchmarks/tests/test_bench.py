@@ -97,8 +97,9 @@ class JudgeTestCase(base.BaseTestCase):
     CHANGES = {'n': [change(10, {'x': 2}), change(20, None, 'delete')]}
 
     def judge(self, listed=()):
-        return {'bound': 15, **changes.judge(
-            self.CHANGES, self.SEEN, lambda node: 'a', dict(listed))}
+        return {'bound': 15, 'audit': {'nodes': 1, 'wall': 0.1, 'cpu': 0.1},
+                **changes.judge(self.CHANGES, self.SEEN, lambda node: 'a',
+                                dict(listed))}
 
     def test_the_owner_has_seen_it_when_placement_was_told(self):
         found = self.judge()
@@ -119,6 +120,14 @@ class JudgeTestCase(base.BaseTestCase):
             ['owner: 1 changes were never seen',
              'owner: a change was seen after 16.0 s',
              '2 nodes are known wrongly'], changes.failures(found))
+
+    def test_what_came_and_went_unseen_is_not_lost(self):
+        its = [change(10, {'x': 1}, 'create'), change(11, None, 'delete')]
+        self.assertEqual([2, 0], changes._of_other(
+            'm', its, {'states': [[0, {}], [12, {}]]}))
+
+    def test_from_one_poll_to_the_next(self):
+        self.assertEqual([10], changes.pauses(self.SEEN['a']['states']))
 
     def test_it_is_shown(self):
         self.assertIn('came or went', '\n'.join(changes.table(self.judge())))

@@ -137,6 +137,9 @@ class Filling:
             for child in ('node_traits', 'node_history'):
                 cursor.execute(f'DELETE FROM {child}')
             cursor.execute('DELETE FROM nodes WHERE id != %s', (template,))
+            # It may be one of those that are to come.
+            cursor.execute('UPDATE nodes SET uuid = UUID(), name = NULL, '
+                           'instance_uuid = NULL WHERE id = %s', (template,))
             cursor.execute(
                 'CREATE TEMPORARY TABLE fresh (uuid CHAR(36) PRIMARY KEY, '
                 'name VARCHAR(255), instance_uuid CHAR(36), properties TEXT, '

@@ -231,7 +231,7 @@ def _plot(args, settings, progress):
     from benchmarks import plotting
 
     plotting.draw([plotting.read(path) for path in args.files], args.output)
-    progress.note(f'Drew {args.output}.')
+    print(args.output)
 
 
 def _print(args, module, found):

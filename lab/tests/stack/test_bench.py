@@ -46,7 +46,7 @@ class BenchTestCase(command.LabTestCase):
 
     def test_each_command(self):
         found = json.loads(self.bench(
-            '--keep', 'changes', '--nodes', '20', '--hosts', '2',
+            '--keep', 'changes', '--nodes', '10', '--hosts', '2',
             '--changes', '30', '--rate', '10', '--pause', '1'))
         self.assertEqual(30, found['owner']['changes'])
         listing = self.bench(

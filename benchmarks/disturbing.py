@@ -59,16 +59,17 @@ class Hand:
         self.done = []
 
     def change(self):
-        """Do something to one of the nodes."""
+        """Do something to one of the nodes, or make one."""
         kind, = self._chance.choices(list(KINDS), list(KINDS.values()))
-        if kind == 'create':
+        fit = sorted(
+            uuid for uuid, its in self._nodes.items()
+            if kind != 'provision state' or not its['maintenance'])
+        if kind == 'create' or not fit:
             uuid = enrolment.create(
                 self._ironic, f'{self._name}-{next(self._numbers)}')
-            self._note(kind, uuid, time.time(), self._read(uuid))
+            self._note('create', uuid, time.time(), self._read(uuid))
             return
-        uuid = self._chance.choice(sorted(
-            uuid for uuid, its in self._nodes.items()
-            if kind != 'provision state' or not its['maintenance']))
+        uuid = self._chance.choice(fit)
         if kind == 'delete':
             self._node.delete(uuid)
             self._note(kind, uuid, time.time(), None)

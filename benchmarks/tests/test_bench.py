@@ -15,6 +15,7 @@
 import json
 import random
 import tempfile
+from unittest import mock
 
 from oslotest import base
 
@@ -143,6 +144,36 @@ class JudgeTestCase(base.BaseTestCase):
             {'traits': ['a', 'b'], 'uuid': 'n'}, disturbing.normal(
                 {'traits': ['b', 'a'], 'uuid': 'n', 'more': 1},
                 ['traits', 'uuid']))
+
+
+class HandTestCase(base.BaseTestCase):
+
+    def test_it_makes_nodes_when_it_has_none(self):
+        ironic = mock.Mock()
+        ironic.node.create.return_value.uuid = 'n'
+        ironic.node.get.return_value.to_dict.return_value = {
+            'maintenance': True, 'traits': []}
+        hand = disturbing.Hand(ironic, ['maintenance', 'traits'], {},
+                               random.Random(1), 'bench')
+        hand.change()
+        self.assertEqual(
+            [('create', 'n', {'maintenance': True, 'traits': []})],
+            [(one.kind, one.node, one.content) for one in hand.done])
+
+    def test_it_waits_until_something_is_done(self):
+        node = {'maintenance': False, 'traits': [], 'power_state': 'power on',
+                'target_power_state': None}
+        ironic = mock.Mock()
+        ironic.node.get.return_value.to_dict.side_effect = [
+            node, {**node, 'target_power_state': 'power off'},
+            {**node, 'power_state': 'power off'}]
+        hand = disturbing.Hand(ironic, list(node), {'n': node},
+                               mock.Mock(choices=lambda *args: ['power'],
+                                         choice=lambda some: some[0]), 'x')
+        with mock.patch.object(disturbing, 'PAUSE', 0):
+            hand.change()
+        self.assertEqual('power off', hand.done[0].content['power_state'])
+        ironic.node.set_power_state.assert_called_once_with('n', 'off')
 
 
 class DecidingTestCase(base.BaseTestCase):

@@ -219,7 +219,7 @@ def measure(progress, nodes, hosts, zones):
 
 def ratios(stock, ours):
     """Return {case: how many times more CPU nova's own driver uses}."""
-    return {case: round(its['cpu'] / max(ours[case]['cpu'], 1e-4), 1)
+    return {case: round(its['cpu'] / max(ours[case]['cpu'], 1e-4), 2)
             for case, its in stock.items()}
 
 
@@ -231,5 +231,5 @@ def table(found):
             lines.append(f'{driver + " " + case:22}{its["cpu"]:10.4f}'
                          f'{its["peak"]:10.1f}{its["decided"]:10}')
     return lines + [
-        f'{"stock / ours: CPU " + case:32}{ratio:10.1f}'
+        f'{"stock / ours: CPU " + case:32}{ratio:10.2f}'
         for case, ratio in found['ratios'].items()]

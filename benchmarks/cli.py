@@ -20,6 +20,7 @@ import sys
 
 from lab import errors
 from lab import install
+from lab import options
 from lab import progress as progresses
 from lab import settings as places
 from lab import stack
@@ -30,12 +31,19 @@ in one run on this machine.
 
   tools/bench listing --nodes 1000 --hosts 3        a minute
   tools/bench listing --nodes 100000 --hosts 10     half an hour
+  tools/bench look --nodes 10000 --hosts 30         who is there, who has died
+  tools/bench changes --nodes 300                   how soon a change is seen
+  tools/bench decide --nodes 100000 --hosts 10      the decision alone
+  tools/bench ring                                  how even, how many moves
+  tools/bench plot 1000.json 10000.json --output sizing.png
+
+A command and --help: what it measures, and how.
 """
 _EPILOG = """\
-The databases of a lab of its own (in .bench, with other ports than that of
-tools/lab) are filled directly; it is stopped afterwards. What is missing is
-installed first, as for tools/lab, whose LAB_VENV and LAB_UV hold here, too.
-The table and one line of JSON go to stdout, progress to stderr.
+listing, look and changes need a whole stack: a lab of its own (in .bench, with
+other ports than that of tools/lab), which is stopped afterwards. What is
+missing is installed first, as for tools/lab, whose LAB_VENV and LAB_UV hold
+here, too. Tables and one line of JSON go to stdout, progress to stderr.
 """
 
 #: Of its lab: the directory and the first port.
@@ -53,28 +61,182 @@ def parser():
         formatter_class=argparse.RawDescriptionHelpFormatter)
     main.add_argument('--base-port', type=int, default=BASE_PORT,
                       help='first port of its lab (default: %(default)s)')
+    main.add_argument('--dir', type=pathlib.Path, default=DIRECTORY,
+                      help='where its lab lives (default: .bench in the '
+                           'checkout)')
+    main.add_argument('--keep', action='store_true',
+                      help='leave its lab up for the next command, which '
+                           'then begins at once')
     commands = main.add_subparsers(dest='command', required=True,
                                    metavar='COMMAND')
-    listing = commands.add_parser(
-        'listing', help='what it costs to know which nodes there are',
-        description="What an audit costs before it comes to nova's tracker.")
-    listing.add_argument('--nodes', type=int, default=1000,
-                         help='how many (default: %(default)s)')
-    listing.add_argument('--hosts', type=int, default=3,
-                         help='compute services (default: %(default)s)')
-    listing.add_argument('--json', action='store_true',
-                         help='print no table')
-    listing.set_defaults(func=_listing)
+    for add in (_add_listing, _add_look, _add_changes, _add_decide,
+                _add_ring, _add_plot):
+        add(commands)
     return main
+
+
+def _add(commands, name, act, text, nodes=None):
+    """Add a command; return its parser.
+
+    :param act: called with the arguments and, in a lab, what that consists
+        of.
+    :param text: what it does; the first line is its summary.
+    :param nodes: returns how many nodes are to be enrolled in its lab; None
+        if it needs no lab.
+    """
+    command = commands.add_parser(
+        name, help=text.splitlines()[0], description=text,
+        formatter_class=argparse.RawDescriptionHelpFormatter)
+    command.set_defaults(func=act, enrolled=nodes)
+    return command
+
+
+def _add_size(command, nodes=1000, hosts=3):
+    command.add_argument('--nodes', type=options.positive, default=nodes,
+                         help='how many (default: %(default)s)')
+    command.add_argument('--hosts', type=options.positive, default=hosts,
+                         help='compute services (default: %(default)s)')
+    command.add_argument('--json', action='store_true',
+                         help='print no table')
+
+
+def _add_listing(commands):
+    _add_size(_add(commands, 'listing', _listing, """\
+what it costs to know which nodes there are
+
+What an audit costs before it comes to nova's tracker, in a cloud whose rows
+are put into the databases: the first one, one when nothing has changed, one
+when 200 and 2,000 nodes have; and what Ironic is asked for in a minute.
+""", nodes=lambda args: 1))
+
+
+def _add_look(commands):
+    _add_size(_add(commands, 'look', _look, """\
+what it costs to see who is there, and that somebody has died
+
+Every few seconds each compute service looks who is there. Counted are the
+requests to nova's conductor, placement and Ironic, of one look of one of them:
+at rest, and when a host with its share of the nodes has just died. That one
+ends where nova's tracker is given the nodes that came, which takes it about
+0.1 s for each. The cloud is that of "listing".
+""", nodes=lambda args: 1), hosts=30)
+
+
+def _add_changes(commands):
+    command = _add(commands, 'changes', _changes, """\
+how soon a change in Ironic is seen, while many are made
+
+Nodes are enrolled in a real Ironic, which compute services with nova's tracker
+poll. Power, provision state, maintenance, traits, properties and resource
+class of random nodes are changed, and nodes made and deleted, through Ironic's
+API. It fails when a change is never seen, or later than 15 s, or when somebody
+knows something wrong in the end.
+""", nodes=lambda args: args.nodes)
+    _add_size(command, nodes=300)
+    command.add_argument('--changes', type=options.positive, default=2000,
+                         help='how many (default: %(default)s)')
+    command.add_argument('--rate', type=float, default=4,
+                         help='changes in a second (default: %(default)s)')
+    command.add_argument('--pause', type=float, default=10,
+                         help='seconds between two polls: report_interval, '
+                              'at most 10 (default: %(default)s)')
+    command.add_argument('--seed', type=int, default=1,
+                         help='of what is changed (default: %(default)s)')
+
+
+def _add_decide(commands):
+    command = _add(commands, 'decide', _decide, """\
+what the decision costs, without anything that is asked for
+
+CPU and memory of deciding whose the nodes are: at first, when the members have
+changed, when 0, 200 and 2,000 nodes have; beside it what nova's own driver
+does at each audit. No lab is needed.
+""")
+    _add_size(command, hosts=10)
+    command.add_argument('--zones', type=int, default=0,
+                         help='availability zones that the hosts are in '
+                              '(default: none)')
+
+
+def _add_ring(commands):
+    command = _add(commands, 'ring', _ring, """\
+how even the ring is, and how many nodes move
+
+For numbers of points, hosts and nodes: the fullest host's nodes over the mean,
+milliseconds of CPU and memory to build the ring, and the nodes that move when
+a host joins or leaves. No lab is needed.
+""")
+    command.add_argument('--rounds', type=options.positive, default=10,
+                         help='sets of host names for each cell; 100,000 '
+                              'nodes take a third of them (default: '
+                              '%(default)s)')
+    command.add_argument('--seed', type=int, default=1,
+                         help='of the names and uuids '
+                              '(default: %(default)s)')
+
+
+def _add_plot(commands):
+    command = _add(commands, 'plot', _plot, """\
+draw what several runs of "listing" have given
+
+Seconds, CPU and memory over the number of nodes, nova's driver and ours, with
+logarithmic scales. No lab is needed.
+""")
+    command.add_argument('files', nargs='+', metavar='FILE.json',
+                         help='what "listing" has printed, one run each')
+    command.add_argument('--output', type=pathlib.Path, required=True,
+                         metavar='FILE.png', help='where to')
 
 
 def _listing(args, settings, progress):
     from benchmarks import listing
 
-    found = listing.measure(settings, OPTIONS, progress, args.nodes,
-                            args.hosts)
+    return _print(args, listing, listing.measure(
+        settings, OPTIONS, progress, args.nodes, args.hosts))
+
+
+def _look(args, settings, progress):
+    from benchmarks import looking
+
+    return _print(args, looking, looking.measure(
+        settings, OPTIONS, progress, args.nodes, args.hosts))
+
+
+def _changes(args, settings, progress):
+    from benchmarks import changes
+
+    found = changes.measure(
+        settings, OPTIONS, progress, args.hosts, args.changes, args.rate,
+        args.seed, args.pause)
+    _print(args, changes, found)
+    for sentence in (wrong := changes.failures(found)):
+        print(f'bench: {sentence}', file=sys.stderr)
+    return bool(wrong)
+
+
+def _decide(args, settings, progress):
+    from benchmarks import deciding
+
+    return _print(args, deciding, deciding.measure(
+        progress, args.nodes, args.hosts, args.zones))
+
+
+def _ring(args, settings, progress):
+    from benchmarks import ring
+
+    ring.measure(args.rounds, args.seed)
+
+
+def _plot(args, settings, progress):
+    from benchmarks import plotting
+
+    plotting.draw([plotting.read(path) for path in args.files], args.output)
+    print(args.output)
+
+
+def _print(args, module, found):
     if not args.json:
-        print('\n'.join(listing.table(found)))
+        print('\n'.join(module.table(found)))
     print(json.dumps(found))
 
 
@@ -93,18 +255,27 @@ def main(argv=None):
     args = parser().parse_args(argv)
     progress = progresses.Progress()
     try:
-        settings = places.load(DIRECTORY, args.base_port)
+        settings = places.load(args.dir, args.base_port)
         _enter_venv(settings, progress, argv)
-        one = stack.Stack(settings, progress)
-        one.up(1, 1, options=OPTIONS, cold=True)
-        try:
-            args.func(args, settings, progress)
-        finally:
-            one.down()
+        return _run(args, settings, progress)
     except errors.LabError as error:
         print(f'bench: {error}', file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print('bench: interrupted', file=sys.stderr)
         return 130
-    return 0
+
+
+def _run(args, settings, progress):
+    """Run a command, in a lab if it needs one; returns the exit status."""
+    if args.enrolled is None:
+        return int(args.func(args, settings, progress) or 0)
+    one = stack.Stack(settings, progress)
+    kept = one.shape() or {'nodes': 0}
+    one.up(1, max(args.enrolled(args), kept['nodes']), options=OPTIONS,
+           cold=True)
+    try:
+        return int(args.func(args, settings, progress) or 0)
+    finally:
+        if not args.keep:
+            one.down()

@@ -13,14 +13,21 @@
 """A nova-compute that audits when it is told, and says what that cost.
 
 Runs in the environment of the lab, with the configuration of one of its
-computes; nova's tracker and timers do not run. Reads commands from stdin, one
-in each line, and answers each with a line of JSON on stdout.
+computes; nova's timers do not run, nor do ours until it is told to watch.
+Reads commands from stdin, each a line of JSON: the name of a method of
+:class:`Compute` and what it is called with. Answers each with a line of JSON
+on stdout.
 """
 
+import collections
+import functools
 import json
 import os
 import sys
 import time
+import urllib.parse
+
+from benchmarks import watching
 
 
 def _memory(name):
@@ -37,36 +44,48 @@ class Meter:
 
     def __init__(self):
         from keystoneauth1 import session
+        from oslo_messaging.rpc import client
 
-        self._requests = self._bytes = 0
+        self._bytes = 0
+        self._asked = collections.Counter()
         request = session.Session.request
+        call = client._BaseCallContext.call
 
         def count(*args, **kwargs):
             answer = request(*args, **kwargs)
-            self._requests += 1
+            self._asked[urllib.parse.urlsplit(answer.url).port] += 1
             self._bytes += len(answer.content)
             return answer
 
+        def count_call(*args, **kwargs):
+            self._asked['conductor'] += 1
+            return call(*args, **kwargs)
+
         session.Session.request = count
+        client._BaseCallContext.call = count_call
 
     def measure(self, act):
         """Return {name: figure} of doing something.
 
         ``wall`` and ``cpu`` in seconds, ``peak``: growth of memory in MB,
-        ``megabytes`` that came from all services by HTTP, ``result``.
+        ``requests`` and ``megabytes`` of all HTTP, ``asked``: {port, or
+        ``conductor``: number of requests}, ``result``.
         """
         with open('/proc/self/clear_refs', 'w') as peak:
             # The peak begins anew.
             peak.write('5')
         before = _memory('VmRSS')
-        self._requests = self._bytes = 0
+        self._bytes = 0
+        self._asked.clear()
         wall, cpu = time.perf_counter(), time.process_time()
         result = act()
+        asked = dict(self._asked)
         return {'wall': time.perf_counter() - wall,
                 'cpu': time.process_time() - cpu,
                 'peak': _memory('VmHWM') - before,
-                'requests': self._requests,
-                'megabytes': self._bytes / 1e6, 'result': result}
+                'requests': sum(asked.values()) - asked.get('conductor', 0),
+                'megabytes': self._bytes / 1e6, 'asked': asked,
+                'result': result}
 
 
 class Compute:
@@ -84,7 +103,10 @@ class Compute:
         config.parse_args(['nova-compute', '--config-file', file])
         base.NovaObject.indirection_api = rpcapi.ConductorAPI()
         from nova.compute import manager
+        from nova_ironic_multihost import loader
 
+        # In a nova-compute os-vif does that.
+        loader.register()
         self._context = context.get_admin_context()
         self._manager = manager.ComputeManager()
         self._driver = self._manager.driver
@@ -97,10 +119,44 @@ class Compute:
             self._context, set(nodes), use_slave=True)
         return {'nodes': len(nodes), 'records': len(records)}
 
+    def update(self):
+        """Do all that nova does at an audit, the tracker included."""
+        self._manager.update_available_resource(self._context)
+
     def poll(self):
         """Look for changes, if the driver does that."""
         if poll := getattr(self._driver, '_poll', None):
             poll()
+
+    def look(self):
+        """Look who is there, and take what is mine, but for the tracker.
+
+        nova's tracker would then report each of those nodes.
+
+        :returns: number of nodes that the tracker would be given.
+        """
+        given = []
+        self._driver._tracker.audit = given.append
+        self._driver._look()
+        return len(given)
+
+    def wait_for_starts(self, seconds):
+        """Have the looks go on as if nobody could be starting any more."""
+        watch = self._driver._looks._watch
+        clock = watch._clock
+        watch._clock = lambda: clock() + seconds
+
+    def watch(self, pause):
+        """Poll every few seconds from now on, as the driver does."""
+        self._watching = watching.Watching(self._driver, pause)
+
+    def known(self):
+        """Return {uuid: content} of all nodes, see :mod:`.watching`."""
+        return watching.contents(self._driver._reader.mirror)
+
+    def watched(self):
+        """Stop that; return what it has seen."""
+        return self._watching.end()
 
     def pass_time(self, seconds):
         """Have the sweep go on as if some time had passed."""
@@ -125,8 +181,9 @@ def main():
     meter = Meter()
     answers.write('"ready"\n')
     for line in sys.stdin:
-        answers.write(json.dumps(meter.measure(
-            getattr(compute, line.strip()))) + '\n')
+        name, *values = json.loads(line)
+        answers.write(json.dumps(meter.measure(functools.partial(
+            getattr(compute, name), *values))) + '\n')
 
 
 if __name__ == '__main__':

@@ -94,10 +94,24 @@ class Filling:
         """
         with self._progress.step(f'put {len(found)} nodes into Ironic'):
             self._fill_ironic(found, random.Random(seed))
+        self.record(found, hosts)
+
+    def record(self, found, hosts):
+        """Put compute services and the records of nodes into nova.
+
+        In the place of what there is.
+        """
         with self._progress.step(f'put {len(hosts)} compute services and '
                                  'their records into nova'):
             self._fill_cell(found, hosts)
             self._fill_api(hosts)
+
+    def kill(self, host):
+        """Let nova take a compute service for dead."""
+        with self._connect('nova_cell1') as (_, cursor):
+            cursor.execute(
+                'UPDATE services SET last_seen_up = UTC_TIMESTAMP() - '
+                'INTERVAL 30 DAY WHERE host = %s', (host,))
 
     def touch(self, count, seed):
         """Change some nodes, as Ironic does."""
@@ -120,8 +134,12 @@ class Filling:
                      'updated_at', 'resource_class')
             same = [column for column, *_ in cursor.fetchall()
                     if column not in ('id', *given)]
-            cursor.execute('DELETE FROM node_traits')
+            for child in ('node_traits', 'node_history'):
+                cursor.execute(f'DELETE FROM {child}')
             cursor.execute('DELETE FROM nodes WHERE id != %s', (template,))
+            # It may be one of those that are to come.
+            cursor.execute('UPDATE nodes SET uuid = UUID(), name = NULL, '
+                           'instance_uuid = NULL WHERE id = %s', (template,))
             cursor.execute(
                 'CREATE TEMPORARY TABLE fresh (uuid CHAR(36) PRIMARY KEY, '
                 'name VARCHAR(255), instance_uuid CHAR(36), properties TEXT, '

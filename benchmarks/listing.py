@@ -15,97 +15,23 @@
 On a real Ironic API, MariaDB, RabbitMQ and nova-conductor. One compute
 service of several audits as nova would, up to where its resource tracker
 begins: the first time, again when nothing has changed, and when 200 and 2,000
-nodes have. Besides it counts what a minute costs Ironic, the sweep included.
+nodes have. Besides it counts what a minute costs Ironic in which nothing
+changes, the sweep included.
 
 Figures are seconds of wall clock and of CPU of the compute service (client),
 of Ironic's API and of MariaDB, megabytes of HTTP, and the growth of the memory
 of the compute service at its peak.
 """
 
-import json
-import os
-import subprocess
-
 from benchmarks import filling
-from lab import computes
-from lab import errors
-from lab import processes
-from lab import services
+from benchmarks import measured
 
 CHANGES = (200, 2000)
 
 
-class Measured:
-    """A compute service that audits when it is told. A context manager."""
-
-    def __init__(self, settings, driver, options):
-        computes.Computes(settings).configure(
-            ['compute-1'], driver, options)
-        self._settings = settings
-        self._processes = processes.Processes(settings.run, settings.logs)
-
-    def __enter__(self):
-        settings = self._settings
-        self._log = open(settings.logs / 'benchmark.log', 'a')
-        self._child = subprocess.Popen(
-            [settings.program('python'), '-m', 'benchmarks.computing',
-             str(settings.conf / 'nova' / 'compute-1.conf')],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log,
-            text=True, bufsize=1, cwd=settings.repository,
-            env=services.environment(settings)
-            | {'PYTHONPATH': str(settings.repository)})
-        self._answer()
-        return self
-
-    def __exit__(self, *error):
-        self._child.stdin.close()
-        self._child.wait()
-        self._log.close()
-
-    def __call__(self, command):
-        """Have something done; return what it cost."""
-        before = self._servers()
-        self._child.stdin.write(f'{command}\n')
-        found = self._answer()
-        for name, seconds in self._servers().items():
-            found[name] = seconds - before[name]
-        return found
-
-    def _answer(self):
-        line = self._child.stdout.readline()
-        if not line:
-            raise errors.LabError(
-                f'The compute service ended; see {self._log.name}')
-        return json.loads(line)
-
-    def _servers(self):
-        return {name: cpu(self._processes.pid(service))
-                for name, service in (('ironic', 'ironic'),
-                                      ('mariadb', 'mariadb'))}
-
-
-def cpu(pid):
-    """Return the seconds that a process and its children have used."""
-    parents, used = {}, {}
-    for entry in os.listdir('/proc'):
-        if entry.isdigit():
-            try:
-                with open(f'/proc/{entry}/stat') as stat:
-                    rest = stat.read().rpartition(')')[2].split()
-            except OSError:
-                continue
-            parents[int(entry)] = int(rest[1])
-            used[int(entry)] = int(rest[11]) + int(rest[12])
-    family = {pid}
-    while more := {child for child, parent in parents.items()
-                   if parent in family} - family:
-        family |= more
-    return sum(used.get(one, 0) for one in family) / os.sysconf('SC_CLK_TCK')
-
-
 def stock(settings, options, progress):
     """Return {case: figures} of nova's own driver."""
-    with Measured(settings, 'stock', options) as ask:
+    with measured.Measured(settings, 'stock', options) as ask:
         with progress.step('stock: first audit'):
             first = ask('audit')
         with progress.step('stock: second audit'):
@@ -116,19 +42,20 @@ def stock(settings, options, progress):
 def ours(settings, options, progress, filled):
     """Return {case: figures} of our driver."""
     found = {}
-    with Measured(settings, 'ours', options) as ask:
+    with measured.Measured(settings, 'ours', options) as ask:
         with progress.step('ours: first audit'):
             found['first'] = ask('audit')
         # What the first one had to decide without a view of all.
         ask('audit')
         with progress.step('ours: nothing has changed'):
             found['steady'] = ask('audit')
+        # Ironic is asked again for what has changed of late.
+        with progress.step('ours: a minute'):
+            found['minute'] = ask('minute')
         for count in CHANGES:
             filled.touch(count, seed=count)
             with progress.step(f'ours: {count} nodes have changed'):
                 found[f'changed {count}'] = ask('audit')
-        with progress.step('ours: a minute'):
-            found['minute'] = ask('minute')
     return found
 
 

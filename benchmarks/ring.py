@@ -15,12 +15,12 @@
 
 Prints a table as reStructuredText for numbers of partitions, hosts and nodes:
 how much more than its fair share the fullest host gets, with nova's own 32
-partitions in the first row. The documentation's table is this output.
+partitions in the first row. The documentation's tables are this output. At the
+end: which part of the nodes moves when a host joins or leaves.
 
-    python -m benchmarks.ring
+    tools/bench ring
 """
 
-import argparse
 import random
 import statistics
 import sys
@@ -33,6 +33,10 @@ from nova_ironic_multihost.core import ring as hash_ring
 PARTITIONS = (32, 128, 512, 1024, 2048, 4096)
 HOSTS = (2, 3, 10, 30)
 NODES = (30, 300, 1000, 10000, 100000)
+
+#: Where what moves is counted: nodes, partitions.
+MOVED = 10000
+COMPARED = (32, 1024)
 
 
 def hosts(count, generator):
@@ -57,14 +61,30 @@ def fullest(host_count, node_count, partitions, rounds, generator):
     return statistics.mean(ratios), max(ratios)
 
 
+def moved(host_count, node_count, partitions, generator):
+    """Return which parts of the nodes move when a host joins.
+
+    :returns: (to the new host, between the others); when that host leaves
+        the same nodes move back.
+    """
+    names = hosts(host_count + 1, generator)
+    before = hash_ring.Ring(names[:-1], partitions)
+    after = hash_ring.Ring(names, partitions)
+    nodes = node_uuids(node_count, generator)
+    news = [after.host_for(node) for node in nodes
+            if after.host_for(node) != before.host_for(node)]
+    came = news.count(names[-1])
+    return came / node_count, (len(news) - came) / node_count
+
+
 def cost(host_count, partitions, generator):
-    """Return (milliseconds, kibibytes) for one ring; the best of five."""
+    """Return (milliseconds of CPU, kibibytes) for one ring; best of five."""
     names = hosts(host_count, generator)
     seconds = []
     for _ in range(5):
-        start = time.perf_counter()
+        start = time.process_time()
         hash_ring.Ring(names, partitions)
-        seconds.append(time.perf_counter() - start)
+        seconds.append(time.process_time() - start)
     tracemalloc.start()
     ring = hash_ring.Ring(names, partitions)
     size, _ = tracemalloc.get_traced_memory()
@@ -82,40 +102,35 @@ def table(heading, rows):
     print()
 
 
-def main(argv=None):
-    """Measure as the command line asks and print a table."""
-    parser = argparse.ArgumentParser(
-        description='Measure balance, build time and memory of the hash ring '
-                    'for several numbers of partitions per host.')
-    parser.add_argument('--rounds', type=int, default=10,
-                        help='sets of host names for each cell; 100,000 '
-                             'nodes take a third of them (default: '
-                             '%(default)s)')
-    parser.add_argument('--seed', type=int, default=1,
-                        help='seed of the names and uuids '
-                             '(default: %(default)s)')
-    arguments = parser.parse_args(argv)
-    generator = random.Random(arguments.seed)
+def measure(rounds, seed):
+    """Print the tables.
+
+    :param rounds: sets of host names for each cell.
+    :param seed: of the names and uuids.
+    """
+    generator = random.Random(seed)
     for host_count in HOSTS:
         print(f'{host_count} hosts\n{"~" * len(f"{host_count} hosts")}\n')
-        rows = []
-        for partitions in PARTITIONS:
-            print(f'{host_count} hosts, {partitions} partitions',
-                  file=sys.stderr)
-            cells = []
-            for node_count in NODES:
-                rounds = arguments.rounds
-                if node_count >= 100000:
-                    rounds = max(1, rounds // 3)
-                mean, worst = fullest(host_count, node_count, partitions,
-                                      rounds, generator)
-                cells.append(f'{mean:.2f} ({worst:.2f})')
-            milliseconds, kibibytes = cost(host_count, partitions, generator)
-            rows.append([partitions, *cells, f'{milliseconds:.1f}',
-                         f'{kibibytes:.0f}'])
         table(['partitions', *(f'{count:,} nodes' for count in NODES),
-               'build, ms', 'memory, KiB'], rows)
+               'build, ms', 'memory, KiB'],
+              [_row(host_count, partitions, rounds, generator)
+               for partitions in PARTITIONS])
+    print('A host joins, or leaves\n~~~~~~~~~~~~~~~~~~~~~~~\n')
+    table(['hosts', 'partitions', 'fair share', 'moves to or from it',
+           'between others'], [
+        [host_count, partitions, f'{100 / (host_count + 1):.1f} %',
+         *(f'{100 * part:.1f} %' for part in moved(
+             host_count, MOVED, partitions, generator))]
+        for host_count in HOSTS for partitions in COMPARED])
 
 
-if __name__ == '__main__':
-    main()
+def _row(host_count, partitions, rounds, generator):
+    print(f'{host_count} hosts, {partitions} partitions', file=sys.stderr)
+    cells = []
+    for node_count in NODES:
+        some = max(1, rounds // 3) if node_count >= 100000 else rounds
+        mean, worst = fullest(host_count, node_count, partitions, some,
+                              generator)
+        cells.append(f'{mean:.2f} ({worst:.2f})')
+    milliseconds, kibibytes = cost(host_count, partitions, generator)
+    return [partitions, *cells, f'{milliseconds:.1f}', f'{kibibytes:.0f}']

@@ -33,17 +33,12 @@ def enrol(ironic, names, resource_class='baremetal', patience=120):
     """
     node = ironic.node
 
-    def create(name):
-        return node.create(
-            driver='fake-hardware', name=name, resource_class=resource_class,
-            properties={'cpu_arch': 'x86_64', 'cpus': 1, 'memory_mb': 1024,
-                        'local_gb': 10}, **_INTERFACES).uuid
-
     with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
         # On its own: keystone reads its policy at the first request, and
         # refuses others that it gets in the meantime.
         node.list(limit=1)
-        nodes = set(pool.map(create, names))
+        nodes = set(pool.map(
+            lambda name: create(ironic, name, resource_class), names))
         # A fake node has no power state until it is told one, and nova takes
         # a node without one for a node that is in use.
         for change, is_done in (
@@ -55,6 +50,17 @@ def enrol(ironic, names, resource_class='baremetal', patience=120):
                  lambda n: n.provision_state == 'available')):
             list(pool.map(change, nodes))
             _wait(node, nodes, is_done, patience)
+
+
+def create(ironic, name, resource_class='baremetal'):
+    """Make a fake node, which is then in the state 'enroll'.
+
+    :returns: its uuid
+    """
+    return ironic.node.create(
+        driver='fake-hardware', name=name, resource_class=resource_class,
+        properties={'cpu_arch': 'x86_64', 'cpus': 1, 'memory_mb': 1024,
+                    'local_gb': 10}, **_INTERFACES).uuid
 
 
 def _wait(node, nodes, is_done, patience):

@@ -1,0 +1,86 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What a look costs: who is there, and that somebody has died.
+
+One compute service of several looks, in the cloud of :mod:`.listing`: at rest,
+and when the last of the hosts has just died. What follows from that is done up
+to where nova's resource tracker is given the nodes that came.
+
+Figures are requests to nova's conductor, placement and Ironic, seconds of wall
+clock and of CPU, and how many nodes the tracker is given.
+"""
+
+from benchmarks import filling
+from benchmarks import measured
+
+#: Seconds that are longer than it takes anybody to start: nova is told to take
+#: who is silent for up for a day.
+LONG = 100_000
+
+#: The services that a look asks.
+ASKED = ('conductor', 'placement', 'ironic', 'keystone')
+
+
+def measure(settings, options, progress, nodes, hosts):
+    """Return what is measured in a cloud of a size.
+
+    :param nodes: how many.
+    :param hosts: how many compute services.
+    """
+    names = [f'compute-{number}' for number in range(1, hosts + 1)]
+    filled = filling.Filling(settings, progress)
+    machines = filling.machines(nodes, names)
+    filled.fill(machines, names)
+    found = {}
+    with measured.Measured(settings, 'ours', options) as ask:
+        with progress.step('two audits'):
+            ask('audit')
+            ask('audit')
+        # The first one sees everybody for the first time.
+        ask('look')
+        with progress.step('a look at rest'):
+            found['rest'] = counted(ask('look'), settings)
+        filled.kill(names[-1])
+        ask('wait_for_starts', LONG)
+        with progress.step('a look when a host has died'):
+            found['death'] = counted(ask('look'), settings)
+        with progress.step('the look after that'):
+            found['after'] = counted(ask('look'), settings)
+    return {'nodes': nodes, 'hosts': hosts, 'died': sum(
+        machine.owner == names[-1] for machine in machines), **found}
+
+
+def counted(its, settings):
+    """Return the figures of a look, with the services by name.
+
+    :param its: what :class:`.measured.Measured` returned.
+    """
+    asked = its.pop('asked')
+    return {**{name: asked.get('conductor' if name == 'conductor' else str(
+        settings.port(name)), 0) for name in ASKED},
+        **{name: its[name] for name in ('wall', 'cpu', 'megabytes')},
+        'Ironic CPU': its['ironic'], 'given': its['result']}
+
+
+def table(found):
+    """Return the figures as lines of text."""
+    columns = (*ASKED, 'given')
+    lines = [f'{found["died"]} nodes are recorded on the host that died',
+             f'{"":8}' + ''.join(f'{name:>11}' for name in columns)
+             + f'{"wall s":>9}{"client s":>10}{"Ironic s":>10}']
+    lines += [f'{case:8}' + ''.join(f'{found[case][name]:11}'
+                                    for name in columns)
+              + f'{found[case]["wall"]:9.2f}{found[case]["cpu"]:10.3f}'
+              f'{found[case]["Ironic CPU"]:10.2f}'
+              for case in ('rest', 'death', 'after')]
+    return lines

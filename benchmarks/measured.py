@@ -1,0 +1,100 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A process of :mod:`.computing`: told what to do, and asked what it cost."""
+
+import json
+import os
+import subprocess
+
+from lab import computes
+from lab import errors
+from lab import processes
+from lab import services
+
+
+class Measured:
+    """A compute service that audits when it is told. A context manager.
+
+    :param settings: of a lab that is up.
+    :param driver: 'ours' or 'stock'.
+    :param options: 'SECTION.OPTION=VALUE' strings for nova.
+    :param host: what it is called.
+    """
+
+    def __init__(self, settings, driver, options, host='compute-1'):
+        computes.Computes(settings).configure([host], driver, options)
+        self._settings = settings
+        self._host = host
+        self._processes = processes.Processes(settings.run, settings.logs)
+
+    def __enter__(self):
+        settings = self._settings
+        self._log = open(settings.logs / 'benchmark.log', 'a')
+        self._child = subprocess.Popen(
+            [settings.program('python'), '-m', 'benchmarks.computing',
+             str(settings.conf / 'nova' / f'{self._host}.conf')],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log,
+            text=True, bufsize=1, cwd=settings.repository,
+            env=services.environment(settings)
+            | {'PYTHONPATH': str(settings.repository)})
+        self._answer()
+        return self
+
+    def __exit__(self, *error):
+        self._child.stdin.close()
+        self._child.wait()
+        self._log.close()
+
+    def __call__(self, command, *values):
+        """Have something done; return what it cost.
+
+        :param command: a method of :class:`.computing.Compute`.
+        :param values: what it is called with.
+        """
+        before = self._servers()
+        self._child.stdin.write(json.dumps([command, *values]) + '\n')
+        found = self._answer()
+        for name, seconds in self._servers().items():
+            found[name] = seconds - before[name]
+        return found
+
+    def _answer(self):
+        line = self._child.stdout.readline()
+        if not line:
+            raise errors.LabError(
+                f'The compute service ended; see {self._log.name}')
+        return json.loads(line)
+
+    def _servers(self):
+        return {name: cpu(self._processes.pid(service))
+                for name, service in (('ironic', 'ironic'),
+                                      ('mariadb', 'mariadb'))}
+
+
+def cpu(pid):
+    """Return the seconds that a process and its children have used."""
+    parents, used = {}, {}
+    for entry in os.listdir('/proc'):
+        if entry.isdigit():
+            try:
+                with open(f'/proc/{entry}/stat') as stat:
+                    rest = stat.read().rpartition(')')[2].split()
+            except OSError:
+                continue
+            parents[int(entry)] = int(rest[1])
+            used[int(entry)] = int(rest[11]) + int(rest[12])
+    family = {pid}
+    while more := {child for child, parent in parents.items()
+                   if parent in family} - family:
+        family |= more
+    return sum(used.get(one, 0) for one in family) / os.sysconf('SC_CLK_TCK')

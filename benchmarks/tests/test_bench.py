@@ -1,0 +1,261 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What tools/bench makes of what it has measured."""
+
+import json
+import random
+import tempfile
+from unittest import mock
+
+from oslotest import base
+
+from benchmarks import changes
+from benchmarks import cli
+from benchmarks import deciding
+from benchmarks import delays
+from benchmarks import disturbing
+from benchmarks import looking
+from benchmarks import plotting
+from benchmarks import ring
+from lab import errors
+from lab import settings
+
+
+def change(at, content, kind='power'):
+    return delays.Change(kind, 'n', at, content)
+
+
+def known(*pairs):
+    return [delays.Known(at, content) for at, content in pairs]
+
+
+class DelaysTestCase(base.BaseTestCase):
+
+    def test_until_the_content_is_known(self):
+        self.assertEqual([3], delays.delays(
+            [change(10, 'b')], known((0, 'a'), (13, 'b')), [5, 13]))
+
+    def test_what_was_known_before_its_time_was_noted(self):
+        self.assertEqual([0], delays.delays(
+            [change(10, 'b')], known((0, 'a'), (9.9, 'b')), [9.9]))
+
+    def test_two_quick_changes_are_seen_as_one(self):
+        self.assertEqual([3, 2], delays.delays(
+            [change(10, 'b'), change(11, 'c')],
+            known((0, 'a'), (13, 'c')), [13]))
+
+    def test_a_later_change_is_not_seen_before_it_is_made(self):
+        self.assertEqual([5, 0], delays.delays(
+            [change(10, 'b'), change(15, 'a')], known((0, 'a')), [12, 15]))
+
+    def test_one_that_is_undone_at_once(self):
+        self.assertEqual([3, 0], delays.delays(
+            [change(10, 'b'), change(11, 'a')], known((0, 'a')), [13]))
+
+    def test_one_that_is_never_seen(self):
+        self.assertEqual([None], delays.delays(
+            [change(10, 'b')], known((0, 'a')), [13, 23]))
+
+    def test_a_node_that_came_and_went(self):
+        self.assertEqual([3, 9], delays.delays(
+            [change(10, 'a'), change(14, None)],
+            known((13, 'a'), (23, None)), [13, 23]))
+
+    def test_one_that_was_never_there_for_somebody(self):
+        self.assertEqual([3, 0], delays.delays(
+            [change(10, 'a'), change(12, None)], [], [13]))
+
+    def test_figures(self):
+        self.assertEqual(
+            {'changes': 101, 'lost': 1, 'median': 50.5, '95 %': 95,
+             'longest': 100},
+            delays.summary([*range(1, 101), None]))
+
+    def test_figures_of_nothing(self):
+        self.assertEqual(
+            {'changes': 0, 'lost': 0, 'median': None, '95 %': None,
+             'longest': None}, delays.summary([]))
+
+
+class JudgeTestCase(base.BaseTestCase):
+
+    SEEN = {
+        'a': {'states': [[0, {'n': {'x': 1}}], [12, {'n': {'x': 2}}],
+                         [22, {'n': None}], [30, {}]],
+              'reports': [[13, 'n', {'x': 2}]]},
+        'b': {'states': [[0, {'n': ''}], [24, {'n': None}], [30, {}]],
+              'reports': []}}
+    CHANGES = {'n': [change(10, {'x': 2}), change(20, None, 'delete')]}
+
+    def judge(self, listed=()):
+        return {'bound': 15, 'audit': {'nodes': 1, 'wall': 0.1, 'cpu': 0.1},
+                **changes.judge(self.CHANGES, self.SEEN, lambda node: 'a',
+                                dict(listed))}
+
+    def test_the_owner_has_seen_it_when_placement_was_told(self):
+        found = self.judge()
+        self.assertEqual(3, found['kinds']['power']['longest'])
+        self.assertEqual(2, found['kinds']['delete']['longest'])
+
+    def test_others_know_who_came_or_went(self):
+        self.assertEqual((1, 4), (self.judge()['others']['changes'],
+                                  self.judge()['others']['longest']))
+
+    def test_all_is_well(self):
+        self.assertEqual([], changes.failures(self.judge()))
+
+    def test_what_is_wrong(self):
+        found = self.judge({'m': {'x': 1}})
+        found['owner'] = {'lost': 1, 'longest': 16}
+        self.assertEqual(
+            ['owner: 1 changes were never seen',
+             'owner: a change was seen after 16.0 s',
+             '2 nodes are known wrongly'], changes.failures(found))
+
+    def test_what_came_and_went_unseen_is_not_lost(self):
+        its = [change(10, {'x': 1}, 'create'), change(11, None, 'delete')]
+        self.assertEqual([2, 0], changes._of_other(
+            'm', its, {'states': [[0, {}], [12, {}]]}))
+
+    def test_from_one_poll_to_the_next(self):
+        self.assertEqual([10], changes.pauses(self.SEEN['a']['states']))
+
+    def test_it_is_shown(self):
+        self.assertIn('came or went', '\n'.join(changes.table(self.judge())))
+
+    def test_of_nodes_of_others_no_more_than_that_they_are_there(self):
+        self.assertEqual(0, changes.differences(
+            {'n': {'x': 1}}, {'n': ''}, lambda node: False))
+        self.assertEqual(1, changes.differences(
+            {'n': {'x': 1}}, {'n': ''}, lambda node: True))
+
+    def test_traits_have_no_order(self):
+        self.assertEqual(
+            {'traits': ['a', 'b'], 'uuid': 'n'}, disturbing.normal(
+                {'traits': ['b', 'a'], 'uuid': 'n', 'more': 1},
+                ['traits', 'uuid']))
+
+
+class HandTestCase(base.BaseTestCase):
+
+    def test_it_makes_nodes_when_it_has_none(self):
+        ironic = mock.Mock()
+        ironic.node.create.return_value.uuid = 'n'
+        ironic.node.get.return_value.to_dict.return_value = {
+            'maintenance': True, 'traits': []}
+        hand = disturbing.Hand(ironic, ['maintenance', 'traits'], {},
+                               random.Random(1), 'bench')
+        hand.change()
+        self.assertEqual(
+            [('create', 'n', {'maintenance': True, 'traits': []})],
+            [(one.kind, one.node, one.content) for one in hand.done])
+
+    def test_it_waits_until_something_is_done(self):
+        node = {'maintenance': False, 'traits': [], 'power_state': 'power on',
+                'target_power_state': None}
+        ironic = mock.Mock()
+        ironic.node.get.return_value.to_dict.side_effect = [
+            node, {**node, 'target_power_state': 'power off'},
+            {**node, 'power_state': 'power off'}]
+        hand = disturbing.Hand(ironic, list(node), {'n': node},
+                               mock.Mock(choices=lambda *args: ['power'],
+                                         choice=lambda some: some[0]), 'x')
+        with mock.patch.object(disturbing, 'PAUSE', 0):
+            hand.change()
+        self.assertEqual('power off', hand.done[0].content['power_state'])
+        ironic.node.set_power_state.assert_called_once_with('n', 'off')
+
+
+class DecidingTestCase(base.BaseTestCase):
+
+    def test_both_sides_have_the_same_nodes(self):
+        cloud = deciding.Cloud(60, 3, 2)
+        ours = deciding.Ours(cloud)
+        self.assertEqual(60, ours.audit())
+        self.assertEqual(60, deciding.Stock(cloud).audit())
+
+    def test_little_is_decided_when_nothing_has_changed(self):
+        cloud = deciding.Cloud(600, 3)
+        ours = deciding.Ours(cloud)
+        ours.audit()
+        before = ours.audit()
+        cloud.change(100, 1)
+        self.assertTrue(before < ours.audit() < 300)
+
+    def test_ratios(self):
+        self.assertEqual({'first': 2.0}, deciding.ratios(
+            {'first': {'cpu': 3}}, {'first': {'cpu': 1.5}}))
+
+
+class LookingTestCase(base.BaseTestCase):
+
+    def test_requests_by_the_name_of_their_service(self):
+        lab = settings.Settings(None, None, 28000)
+        found = looking.counted({
+            'asked': {'conductor': 3, str(lab.port('ironic')): 2},
+            'wall': 1, 'cpu': 1, 'megabytes': 1, 'ironic': 0.5,
+            'result': 7}, lab)
+        self.assertEqual((3, 2, 0, 7, 0.5), tuple(found[name] for name in (
+            'conductor', 'ironic', 'placement', 'given', 'Ironic CPU')))
+
+
+class PlottingTestCase(base.BaseTestCase):
+
+    def file(self, text):
+        file = tempfile.NamedTemporaryFile('w')
+        self.addCleanup(file.close)
+        file.write(text)
+        file.flush()
+        return file.name
+
+    def test_the_last_line_of_what_was_printed(self):
+        run = {'nodes': 10, 'stock': {}, 'ours': {}}
+        self.assertEqual(run, plotting.read(
+            self.file('a table\n' + json.dumps(run) + '\n')))
+
+    def test_something_else(self):
+        for text in ('', 'a table\n', '[]\n', '{"nodes": 1}\n'):
+            with self.subTest(text):
+                self.assertRaises(
+                    errors.LabError, plotting.read, self.file(text))
+
+    def test_in_the_order_of_their_sizes(self):
+        def run(nodes, wall):
+            return {'nodes': nodes, 'stock': {'steady': {'wall': wall}},
+                    'ours': {'steady': {'wall': 0}}}
+
+        self.assertEqual(
+            {'stock': ([10, 100], [1, 9]), 'ours': ([10, 100], [0.001] * 2)},
+            plotting.lines([run(100, 9), run(10, 1)], 'steady', 'wall'))
+
+
+class RingTestCase(base.BaseTestCase):
+
+    def test_who_joins_gets_all_that_moves(self):
+        to, between = ring.moved(3, 400, 64, random.Random(1))
+        self.assertTrue(0.15 < to < 0.35)
+        self.assertEqual(0, between)
+
+
+class CommandTestCase(base.BaseTestCase):
+
+    def test_what_needs_no_lab(self):
+        parsed = {name: cli.parser().parse_args([name, *more]).enrolled
+                  for name, *more in (
+                      ['decide'], ['ring'],
+                      ['plot', 'a.json', '--output', 'a.png'])}
+        self.assertEqual({None}, set(parsed.values()))
+
+    def test_changes_want_nodes_that_are_enrolled(self):
+        args = cli.parser().parse_args(['changes', '--nodes', '20'])
+        self.assertEqual(20, args.enrolled(args))

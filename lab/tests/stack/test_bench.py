@@ -1,0 +1,70 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""tools/bench in short: each of its commands measures and prints its JSON."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+from lab.tests.stack import command
+
+
+class BenchTestCase(command.LabTestCase):
+
+    def setUp(self):
+        super().setUp()
+        # Its lab takes the place of that of the test before.
+        self.lab('down')
+        self.addCleanup(self.lab, 'down')
+        self.place = command.place()
+
+    def bench(self, *arguments):
+        """Call it; returns the last line of what it printed."""
+        process = subprocess.run(
+            [sys.executable, str(command.ROOT / 'tools' / 'bench'),
+             '--dir', self.place['LAB_DIR'],
+             '--base-port', self.place['LAB_BASE_PORT'], *arguments],
+            env={**os.environ, **self.place}, stdin=subprocess.DEVNULL,
+            capture_output=True, text=True, timeout=command.DEADLINE)
+        if process.returncode:
+            self.keep_logs()
+        self.assertEqual(0, process.returncode,
+                         f'{arguments}: {process.stdout}{process.stderr}')
+        return process.stdout.splitlines()[-1]
+
+    def test_each_command(self):
+        found = json.loads(self.bench(
+            '--keep', 'changes', '--nodes', '10', '--hosts', '2',
+            '--changes', '30', '--rate', '10', '--pause', '1'))
+        self.assertEqual(30, found['owner']['changes'])
+        listing = self.bench(
+            '--keep', 'listing', '--nodes', '60', '--hosts', '2')
+        for driver in ('stock', 'ours'):
+            its = json.loads(listing)[driver]['first']['result']
+            self.assertTrue(0 < its['nodes'] < 60, its)
+        found = json.loads(self.bench('look', '--nodes', '60', '--hosts', '2'))
+        self.assertEqual(1, found['rest']['conductor'])
+        self.assertGreater(found['death']['given'], 0)
+        found = json.loads(self.bench('decide', '--nodes', '60'))
+        self.assertEqual(60, found['ours']['first']['decided'])
+        self.plot(listing)
+
+    def plot(self, listing):
+        """Have one run drawn."""
+        folder = pathlib.Path(self.place['LAB_DIR'])
+        run, picture = folder / 'run.json', folder / 'bench' / 'plot.png'
+        run.write_text(listing)
+        self.bench('plot', str(run), '--output', str(picture))
+        self.assertEqual(b'\x89PNG', picture.read_bytes()[:4])

@@ -308,7 +308,8 @@ class Reader:
                 LOG.warning(
                     'Ironic does not count its nodes (GET /v1/shards): '
                     '%(exc)s. Until it does, that a node was deleted shows '
-                    'within [ironic_multihost]sweep_interval.', {'exc': exc})
+                    'within two [ironic_multihost]sweep_interval. Check that '
+                    'the Ironic API lets nova ask for that.', {'exc': exc})
             self._counts = False
             return None
         self._counts = True

@@ -71,13 +71,22 @@ class Lock:
     def __init__(self):
         self.held = False
 
-    def __enter__(self):
-        while self.held:
+    def acquire(self, blocking=True):
+        while self.held and blocking:
             pause()
+        if self.held:
+            return False
         self.held = True
+        return True
+
+    def release(self):
+        self.held = False
+
+    def __enter__(self):
+        self.acquire()
 
     def __exit__(self, *error):
-        self.held = False
+        self.release()
 
 
 class LostError(Exception):
@@ -458,7 +467,6 @@ class Reader(reader.Reader):
 
     def read(self, partition, seconds, wanted, brief=False):
         self._sources.list()
-        # Nobody holds the lock for long here.
         return super().read(partition, seconds, wanted)
 
     def node(self, node):

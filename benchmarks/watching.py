@@ -46,7 +46,8 @@ class Watching:
 
         def noted(*args, **kwargs):
             mirror = read(*args, **kwargs)
-            self._note(mirror, mirror.changed_since(self._serial))
+            self._note(mirror, mirror.changed_since(self._serial)
+                       | self._there - mirror.nodes.keys())
             return mirror
 
         reader.read = noted
@@ -54,6 +55,7 @@ class Watching:
 
     def _note(self, mirror, nodes):
         self._serial = mirror.serial
+        self._there = frozenset(mirror.nodes)
         self._states.append([time.time(), {
             node: content(mirror, node) for node in nodes}])
 

@@ -284,7 +284,7 @@ class Reader:
             size, rows = PAGE, list[Row]()
             for page in self._from(before.partition, (), wanted):
                 rows += page.rows
-                size = len(page.rows) if page.more else size
+                size = max(1, len(page.rows)) if page.more else size
         except MarkError as exc:
             raise ListingError(
                 f'nodes vanish while it lists them: {exc}') from exc
@@ -403,25 +403,29 @@ class Reader:
 
     def _with_page(self, reading: Reading, wanted: Wanted) -> Reading:
         """Read the next page of the round."""
-        def ask(after: str | None) -> Page:
-            # Who hurries wants to know no more than which there are.
-            return self._pages.page(reading.partition, after, PAGE,
-                                    None if reading.hurry else wanted)
-
         mirror = reading.mirror
-        try:
-            # The last one again, as it may have been enrolled anew.
-            page = self._after(ask, mirror.marks[:-1])
-        except MarkError:
-            page = ask(None)
-        if reading.hurry:
-            for row in page.rows:
-                if row.uuid not in mirror.nodes:
-                    self.forget(row.uuid)
+        # The last one again, as it may have been enrolled anew.
+        marks = mirror.marks[:-1] if reading.size > 1 else mirror.marks
+
+        def page_with(wanted: Wanted | None) -> Page:
+            def ask(after: str | None) -> Page:
+                return self._pages.page(
+                    reading.partition, after, PAGE, wanted)
+
+            try:
+                return self._after(ask, marks)
+            except MarkError:
+                return ask(None)
+
+        # Who hurries wants to know no more than which there are.
+        page = page_with(None if reading.hurry else wanted)
+        if reading.hurry and not mirror.nodes.keys() >= {
+                row.uuid for row in page.rows}:
+            page = page_with(wanted)
         mirror = mirror.gone_on(page.rows)
         if page.more:
             return dataclasses.replace(
-                reading, mirror=mirror, size=len(page.rows))
+                reading, mirror=mirror, size=max(1, len(page.rows)))
         if mirror.missing and not reading.hurry:
             # In an hour an account may lose its roles, and be shown the
             # first nodes and no others. So they are all listed at once.

@@ -22,6 +22,7 @@ import contextlib
 import datetime
 import inspect
 
+from nova.compute import resource_tracker
 from nova.compute import task_states
 from nova import context as nova_context
 from nova import exception
@@ -100,7 +101,7 @@ class Tracker:
         """
         if self.has(node):
             self._manager.rt.remove_node(node)
-            self.report_client.invalidate_resource_provider(node)
+            self._invalidate(node)
 
     def refresh(self, node: str) -> None:
         """Forget what placement said of a node, so that nova asks it again.
@@ -110,7 +111,14 @@ class Tracker:
         hide them for five minutes.
         """
         if self._manager is not None:
-            self.report_client.invalidate_resource_provider(node)
+            self._invalidate(node)
+
+    @names.synchronized(resource_tracker.COMPUTE_RESOURCE_SEMAPHORE, fair=True)
+    def _invalidate(self, node):
+        # Who tells placement of the node at this moment, at the end of a
+        # delete say, would not find it in that cache any more, and fail
+        # (SchedulerReportClient.update_from_provider_tree).
+        self.report_client.invalidate_resource_provider(node)
 
     def renew(self, node: str) -> None:
         """Read anew what placement has of a node, and its generation.

@@ -85,7 +85,7 @@ class Listener(amqpdriver.RpcAMQPListener):
     def hold(self) -> None:
         """Begin to hold builds; before anything comes."""
         self._held: dict[str, typing.Any] = {}
-        # The thread of the heartbeats takes messages, too.
+        # Who stops it acknowledges what is left.
         self._holding = threading.Lock()
 
     def __call__(self, message: typing.Any) -> None:

@@ -408,6 +408,29 @@ class ReaderTestCase(base.BaseTestCase):
             self.read()
         self.assertKnown()
 
+    def test_ironic_gives_one_node_at_a_time(self):
+        self.ironic = listings.Ironic(limit=1)
+        for name in NAMES:
+            self.ironic.create(name)
+        self.consumer = Consumer(self.ironic)
+        self.read()
+        self.ironic.delete('node-3')
+        self.assertEqual({'node-3'}, self.read())
+        self.assertLessEqual(self.asked()['page'], 3 * len(NAMES))
+
+    def test_many_that_come_into_sight_are_not_read_one_by_one(self):
+        hidden = {f'node-{number}': self.ironic._table.pop(f'node-{number}')
+                  for number in range(8)}
+        self.read()
+        self.ironic._table.update(hidden)
+        self.ironic.delete('node-11')
+        self.ironic.delete('node-10')
+        self.consumer.reader.seek({'node-9'})
+        self.read()
+        self.read()
+        self.assertKnown()
+        self.assertEqual(0, self.asked()['node'])
+
     def test_the_last_one_is_enrolled_anew_behind_others(self):
         self.read()
         self.ironic.create('node-30')

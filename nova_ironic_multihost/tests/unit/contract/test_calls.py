@@ -18,9 +18,11 @@ from unittest import mock
 
 import fixtures
 from nova.compute import manager
+from nova.compute import resource_tracker
 from nova import context as nova_context
 from nova import objects
 from nova import rpc
+from oslo_concurrency import lockutils
 import oslo_messaging as messaging
 from oslo_utils.fixture import uuidsentinel
 from oslo_utils import uuidutils
@@ -78,6 +80,18 @@ class TrackerTestCase(base.TrackerTestCase):
         tracker.audit(NODE)
         tracker.drop(NODE)
         tracker.refresh(NODE)
+
+    def test_nothing_is_forgotten_while_placement_is_told_of_it(self):
+        """A delete would end in ERROR: its node is not known any more."""
+        lock = lockutils.internal_fair_lock(
+            f'nova-{resource_tracker.COMPUTE_RESOURCE_SEMAPHORE}')
+        held = []
+        self.client.invalidate_resource_provider.side_effect = (
+            lambda node: held.append(lock.is_writer()))
+        self.tracker.refresh(NODE)
+        self.manager.rt.compute_nodes = {NODE: mock.sentinel.record}
+        self.tracker.drop(NODE)
+        self.assertEqual([True, True], held)
 
     def test_generation_is_read_anew(self):
         self.client._provider_tree.new_root(NODE, NODE, generation=3)

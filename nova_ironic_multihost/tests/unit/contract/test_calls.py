@@ -84,12 +84,13 @@ class TrackerTestCase(base.TrackerTestCase):
     def test_nothing_is_forgotten_while_placement_is_told_of_it(self):
         """A delete would end in ERROR: its node is not known any more."""
         lock = lockutils.internal_fair_lock(
-            f'nova-{resource_tracker.COMPUTE_RESOURCE_SEMAPHORE}')
+            resource_tracker.COMPUTE_RESOURCE_SEMAPHORE)
         held = []
-        self.client.invalidate_resource_provider.side_effect = (
-            lambda node: held.append(lock.is_writer()))
+        self.useFixture(fixtures.MockPatchObject(
+            self.client, 'invalidate_resource_provider',
+            lambda node: held.append(lock.is_writer())))
         self.tracker.refresh(NODE)
-        self.manager.rt.compute_nodes = {NODE: mock.sentinel.record}
+        self.tracker._manager.rt.compute_nodes[NODE] = mock.sentinel.record
         self.tracker.drop(NODE)
         self.assertEqual([True, True], held)
 

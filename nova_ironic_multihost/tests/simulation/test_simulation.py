@@ -1171,6 +1171,25 @@ class SimulationTest(unittest.TestCase):
         state.restart(audits=1, closed=True, index=5, ticks=1)
         state.teardown()
 
+    def test_record_that_hosts_of_two_zones_create_at_once(self):
+        state = Simulation()
+        state.begin(number=4, nodes=7, delay=0, limit=1,
+                    zones=[None, 'west', 'east', None], started=False,
+                    when='forced_down')
+        state.remove(index=0)
+        state.start_together(
+            indices=[5, 2, 1], order=[(5, 11), (5, 4), (2, 5), (0, 6), (2, 6),
+                                      (0, 10), (0, 1), (0, 7)])
+        state.disable(disabled=True, index=0)
+        state.occupy(index=3)
+        for steps in (10, 8, 5, 1, 1):
+            state.go_on(index=0, steps=steps)
+        state.discover()
+        state.die_and_be_fenced(
+            index=0, servers=2, operate=False, builds=False, order=[(7, 1)],
+            back=True)
+        state.teardown()
+
     def test_host_whose_last_node_is_pulled(self):
         """Nobody sees it until it has pulled a node again.
 

@@ -195,6 +195,17 @@ class Ironic(fixtures.Fixture):
         """Whether Ironic has been started and has not ended since."""
         return self._process is not None and self._process.poll() is None
 
+    def connections(self):
+        """Return how many connections there are to its API."""
+        port = int(self.endpoint.rpartition(':')[2])
+        # Of those that Linux lists: their other end, as hexadecimal address
+        # and port, and their state, 01 if they are established.
+        with open('/proc/net/tcp', encoding='ascii') as table:
+            connections = [line.split() for line in table]
+        return sum(
+            connection[2:4] == [f'0100007F:{port:04X}', '01']
+            for connection in connections)
+
     def log_from_now(self):
         """Return what Ironic logs after this call, as a detail of a test."""
         start = self._log.stat().st_size

@@ -10,9 +10,32 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Ironic goes away and comes back; its nodes do too."""
+"""Ironic goes away and comes back; its nodes do too, and connections."""
+
+import unittest
 
 from nova_ironic_multihost.tests.functional import base
+from nova_ironic_multihost.tests.functional import ironic
+
+
+class ConnectionsTestCase(unittest.TestCase):
+
+    def test_none_of_a_test_outlives_it(self):
+        class Another(base.MultiHostTestCase):
+            def runTest(self):
+                self.ironic.enroll(2)
+                before = self.ironic.connections()
+                self.fleet.start('host1', 'host2')
+                self.fleet.stop('host2')
+                self.assertGreater(self.ironic.connections(), before)
+
+        shared = ironic.shared()
+        before = shared.connections()
+        result = unittest.TestResult()
+        Another('runTest').run(result)
+        self.assertEqual(([], []), (result.errors, result.failures))
+        # Or that of the fixture itself, which has none at first.
+        self.assertLessEqual(shared.connections(), max(before, 1))
 
 
 class IronicTestCase(base.MultiHostTestCase):

@@ -24,28 +24,22 @@ queue any more. With ``--stock`` builds are acknowledged when they come, as
 oslo.messaging does.
 """
 
-import argparse
 import functools
 import json
 import multiprocessing
-import os
 import pathlib
 import random
 import sys
 import tempfile
 import time
 import types
-import uuid
 
-from lab import mailbox as dead
+from lab import broker
 
 HOST = 'host-1'
 
 #: What is noted of a build.
 CAME, BEGINS = 'came', 'begins'
-
-#: Seconds until it is given up; far above what it takes.
-DEADLINE = 240
 
 
 def serve(stock, notes, ready, end):
@@ -91,20 +85,6 @@ def serve(stock, notes, ready, end):
     server.wait()
 
 
-def send(builds):
-    """Send builds to the host, as nova's conductor does."""
-    from nova.compute import rpcapi
-    from nova import context
-    from nova import objects
-
-    api = rpcapi.ComputeAPI()
-    for build in builds:
-        api.build_and_run_instance(
-            context.RequestContext('user', 'project'),
-            objects.Instance(uuid=build), HOST, {}, None, {},
-            accel_uuids=[], node=build, limits={})
-
-
 def create():
     """Have the queue of copies, as the driver has."""
     from nova_ironic_multihost.contract import mailbox
@@ -129,7 +109,7 @@ class Trial:
         self._stock = stock
         self._notes = notes
         self._context = multiprocessing.get_context('fork')
-        self._deadline = time.monotonic() + DEADLINE
+        self._deadline = time.monotonic() + broker.DEADLINE
 
     def run(self, kills):
         """Send some, and kill, again and again; end politely.
@@ -140,8 +120,8 @@ class Trial:
         create()
         share = (len(self._builds) - 1) // kills
         for kill in range(kills):
-            sender = self._context.Process(target=send, args=(
-                self._builds[kill * share:(kill + 1) * share],))
+            sender = self._context.Process(target=broker.send, args=(
+                HOST, self._builds[kill * share:(kill + 1) * share]))
             sender.start()
             self._wait(self._chance.choice((CAME, BEGINS)),
                        self._chance.randint(1, share))
@@ -154,7 +134,7 @@ class Trial:
             sender.join()
         self._settle()
         end.set()
-        host.join(DEADLINE)
+        host.join(broker.DEADLINE)
 
     def _host(self):
         ready, end = self._context.Event(), self._context.Event()
@@ -162,7 +142,7 @@ class Trial:
             target=serve, args=(self._stock, self._notes, ready, end),
             daemon=True)
         host.start()
-        if not ready.wait(DEADLINE):
+        if not ready.wait(broker.DEADLINE):
             raise RuntimeError('The host did not start.')
         return host, end
 
@@ -178,7 +158,7 @@ class Trial:
     def _settle(self):
         """Wait until each build was to begin that is not lost."""
         # In the queue behind them all.
-        send(self._builds[-1:])
+        broker.send(HOST, self._builds[-1:])
         awaited = self._builds[-1:] if self._stock else self._builds
         wanted = {f'{build} {BEGINS}' for build in awaited}
         while (not wanted <= {*self._notes.read()}
@@ -216,23 +196,18 @@ def judge(builds):
 
 def main():
     """Run it once and print the figures as a line of JSON."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument('--url', required=True)
-    parser.add_argument('--quorum', action='store_true')
+    parser = broker.parser(__doc__)
     parser.add_argument('--stock', action='store_true')
     parser.add_argument('--prefetch', type=int, default=0)
     parser.add_argument('--share', type=int, default=10,
                         help='builds for each kill')
     parser.add_argument('--kills', type=int, default=20)
-    parser.add_argument('--seed', type=int, default=random.randrange(10**6))
     options = parser.parse_args()
-    os.environ.setdefault('OS_NOVA_DISABLE_EVENTLET_PATCHING', 'true')
     chance = random.Random(options.seed)
-    builds = [str(uuid.UUID(int=chance.getrandbits(128))) for _ in range(
-        options.share * options.kills + 1)]
-    dead.configure(options.url, options.quorum, options.prefetch)
+    builds = broker.draw(chance, options.share * options.kills + 1)
+    broker.configure(options.url, options.quorum, options.prefetch)
     with tempfile.TemporaryDirectory() as directory:
-        notes = dead.Notes(pathlib.Path(directory) / 'came')
+        notes = broker.Notes(pathlib.Path(directory) / 'came')
         Trial(builds, chance, options.stock, notes).run(options.kills)
         figures = judge(builds) | {'seed': options.seed}
     print(json.dumps(figures))

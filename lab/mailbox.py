@@ -27,68 +27,21 @@ Nothing is judged by time: each kill comes after so many builds have arrived,
 a number that the seed gives, and the judgement when each build is somewhere.
 """
 
-import argparse
 import json
 import multiprocessing
-import os
 import pathlib
 import random
 import sys
 import tempfile
 import time
 import types
-import uuid
+
+from lab import broker
 
 DEAD, LIVE = 'dead', ('live-1', 'live-2')
 
-#: Seconds until it is given up; far above what it takes.
-DEADLINE = 240
-
 #: Seconds between sending a build on and acknowledging it.
 PAUSE = 0.01
-
-
-class Notes:
-    """A file to which several processes write lines that outlive them."""
-
-    def __init__(self, path):
-        self._path = pathlib.Path(path)
-        self._path.touch()
-
-    def add(self, line):
-        """Write a line, in one piece."""
-        with open(self._path, 'ab', buffering=0) as file:
-            file.write(line.encode() + b'\n')
-
-    def read(self):
-        """Return the lines so far."""
-        return self._path.read_text().splitlines()
-
-
-def configure(url, quorum, prefetch=0):
-    """Have nova speak to the broker.
-
-    :param quorum: with quorum queues
-    :param prefetch: how many messages it may take that are not acknowledged,
-        0 for any number
-    """
-    from nova.compute import rpcapi
-    import nova.conf
-    from nova import objects
-    from nova import rpc
-
-    # No other queue of this broker is touched.
-    rpcapi.RPC_TOPIC = f'mailbox-{uuid.uuid4()}'
-    with tempfile.NamedTemporaryFile('w', suffix='.conf') as file:
-        file.write('\n'.join([
-            '[DEFAULT]', f'transport_url = {url}',
-            f'control_exchange = {rpcapi.RPC_TOPIC}',
-            '[oslo_messaging_rabbit]', f'rabbit_quorum_queue = {quorum}',
-            f'rabbit_qos_prefetch_count = {prefetch}', '']))
-        file.flush()
-        nova.conf.CONF([], project='nova', default_config_files=[file.name])
-    objects.register_all()
-    rpc.init(nova.conf.CONF)
 
 
 def serve(hosts, notes, ready):
@@ -119,20 +72,6 @@ def serve(hosts, notes, ready):
     ready.set()
     while True:
         time.sleep(60)
-
-
-def send(builds):
-    """Send builds to the dead host, as nova's conductor does."""
-    from nova.compute import rpcapi
-    from nova import context
-    from nova import objects
-
-    api = rpcapi.ComputeAPI()
-    for build in builds:
-        api.build_and_run_instance(
-            context.RequestContext('user', 'project'),
-            objects.Instance(uuid=build), DEAD, {}, None, {},
-            accel_uuids=[], node=build, limits={})
 
 
 def read():
@@ -189,9 +128,9 @@ class Trial:
         self._builds = builds
         self._chance = chance
         self._context = multiprocessing.get_context('fork')
-        self._deadline = time.monotonic() + DEADLINE
-        self.taken = Notes(directory / 'taken')
-        self.arrived = Notes(directory / 'arrived')
+        self._deadline = time.monotonic() + broker.DEADLINE
+        self.taken = broker.Notes(directory / 'taken')
+        self.arrived = broker.Notes(directory / 'arrived')
         self._running = []
 
     def start(self, target, *arguments):
@@ -213,7 +152,7 @@ class Trial:
     def _serve(self, hosts, notes):
         ready = self._context.Event()
         process = self.start(serve, hosts, notes, ready)
-        if not ready.wait(DEADLINE):
+        if not ready.wait(broker.DEADLINE):
             raise RuntimeError(f'{hosts} did not start')
         return process
 
@@ -241,7 +180,7 @@ class Trial:
         """
         self.host().kill()
         self.live()
-        sender = self.start(send, self._builds)
+        sender = self.start(broker.send, DEAD, self._builds)
         share = len(self._builds) // (kills + 2 * returns + 2)
         acts = ['kill'] * kills + ['return'] * returns
         self._chance.shuffle(acts)
@@ -294,19 +233,14 @@ def clean_up():
 
 def main():
     """Run it once and print the figures as a line of JSON."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument('--url', required=True)
-    parser.add_argument('--quorum', action='store_true')
+    parser = broker.parser(__doc__)
     parser.add_argument('--builds', type=int, default=200)
     parser.add_argument('--kills', type=int, default=6)
     parser.add_argument('--returns', type=int, default=3)
-    parser.add_argument('--seed', type=int, default=random.randrange(10**6))
     options = parser.parse_args()
-    os.environ.setdefault('OS_NOVA_DISABLE_EVENTLET_PATCHING', 'true')
     chance = random.Random(options.seed)
-    builds = [str(uuid.UUID(int=chance.getrandbits(128)))
-              for _ in range(options.builds)]
-    configure(options.url, options.quorum)
+    builds = broker.draw(chance, options.builds)
+    broker.configure(options.url, options.quorum)
     with tempfile.TemporaryDirectory() as directory:
         trial = Trial(pathlib.Path(directory), builds, chance)
         try:

@@ -84,7 +84,11 @@ class Listener(amqpdriver.RpcAMQPListener):
 
     def hold(self) -> None:
         """Begin to hold builds; before anything comes."""
-        self._held: dict[str, typing.Any] = {}
+        #: By the unique_id of a build, each delivery of it that RabbitMQ
+        #: waits for: more than one, if it was sent again after a lost confirm.
+        self._held: dict[str, list[typing.Any]] = {}
+        #: The channel over which the last message came, and its number there.
+        self._last: tuple[typing.Any, int] = None, 0
         # Who stops it acknowledges what is left.
         self._holding = threading.Lock()
 
@@ -98,34 +102,50 @@ class Listener(amqpdriver.RpcAMQPListener):
             return
         unique_id = message.get(amqp.UNIQUE_ID)
         with self._holding:
+            self._follow(message._raw_message)
             again = unique_id in self._held
             waits = again or (
                 message.get('method') == operations.BUILD
                 and unique_id not in (None, *self.msg_id_cache.prev_msgids))
             if waits:
-                # RabbitMQ takes no answer to what it delivers again: the
-                # last one counts.
-                self._held[unique_id] = message
+                self._held.setdefault(unique_id, []).append(message)
         if not waits:
             super().__call__(message)
         elif not again:
             amqpdriver.AMQPListener.__call__(self, message)
 
+    def _follow(self, raw: typing.Any) -> None:
+        """Forget what came over a channel that is gone: it comes again.
+
+        RabbitMQ counts anew what it delivers over each channel, and takes an
+        old number for that of a new message. amqp opens a channel anew that
+        RabbitMQ has closed, as the same object (amqp.channel:
+        Channel._on_close).
+
+        :param raw: what kombu has of the message that comes.
+        """
+        channel, number = self._last
+        self._last = raw.channel, raw.delivery_tag
+        if raw.channel is not channel or raw.delivery_tag <= number:
+            for deliveries in self._held.values():
+                deliveries.clear()
+
     def release(self, unique_id: str | None) -> None:
-        """Acknowledge a message, unless that is done.
+        """Acknowledge each delivery of a message, unless that is done.
 
         It may come again if that fails; a build is carried out once all the
-        same (:mod:`nova_ironic_multihost.core.admission`).
+        same (:mod:`nova_ironic_multihost.core.admission`). What comes later
+        is acknowledged at once, or is a build like any other if 16 others
+        came between (oslo_messaging._drivers.amqp:_MsgIdCache).
         """
         with self._holding:
-            message = self._held.pop(unique_id, None)
-        if message is None:
-            return
-        try:
-            message.acknowledge()
-        except Exception as exc:  # noqa: BLE001
-            LOG.warning('RabbitMQ may deliver a build again, as it cannot be '
-                        'acknowledged: %s', exc)
+            deliveries = self._held.pop(unique_id, [])
+        for message in deliveries:
+            try:
+                message.acknowledge()
+            except Exception as exc:  # noqa: BLE001
+                LOG.warning('RabbitMQ may deliver a build again, as it cannot '
+                            'be acknowledged: %s', exc)
 
 
 def acknowledge() -> None:

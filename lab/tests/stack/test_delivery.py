@@ -16,35 +16,14 @@ See lab/delivery.py, whose queues are its own.
 """
 
 import json
-import os
-import subprocess
 
-from lab import configuration
-from lab import settings as places
-from lab.tests.stack import command
-
-#: The first run is the same each time.
-SEED = '1'
+from lab.tests.stack import broker
 
 
-class DeliveryTestCase(command.LabTestCase):
-
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.settings = places.load(*command.place().values())
-        up = command.Command('up', '--reset', *command.SMALL)
-        assert up.status == 0, up.output + up.errors
+class DeliveryTestCase(broker.BrokerTestCase):
 
     def trial(self, *arguments):
-        done = subprocess.run(
-            [self.settings.venv / 'bin' / 'python', '-W', 'ignore', '-m',
-             'lab.delivery', '--url', configuration.transport(self.settings),
-             *arguments],
-            cwd=command.ROOT, stdin=subprocess.DEVNULL, capture_output=True,
-            text=True, timeout=command.DEADLINE, env={
-                **os.environ, 'PYTHONPATH': str(command.ROOT),
-                'OS_NOVA_DISABLE_EVENTLET_PATCHING': 'true'})
+        done = self.run_trial('lab.delivery', *arguments)
         self.assertIn(done.returncode, (0, 1),
                       done.stdout + done.stderr[-10000:])
         return json.loads(done.stdout.splitlines()[-1])
@@ -55,19 +34,19 @@ class DeliveryTestCase(command.LabTestCase):
             figures['lost'], figures['unknown'], figures['waiting']), figures)
 
     def test_classic_queues(self):
-        self.assertNoneLost(self.trial('--seed', SEED))
+        self.assertNoneLost(self.trial(*broker.SEED))
 
     def test_quorum_queues(self):
-        self.assertNoneLost(self.trial('--quorum', '--seed', SEED))
+        self.assertNoneLost(self.trial('--quorum', *broker.SEED))
 
     def test_one_at_a_time(self):
         """What is not acknowledged yet does not stop the rest."""
-        self.assertNoneLost(self.trial('--prefetch', '1', '--seed', SEED))
+        self.assertNoneLost(self.trial('--prefetch', '1', *broker.SEED))
 
     def test_moments_that_are_others_each_time(self):
         self.assertNoneLost(self.trial())
 
     def test_stock_loses_builds(self):
         """Or nothing is shown here."""
-        figures = self.trial('--stock', '--seed', SEED)
+        figures = self.trial('--stock', *broker.SEED)
         self.assertGreater(figures['lost'], 0, figures)

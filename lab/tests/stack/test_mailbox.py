@@ -16,36 +16,18 @@ See lab/mailbox.py, whose queues are its own.
 """
 
 import json
-import os
-import subprocess
 
-from lab import configuration
-from lab import settings as places
-from lab.tests.stack import command
+from lab.tests.stack import broker
 
-#: In each run; the first is the same each time.
+#: In each run.
 BUILDS = 200
-SEED = '1'
 
 
-class MailboxTestCase(command.LabTestCase):
-
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.settings = places.load(*command.place().values())
-        up = command.Command('up', '--reset', *command.SMALL)
-        assert up.status == 0, up.output + up.errors
+class MailboxTestCase(broker.BrokerTestCase):
 
     def trial(self, *arguments):
-        done = subprocess.run(
-            [self.settings.venv / 'bin' / 'python', '-W', 'ignore', '-m',
-             'lab.mailbox', '--url', configuration.transport(self.settings),
-             '--builds', str(BUILDS), *arguments],
-            cwd=command.ROOT, stdin=subprocess.DEVNULL, capture_output=True,
-            text=True, timeout=command.DEADLINE, env={
-                **os.environ, 'PYTHONPATH': str(command.ROOT),
-                'OS_NOVA_DISABLE_EVENTLET_PATCHING': 'true'})
+        done = self.run_trial(
+            'lab.mailbox', '--builds', str(BUILDS), *arguments)
         self.assertEqual(0, done.returncode,
                          done.stdout + done.stderr[-10000:])
         figures = json.loads(done.stdout.splitlines()[-1])
@@ -54,10 +36,10 @@ class MailboxTestCase(command.LabTestCase):
         self.assertGreater(figures['handed_on'], BUILDS // 3)
 
     def test_classic_queues(self):
-        self.trial('--seed', SEED)
+        self.trial(*broker.SEED)
 
     def test_quorum_queues(self):
-        self.trial('--quorum', '--seed', SEED)
+        self.trial('--quorum', *broker.SEED)
 
     def test_moments_that_are_others_each_time(self):
         self.trial()

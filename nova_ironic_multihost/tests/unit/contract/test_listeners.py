@@ -16,11 +16,14 @@ With a broker: lab/tests/stack/test_delivery.py.
 """
 
 import inspect
+import itertools
 import threading
 import types
 from unittest import mock
 
+import amqp as amqp_library
 import fixtures
+from kombu import message as kombu_message
 from nova import rpc
 from oslo_config import fixture as config_fixture
 import oslo_messaging
@@ -52,6 +55,27 @@ class SignaturesTestCase(base.SignaturesTestCase):
                       inspect.getsource(amqpdriver.AMQPListener.__call__))
         self.assertGreaterEqual(5, amqpdriver.ACK_REQUEUE_EVERY_SECONDS_MAX)
 
+    def test_deliveries_of_kombu(self):
+        raw = Raw({}, mock.sentinel.channel, 7)
+        self.assertIs(raw, impl_rabbit.RabbitMessage(raw)._raw_message)
+        channel = mock.Mock(no_ack_consumers=None)
+        real = kombu_message.Message(
+            b'', delivery_tag=7, channel=channel, delivery_info={})
+        real.ack()
+        channel.basic_ack.assert_called_once_with(7, multiple=False)
+        self.assertEqual((channel, 7), (real.channel, real.delivery_tag))
+
+    def test_channel_that_is_gone_takes_no_acknowledgement(self):
+        channel = amqp_library.Channel(mock.Mock(channels={}), 1)
+        channel.basic_ack(7)
+        channel.collect()
+        self.assertRaises(
+            amqp_library.RecoverableConnectionError, channel.basic_ack, 7)
+
+    def test_channel_that_rabbitmq_closes_is_opened_anew(self):
+        self.assertIn('self._do_revive()', inspect.getsource(
+            amqp_library.Channel._on_close))
+
     def test_what_fails_to_be_taken_is_rejected(self):
         self.assertIn('message.reject()', inspect.getsource(
             impl_rabbit.Consumer._callback))
@@ -66,10 +90,14 @@ class SignaturesTestCase(base.SignaturesTestCase):
 
 
 class Raw:
-    """What kombu has of a message."""
+    """What kombu has of a message.
 
-    def __init__(self, content, error=None):
+    :param number: of its delivery over the channel, from 1.
+    """
+
+    def __init__(self, content, channel, number, error=None):
         self.payload = common.serialize_msg(content)
+        self.channel, self.delivery_tag = channel, number
         self.error = error
         self.acknowledged = 0
 
@@ -98,6 +126,7 @@ class ListenerTestCase(base.SignaturesTestCase):
             transport._driver, mock.Mock(
                 **{'consume.side_effect': common.Timeout}))
         self.listener = self.hold(self.stock)
+        self.reconnect()
 
     target = oslo_messaging.Target(version=version)
 
@@ -140,12 +169,22 @@ class ListenerTestCase(base.SignaturesTestCase):
     def acknowledged(self):
         return self.raw.acknowledged
 
+    def reconnect(self):
+        """Have the next message come over another channel."""
+        self.channel = object()
+        self.reopen()
+
+    def reopen(self):
+        """Have RabbitMQ count anew, as it has closed the channel."""
+        self.numbers = itertools.count(1)
+
     def receive(self, method='build_and_run_instance', unique_id='1',
                 error=None, **more):
         """Have a message come; return what kombu has of it."""
         self.raw = Raw({
             'method': method, 'args': {'instance': 'i1'}, 'version': '6.0',
-            '_context_user': 'u', amqp.UNIQUE_ID: unique_id, **more}, error)
+            '_context_user': 'u', amqp.UNIQUE_ID: unique_id, **more},
+            self.channel, next(self.numbers), error)
         self.listener(impl_rabbit.RabbitMessage(self.raw))
         return self.raw
 
@@ -244,16 +283,65 @@ class ListenerTestCase(base.SignaturesTestCase):
         self.assertEqual(1, again.acknowledged)
         self.assertEqual(1, len(self.builds))
 
-    def test_build_that_comes_again_before_it_is_copied(self):
-        """The connection was lost, and RabbitMQ knows of the last only."""
+    def test_build_that_was_sent_twice(self):
+        """Its sender has not seen that RabbitMQ confirmed it."""
         first = self.receive()
         for other in range(20):
             self.receive('reboot_instance', str(other + 2))
         last = self.receive()
         self.assertEqual((0, 0), (first.acknowledged, last.acknowledged))
         self.carry_out()
-        self.assertEqual((0, 1), (first.acknowledged, last.acknowledged))
+        self.assertEqual((1, 1), (first.acknowledged, last.acknowledged))
         self.assertEqual(1, len(self.copies))
+
+    def test_each_delivery_is_acknowledged_if_one_cannot_be(self):
+        raws = [self.receive(error=OSError('reset')) for _ in range(2)]
+        raws.append(self.receive())
+        self.carry_out()
+        self.assertEqual([1, 1, 1], [raw.acknowledged for raw in raws])
+        self.assertEqual(1, len(self.builds))
+
+    def test_build_that_comes_once_more_when_it_is_copied(self):
+        self.receive()
+        self.carry_out()
+        # oslo.messaging knows it still.
+        self.assertEqual(1, self.receive().acknowledged)
+        self.carry_out()
+        self.assertEqual(1, len(self.builds))
+        for other in range(20):
+            self.receive('reboot_instance', str(other + 2))
+        # It does not any more: it is a build like any other.
+        late = self.receive()
+        self.assertEqual(0, late.acknowledged)
+        self.carry_out()
+        self.assertEqual(1, late.acknowledged)
+
+    def test_build_that_comes_again_over_another_channel(self):
+        """RabbitMQ takes an old number for that of a new message."""
+        for anew in self.reconnect, self.reopen:
+            self.copies.clear()
+            name = anew.__name__
+            before = [self.receive(unique_id=f'{name}{n}') for n in range(3)]
+            anew()
+            # In another order, and one does not come before it is copied.
+            after = [self.receive(unique_id=f'{name}{n}') for n in (1, 0)]
+            self.assertEqual([0, 0], [raw.acknowledged for raw in after])
+            self.carry_out()
+            self.assertEqual([0, 0, 0], [raw.acknowledged for raw in before])
+            self.assertEqual([1, 1], [raw.acknowledged for raw in after])
+            self.assertEqual(3, len(self.copies))
+            self.assertEqual(
+                1, self.receive(unique_id=f'{name}2').acknowledged)
+
+    def test_deliveries_over_channels_that_are_gone_do_not_add_up(self):
+        for _ in range(10):
+            self.reconnect()
+            raw = self.receive()
+        self.assertEqual([[raw]], [
+            [message._raw_message for message in deliveries]
+            for deliveries in self.listener._held.values()])
+        self.carry_out()
+        self.assertEqual({}, self.listener._held)
 
     def test_message_that_has_no_name(self):
         for _ in range(2):

@@ -25,7 +25,7 @@ class Watching:
     nova's tracker takes part: what it has reported of a node is in placement.
 
     :param driver: has audited once.
-    :param pause: seconds from the end of a poll to the next one.
+    :param pause: seconds from the beginning of a poll to the next one.
     """
 
     def __init__(self, driver, pause):

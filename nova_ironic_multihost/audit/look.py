@@ -71,7 +71,7 @@ class Look:
         return self._watch.seen
 
     def pause(self, settings: Settings) -> float:
-        """Return the seconds until the next look.
+        """Return the seconds from the beginning of a look to the next one.
 
         Whoever was told to end and has not come back is not waited for
         longer than needs be.

@@ -38,7 +38,9 @@ class Watching:
         self._reports = []
         self._wrap_read(driver._reader)
         self._wrap_audit(driver._tracker)
-        self._polls = timer.Timer('poll', driver._poll, lambda: pause)
+        # The driver wakes it when more has changed than it audits at a time.
+        self._polls = driver._timers = timer.Timers(
+            lambda: pause, poll=driver._poll)
         self._polls.start()
 
     def _wrap_read(self, reader):

@@ -25,7 +25,7 @@ class Watching:
     nova's tracker takes part: what it has reported of a node is in placement.
 
     :param driver: has audited once.
-    :param pause: seconds from the end of a poll to the next one.
+    :param pause: seconds from the beginning of a poll to the next one.
     """
 
     def __init__(self, driver, pause):
@@ -38,7 +38,9 @@ class Watching:
         self._reports = []
         self._wrap_read(driver._reader)
         self._wrap_audit(driver._tracker)
-        self._polls = timer.Timer('poll', driver._poll, lambda: pause)
+        # The driver wakes it when more has changed than it audits at a time.
+        self._polls = driver._timers = timer.Timers(
+            lambda: pause, poll=driver._poll)
         self._polls.start()
 
     def _wrap_read(self, reader):

@@ -276,6 +276,7 @@ class IronicMultiHostDriver(names.IronicDriver):
         """
         if not self._offers.may_take(nodename):
             raise names.ComputeHostNotFound(host=nodename)
+        self._changes.came(nodename)
         if self._offers.is_new(nodename):
             self._tracker.refresh(nodename)
         with self._patience.none():
@@ -418,9 +419,11 @@ class IronicMultiHostDriver(names.IronicDriver):
     def _poll(self):
         self._hints.follow()
         with self.node_cache.listing() as changed, self._patience.none():
-            self._changes.once(
+            more = self._changes.once(
                 settings.read(),
                 lambda nodes: self.node_cache.add(nodes, changed))
+        if more:
+            self._timers.wake('poll')
 
     def _adopt(self, build, node_id):
         if self._departure.begun():

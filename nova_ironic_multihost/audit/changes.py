@@ -31,7 +31,7 @@ TOGETHER = 50
 
 
 class Changes:
-    """Has what has changed audited. One thread uses it.
+    """Has what has changed audited. One thread uses it, but for :meth:`came`.
 
     :param auditor: reads what has changed, and audits it.
     :param tracker: nova's resource tracker.
@@ -46,31 +46,48 @@ class Changes:
         self._serial = 0
         #: Nodes that wait -> serial of the mirror that they were in.
         self._waiting: Mapping[str, int] = {}
+        # (serial of an audit of all nodes, those to which nova's tracker has
+        # come since); may lack some, who are audited once more.
+        self._came: tuple[int, set[str]] = 0, set()
+
+    def came(self, node: str) -> None:
+        """Note that nova's tracker comes to a node; from any thread.
+
+        It knows what the last audit of all nodes has read, or more.
+        """
+        serial = self._auditor.serial
+        audited, nodes = self._came
+        if audited != serial:
+            nodes = set()
+            self._came = serial, nodes
+        nodes.add(node)
 
     def once(self, settings: Settings,
-             then: Callable[[Mapping[str, Row]], None]) -> None:
+             then: Callable[[Mapping[str, Row]], None]) -> bool:
         """Look once.
 
-        Nothing before the first audit of all nodes. What has changed before
-        the last one, nova's tracker comes to by itself.
+        Nothing before the first audit of all nodes. An audit of all nodes
+        takes minutes if they are many: what it has read is left to it only
+        where nova's tracker has come to it already.
 
         :param then: called with {uuid: node} of those that are mine, before
             the tracker audits them.
+        :returns: whether others wait: :data:`TOGETHER` are done.
         :raises Exception: what there is cannot be known; it is tried again.
         """
         if self._auditor.last is None:
-            return
+            return False
         mirror = self._auditor.read(settings)
-        audited = self._auditor.serial
-        changed = mirror.changed_since(max(audited, self._serial))
-        self._waiting = {
-            **{node: serial for node, serial in self._waiting.items()
-               if serial > audited},
-            **dict.fromkeys(sorted(changed), mirror.serial)}
+        self._waiting = {**self._waiting, **dict.fromkeys(
+            sorted(mirror.changed_since(self._serial)), mirror.serial)}
         self._serial = mirror.serial
+        audited, came = self._came
+        self._waiting = {
+            node: serial for node, serial in self._waiting.items()
+            if serial > audited or node not in came}
         some = list(self._waiting)[:TOGETHER]
         if not some:
-            return
+            return False
 
         def take(audit: Audit, mine: list[str]) -> None:
             then({node: audit.nodes[node] for node in mine})
@@ -82,3 +99,4 @@ class Changes:
         self._auditor.audit_changed(settings, some, take)
         self._waiting = {node: serial for node, serial
                          in self._waiting.items() if node not in some}
+        return bool(self._waiting)

@@ -56,6 +56,10 @@ LOG = logging.getLogger(__name__)
 #: Nodes whose records are read to learn which partition a member serves.
 SAMPLE = 8
 
+#: Audits in which such nodes are read until a member is asked for its own:
+#: by then it can hardly have many, and nova gives all of them in one reply.
+SAMPLES = 8
+
 #: Compute services that are known.
 Services = tuple[membership.ComputeService, ...]
 
@@ -408,10 +412,20 @@ def _records_of_others(sources: Sources, memory: Memory, mirror: Mirror,
         inventory.view, services=membership.by_host(known))
     wanted = dict.fromkeys(ownership.candidates(inventory, states, view))
     wanted.update(dict.fromkeys(_samples(memory, mirror, inventory)))
-    if not wanted:
-        return {}
-    return {record.node: record for record in sources.records(list(wanted))
+    records = sources.records(list(wanted)) if wanted else []
+    if memory.rounds >= SAMPLES:
+        for member in sorted(_unknown(memory, inventory)):
+            records += sources.records_of(
+                membership.spellings(known, member))[:1]
+    return {record.node: record for record in records
             if record.node not in inventory.my_nodes}
+
+
+def _unknown(memory: Memory, inventory: Inventory) -> set[HostKey]:
+    """Return the members whose partition is not known."""
+    return {member for member in inventory.preferences.members
+            if member != inventory.host
+            and member not in memory.partition_labels}
 
 
 def _samples(memory: Memory, mirror: Mirror, inventory: Inventory
@@ -422,9 +436,7 @@ def _samples(memory: Memory, mirror: Mirror, inventory: Inventory
     those that it is preferred for would be nobody's.
     """
     preferences = inventory.preferences
-    members = {member for member in preferences.members
-               if member != inventory.host
-               and member not in memory.partition_labels}
+    members = _unknown(memory, inventory)
     seen: collections.Counter[str] = collections.Counter()
     first = memory.rounds * SAMPLE
     for node in mirror.nodes:

@@ -36,6 +36,10 @@ from nova_ironic_multihost.core.ownership import Reason
 
 LOG = logging.getLogger(__name__)
 
+#: The most nodes that are taken before others have their turn with the
+#: auditor: builds whose nodes are adopted, and what has changed in Ironic.
+TOGETHER = 50
+
 
 class Look:
     """Looks, again and again, from one thread.
@@ -71,7 +75,7 @@ class Look:
         return self._watch.seen
 
     def pause(self, settings: Settings) -> float:
-        """Return the seconds until the next look.
+        """Return the seconds from the beginning of a look to the next one.
 
         Whoever was told to end and has not come back is not waited for
         longer than needs be.
@@ -126,25 +130,24 @@ class Look:
         missed: set[HostKey] = set()
         if not hosts:
             return missed, ()
+        left: list[str] = []
 
-        def take(audit: Audit, mine: list[str]) -> None:
+        def take_some(audit: Audit, mine: list[str]) -> None:
             self._acquired(audit, mine)
-            for node in mine:
-                if self._ending():
-                    return
-                # It may have been here before.
-                self._tracker.drop(node)
-                self._tracker.audit(node)
-                owner = audit.owners[node]
-                if owner is not None and not self._tracker.has(node):
-                    missed.add(owner)
-            self._pulled = tuple(
-                node for node in mine
-                if audit.reasons[node] is Reason.PULLED)
+            left.extend(mine[TOGETHER:])
+            missed.update(self._take(audit, mine[:TOGETHER]))
 
         names = [view.services[host].host for host in sorted(hosts)]
         reasons = self._auditor.audit_hosts(
-            settings, names, take, view.hosts)
+            settings, names, take_some, view.hosts)
+        while left and not self._ending():
+            some, left = left[:TOGETHER], left[TOGETHER:]
+            # Whoever waits for the auditor gets it while nova is asked.
+            now = self._read(settings)
+            self._auditor.audit_hosts(
+                settings, [now.services[host].host for host in sorted(hosts)
+                           if host in now.services and not now.member(host)],
+                take_some, now.hosts, only=frozenset(some))
         if reasons:
             LOG.info('Audited the nodes of %(hosts)s, which left: '
                      '%(tally)s.', {
@@ -156,6 +159,25 @@ class Look:
             Reason.QUEUED in reasons.values()
             and any(map(view.gone, hosts)))
         return missed, hosts if waits else ()
+
+    def _take(self, audit: Audit, nodes: list[str]) -> set[HostKey]:
+        """Have the tracker take some nodes.
+
+        :returns: the owners of those that could not be taken.
+        """
+        missed: set[HostKey] = set()
+        for node in nodes:
+            if self._ending():
+                return missed
+            # It may have been here before.
+            self._tracker.drop(node)
+            self._tracker.audit(node)
+            owner = audit.owners[node]
+            if owner is not None and not self._tracker.has(node):
+                missed.add(owner)
+            elif audit.reasons[node] is Reason.PULLED:
+                self._pulled += (node,)
+        return missed
 
     def _audit_pulled(self) -> None:
         """Audit nodes that came from live hosts once more.

@@ -14,12 +14,14 @@
 
 from collections.abc import Callable
 import threading
+import time
 
 from oslo_log import log as logging
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds that a timer rests after each turn, however often it is woken.
+#: Seconds that a timer rests after each turn, however long that has taken and
+#: however often it is woken.
 REST = 1.0
 
 
@@ -53,23 +55,32 @@ class Timers:
 class Timer:
     """Does something every few seconds, in a thread of its own.
 
+    The seconds are counted from the beginning of a turn to that of the next
+    one, as others are promised what a turn does. After a turn that has taken
+    longer the next one comes :data:`REST` after its end; turns that were
+    missed are not made up for.
+
     It ends with the main thread, which is the service: whoever goes on
     without it takes nodes and instances that nobody serves.
 
     :param name: what is done, for people to read.
     :param act: function without arguments; what it raises is logged, once
         for each kind of error until it succeeds again.
-    :param seconds: function without arguments that returns the pause.
+    :param seconds: function without arguments that returns in how many
+        seconds the next turn begins; asked at the beginning of each turn.
     :param service: the main thread.
+    :param clock: monotonic clock, in seconds.
     """
 
     def __init__(self, name: str, act: Callable[[], object],
                  seconds: Callable[[], float],
-                 service: threading.Thread | None = None) -> None:
+                 service: threading.Thread | None = None,
+                 clock: Callable[[], float] = time.monotonic) -> None:
         self._name = name
         self._act = act
         self._seconds = seconds
         self._service = service or threading.main_thread()
+        self._clock = clock
         self._stopped, self._woken = threading.Event(), threading.Event()
         self._failures: set[type[Exception]] = set()
         self._thread: threading.Thread | None = None
@@ -84,7 +95,7 @@ class Timer:
             self._thread.start()
 
     def wake(self) -> None:
-        """Have it done without waiting for the end of the pause.
+        """Have it done without waiting until it is due.
 
         Once, however often it is called before that, and not earlier than
         :data:`REST` after the turn before. What is under way may have begun
@@ -98,23 +109,28 @@ class Timer:
         self._woken.set()
         self._thread = None
 
-    def _pause(self, stopped: threading.Event, woken: threading.Event) -> bool:
-        """Wait until it is to be done again; return whether it is not."""
-        seconds = self._seconds()
-        rest = min(REST, seconds)
-        if not stopped.wait(rest):
-            woken.wait(seconds - rest)
+    def _pause(self, stopped: threading.Event, woken: threading.Event,
+               begun: float, seconds: float) -> bool:
+        """Wait until it is to be done again; return whether it is not.
+
+        :param begun: when the last turn began, by the clock.
+        :param seconds: from then to the beginning of the next one.
+        """
+        if not stopped.wait(min(REST, seconds)):
+            woken.wait(max(0, begun + seconds - self._clock()))
             # Before the turn: who wakes it during that is heard.
             woken.clear()
         return stopped.is_set()
 
     def _run(self, stopped: threading.Event, woken: threading.Event) -> None:
-        while not self._pause(stopped, woken):
+        begun, seconds = self._clock(), self._seconds()
+        while not self._pause(stopped, woken, begun, seconds):
             if not self._service.is_alive():
                 LOG.error('The main thread of nova-compute has ended, and '
                           'the process has not: kill it and start it again. '
                           'Its %s ends here.', self._name)
                 return
+            begun, seconds = self._clock(), self._seconds()
             self.turn()
 
     def turn(self) -> None:

@@ -192,7 +192,11 @@ def _fields(wanted):
 
 
 def _same(theirs: str | None, wanted: str) -> bool:
-    """Whether a filter lets it through; MariaDB looks at no case."""
+    """Whether a filter lets it through, as far as that can be known.
+
+    The collation of Ironic's database decides: MariaDB looks at no case, and
+    at no accents either; PostgreSQL and SQLite look at both.
+    """
     return (theirs or '').casefold() == wanted.casefold()
 
 

@@ -27,11 +27,13 @@ import os
 import secrets
 import sys
 import unittest
+from unittest import mock
 
 import hypothesis
 from hypothesis import stateful
 from hypothesis import strategies
 
+from nova_ironic_multihost.audit import look
 from nova_ironic_multihost.audit import model
 from nova_ironic_multihost.audit import recovery
 from nova_ironic_multihost.core import arrivals
@@ -981,6 +983,10 @@ class SimulationTest(unittest.TestCase):
         # What an operator would be told, thousands of times.
         logging.disable(logging.CRITICAL)
         self.addCleanup(logging.disable, logging.NOTSET)
+        # With eight nodes in all.
+        few = mock.patch.object(look, 'TOGETHER', 2)
+        few.start()
+        self.addCleanup(few.stop)
 
     def test_promises(self):
         print(f'Simulation: {EXAMPLES[PROFILE]} examples; '

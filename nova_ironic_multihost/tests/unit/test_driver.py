@@ -26,6 +26,7 @@ import oslo_messaging
 from oslo_messaging._drivers import impl_fake
 from oslotest import base
 
+from nova_ironic_multihost.audit import changes
 from nova_ironic_multihost.audit import notices
 from nova_ironic_multihost.audit import recovery
 from nova_ironic_multihost.audit.sources import ListingError
@@ -904,6 +905,25 @@ class PollTestCase(DriverTestCase):
         self.driver._poll()
         self.driver._poll()
         self.assertEqual([(NODES[0], 'i1')], self.audited)
+
+    def test_what_is_too_much_for_one_poll_does_not_wait_for_long(self):
+        self.place(NODES[0], 'i1', ME)
+        self.place(NODES[1], 'i2', ME)
+        woken = self.driver._timers._timers['poll']._woken
+        with mock.patch.object(changes, 'TOGETHER', 1):
+            for more in (True, False):
+                self.driver._poll()
+                self.assertIs(more, woken.is_set())
+                woken.clear()
+        self.assertEqual([(NODES[0], 'i1'), (NODES[1], 'i2')], self.audited)
+
+    def test_node_to_which_nova_has_come_is_left_to_it(self):
+        self.place(NODES[0], 'i1', ME)
+        self.place(NODES[1], 'i2', ME)
+        self.driver.get_available_nodes()
+        self.driver.get_available_resource(NODES[0])
+        self.driver._poll()
+        self.assertEqual([(NODES[1], 'i2')], self.audited)
 
     def test_what_ironic_has_said_is_read_anew_at_once(self):
         """A Notifier publishes as Ironic does, and the timer turns for it."""

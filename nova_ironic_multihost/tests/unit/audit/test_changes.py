@@ -37,7 +37,8 @@ class ChangesTestCase(cloud.AuditTestCase):
         """Look once; return what was told and what was audited."""
         told = {}
         self.tracker.audited.clear()
-        self.changes.once(model.Settings('a', points=32), told.update)
+        self.more = self.changes.once(
+            model.Settings('a', points=32), told.update)
         self.assertLessEqual(set(self.tracker.audited), set(told))
         return told, self.tracker.audited
 
@@ -95,10 +96,39 @@ class ChangesTestCase(cloud.AuditTestCase):
         self.audit('a')
         self.assertIs(Reason.INSTANCE_ELSEWHERE, self.auditor.reason(node))
 
-    def test_audit_of_all_nodes_comes_to_it_by_itself(self):
-        self.cloud.contents[self.mine[0]] = 1
+    def test_audit_of_all_nodes_has_come_to_it(self):
+        first, second = self.mine[:2]
+        self.cloud.contents = {first: 1, second: 1}
         self.audit('a')
+        self.changes.came(first)
+        # It takes minutes until nova's tracker comes to the last one.
+        self.assertEqual([second], self.once()[1])
         self.assertEqual(({}, []), self.once())
+
+    def test_tracker_has_come_to_it_before_it_changed(self):
+        node = self.mine[0]
+        self.changes.came(node)
+        self.cloud.contents[node] = 1
+        self.assertEqual([node], self.once()[1])
+
+    def test_tracker_has_come_to_it_in_an_audit_before(self):
+        first, second = self.mine[:2]
+        self.changes.came(first)
+        self.cloud.contents[first] = 1
+        self.audit('a')
+        self.changes.came(second)
+        self.assertEqual([first], self.once()[1])
+
+    def test_what_waits_is_left_to_the_audit_that_has_come_to_it(self):
+        first, second = self.mine[:2]
+        self.cloud.contents = {first: 1, second: 1}
+        with mock.patch.object(changes, 'TOGETHER', 1):
+            self.assertEqual([first], self.once()[1])
+            self.assertTrue(self.more)
+            self.audit('a')
+            self.changes.came(second)
+            self.assertEqual([], self.once()[1])
+            self.assertFalse(self.more)
 
     def test_many_are_audited_some_at_a_time(self):
         self.cloud.contents = dict.fromkeys(self.mine, 1)
@@ -107,6 +137,7 @@ class ChangesTestCase(cloud.AuditTestCase):
             for _ in range(len(self.mine)):
                 audited += self.once()[1]
                 self.assertLessEqual(len(self.tracker.audited), 2)
+                self.assertIs(len(audited) < len(self.mine), self.more)
         self.assertEqual(self.mine, audited)
 
     def test_what_waits_goes_on_after_a_failure(self):

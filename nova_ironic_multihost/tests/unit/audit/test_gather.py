@@ -15,6 +15,7 @@
 import types
 from unittest import mock
 
+import fixtures
 import hypothesis
 from hypothesis import strategies
 
@@ -286,6 +287,23 @@ class PartitionTestCase(cloud.AuditTestCase):
             self.settle('a')
             self.assertEqual(set(cloud.NODES) - set(shard),
                              set(self.audit('a').nodes))
+
+    def test_partition_of_a_member_with_none_of_those_is_asked_for(self):
+        """What it is preferred for would be nobody's."""
+        self.cloud.states = {
+            host: membership.ComputeService(host, up=True) for host in 'aBc'}
+        theirs = sorted(self.preferred('c', 'a', 'b', 'c'))
+        self.cloud.owners = {**dict.fromkeys(theirs, 'c'), theirs[-1]: 'B'}
+        self.cloud.labels = {'B': 'shard=s1'}
+        self.useFixture(fixtures.MockPatchObject(gather, 'SAMPLE', 1))
+        for audits in range(gather.SAMPLES + 1):
+            self.assertEqual(self.preferred('a', 'a', 'b', 'c'),
+                             set(self.audit('a').nodes))
+            self.assertIs(audits == gather.SAMPLES,
+                          'B' in self.asked('records_of'))
+        found = self.audit('a')
+        self.assertNotIn('B', self.asked('records_of'))
+        self.assertEqual(self.preferred('a', 'a', 'c'), set(found.nodes))
 
     def test_label_of_a_host_that_was_down_is_learned_anew(self):
         # As in an upgrade from nova's own driver, which writes no label.

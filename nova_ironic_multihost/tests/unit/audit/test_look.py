@@ -14,6 +14,8 @@
 
 from unittest import mock
 
+import fixtures
+
 from nova_ironic_multihost.audit import look
 from nova_ironic_multihost.audit import model
 from nova_ironic_multihost.core.outages import Heartbeats
@@ -22,6 +24,19 @@ from nova_ironic_multihost.core import takeover
 from nova_ironic_multihost.tests.unit.audit import cloud
 
 NODES = cloud.NODES
+
+
+class Tracker(cloud.Tracker):
+    """Makes the records a's."""
+
+    def __init__(self, some_cloud):
+        super().__init__()
+        self._cloud = some_cloud
+
+    def audit(self, node):
+        super().audit(node)
+        if node in self.tracked:
+            self._cloud.owners[node] = 'a'
 
 
 class LookTestCase(cloud.AuditTestCase):
@@ -34,7 +49,7 @@ class LookTestCase(cloud.AuditTestCase):
         self.options['pulls_per_audit'] = 0
         self.heartbeats = Heartbeats(10, 0)
         self.cloud.owners = dict.fromkeys(NODES, 'b')
-        self.tracker = cloud.Tracker()
+        self.tracker = Tracker(self.cloud)
         self.acquired = []
         for _ in range(2):
             self.audit('a')
@@ -43,8 +58,9 @@ class LookTestCase(cloud.AuditTestCase):
 
     def look_of(self, some_auditor):
         """Return a function that looks once."""
-        one = look.Look(some_auditor, self.tracker, self.acquire, self.clock,
-                        lambda: self.ending)
+        one = look.Look(some_auditor, self.tracker,
+                        lambda audit, mine: self.acquired.append(mine),
+                        self.clock, lambda: self.ending)
 
         def settings(options):
             return model.Settings(
@@ -55,18 +71,13 @@ class LookTestCase(cloud.AuditTestCase):
         self.may_close = lambda: one.may_close(settings({}))
         return lambda **options: one.once(settings(options))
 
-    def acquire(self, audit, mine):
-        self.acquired.append(mine)
-        self.cloud.owners.update(dict.fromkeys(
-            set(mine) - self.tracker.failing, 'a'))
-
     def test_nodes_of_who_left_are_taken_and_no_others(self):
         self.cloud.owners[NODES[0]] = 'a'
         self.audit('a')
         self.cloud.set('b', up=False)
         self.assertFalse(self.look().live('b'))
         self.assertEqual(NODES[1:], self.tracker.audited)
-        self.assertEqual([NODES[1:]], self.acquired)
+        self.assertEqual(NODES[1:], self.acquired[0])
         self.look()
         self.assertEqual(NODES[1:], self.tracker.audited)
 
@@ -317,3 +328,60 @@ class LookTestCase(cloud.AuditTestCase):
                 state.host == 'a' for state in self.cloud.placed.values()))
         self.assertIn(
             Reason.ADOPTED, self.auditors['a'].last.reasons.values())
+
+
+class PortionsTestCase(LookTestCase):
+    """All that, when few nodes are taken at a time."""
+
+    def setUp(self):
+        self.useFixture(fixtures.MockPatchObject(look, 'TOGETHER', 3))
+        super().setUp()
+
+    def between(self, act):
+        """Have something happen whenever nova is asked who is there."""
+        services = self.cloud.services
+        self.cloud.services = lambda: act() or services()
+
+    def test_others_have_their_turn_in_between(self):
+        """An audit of all nodes, with what it takes itself."""
+        found = []
+
+        def audit():
+            if len(self.tracker.audited) == 3 and not self.begun:
+                self.begun = True
+                self.assertFalse(self.auditors['a']._lock.locked())
+                found.append(self.audit('a'))
+
+        self.begun = False
+        self.cloud.set('b', up=False)
+        self.between(audit)
+        self.look()
+        self.assertIs(Reason.KEPT, found[0].reasons[NODES[0]])
+        self.assertIs(Reason.ADOPTED, found[0].reasons[NODES[3]])
+        self.assertEqual(NODES[:3], self.tracker.audited)
+
+    def test_who_is_back_in_between_keeps_what_is_left(self):
+        self.options['pulls_per_audit'] = 200
+        self.between(lambda: self.cloud.set('b', up=bool(
+            self.tracker.audited)))
+        self.look()
+        self.assertEqual(NODES[:3], self.tracker.audited)
+
+    def test_a_build_that_came_in_between_is_waited_for(self):
+        self.cloud.set('b', up=False)
+        self.between(lambda: self.tracker.audited and
+                     self.cloud.allocations.update({
+                         NODES[4]: frozenset({'build'})}))
+        self.cloud.placed['build'] = cloud.instance(None, None)
+        self.look()
+        self.assertEqual([node for node in NODES if node != NODES[4]],
+                         self.tracker.audited)
+
+    def test_what_was_taken_over_is_taken_in_any_portion(self):
+        self.options.update(policy=takeover.Policy('forced_down'))
+        for node in NODES[2:5]:
+            self.cloud.ironic[node] = f'i-{node}'
+            self.cloud.placed[f'i-{node}'] = cloud.instance('b', node)
+        self.cloud.set('b', up=False, forced_down=True)
+        self.look()
+        self.assertEqual(NODES, self.tracker.audited)

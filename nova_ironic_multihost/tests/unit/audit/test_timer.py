@@ -55,14 +55,16 @@ class TimersTestCase(base.BaseTestCase):
 
 
 class Event:
-    """Something that a timer waits for; who waits is seen, and waits not.
+    """Something that a timer waits for; who waits is seen.
 
     :param waits: gets the seconds of each wait.
+    :param sleep: called with the seconds of a wait that is not over at once.
     :param happen: called in each wait.
     """
 
-    def __init__(self, waits, happen=lambda: None):
+    def __init__(self, waits, sleep, happen=lambda: None):
         self._waits = waits
+        self._sleep = sleep
         self._happen = happen
         self._set = False
 
@@ -78,26 +80,37 @@ class Event:
     def wait(self, seconds):
         self._waits.append(seconds)
         self._happen()
+        if not self._set:
+            self._sleep(seconds)
         return self._set
 
 
 class WakeTestCase(base.BaseTestCase):
-    """A timer whose waits take no time; each one is seen."""
+    """A timer on a clock that only waits and turns move; waits are seen."""
 
     def setUp(self):
         super().setUp()
+        self.now = 1000.0
         self.turns = 0
+        # When each turn began.
+        self.begun = []
         self.pause = 10
         self.during = self.resting = lambda: None
         self.rests, self.waits = [], []
         # Whether it was woken, at the beginning of each wait.
         self.woken = []
-        self.timer = timers.Timer('poll', self.turn, lambda: self.pause)
-        self.timer._stopped = Event(self.rests, lambda: self.resting())
-        self.timer._woken = Event(self.waits, self.waiting)
+        self.timer = timers.Timer('poll', self.turn, lambda: self.pause,
+                                  clock=lambda: self.now)
+        self.timer._stopped = Event(
+            self.rests, self.sleep, lambda: self.resting())
+        self.timer._woken = Event(self.waits, self.sleep, self.waiting)
+
+    def sleep(self, seconds):
+        self.now += seconds
 
     def turn(self):
         self.turns += 1
+        self.begun.append(self.now - 1000)
         self.during()
 
     def waiting(self):
@@ -113,6 +126,42 @@ class WakeTestCase(base.BaseTestCase):
         self.assertEqual(
             ([timers.REST] * 3, [10 - timers.REST] * 3, 2),
             (self.rests, self.waits, self.turns))
+
+    def test_turns_begin_as_often_as_told_however_long_they_take(self):
+        self.during = lambda: self.sleep(6)
+        self.run_it()
+        self.assertEqual([10, 20], self.begun)
+
+    def test_turn_that_takes_too_long_is_followed_by_one_after_a_rest(self):
+        """What was missed is not made up for."""
+        self.during = lambda: self.sleep(35 if self.turns == 1 else 0)
+        self.run_it()
+        self.assertEqual([10, 10 + 35 + timers.REST], self.begun)
+        self.assertEqual([9, 0, 9], self.waits)
+
+    def test_turn_that_ends_when_the_next_is_due_is_followed_by_a_rest(self):
+        self.during = lambda: self.sleep(9.5)
+        self.run_it()
+        self.assertEqual([10, 10 + 9.5 + timers.REST], self.begun)
+
+    def test_pause_is_that_of_the_beginning_of_the_turn(self):
+        """From then on it is counted."""
+        def later():
+            self.sleep(4)
+            self.pause = 3
+
+        self.during = later
+        self.run_it()
+        self.assertEqual([10, 20], self.begun)
+
+    def test_after_it_was_woken_it_counts_from_then(self):
+        def wake():
+            if not self.turns:
+                self.timer.wake()
+
+        self.resting = wake
+        self.run_it()
+        self.assertEqual([timers.REST, timers.REST + 10], self.begun)
 
     def test_short_pause_is_no_longer_for_the_rest(self):
         self.pause = timers.REST / 4

@@ -259,7 +259,7 @@ class Keeper:
 
     def _sort(self) -> None:
         """Do with each copy what is to be done."""
-        box, asked = self._box, 0
+        box, asked, sent = self._box, 0, 0
         assert box is not None
         for copy in [*self._held]:
             try:
@@ -279,9 +279,14 @@ class Keeper:
             except Exception:
                 self._close()
                 raise
-            asked += verdict == Verdict(Fate.HAND_ON, self._host)
+            here = verdict == Verdict(Fate.HAND_ON, self._host)
+            asked += here
+            sent += verdict.fate is Fate.HAND_ON and not here
             self._held.remove(copy)
         self._publish()
+        if sent:
+            LOG.info('%d builds of which Ironic was not told go to the compute '
+                     'services that have their instances or nodes now.', sent)
         if asked:
             LOG.info('%d builds that were here when nova-compute ended are '
                      'begun again.', asked)

@@ -62,17 +62,26 @@ class Look:
         self._acquired = acquired
         self._ending = ending
         self._watch = watch.Watch(clock)
+        self._view: membership.View | None = None
+        self._eligible: frozenset[HostKey] = frozenset()
         self._pulled: tuple[str, ...] = ()
 
     @property
     def eligible(self) -> frozenset[HostKey]:
-        """The hosts whose instances may be taken over, as was seen last."""
-        return self._watch.eligible
+        """The hosts whose instances may be taken over, as was seen last.
+
+        Whose may be taken since then are among them when this look is over.
+        """
+        return self._watch.eligible & self._eligible
 
     @property
     def view(self) -> membership.View | None:
-        """What was seen last, None before the first look."""
-        return self._watch.seen
+        """What was seen last, None before the first look.
+
+        Known before anything is done about it: that takes minutes if there
+        are many nodes to take, and others go by who is there meanwhile.
+        """
+        return self._view
 
     def pause(self, settings: Settings) -> float:
         """Return the seconds from the beginning of a look to the next one.
@@ -93,6 +102,7 @@ class Look:
         if self._auditor.last is None:
             return view
         eligible = self._auditor.note_down(settings, view)
+        self._view, self._eligible = view, eligible
         self._audit_pulled()
         due = self._watch.due(view, eligible)
         excused = self._watch.starting(

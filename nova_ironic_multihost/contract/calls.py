@@ -100,8 +100,7 @@ class Tracker:
         nodes that another host has got.
         """
         if self.has(node):
-            self._manager.rt.remove_node(node)
-            self._invalidate(node)
+            self._remove(node)
 
     def refresh(self, node: str) -> None:
         """Forget what placement said of a node, so that nova asks it again.
@@ -112,6 +111,12 @@ class Tracker:
         """
         if self._manager is not None:
             self._invalidate(node)
+
+    @names.synchronized(resource_tracker.COMPUTE_RESOURCE_SEMAPHORE, fair=True)
+    def _remove(self, node):
+        # Who audits the node at this moment would not find it any more.
+        self._manager.rt.remove_node(node)
+        self.report_client.invalidate_resource_provider(node)
 
     @names.synchronized(resource_tracker.COMPUTE_RESOURCE_SEMAPHORE, fair=True)
     def _invalidate(self, node):

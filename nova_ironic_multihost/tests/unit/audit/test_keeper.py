@@ -164,6 +164,8 @@ class KeeperTestCase(post.PostTestCase):
         self.keeper.once()
         self.assertEqual(([BUILD], []), (
             self.bus.queues['c copies'], self.bus.queues['c']))
+        self.assertIn('1 builds of which Ironic was not told go to',
+                      self.log.output)
 
     def test_while_nova_does_not_answer_it_is_held(self):
         self.arrive()

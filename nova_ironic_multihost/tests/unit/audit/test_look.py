@@ -57,10 +57,11 @@ class LookTestCase(cloud.AuditTestCase):
         self.look()
 
     def look_of(self, some_auditor):
-        """Return a function that looks once."""
+        """Return a function that looks once; self.last is what looks."""
         one = look.Look(some_auditor, self.tracker,
                         lambda audit, mine: self.acquired.append(mine),
                         self.clock, lambda: self.ending)
+        self.last = one
 
         def settings(options):
             return model.Settings(
@@ -263,6 +264,26 @@ class LookTestCase(cloud.AuditTestCase):
         self.cloud.set('b', up=False)
         self.assertFalse(first().live('b'))
         self.assertEqual([], self.tracker.audited)
+
+    def test_what_was_seen_is_known_before_nodes_are_taken(self):
+        """That may take minutes."""
+        self.cloud.set('b', up=False)
+        seen = []
+        self.tracker.drop = lambda node: seen.append(self.last.view.live('b'))
+        self.look()
+        self.assertEqual({False}, {*seen})
+
+    def test_who_is_unfenced_is_not_eligible_while_nodes_are_taken(self):
+        self.options.update(policy=takeover.Policy('forced_down'))
+        self.cloud.set('b', up=False, forced_down=True)
+        self.look()
+        self.assertEqual({'b'}, {*self.last.eligible})
+        self.cloud.set('b', up=False, forced_down=False, disabled=True)
+        self.cloud.owners = dict.fromkeys(NODES, 'b')
+        seen = []
+        self.tracker.drop = lambda node: seen.append(self.last.eligible)
+        self.look()
+        self.assertEqual({frozenset()}, {*seen})
 
     def test_what_it_led_to_is_logged_once(self):
         self.cloud.set('b', up=False)

@@ -89,10 +89,13 @@ class TrackerTestCase(base.TrackerTestCase):
         self.useFixture(fixtures.MockPatchObject(
             self.client, 'invalidate_resource_provider',
             lambda node: held.append(lock.is_writer())))
+        rt = self.tracker._manager.rt
+        self.useFixture(fixtures.MockPatchObject(
+            rt, 'remove_node', lambda node: held.append(lock.is_writer())))
         self.tracker.refresh(NODE)
-        self.tracker._manager.rt.compute_nodes[NODE] = mock.sentinel.record
+        rt.compute_nodes[NODE] = mock.sentinel.record
         self.tracker.drop(NODE)
-        self.assertEqual([True, True], held)
+        self.assertEqual([True, True, True], held)
 
     def test_generation_is_read_anew(self):
         self.client._provider_tree.new_root(NODE, NODE, generation=3)

@@ -285,8 +285,9 @@ class Keeper:
             self._held.remove(copy)
         self._publish()
         if sent:
-            LOG.info('%d builds of which Ironic was not told go to the compute '
-                     'services that have their instances or nodes now.', sent)
+            LOG.info('%d builds of which Ironic was not told go to the '
+                     'compute services that have their instances or nodes '
+                     'now.', sent)
         if asked:
             LOG.info('%d builds that were here when nova-compute ended are '
                      'begun again.', asked)

@@ -427,9 +427,9 @@ class IronicMultiHostDriver(names.IronicDriver):
 
     def _adopt(self, build, node_id):
         if self._departure.begun():
-            return
+            return False
         with self._patience.none():
-            self._adoption.adopt(settings.read(), build, node_id)
+            return self._adoption.adopt(settings.read(), build, node_id)
 
     def _acquired(self, audit, mine):
         """Let nova work with nodes that a look has found to be mine."""

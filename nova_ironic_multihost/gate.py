@@ -159,21 +159,37 @@ class Gate:
         with self._noted(instance.uuid):
             return self._operate(name, instance, act, otherwise, patient)
 
-    def build(self, name, instance, act, node, otherwise):
+    def build(self, name, instance, act, node, otherwise,
+              adopt=lambda: False, failed=lambda _: False):
         """Carry out a build, unless it is done or another's by now.
 
         Nothing but this operation knows of it: while nobody answers it waits
         until the service ends.
 
         :param node: uuid of the node that it is for, or None.
+        :param adopt: function without arguments that takes the node if it is
+            a dead host's, and with it what that has begun on it. Returns
+            whether it may have taken anything.
+        :param failed: says of a result whether the build is given up, and its
+            node freed in placement.
         """
         if self._inside:
             return act()
+
+        def is_left():
+            # What is taken may be this very instance.
+            return self._is_outdated(instance, node) or (
+                adopt() and self._is_outdated(instance, node))
+
+        def act_for_this_host():
+            result = act()
+            return (otherwise() if failed(result)
+                    and self._is_begun_elsewhere(name, instance) else result)
+
         self._thread.patience_left = math.inf
         with self._noted(instance.uuid):
             return self._operate(
-                name, instance, act, otherwise, True,
-                lambda: self._is_outdated(instance, node))
+                name, instance, act_for_this_host, otherwise, True, is_left)
 
     def _operate(self, name, instance, act, otherwise, patient,
                  is_left=None):
@@ -461,6 +477,26 @@ class Gate:
                        for attempt in range(ASKED))
 
         return admission.outdated(state, node, self._host, allocated)
+
+    def _is_begun_elsewhere(self, name, instance):
+        """Whether a build has failed because it was begun elsewhere.
+
+        It was claimed there, and taken over, after this host was asked; so it
+        has its node, and whoever took it over goes on with it.
+        """
+        try:
+            state = self._patiently(
+                name, f'instance {instance.uuid}',
+                lambda: self._sources.instance_states(
+                    [instance.uuid]).get(instance.uuid))
+        except Exception as exc:  # noqa: BLE001
+            LOG.warning('It cannot be known where instance %(instance)s is, '
+                        'so its node stays allocated to it: %(exc)s',
+                        {'instance': instance.uuid, 'exc': exc})
+            return True
+        return state is not None and not state.deleted and (
+            admission.elsewhere(state, self._host)
+            or takeover.is_mark(state.task_state))
 
     def _has_allocated(self, instance, node, attempt):
         if attempt:

@@ -45,34 +45,37 @@ class Adoption:
         self._acquired = acquired
 
     def adopt(self, settings: Settings, build: str, node: str | None
-              ) -> None:
+              ) -> bool:
         """Take the node of a build, if it is a dead host's and to be mine.
 
         If it is not, nova sends the build to another one. Raises nothing.
 
         :param build: uuid of the instance.
         :param node: uuid of the node, None if nova does not say.
+        :returns: whether anything may have been taken: the node, and what
+            that host has begun on it.
         """
         try:
-            self._adopt(settings, build, node)
+            return self._adopt(settings, build, node)
         except Exception as exc:  # noqa: BLE001
             LOG.warning('The node of build %(build)s could not be taken from '
                         'a compute service that is down: %(exc)s. nova sends '
                         'the build to another node.',
                         {'build': build, 'exc': exc})
+            return True
 
     def _adopt(self, settings: Settings, build: str, node: str | None
-               ) -> None:
+               ) -> bool:
         last = self._auditor.last
         if node is None or last is None or self._tracker.has(node):
-            return
+            return False
         sources = self._auditor.sources
         record = next(iter(sources.records([node])), None)
         if record is None or record.owner == host_key(settings.host):
-            return
+            return False
         service = sources.service(record.host)
         if service is not None and service.up:
-            return
+            return False
 
         def take(audit: Audit, mine: list[str]) -> None:
             self._acquired(audit, mine)
@@ -88,3 +91,4 @@ class Adoption:
                      'build': build, 'host': record.host,
                      'reason': reasons[node].value if node in reasons
                      else 'not to be had'})
+        return True

@@ -24,6 +24,7 @@ import functools
 import inspect
 import types
 
+from nova.compute import build_results
 from nova import exception
 from nova import safe_utils
 import oslo_messaging as messaging
@@ -152,28 +153,27 @@ def operate(gate, evacuate: Callable[[str], object]) -> Callable:
     return around
 
 
-def build(gate, adopt: Callable[[str, str | None], None],
+def build(gate, adopt: Callable[[str, str | None], bool],
           otherwise: Callable) -> Callable:
     """Return how a gate carries out a build, see :func:`wrapped`.
 
     :param gate: :class:`nova_ironic_multihost.gate.Gate`.
     :param adopt: takes the node of a build if it is a dead host's; function
-        of the uuids of the instance and of the node, or None. Raises nothing.
+        of the uuids of the instance and of the node, or None, that returns
+        whether it may have taken anything. Raises nothing.
     :param otherwise: what is the answer to one that is not carried out.
     """
     def around(name, instance, act):
         node = _argument(act, 'node')
-
-        def adopt_and_act():
-            adopt(instance.uuid, node)
-            return act()
-
-        return gate.build(name, instance, adopt_and_act, node, otherwise)
+        return gate.build(
+            name, instance, act, node, otherwise,
+            functools.partial(adopt, instance.uuid, node),
+            lambda result: result == build_results.FAILED)
 
     return around
 
 
-def arrive(adopt: Callable[[str, str | None], None]) -> Callable:
+def arrive(adopt: Callable[[str, str | None], bool]) -> Callable:
     """Return how the node of a build is taken when that arrives.
 
     It is not to look like one of a dead host while the build waits for its

@@ -417,7 +417,7 @@ def patch_evacuations(manager: ComputeManager | None) -> None:
 
 def patch_operations(manager: ComputeManager | None,
                      driver: names.IronicDriver, gate,
-                     adopt: Callable[[str, str | None], None],
+                     adopt: Callable[[str, str | None], bool],
                      evacuate: Callable[[str], object]) -> None:
     """Let a gate stand before nova's operations on instances.
 

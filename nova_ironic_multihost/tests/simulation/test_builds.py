@@ -318,6 +318,13 @@ class Process:
             return False
         if world.owners[node] in world.fenced - {self.host}:
             world.owners[node] = self.host
+            if world.placed[uuid].host in world.fenced - {self.host}:
+                # That has read its own queue meanwhile.
+                world.set(uuid, host=self.host)
+        if world.placed[uuid].host == self.host:
+            # nova's first write meets the mark of a take-over, and the gate
+            # leaves the allocation to whoever brings it to rest.
+            return True
         if world.owners[node] != self.host:
             self.reschedule(uuid)
             return False
@@ -483,14 +490,49 @@ class Builds(stateful.RuleBasedStateMachine):
                 for other in range(len(HOSTS)):
                     self.turn(other, None)
 
+    @stateful.rule(other=which, first=strategies.integers(0, 4),
+                   second=strategies.integers(0, 4))
+    def come_back_to_a_build(self, other, first, second):
+        """Two are at a build: where it was sent, fenced, and who reads there.
+
+        :param other: who had taken it from there when its host came back.
+        :param first: steps until its host takes it up as well.
+        :param second: steps that its host does.
+        """
+        before = set(self.world.placed)
+        self.ask(0)
+        for uuid in set(self.world.placed) - before:
+            host = self.world.owners[self.world.node_of[uuid]]
+            reader = self.processes.get(HOSTS[other % 3])
+            self.die(host)
+            self.fence(HOSTS.index(host))
+            if HOSTS[other % 3] in (host, *self.world.fenced) or not reader:
+                continue
+            self.world.queues[reader.host].extend(self.world.queues[host])
+            reader.deliver()
+            for _ in range(first):
+                reader.step(len(reader.builds) - 1)
+            self.start(HOSTS.index(host) + len(HOSTS))
+            process = self.processes[host]
+            process.deliver()
+            for _ in range(second):
+                process.step(len(process.builds) - 1)
+
     @stateful.rule(index=which)
     def start(self, index):
-        """Start one that was killed, fenced or not."""
+        """Start one that was killed; a fence may still be up."""
         host = HOSTS[index % 3]
         if host not in self.processes:
             self.world.up[host] = True
-            self.world.fenced.discard(host)
             self.processes[host] = Process(self.world, host)
+            if index < 3:
+                self.unfence(index)
+
+    @stateful.rule(index=which)
+    def unfence(self, index):
+        host = HOSTS[index % 3]
+        if host in self.processes:
+            self.world.fenced.discard(host)
 
     @stateful.rule(index=which)
     def fence(self, index):
@@ -533,6 +575,7 @@ class Builds(stateful.RuleBasedStateMachine):
         for index, host in enumerate(HOSTS):
             if host not in self.world.fenced or not self.processes:
                 self.start(index)
+            self.unfence(index)
         for _ in range(ROUNDS):
             for index in range(len(NODES)):
                 self.deployed(index)

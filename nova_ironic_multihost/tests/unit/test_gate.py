@@ -70,11 +70,11 @@ class GateTestCase(base.BaseTestCase):
     def operate(self, act, **kwargs):
         return self.gate.operate('stop', INSTANCE, act, **kwargs)
 
-    def build(self, act, node='n1'):
+    def build(self, act, node='n1', **kwargs):
         if self.sources.hosts['i1'] == InstanceState('me'):
             self.sources.hosts['i1'] = InstanceState(None)
         return self.gate.build(
-            'build', INSTANCE, act, node, otherwise=lambda: 'left')
+            'build', INSTANCE, act, node, otherwise=lambda: 'left', **kwargs)
 
     def change_machine(self):
         return self.gate.change_machine('power_off', INSTANCE, self.act)
@@ -222,6 +222,59 @@ class GateTestCase(base.BaseTestCase):
         self.assertEqual([], self.done)
         self.sources.allocated = {'n1': {'i1', 'i2'}}
         self.assertEqual('result', self.build(self.act))
+
+    def test_node_is_taken_for_a_build_that_is_to_be_carried_out(self):
+        taken = []
+
+        def adopt():
+            taken.append('n1')
+            self.sources.owners['n1'] = 'me'
+            return True
+
+        self.assertEqual('result', self.build(self.act, adopt=adopt))
+        self.sources.hosts['i1'] = InstanceState('other')
+        self.assertEqual('left', self.build(self.act, adopt=self.fail))
+        self.assertEqual(['n1'], taken)
+
+    def test_build_whose_node_was_taken_with_the_build_on_it(self):
+        """A host that is fenced had begun it, from its own queue."""
+        def adopt():
+            self.sources.hosts['i1'] = InstanceState(
+                'me', node='n1', vm_state='building',
+                task_state=takeover.taken(None, 'me'))
+            return True
+
+        self.assertEqual('left', self.build(self.act, adopt=adopt))
+        self.assertEqual([], self.done)
+
+    def fail_build(self, state, error=None):
+        def act():
+            self.sources.hosts['i1'] = state
+            self.sources.error = error
+            return 'failed'
+
+        self.sources.hosts['i1'] = InstanceState(None)
+        self.sources.error = None
+        return self.build(act, failed=lambda result: result == 'failed')
+
+    def test_build_that_was_begun_elsewhere_meanwhile_is_left(self):
+        for task_state in (takeover.taken(None, 'me'),
+                           takeover.taking(None, 'other')):
+            self.assertEqual('left', self.fail_build(InstanceState(
+                'me', node='n1', vm_state='building', task_state=task_state)))
+        self.assertEqual('left', self.fail_build(InstanceState('other')))
+
+    def test_build_that_fails_here_has_failed(self):
+        for state in (InstanceState(None, vm_state='error'),
+                      InstanceState('me', node='n1', task_state='deleting'),
+                      InstanceState('other', deleted=True)):
+            self.assertEqual('failed', self.fail_build(state))
+
+    def test_build_that_fails_when_nothing_is_known_is_left(self):
+        self.wait_for_conductor(1000)
+        self.assertEqual(
+            'left', self.fail_build(InstanceState(None), TimeoutError()))
+        self.assertEqual(300, self.now)
 
     def test_operation_that_is_waited_for_does_not_wait(self):
         self.wait_for_conductor(100)

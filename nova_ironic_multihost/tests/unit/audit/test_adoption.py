@@ -30,7 +30,8 @@ class AdoptionTestCase(post.PostTestCase):
             lambda audit, mine: self.acquired.append(mine))
 
     def adopt(self, build='build', node=None):
-        self.adoption.adopt(self.settings('b'), build, node or self.node)
+        self.told = self.adoption.adopt(
+            self.settings('b'), build, node or self.node)
         return self.trackers['b'].has(node or self.node)
 
     def allocate(self, *builds):
@@ -43,6 +44,7 @@ class AdoptionTestCase(post.PostTestCase):
         self.assertFalse(self.trackers['b'].has(self.node))
         self.assertTrue(self.adopt())
         self.assertEqual([[self.node]], self.acquired)
+        self.assertTrue(self.told)
         self.assertTrue(self.auditors['b'].is_mine(self.node))
 
     def test_no_other_node_is_touched(self):
@@ -70,11 +72,13 @@ class AdoptionTestCase(post.PostTestCase):
         self.trackers['b'].tracked.add(self.node)
         self.cloud.asked.clear()
         self.assertTrue(self.adopt())
+        self.assertFalse(self.told)
         self.assertEqual([], self.cloud.asked)
 
     def test_live_owner_keeps_its_node(self):
         self.allocate('build')
         self.assertFalse(self.adopt())
+        self.assertFalse(self.told)
         self.assertEqual([], self.acquired)
 
     def test_no_error_of_this_is_one_of_the_build(self):
@@ -82,9 +86,12 @@ class AdoptionTestCase(post.PostTestCase):
         self.fence()
         self.cloud.broken = True
         self.assertFalse(self.adopt())
+        # It may have been taken before that.
+        self.assertTrue(self.told)
         self.cloud.broken = False
         self.assertTrue(self.adopt())
 
     def test_nova_may_name_no_node(self):
-        self.adoption.adopt(self.settings('b'), 'build', None)
+        self.assertFalse(
+            self.adoption.adopt(self.settings('b'), 'build', None))
         self.assertFalse(self.adopt(node='unknown'))

@@ -47,6 +47,7 @@ from nova_ironic_multihost.contract import names
 from nova_ironic_multihost.contract import operations
 from nova_ironic_multihost.contract import patches
 from nova_ironic_multihost.core.facts import InstanceState
+from nova_ironic_multihost.core import takeover
 from nova_ironic_multihost import gate
 
 objects.register_all()
@@ -185,6 +186,7 @@ class Endpoint:
         self.asked = []
         self.build = build
         self.snapshot = lambda uuid: None
+        self.given_up = lambda uuid: None
         self.rt = mock.Mock()
         self.rt._unset_instance_host_and_node = types.MethodType(
             lambda rt, instance: self.asked.append(('unset', instance.uuid)),
@@ -220,7 +222,8 @@ class Endpoint:
         return self._do_build_and_run_instance(context, instance, node=node)
 
     def _do_build_and_run_instance(self, context, instance, node=None):
-        return self._build_and_run_instance(context, instance)
+        return self.given_up(instance.uuid) or self._build_and_run_instance(
+            context, instance)
 
     def _build_and_run_instance(self, context, instance):
         self.build(context, instance)
@@ -402,6 +405,24 @@ class SeamTestCase(base.BaseTestCase):
         self.build = fail
         self.assertEqual(build_results.FAILED_BY_POLICY,
                          self.send('build_and_run_instance'))
+
+    def test_build_that_nova_gives_up_for_a_mark_keeps_its_allocation(self):
+        """Its very first write meets it, before all that is attempted."""
+        def give_up(uuid):
+            self.instance_states[uuid] = InstanceState(
+                'me', node=NODE, vm_state='building',
+                task_state=takeover.taken(None, 'me'))
+            return build_results.FAILED
+
+        self.manager.given_up = give_up
+        self.assertEqual(build_results.FAILED_BY_POLICY,
+                         self.send('build_and_run_instance', node=NODE))
+        self.build.assert_not_called()
+
+    def test_build_that_nova_gives_up_is_given_up(self):
+        self.manager.given_up = lambda uuid: build_results.FAILED
+        self.assertEqual(build_results.FAILED,
+                         self.send('build_and_run_instance', node=NODE))
 
     def test_what_nova_notes_of_an_operation_that_was_ended(self):
         """EventReporter.__exit__, with the conductor behind a bus."""

@@ -117,7 +117,9 @@ class IronicMultiHostDriver(names.IronicDriver):
             lambda instance: self._arrivals.here(instance))
         self._recovery = recovery.Recovery(
             CONF.host, calls.Instances(virtapi), machines.Machines(self),
-            self._gate, repetition.Repetition(self._keeper, begun))
+            self._gate, repetition.Repetition(
+                self._keeper, begun,
+                lambda instance: self._arrivals.here(instance)))
         self._arrivals = arrivals.Arrivals(
             builds.Builds(CONF.host, self._tracker), self._recorded,
             self._keeper.may_come)

@@ -182,14 +182,25 @@ class Gate:
                 adopt() and self._is_outdated(instance, node))
 
         def act_for_this_host():
-            result = act()
+            try:
+                result = act()
+            except Exception:
+                if not self._is_begun_elsewhere(name, instance, unknown=False):
+                    raise
+                self.note_unfinished(instance.uuid)
+                return otherwise()
             return (otherwise() if failed(result)
                     and self._is_begun_elsewhere(name, instance) else result)
 
         self._thread.patience_left = math.inf
-        with self._noted(instance.uuid):
-            return self._operate(
-                name, instance, act_for_this_host, otherwise, True, is_left)
+        self._thread.building = True
+        try:
+            with self._noted(instance.uuid):
+                return self._operate(
+                    name, instance, act_for_this_host, otherwise, True,
+                    is_left)
+        finally:
+            self._thread.building = False
 
     def _operate(self, name, instance, act, otherwise, patient,
                  is_left=None):
@@ -416,6 +427,11 @@ class Gate:
         return getattr(self._thread, 'inside', False)
 
     @property
+    def _building(self):
+        """Whether this thread is at a build."""
+        return getattr(self._thread, 'building', False)
+
+    @property
     def _changing(self):
         """(name, instance) of what this thread changes, or None."""
         return getattr(self._thread, 'changing', None)
@@ -478,11 +494,14 @@ class Gate:
 
         return admission.outdated(state, node, self._host, allocated)
 
-    def _is_begun_elsewhere(self, name, instance):
+    def _is_begun_elsewhere(self, name, instance, unknown=True):
         """Whether a build has failed because it was begun elsewhere.
 
         It was claimed there, and taken over, after this host was asked; so it
         has its node, and whoever took it over goes on with it.
+
+        :param unknown: what is answered if it cannot be known. A copy of what
+            has ended with an error is kept in any case.
         """
         try:
             state = self._patiently(
@@ -491,12 +510,11 @@ class Gate:
                     [instance.uuid]).get(instance.uuid))
         except Exception as exc:  # noqa: BLE001
             LOG.warning('It cannot be known where instance %(instance)s is, '
-                        'so its node stays allocated to it: %(exc)s',
+                        'whose build has failed: %(exc)s',
                         {'instance': instance.uuid, 'exc': exc})
-            return True
+            return unknown
         return state is not None and not state.deleted and (
-            admission.elsewhere(state, self._host)
-            or takeover.is_mark(state.task_state))
+            admission.elsewhere(state, self._host) or _is_marked(state))
 
     def _has_allocated(self, instance, node, attempt):
         if attempt:
@@ -510,11 +528,13 @@ class Gate:
     def _may_be_elsewhere(self, name, instance, patient=True):
         def ask():
             try:
-                return self._is_elsewhere(instance)
+                state = self._instance_state(instance)
             except ContestedError:
                 # Likely that is why something failed. If nobody takes it
                 # over, what is left undone is taken up (audit.recovery).
                 return True
+            return admission.elsewhere(state, self._host) or (
+                self._building and _is_marked(state))
 
         try:
             return (self._patiently(name, f'instance {instance.uuid}', ask)
@@ -530,6 +550,14 @@ class Gate:
     def _owner(self, node):
         record = next(iter(self._sources.records([node])), None)
         return record and record.owner
+
+
+def _is_marked(state):
+    """Whether an instance was taken over, or is about to be.
+
+    No build begins with such a mark: that is of a build of another host.
+    """
+    return state is not None and takeover.is_mark(state.task_state)
 
 
 def _left(name):

@@ -20,7 +20,9 @@ not found is sent once more: RabbitMQ may have been started anew.
 """
 
 from collections.abc import Callable
+from collections.abc import Iterator
 from collections.abc import Mapping
+import contextlib
 import threading
 import time
 
@@ -80,6 +82,8 @@ class Keeper:
         #: Builds that were here and are over -> since when, and whether the
         #: gate has refused them.
         self._over: dict[Build, tuple[float, bool]] = {}
+        #: Builds that are undone now, to be asked for again.
+        self._undone: frozenset[Build] = frozenset()
         #: Builds whose copies were not found yet -> when they were sent, and
         #: what they were asked for with.
         self._sent: dict[Build, tuple[float, Mapping[str, object]]] = {}
@@ -157,7 +161,9 @@ class Keeper:
             build = Build(instance, node)
             with self._lock:
                 self._sent.pop(build, None)
-                self._over[build] = self._clock(), refused
+                # What is undone is refused because it is still here.
+                if not (refused and build in self._undone):
+                    self._over[build] = self._clock(), refused
 
     def repeat(self, build: Build) -> None:
         """Have a build asked for again, whatever became of it here.
@@ -166,6 +172,21 @@ class Keeper:
         """
         with self._lock:
             self._over.pop(build, None)
+
+    @contextlib.contextmanager
+    def repeating(self, build: Build) -> Iterator[None]:
+        """Undo a build that is asked for again then.
+
+        Also if that fails: it may have been done.
+        """
+        with self._lock:
+            self._over.pop(build, None)
+            self._undone |= {build}
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._undone -= {build}
 
     def once(self) -> None:
         """Take what copies there are, and do with each what is to be done.

@@ -108,8 +108,13 @@ class Look:
         excused = self._watch.starting(
             view, due, settings.heartbeats.down_time).union(
                 due & self._auditor.silent(settings, view))
-        missed, waiting = self._audit_hosts(settings, view, due - excused)
-        if self._auditor.note_look(settings):
+        try:
+            missed, waiting = self._audit_hosts(settings, view, due - excused)
+        finally:
+            # That may take minutes, and fail then: it is no gap in what this
+            # host has seen.
+            outage = self._auditor.note_look(settings)
+        if outage:
             eligible = frozenset()
         self._watch.done(view, missed, eligible, excused.union(waiting))
         return view
@@ -140,24 +145,31 @@ class Look:
         missed: set[HostKey] = set()
         if not hosts:
             return missed, ()
-        left: list[str] = []
+        #: Nodes that are not taken yet -> their owners, as decided first.
+        left: dict[str, HostKey | None] = {}
 
         def take_some(audit: Audit, mine: list[str]) -> None:
             self._acquired(audit, mine)
-            left.extend(mine[TOGETHER:])
+            for node in mine[:TOGETHER]:
+                left.pop(node, None)
+            left.update((node, audit.owners[node])
+                        for node in mine[TOGETHER:])
             missed.update(self._take(audit, mine[:TOGETHER]))
 
         names = [view.services[host].host for host in sorted(hosts)]
         reasons = self._auditor.audit_hosts(
             settings, names, take_some, view.hosts)
         while left and not self._ending():
-            some, left = left[:TOGETHER], left[TOGETHER:]
+            some = list(left)[:TOGETHER]
             # Whoever waits for the auditor gets it while nova is asked.
             now = self._read(settings)
             self._auditor.audit_hosts(
                 settings, [now.services[host].host for host in sorted(hosts)
                            if host in now.services and not now.member(host)],
                 take_some, now.hosts, only=frozenset(some))
+            # What is not mine in this moment may be in the next.
+            missed.update(owner for node in some if node in left
+                          if (owner := left.pop(node)) is not None)
         if reasons:
             LOG.info('Audited the nodes of %(hosts)s, which left: '
                      '%(tally)s.', {

@@ -40,13 +40,17 @@ class Repetition:
 
     :param keeper: has the copies.
     :param attempts: what was begun.
+    :param here: says of the uuid of an instance whether its build is here, if
+        only to wait for its turn.
     :param clock: monotonic clock, in seconds.
     """
 
     def __init__(self, keeper: Keeper, attempts: Attempts,
+                 here: Callable[[str], bool],
                  clock: Callable[[], float] = time.monotonic) -> None:
         self._keeper = keeper
         self._attempts = attempts
+        self._here = here
         self._clock = clock
         self._lock = threading.Lock()
         #: Build -> when it was seen for the first time, and the last.
@@ -62,6 +66,9 @@ class Repetition:
         """
         if not self._keeper.readable:
             return Step.FAIL
+        if self._here(instance.uuid):
+            # It is soon over: the gate refuses it while the instance is here.
+            return Step.AWAIT
         build = _build(instance)
         step = copies.step(
             provision_state, self._waited(build),
@@ -93,9 +100,8 @@ class Repetition:
         copy = self._keeper.copy(build)
         if copy is None:
             raise LookupError('its copy went back just now')
-        # Before: that may fail when it has been done.
-        self._keeper.repeat(build)
-        self._attempts.undo(instance, copy)
+        with self._keeper.repeating(build):
+            self._attempts.undo(instance, copy)
         with self._lock:
             self._seen.pop(build, None)
         LOG.info('The build of instance %(uuid)s was interrupted before '

@@ -123,25 +123,40 @@ class Timer:
         return stopped.is_set()
 
     def _run(self, stopped: threading.Event, woken: threading.Event) -> None:
-        begun, seconds = self._clock(), self._seconds()
+        begun, seconds = self._clock(), self._period(REST)
         while not self._pause(stopped, woken, begun, seconds):
             if not self._service.is_alive():
                 LOG.error('The main thread of nova-compute has ended, and '
                           'the process has not: kill it and start it again. '
                           'Its %s ends here.', self._name)
                 return
-            begun, seconds = self._clock(), self._seconds()
+            begun, seconds = self._clock(), self._period(seconds)
             self.turn()
+
+    def _period(self, before: float) -> float:
+        """Return the seconds to the next turn; raises nothing.
+
+        :param before: what it was. The configuration cannot be read if it
+            was read anew with an error in it.
+        """
+        try:
+            return self._seconds()
+        except Exception as exc:  # noqa: BLE001
+            self._note(exc)
+            return before
 
     def turn(self) -> None:
         """Do it once; raises nothing."""
         try:
             self._act()
-        except Exception as exc:
-            if type(exc) not in self._failures:
-                self._failures.add(type(exc))
-                LOG.warning('The %(name)s failed: %(exc)s. It is repeated '
-                            'until it succeeds.',
-                            {'name': self._name, 'exc': exc}, exc_info=True)
+        except Exception as exc:  # noqa: BLE001
+            self._note(exc)
         else:
             self._failures.clear()
+
+    def _note(self, exc: Exception) -> None:
+        if type(exc) not in self._failures:
+            self._failures.add(type(exc))
+            LOG.warning('The %(name)s failed: %(exc)s. It is repeated '
+                        'until it succeeds.',
+                        {'name': self._name, 'exc': exc}, exc_info=exc)

@@ -216,7 +216,8 @@ class Process:
             host, self, self, letters,
             lambda uuid: self.arrivals.here(uuid), lambda: world.now)
         self.repetition = repetition.Repetition(
-            self.keeper, world, lambda: world.now)
+            self.keeper, world, lambda uuid: self.arrivals.here(uuid),
+            lambda: world.now)
         self.postman = postman.Postman(
             host, self, audits, self.looks, letters, lost.Lost(
                 self, world, lambda: world.now), lambda: world.now)

@@ -264,6 +264,35 @@ class GateTestCase(base.BaseTestCase):
                 'me', node='n1', vm_state='building', task_state=task_state)))
         self.assertEqual('left', self.fail_build(InstanceState('other')))
 
+    def test_build_that_raises_is_looked_at_as_well(self):
+        def act():
+            self.sources.hosts['i1'] = InstanceState(
+                'me', node='n1', vm_state='building',
+                task_state=takeover.taken(None, 'me'))
+            raise ValueError
+
+        self.assertEqual('left', self.build(act))
+        self.assertEqual({'i1'}, self.gate.unfinished)
+        self.sources.hosts['i1'] = InstanceState(None)
+        self.assertRaises(ValueError, self.build, lambda: self.fail_with(
+            ValueError()))
+
+    def test_build_cleans_nothing_up_that_was_taken_over(self):
+        def act():
+            self.sources.hosts['i1'] = InstanceState(
+                'me', node='n1', vm_state='building',
+                task_state=takeover.taken(None, 'me'))
+            self.clean_up()
+
+        self.assertEqual('left', self.build(act))
+        self.assertEqual([], self.done)
+        # Who brings it to rest does.
+        self.assertEqual('result', self.clean_up())
+
+    @staticmethod
+    def fail_with(error):
+        raise error
+
     def test_build_that_fails_here_has_failed(self):
         for state in (InstanceState(None, vm_state='error'),
                       InstanceState('me', node='n1', task_state='deleting'),

@@ -299,6 +299,23 @@ class KeeperTestCase(post.PostTestCase):
         self.assertEqual(([], [], 0), (
             self.copies, self.bus.queues['b'], self.bus.held))
 
+    def test_what_is_refused_while_it_is_undone_is_asked_for_again(self):
+        """A delivery has its turn just then, and finds it still here."""
+        self.arrive()
+        self.keeper.once()
+        self.cloud.placed['i1'] = InstanceState(
+            'b', vm_state='building', node=NODE)
+        with self.keeper.repeating(FIRST):
+            self.refuse()
+            self.cloud.placed['i1'] = post.WAITING
+        self.keeper.once()
+        self.assertEqual([BUILD], self.bus.queues['b'])
+        # What is refused at another time is not.
+        self.arrive()
+        self.refuse()
+        self.keeper.once()
+        self.assertEqual([BUILD], self.bus.queues['b'])
+
     def refuse(self):
         self.keeper.end('i1', NODE, True)
         self.here.discard('i1')

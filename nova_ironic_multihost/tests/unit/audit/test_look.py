@@ -388,6 +388,36 @@ class PortionsTestCase(LookTestCase):
         self.look()
         self.assertEqual(NODES[:3], self.tracker.audited)
 
+    def test_what_is_skipped_is_left_to_the_next_look(self):
+        """A heartbeat of this host is late, say, for a moment."""
+        self.cloud.set('b', up=False)
+        late = [3, 6]
+        self.between(lambda: self.cloud.set(
+            'a', up=len(self.tracker.audited) not in late))
+        self.look()
+        self.assertEqual(NODES[:3], self.tracker.audited)
+        late.clear()
+        self.look()
+        self.assertEqual({*NODES}, {*self.tracker.audited})
+
+    def test_a_portion_that_fails_late_is_no_gap_in_what_was_seen(self):
+        self.cloud.set('b', up=False)
+        audit = self.tracker.audit
+        self.tracker.audit = lambda node: (
+            setattr(self.clock, 'now', self.clock.now + 20), audit(node))
+
+        def fail():
+            if len(self.tracker.audited) == 6 and not failed:
+                failed.append(True)
+                raise OSError
+
+        failed = []
+        self.between(fail)
+        self.assertRaises(OSError, self.look)
+        self.clock.now += 10
+        self.look()
+        self.assertEqual({*NODES}, {*self.tracker.audited})
+
     def test_a_build_that_came_in_between_is_waited_for(self):
         self.cloud.set('b', up=False)
         self.between(lambda: self.tracker.audited and

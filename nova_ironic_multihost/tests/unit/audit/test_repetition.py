@@ -12,6 +12,7 @@
 
 """Builds that were begun are begun again, if there is a copy."""
 
+import contextlib
 import types
 
 from oslotest import base
@@ -36,14 +37,19 @@ class RepetitionTestCase(base.BaseTestCase):
         self.begun = 1
         self.undone = []
         self.now = 0
-        self.repetition = repetition.Repetition(self, self, lambda: self.now)
+        self.here = set()
+        self.repetition = repetition.Repetition(
+            self, self, self.here.__contains__, lambda: self.now)
         self.instance = types.SimpleNamespace(uuid='i1', node='n1')
 
     def copy(self, build):
         return self.found if build == Build('i1', 'n1') else None
 
-    def repeat(self, build):
+    @contextlib.contextmanager
+    def repeating(self, build):
         self.undone.append(('repeat', build))
+        yield
+        self.undone.append('done')
 
     def undo(self, instance, copy):
         self.undone.append(copy)
@@ -62,9 +68,21 @@ class RepetitionTestCase(base.BaseTestCase):
         self.now = 10
         self.assertIs(Step.REPEAT, self.step())
         self.repetition.undo(self.instance)
-        self.assertEqual([('repeat', Build('i1', 'n1')), COPY], self.undone)
+        self.assertEqual([('repeat', Build('i1', 'n1')), COPY, 'done'],
+                         self.undone)
         # And the next time once more.
         self.assertIs(Step.AWAIT, self.step())
+
+    def test_one_that_waits_here_for_its_turn_is_waited_for(self):
+        """It is refused then, and must not be in the middle of the undoing."""
+        self.here.add('i1')
+        for state in ('available', 'deploying'):
+            for self.now in (0, 10, 10000):
+                self.assertIs(Step.AWAIT, self.step(state))
+        self.here.clear()
+        self.assertIs(Step.AWAIT, self.step())
+        self.now += 10
+        self.assertIs(Step.REPEAT, self.step())
 
     def test_without_a_copy_it_fails_in_the_end(self):
         self.found = None

@@ -54,6 +54,29 @@ class TimersTestCase(base.BaseTestCase):
         self.assertRaises(KeyError, both.wake, 'nobody')
 
 
+class PeriodTestCase(base.BaseTestCase):
+
+    def test_period_that_cannot_be_read_is_that_of_before(self):
+        """nova.conf may be read anew with an error in it."""
+        periods = iter([ValueError('2oo'), 0.001, ValueError('2oo'), 0.001])
+
+        def period():
+            found = next(periods, 0.001)
+            if isinstance(found, Exception):
+                raise found
+            return found
+
+        turns = threading.Semaphore(0)
+        self.useFixture(fixtures.MockPatchObject(timers, 'REST', 0.001))
+        log = self.useFixture(fixtures.FakeLogger())
+        timer = timers.Timer('look', turns.release, period)
+        self.addCleanup(timer.stop)
+        timer.start()
+        for _ in range(5):
+            self.assertTrue(turns.acquire(timeout=60))
+        self.assertIn('The look failed: 2oo', log.output)
+
+
 class Event:
     """Something that a timer waits for; who waits is seen.
 

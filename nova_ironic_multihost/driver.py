@@ -108,18 +108,19 @@ class IronicMultiHostDriver(names.IronicDriver):
         self._patience = patience.Patience(
             settings.patience,
             lambda: self._settled and not self._gate.hurried)
+
+        def here(instance):
+            return self._arrivals.here(instance)
+
         mailboxes = mailbox.Mailboxes(virtapi)
         begun = attempts.Attempts(self)
         letters = sorter.Sorter(
             CONF.host, self._auditor, self._looks, begun)
         self._keeper = keeper.Keeper(
-            CONF.host, mailboxes, copies.Copier(CONF.host), letters,
-            lambda instance: self._arrivals.here(instance))
+            CONF.host, mailboxes, copies.Copier(CONF.host), letters, here)
         self._recovery = recovery.Recovery(
             CONF.host, calls.Instances(virtapi), machines.Machines(self),
-            self._gate, repetition.Repetition(
-                self._keeper, begun,
-                lambda instance: self._arrivals.here(instance)))
+            self._gate, repetition.Repetition(self._keeper, begun, here))
         self._arrivals = arrivals.Arrivals(
             builds.Builds(CONF.host, self._tracker), self._recorded,
             self._keeper.may_come)

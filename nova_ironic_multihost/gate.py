@@ -497,8 +497,7 @@ class Gate:
     def _is_begun_elsewhere(self, name, instance, unknown=True):
         """Whether a build has failed because it was begun elsewhere.
 
-        It was claimed there, and taken over, after this host was asked; so it
-        has its node, and whoever took it over goes on with it.
+        After this host was asked. Then it has its node, and goes on.
 
         :param unknown: what is answered if it cannot be known. A copy of what
             has ended with an error is kept in any case.
@@ -513,8 +512,7 @@ class Gate:
                         'whose build has failed: %(exc)s',
                         {'instance': instance.uuid, 'exc': exc})
             return unknown
-        return state is not None and not state.deleted and (
-            admission.elsewhere(state, self._host) or _is_marked(state))
+        return admission.begun_elsewhere(state, self._host)
 
     def _has_allocated(self, instance, node, attempt):
         if attempt:
@@ -534,7 +532,8 @@ class Gate:
                 # over, what is left undone is taken up (audit.recovery).
                 return True
             return admission.elsewhere(state, self._host) or (
-                self._building and _is_marked(state))
+                self._building
+                and admission.begun_elsewhere(state, self._host))
 
         try:
             return (self._patiently(name, f'instance {instance.uuid}', ask)
@@ -550,14 +549,6 @@ class Gate:
     def _owner(self, node):
         record = next(iter(self._sources.records([node])), None)
         return record and record.owner
-
-
-def _is_marked(state):
-    """Whether an instance was taken over, or is about to be.
-
-    No build begins with such a mark: that is of a build of another host.
-    """
-    return state is not None and takeover.is_mark(state.task_state)
 
 
 def _left(name):

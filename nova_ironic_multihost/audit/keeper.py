@@ -180,8 +180,8 @@ class Keeper:
         Also if that fails: it may have been done.
         """
         with self._lock:
-            self._over.pop(build, None)
             self._undone |= {build}
+        self.repeat(build)
         try:
             yield
         finally:

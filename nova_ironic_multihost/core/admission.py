@@ -47,6 +47,19 @@ def contested(state: InstanceState | None, host: HostKey) -> bool:
             and takeover.is_anothers(state.task_state, host))
 
 
+def begun_elsewhere(state: InstanceState | None, host: HostKey) -> bool:
+    """Whether a build that this host is at was begun by another one, too.
+
+    That has claimed it, and it may have been taken over since, by this very
+    host: no build begins with a mark (:func:`outdated`).
+
+    :param state: as for :func:`elsewhere`.
+    :param host: this host.
+    """
+    return state is not None and not state.deleted and (
+        elsewhere(state, host) or takeover.is_mark(state.task_state))
+
+
 def may_change_machine(state: InstanceState | None,
                        owner: HostKey | None, host: HostKey) -> bool:
     """Whether this host may change the machine of an instance.

@@ -236,12 +236,16 @@ class GateTestCase(base.BaseTestCase):
         self.assertEqual('left', self.build(self.act, adopt=self.fail))
         self.assertEqual(['n1'], taken)
 
+    def take_over_the_build(self):
+        """What another host had begun of it is here now, with a mark."""
+        self.sources.hosts['i1'] = InstanceState(
+            'me', node='n1', vm_state='building',
+            task_state=takeover.taken(None, 'me'))
+
     def test_build_whose_node_was_taken_with_the_build_on_it(self):
         """A host that is fenced had begun it, from its own queue."""
         def adopt():
-            self.sources.hosts['i1'] = InstanceState(
-                'me', node='n1', vm_state='building',
-                task_state=takeover.taken(None, 'me'))
+            self.take_over_the_build()
             return True
 
         self.assertEqual('left', self.build(self.act, adopt=adopt))
@@ -266,9 +270,7 @@ class GateTestCase(base.BaseTestCase):
 
     def test_build_that_raises_is_looked_at_as_well(self):
         def act():
-            self.sources.hosts['i1'] = InstanceState(
-                'me', node='n1', vm_state='building',
-                task_state=takeover.taken(None, 'me'))
+            self.take_over_the_build()
             raise ValueError
 
         self.assertEqual('left', self.build(act))
@@ -279,9 +281,7 @@ class GateTestCase(base.BaseTestCase):
 
     def test_build_cleans_nothing_up_that_was_taken_over(self):
         def act():
-            self.sources.hosts['i1'] = InstanceState(
-                'me', node='n1', vm_state='building',
-                task_state=takeover.taken(None, 'me'))
+            self.take_over_the_build()
             self.clean_up()
 
         self.assertEqual('left', self.build(act))

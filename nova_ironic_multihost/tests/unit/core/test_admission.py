@@ -15,6 +15,7 @@ from oslotest import base
 
 from nova_ironic_multihost.core import admission
 from nova_ironic_multihost.core.facts import InstanceState
+from nova_ironic_multihost.core import takeover
 
 
 class RuleTestCase(base.BaseTestCase):
@@ -29,6 +30,20 @@ class RuleTestCase(base.BaseTestCase):
         for deleted in (False, True):
             self.assertTrue(admission.elsewhere(
                 InstanceState('other', deleted), 'me'))
+
+    def test_build_of_another_or_taken_over_was_begun_elsewhere(self):
+        for state in (InstanceState('other'),
+                      InstanceState('me', task_state=takeover.taken(
+                          None, 'me')),
+                      InstanceState('me', task_state=takeover.taking(
+                          None, 'other'))):
+            self.assertTrue(admission.begun_elsewhere(state, 'me'))
+
+    def test_build_that_is_mine_or_gone_was_not_begun_elsewhere(self):
+        for state in (None, InstanceState(None), InstanceState('me'),
+                      InstanceState('me', task_state='deleting'),
+                      InstanceState('other', deleted=True)):
+            self.assertFalse(admission.begun_elsewhere(state, 'me'))
 
     def test_machine_follows_its_instance(self):
         for owner in ('me', 'other', None):

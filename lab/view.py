@@ -31,6 +31,9 @@ from lab import settings as places
 from lab import state
 from nova_ironic_multihost.check import observation
 
+# A server of databases that is under load may end a connection at once.
+_TRIES, _PAUSE = 3, 1.0
+
 # A server keeps one task state for a few seconds here: the nodes are fake
 # and deploy in less than five.
 _TASK_LIMIT = 30.0
@@ -47,8 +50,25 @@ def epoch(moment):
     return moment.replace(tzinfo=datetime.UTC).timestamp()
 
 
-def fetch(settings, name, *queries):
+def fetch(settings, name, *queries, sleep=time.sleep):
     """Rows of each query, all read in one transaction of one database."""
+    import pymysql
+    from pymysql.constants import CR
+
+    for _ in range(_TRIES - 1):
+        try:
+            return _fetch(settings, name, queries)
+        except ViewError as error:
+            cause = error.__cause__
+            if not (isinstance(cause, pymysql.MySQLError) and cause.args
+                    and cause.args[0] in (CR.CR_SERVER_GONE_ERROR,
+                                          CR.CR_SERVER_LOST)):
+                raise
+        sleep(_PAUSE)
+    return _fetch(settings, name, queries)
+
+
+def _fetch(settings, name, queries):
     import pymysql
 
     try:

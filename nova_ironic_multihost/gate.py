@@ -194,6 +194,7 @@ class Gate:
 
         self._thread.patience_left = math.inf
         self._thread.building = True
+        self._thread.claimed = False
         try:
             with self._noted(instance.uuid):
                 return self._operate(
@@ -316,6 +317,36 @@ class Gate:
         """Whether this thread is at an operation whose sender waits."""
         return self._inside and not self._thread.patient
 
+    def claim(self, name, instance, act):
+        """Claim the node of a build, unless the build was begun elsewhere.
+
+        nova writes that down whatever is there, under a lock that others wait
+        for; so for no answer is waited here.
+
+        :raises Cancelled: it was.
+        """
+        if not self._building:
+            return act()
+        try:
+            left = self._is_begun_elsewhere_now(instance)
+        except Exception as exc:  # noqa: BLE001
+            LOG.debug('What cannot be read can hardly be written: %s', exc)
+            left = False
+        if left:
+            raise self._cancelled(_left(name))
+        result = act()
+        self._thread.claimed = True
+        return result
+
+    def give_back(self, name, instance, act):
+        """Take back what :meth:`claim` has claimed, as the build has failed.
+
+        :raises Cancelled: the instance is another's.
+        """
+        result = self.clean_up(name, instance, act, patient=False)
+        self._thread.claimed = False
+        return result
+
     def change_machine(self, name, instance, act):
         """Change the machine of an instance if it is this host's to change.
 
@@ -407,7 +438,8 @@ class Gate:
         owner = None
         if state is None or state.deleted:
             owner = self._owner(instance.node)
-        return admission.may_change_machine(state, owner, self._host)
+        return admission.may_change_machine(
+            state, owner, self._host, self._claimed)
 
     @property
     def _patience_left(self):
@@ -430,6 +462,11 @@ class Gate:
     def _building(self):
         """Whether this thread is at a build."""
         return getattr(self._thread, 'building', False)
+
+    @property
+    def _claimed(self):
+        """Whether that has claimed its node."""
+        return self._building and self._thread.claimed
 
     @property
     def _changing(self):
@@ -503,16 +540,20 @@ class Gate:
             has ended with an error is kept in any case.
         """
         try:
-            state = self._patiently(
+            return self._patiently(
                 name, f'instance {instance.uuid}',
-                lambda: self._sources.instance_states(
-                    [instance.uuid]).get(instance.uuid))
+                lambda: self._is_begun_elsewhere_now(instance))
         except Exception as exc:  # noqa: BLE001
             LOG.warning('It cannot be known where instance %(instance)s is, '
                         'whose build has failed: %(exc)s',
                         {'instance': instance.uuid, 'exc': exc})
             return unknown
-        return admission.begun_elsewhere(state, self._host)
+
+    def _is_begun_elsewhere_now(self, instance):
+        return admission.begun_elsewhere(
+            self._sources.instance_states(
+                [instance.uuid]).get(instance.uuid),
+            self._host, self._claimed)
 
     def _has_allocated(self, instance, node, attempt):
         if attempt:
@@ -533,7 +574,8 @@ class Gate:
                 return True
             return admission.elsewhere(state, self._host) or (
                 self._building
-                and admission.begun_elsewhere(state, self._host))
+                and admission.begun_elsewhere(
+                    state, self._host, self._claimed))
 
         try:
             return (self._patiently(name, f'instance {instance.uuid}', ask)

@@ -14,6 +14,7 @@
 
 import collections.abc
 import dataclasses
+import time
 import typing
 
 from lab import configuration
@@ -67,6 +68,7 @@ class Bench:
     :ivar down_time: seconds after which nova calls a silent compute down
     :ivar takeover_after: seconds for which a compute must have been down
         before others take its servers over without a fence
+    :ivar clock: the time of day, in seconds since the epoch
     """
 
     settings: typing.Any
@@ -78,6 +80,7 @@ class Bench:
     audit: float
     down_time: float
     takeover_after: float = 0.0
+    clock: collections.abc.Callable = time.time
 
     def for_driver(self, driver):
         """This with the ring of another driver than the lab began with.
@@ -148,13 +151,17 @@ class Bench:
     def await_up(self, name):
         """Wait until nova calls a compute up; returns the time.
 
-        One that was told to end looks up for a while after, and gets no
-        builds before its next process has taken its farewell back.
+        One whose process has ended looks up for a while after, so it has to
+        give a sign of life from now on. And it gets no builds before it has
+        taken a farewell back.
         """
+        since = self.clock()
+
         def is_back(seen):
             service = seen.service_of.get(name.lower())
-            return service is not None and service.up and not (
-                service.disabled and service.farewell)
+            return (service is not None and service.up
+                    and service.seen > since
+                    and not (service.disabled and service.farewell))
 
         self.recorder.wait_for(is_back, COME_UP, f'{name} coming up')
         return self.say(f'{name} is up')

@@ -131,7 +131,8 @@ class Patrol:
         """Take up what nobody is at work on any more.
 
         What no operation has left may wait in this host's queue, for long if
-        all of nova's threads are busy; so only what may be done twice is.
+        all of nova's threads are busy; so only what may be done twice is, and
+        what does not wait.
         """
         unfinished = self._operations.unfinished
         busy = self._instances.busy(self._name)
@@ -143,7 +144,10 @@ class Patrol:
         keys = [(uuid, state.vm_state, state.task_state)
                 for uuid, state in sorted(busy.items())
                 if uuid not in attended and (
-                    uuid in unfinished or takeover.may_be_done_twice(
+                    uuid in unfinished
+                    or takeover.may_be_done_twice(
+                        state.vm_state, state.task_state)
+                    or takeover.has_begun(
                         state.vm_state, state.task_state))]
         self._unattended = {
             key: self._unattended[key] + passed

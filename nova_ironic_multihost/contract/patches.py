@@ -154,6 +154,10 @@ PATCHES = (
     Patch('tracker', '_unset_instance_host_and_node',
           'an instance that has moved keeps its host and its node',
           ('ResourceTracker.abort_instance_claim',)),
+    Patch('tracker', '_set_instance_host_and_node',
+          'no build takes an instance that another compute service has '
+          'claimed meanwhile',
+          ('ResourceTracker.instance_claim',)),
     Patch('driver', 'operations.MUTATIONS',
           'the machine of an instance that has moved is left alone',
           ('ComputeManager',)),
@@ -441,9 +445,8 @@ def patch_operations(manager: ComputeManager | None,
     _wrap(manager, '_delete_instance', gate.attempt)
     for name in operations.CLEAN_UPS:
         _wrap(manager, name, gate.clean_up)
-    # The tracker holds its lock.
-    _wrap(manager.rt, '_unset_instance_host_and_node',
-          functools.partial(gate.clean_up, patient=False))
+    _wrap(manager.rt, '_set_instance_host_and_node', gate.claim)
+    _wrap(manager.rt, '_unset_instance_host_and_node', gate.give_back)
     for name in operations.MUTATIONS:
         _wrap(driver, name, gate.change_machine)
     manager.external_instance_event = operations.sifted(

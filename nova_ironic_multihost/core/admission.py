@@ -24,16 +24,23 @@ from nova_ironic_multihost.core.host import HostKey
 from nova_ironic_multihost.core import takeover
 
 
-def elsewhere(state: InstanceState | None, host: HostKey) -> bool:
+def elsewhere(state: InstanceState | None, host: HostKey,
+              claimed: bool = False) -> bool:
     """Whether an instance is on another compute service.
 
-    One that is on none, as its build has not begun or has failed, is not.
+    One that is on none, as its build has not begun or has failed, is not. But
+    one that this host has claimed is about to be: another has taken it over
+    and undone what was begun, to begin it again (:mod:`.copies`).
 
     :param state: :class:`.facts.InstanceState` as nova has it now, or None if
         nova does not have it.
     :param host: this host.
+    :param claimed: whether this host is at its build, and has claimed its
+        node.
     """
-    return state is not None and state.host_key not in (None, host)
+    if state is None:
+        return False
+    return (claimed if state.host_key is None else state.host_key != host)
 
 
 def contested(state: InstanceState | None, host: HostKey) -> bool:
@@ -47,7 +54,8 @@ def contested(state: InstanceState | None, host: HostKey) -> bool:
             and takeover.is_anothers(state.task_state, host))
 
 
-def begun_elsewhere(state: InstanceState | None, host: HostKey) -> bool:
+def begun_elsewhere(state: InstanceState | None, host: HostKey,
+                    claimed: bool = False) -> bool:
     """Whether a build that this host is at was begun by another one, too.
 
     That has claimed it, and it may have been taken over since, by this very
@@ -55,13 +63,15 @@ def begun_elsewhere(state: InstanceState | None, host: HostKey) -> bool:
 
     :param state: as for :func:`elsewhere`.
     :param host: this host.
+    :param claimed: as for :func:`elsewhere`.
     """
     return state is not None and not state.deleted and (
-        elsewhere(state, host) or takeover.is_mark(state.task_state))
+        elsewhere(state, host, claimed) or takeover.is_mark(state.task_state))
 
 
 def may_change_machine(state: InstanceState | None,
-                       owner: HostKey | None, host: HostKey) -> bool:
+                       owner: HostKey | None, host: HostKey,
+                       claimed: bool = False) -> bool:
     """Whether this host may change the machine of an instance.
 
     Where an instance is says nothing any more when it is deleted; its machine
@@ -71,10 +81,11 @@ def may_change_machine(state: InstanceState | None,
     :param owner: owner of its node, or None; needed only if the
         instance is deleted or nova does not have it.
     :param host: this host.
+    :param claimed: as for :func:`elsewhere`.
     """
     if state is None or state.deleted:
         return owner in (None, host)
-    return not elsewhere(state, host)
+    return not elsewhere(state, host, claimed)
 
 
 def outdated(state: InstanceState | None, node: str | None, host: HostKey,

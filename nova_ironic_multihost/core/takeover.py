@@ -380,6 +380,15 @@ def may_be_done_twice(vm_state: str | None, task_state: str | None) -> bool:
     return task_state in _DELETING_TASKS or vm_state == 'deleted'
 
 
+def has_begun(vm_state: str | None, task_state: str | None) -> bool:
+    """Whether a build on a host was begun there, and carries no mark.
+
+    It waits in no queue then. If it was taken over, its former host has
+    written once more whatever is there (ComputeManager._build_resources).
+    """
+    return vm_state == 'building' and not is_mark(task_state)
+
+
 def needs_no_machine(vm_state: str | None, task_state: str | None) -> bool:
     """Whether an instance can be brought to rest without its machine.
 

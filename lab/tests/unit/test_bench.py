@@ -94,7 +94,7 @@ class FilmTestCase(base.BaseTestCase):
         return benches.Bench(
             settings=None, tell=lambda text: None, recorder=Film(*seen),
             computes=self.computes, cloud=None, prefer=prefer, audit=10,
-            down_time=8)
+            down_time=8, clock=lambda: views.NOW - 2)
 
 
 class BenchTestCase(FilmTestCase):
@@ -164,6 +164,12 @@ class BenchTestCase(FilmTestCase):
         film = self.bench(down, ending, ending, self.good)
         film.await_up('compute-2')
         self.assertEqual(3.0, film.recorder.now())
+
+    def test_what_the_process_before_has_said_is_no_sign_of_life(self):
+        old = views.changed(self.good, 'services', 1, seen=views.NOW - 2)
+        film = self.bench(old, old, self.good)
+        film.await_up('compute-2')
+        self.assertEqual(2.0, film.recorder.now())
 
     def test_a_stock_one_that_is_not_disabled_is_up_whatever_it_says(self):
         left = views.changed(self.good, 'services', 1,

@@ -289,6 +289,77 @@ class GateTestCase(base.BaseTestCase):
         # Who brings it to rest does.
         self.assertEqual('result', self.clean_up())
 
+    def claim(self):
+        def claim():
+            self.done.append('claim')
+            self.sources.hosts['i1'] = InstanceState(
+                'me', node='n1', vm_state='building')
+
+        self.gate.claim('claim', INSTANCE, claim)
+
+    def undo_elsewhere(self):
+        """Another has taken it over, and begins it again."""
+        self.sources.hosts['i1'] = InstanceState(
+            None, vm_state='building', task_state='scheduling')
+
+    def test_build_that_another_begins_again_is_left(self):
+        def fail():
+            raise ValueError
+
+        for go_on in (self.change_machine, self.clean_up, fail,
+                      lambda: 'failed'):
+            def act(go_on=go_on):
+                self.claim()
+                self.undo_elsewhere()
+                return go_on()
+
+            self.done.clear()
+            self.undo_elsewhere()
+            self.assertEqual('left', self.build(
+                act, failed=lambda result: result == 'failed'))
+            self.assertEqual(['claim'], self.done)
+
+    def test_build_that_gives_its_claim_back_cleans_up(self):
+        def act():
+            self.claim()
+            self.gate.give_back('unset', INSTANCE, self.undo_elsewhere)
+            self.clean_up()
+            return 'failed'
+
+        self.undo_elsewhere()
+        self.assertEqual('failed', self.build(
+            act, failed=lambda result: result == 'failed'))
+        self.assertEqual(['claim', 'act'], self.done)
+        # What the thread does next has claimed nothing.
+        self.undo_elsewhere()
+        self.assertEqual('result', self.build(self.change_machine))
+
+    def test_nothing_is_claimed_that_was_begun_elsewhere(self):
+        for state in (InstanceState('other', node='n1'),
+                      InstanceState('me', node='n1', task_state=takeover.taken(
+                          None, 'me'))):
+            def act(state=state):
+                self.sources.hosts['i1'] = state
+                self.claim()
+
+            self.undo_elsewhere()
+            self.assertEqual('left', self.build(act))
+        self.assertEqual([], self.done)
+
+    def test_what_is_claimed_when_nobody_answers_is_left_to_nova(self):
+        def act():
+            self.sources.error = TimeoutError()
+            self.claim()
+
+        self.undo_elsewhere()
+        self.build(act)
+        self.assertEqual(['claim'], self.done)
+
+    def test_claim_of_no_build_is_novas(self):
+        self.move()
+        self.claim()
+        self.assertEqual(['claim'], self.done)
+
     @staticmethod
     def fail_with(error):
         raise error

@@ -91,6 +91,27 @@ class UnattendedTestCase(test_recovery.InstancesTestCase):
             self.patrol(5 * patrol.UNATTENDED)
             self.assertEqual(('active', task_state), self.states())
 
+    def test_build_whose_mark_was_taken_off_is_taken_up(self):
+        """Its former host has written what it does, whatever is there."""
+        self.machine = 'deploying'
+        self.taken('building', 'networking')
+        self.patrol(10)
+        self.instances.rows['i1'].task_state = 'spawning'
+        self.patrol(patrol.UNATTENDED)
+        self.assertEqual(('building', 'spawning'), self.states())
+        self.machine = 'active'
+        self.patrol(20)
+        self.assertEqual([('deployed', 'spawning')], self.instances.done)
+
+    def test_build_that_carries_its_mark_is_not_taken_up_again(self):
+        self.machine = 'deploying'
+        self.taken('building', 'spawning')
+        mark = self.states()
+        with mock.patch.object(patrol.LOG, 'warning') as warning:
+            self.patrol(5 * patrol.UNATTENDED)
+        self.assertEqual(mark, self.states())
+        warning.assert_not_called()
+
     def test_what_has_left_nothing_is_forgotten(self):
         self.unfinished = {'i1', 'i2'}
         self.instances.have('active', None)

@@ -149,6 +149,14 @@ class NamesTestCase(base.BaseTestCase):
             resource_tracker.ResourceTracker.abort_instance_claim)
         self.assertIn('self._unset_instance_host_and_node(', source)
 
+    def test_claim(self):
+        tracker = resource_tracker.ResourceTracker
+        source = inspect.getsource(safe_utils.get_wrapped_function(
+            tracker.instance_claim))
+        self.assertIn('self._set_instance_host_and_node(', source)
+        self.assertIn('instance.save()', inspect.getsource(
+            tracker._set_instance_host_and_node))
+
     def test_builds_run_behind_the_gate(self):
         source = inspect.getsource(safe_utils.get_wrapped_function(
             manager.ComputeManager.build_and_run_instance))
@@ -191,6 +199,9 @@ class Endpoint:
         self.rt._unset_instance_host_and_node = types.MethodType(
             lambda rt, instance: self.asked.append(('unset', instance.uuid)),
             self.rt)
+        self.rt._set_instance_host_and_node = types.MethodType(
+            lambda rt, instance, node: self.asked.append(
+                ('set', instance.uuid)), self.rt)
 
     def stop_instance(self, context, instance, clean_shutdown):
         self.asked.append(('stop', instance.uuid, clean_shutdown))

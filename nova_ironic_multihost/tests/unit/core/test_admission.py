@@ -31,6 +31,17 @@ class RuleTestCase(base.BaseTestCase):
             self.assertTrue(admission.elsewhere(
                 InstanceState('other', deleted), 'me'))
 
+    def test_what_is_claimed_and_on_no_host_was_taken_over(self):
+        state = InstanceState(None, vm_state='building')
+        self.assertTrue(admission.elsewhere(state, 'me', claimed=True))
+        self.assertTrue(admission.begun_elsewhere(state, 'me', claimed=True))
+        self.assertFalse(
+            admission.may_change_machine(state, None, 'me', claimed=True))
+        for state in None, InstanceState('me'):
+            self.assertFalse(admission.elsewhere(state, 'me', claimed=True))
+        self.assertTrue(admission.may_change_machine(
+            InstanceState(None, deleted=True), 'me', 'me', claimed=True))
+
     def test_build_of_another_or_taken_over_was_begun_elsewhere(self):
         for state in (InstanceState('other'),
                       InstanceState('me', task_state=takeover.taken(

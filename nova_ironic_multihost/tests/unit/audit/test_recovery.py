@@ -62,7 +62,7 @@ class Instances:
                                     task_state=row.task_state)
                 for uuid, row in self.rows.items()
                 if (row.task_state in takeover.TASKS
-                    or row.vm_state == 'deleted')
+                    or row.vm_state in ('building', 'deleted'))
                 and row.host.lower() == host.lower()}
 
     def of_host(self, host, after):

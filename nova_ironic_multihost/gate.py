@@ -39,6 +39,7 @@ import time
 from oslo_log import log as logging
 
 from nova_ironic_multihost.core import admission
+from nova_ironic_multihost.core.admission import Claim
 from nova_ironic_multihost.core.host import host_key
 from nova_ironic_multihost.core import takeover
 from nova_ironic_multihost import exception
@@ -194,7 +195,7 @@ class Gate:
 
         self._thread.patience_left = math.inf
         self._thread.building = True
-        self._thread.claimed = False
+        self._thread.claim = Claim.NONE
         try:
             with self._noted(instance.uuid):
                 return self._operate(
@@ -325,7 +326,7 @@ class Gate:
 
         :raises Cancelled: it was.
         """
-        if not self._building:
+        if not self.building:
             return act()
         try:
             left = self._is_begun_elsewhere_now(instance)
@@ -335,7 +336,7 @@ class Gate:
         if left:
             raise self._cancelled(_left(name))
         result = act()
-        self._thread.claimed = True
+        self._thread.claim = Claim.HELD
         return result
 
     def give_back(self, name, instance, act):
@@ -344,7 +345,7 @@ class Gate:
         :raises Cancelled: the instance is another's.
         """
         result = self.clean_up(name, instance, act, patient=False)
-        self._thread.claimed = False
+        self._thread.claim = Claim.RETURNED
         return result
 
     def change_machine(self, name, instance, act):
@@ -439,7 +440,7 @@ class Gate:
         if state is None or state.deleted:
             owner = self._owner(instance.node)
         return admission.may_change_machine(
-            state, owner, self._host, self._claimed)
+            state, owner, self._host, self._claim)
 
     @property
     def _patience_left(self):
@@ -459,14 +460,14 @@ class Gate:
         return getattr(self._thread, 'inside', False)
 
     @property
-    def _building(self):
+    def building(self):
         """Whether this thread is at a build."""
         return getattr(self._thread, 'building', False)
 
     @property
-    def _claimed(self):
-        """Whether that has claimed its node."""
-        return self._building and self._thread.claimed
+    def _claim(self):
+        """How far that is."""
+        return self._thread.claim if self.building else Claim.NONE
 
     @property
     def _changing(self):
@@ -553,7 +554,7 @@ class Gate:
         return admission.begun_elsewhere(
             self._sources.instance_states(
                 [instance.uuid]).get(instance.uuid),
-            self._host, self._claimed)
+            self._host, self._claim)
 
     def _has_allocated(self, instance, node, attempt):
         if attempt:
@@ -573,9 +574,9 @@ class Gate:
                 # over, what is left undone is taken up (audit.recovery).
                 return True
             return admission.elsewhere(state, self._host) or (
-                self._building
+                self.building
                 and admission.begun_elsewhere(
-                    state, self._host, self._claimed))
+                    state, self._host, self._claim))
 
         try:
             return (self._patiently(name, f'instance {instance.uuid}', ask)

@@ -39,6 +39,7 @@ import os_traits
 from oslo_log import log as logging
 
 from nova_ironic_multihost.contract import calls
+from nova_ironic_multihost.contract import claims
 from nova_ironic_multihost.contract import listeners
 from nova_ironic_multihost.contract import names
 from nova_ironic_multihost.contract import operations
@@ -156,7 +157,7 @@ PATCHES = (
           ('ResourceTracker.abort_instance_claim',)),
     Patch('tracker', '_set_instance_host_and_node',
           'no build takes an instance that another compute service has '
-          'claimed meanwhile',
+          'claimed meanwhile, or overwrites what that has written',
           ('ResourceTracker.instance_claim',)),
     Patch('driver', 'operations.MUTATIONS',
           'the machine of an instance that has moved is left alone',
@@ -445,7 +446,7 @@ def patch_operations(manager: ComputeManager | None,
     _wrap(manager, '_delete_instance', gate.attempt)
     for name in operations.CLEAN_UPS:
         _wrap(manager, name, gate.clean_up)
-    _wrap(manager.rt, '_set_instance_host_and_node', gate.claim)
+    _wrap(manager.rt, '_set_instance_host_and_node', claims.claim(gate))
     _wrap(manager.rt, '_unset_instance_host_and_node', gate.give_back)
     for name in operations.MUTATIONS:
         _wrap(driver, name, gate.change_machine)

@@ -18,14 +18,28 @@ database where an instance is, at the moment of the operation.
 """
 
 from collections.abc import Callable
+import enum
 
 from nova_ironic_multihost.core.facts import InstanceState
 from nova_ironic_multihost.core.host import HostKey
 from nova_ironic_multihost.core import takeover
 
 
+class Claim(enum.Enum):
+    """How far whoever asks is with a build of the instance.
+
+    :cvar NONE: not at it, or the node is not claimed yet.
+    :cvar HELD: the node is claimed: the instance was written to this host.
+    :cvar RETURNED: that was taken back, as the build has failed.
+    """
+
+    NONE = 'none'
+    HELD = 'held'
+    RETURNED = 'returned'
+
+
 def elsewhere(state: InstanceState | None, host: HostKey,
-              claimed: bool = False) -> bool:
+              claim: Claim = Claim.NONE) -> bool:
     """Whether an instance is on another compute service.
 
     One that is on none, as its build has not begun or has failed, is not. But
@@ -35,12 +49,13 @@ def elsewhere(state: InstanceState | None, host: HostKey,
     :param state: :class:`.facts.InstanceState` as nova has it now, or None if
         nova does not have it.
     :param host: this host.
-    :param claimed: whether this host is at its build, and has claimed its
-        node.
+    :param claim: of whoever asks.
     """
     if state is None:
         return False
-    return (claimed if state.host_key is None else state.host_key != host)
+    if state.host_key is None:
+        return claim is Claim.HELD
+    return state.host_key != host
 
 
 def contested(state: InstanceState | None, host: HostKey) -> bool:
@@ -55,23 +70,28 @@ def contested(state: InstanceState | None, host: HostKey) -> bool:
 
 
 def begun_elsewhere(state: InstanceState | None, host: HostKey,
-                    claimed: bool = False) -> bool:
+                    claim: Claim = Claim.NONE) -> bool:
     """Whether a build that this host is at was begun by another one, too.
 
     That has claimed it, and it may have been taken over since, by this very
-    host: no build begins with a mark (:func:`outdated`).
+    host: no build begins with a mark (:func:`outdated`). Or that has found its
+    node on another host, and had it scheduled anew: whoever has begun a build
+    finds it ``scheduling`` for no other reason, before nova itself writes
+    that at the end (ComputeManager._do_build_and_run_instance).
 
     :param state: as for :func:`elsewhere`.
     :param host: this host.
-    :param claimed: as for :func:`elsewhere`.
+    :param claim: as for :func:`elsewhere`.
     """
     return state is not None and not state.deleted and (
-        elsewhere(state, host, claimed) or takeover.is_mark(state.task_state))
+        elsewhere(state, host, claim) or takeover.is_mark(state.task_state)
+        or claim is Claim.RETURNED and state.host_key is None
+        and state.task_state == 'scheduling')
 
 
 def may_change_machine(state: InstanceState | None,
                        owner: HostKey | None, host: HostKey,
-                       claimed: bool = False) -> bool:
+                       claim: Claim = Claim.NONE) -> bool:
     """Whether this host may change the machine of an instance.
 
     Where an instance is says nothing any more when it is deleted; its machine
@@ -81,11 +101,11 @@ def may_change_machine(state: InstanceState | None,
     :param owner: owner of its node, or None; needed only if the
         instance is deleted or nova does not have it.
     :param host: this host.
-    :param claimed: as for :func:`elsewhere`.
+    :param claim: as for :func:`elsewhere`.
     """
     if state is None or state.deleted:
         return owner in (None, host)
-    return not elsewhere(state, host, claimed)
+    return not elsewhere(state, host, claim)
 
 
 def outdated(state: InstanceState | None, node: str | None, host: HostKey,

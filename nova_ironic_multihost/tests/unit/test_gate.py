@@ -297,6 +297,10 @@ class GateTestCase(base.BaseTestCase):
 
         self.gate.claim('claim', INSTANCE, claim)
 
+    def undo(self):
+        self.sources.hosts['i1'] = InstanceState(
+            None, vm_state='building', task_state='networking')
+
     def undo_elsewhere(self):
         """Another has taken it over, and begins it again."""
         self.sources.hosts['i1'] = InstanceState(
@@ -322,7 +326,7 @@ class GateTestCase(base.BaseTestCase):
     def test_build_that_gives_its_claim_back_cleans_up(self):
         def act():
             self.claim()
-            self.gate.give_back('unset', INSTANCE, self.undo_elsewhere)
+            self.gate.give_back('unset', INSTANCE, self.undo)
             self.clean_up()
             return 'failed'
 
@@ -333,6 +337,16 @@ class GateTestCase(base.BaseTestCase):
         # What the thread does next has claimed nothing.
         self.undo_elsewhere()
         self.assertEqual('result', self.build(self.change_machine))
+
+    def test_build_that_was_scheduled_anew_meanwhile_is_left(self):
+        def act():
+            self.claim()
+            self.gate.give_back('unset', INSTANCE, self.undo_elsewhere)
+            self.clean_up()
+
+        self.undo_elsewhere()
+        self.assertEqual('left', self.build(act))
+        self.assertEqual(['claim'], self.done)
 
     def test_nothing_is_claimed_that_was_begun_elsewhere(self):
         for state in (InstanceState('other', node='n1'),

@@ -14,6 +14,7 @@
 from oslotest import base
 
 from nova_ironic_multihost.core import admission
+from nova_ironic_multihost.core.admission import Claim
 from nova_ironic_multihost.core.facts import InstanceState
 from nova_ironic_multihost.core import takeover
 
@@ -33,14 +34,26 @@ class RuleTestCase(base.BaseTestCase):
 
     def test_what_is_claimed_and_on_no_host_was_taken_over(self):
         state = InstanceState(None, vm_state='building')
-        self.assertTrue(admission.elsewhere(state, 'me', claimed=True))
-        self.assertTrue(admission.begun_elsewhere(state, 'me', claimed=True))
+        self.assertTrue(admission.elsewhere(state, 'me', claim=Claim.HELD))
+        self.assertTrue(admission.begun_elsewhere(state, 'me', claim=Claim.HELD))
         self.assertFalse(
-            admission.may_change_machine(state, None, 'me', claimed=True))
+            admission.may_change_machine(state, None, 'me', claim=Claim.HELD))
         for state in None, InstanceState('me'):
-            self.assertFalse(admission.elsewhere(state, 'me', claimed=True))
+            self.assertFalse(admission.elsewhere(state, 'me', claim=Claim.HELD))
         self.assertTrue(admission.may_change_machine(
-            InstanceState(None, deleted=True), 'me', 'me', claimed=True))
+            InstanceState(None, deleted=True), 'me', 'me', claim=Claim.HELD))
+
+    def test_what_was_given_back_and_scheduled_anew_goes_on_elsewhere(self):
+        state = InstanceState(
+            None, vm_state='building', task_state='scheduling')
+        for claim, elsewhere in ((Claim.RETURNED, True), (Claim.NONE, False)):
+            self.assertEqual(elsewhere, admission.begun_elsewhere(
+                state, 'me', claim))
+        for other in (InstanceState('me', task_state='scheduling'),
+                      InstanceState(None, task_state='networking'),
+                      InstanceState(None)):
+            self.assertFalse(admission.begun_elsewhere(
+                other, 'me', Claim.RETURNED))
 
     def test_build_of_another_or_taken_over_was_begun_elsewhere(self):
         for state in (InstanceState('other'),

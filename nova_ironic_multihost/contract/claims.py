@@ -1,0 +1,70 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A build that has claimed its node writes only over what it wrote itself.
+
+All that nova writes of a build it writes on the condition that the task state
+is what the build has left there, but one (ComputeManager._build_resources:
+that it attaches volumes). That would take the mark off which says that another
+compute service takes the instance over (:mod:`.core.takeover`), or let a build
+look begun that is to begin again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+import functools
+
+from nova import objects
+
+
+def claim(gate) -> Callable:
+    """Return how a build claims its node, see :func:`.operations.wrapped`.
+
+    :param gate: :class:`nova_ironic_multihost.gate.Gate`.
+    """
+    def around(name, instance, act):
+        result = gate.claim(name, instance, act)
+        if gate.building:
+            write_over_its_own(instance)
+        return result
+
+    return around
+
+
+def write_over_its_own(instance: objects.Instance) -> None:
+    """Have the task state of an instance saved if it is what was saved last.
+
+    Who finds another one there has not changed it, and fails as nova lets it
+    fail elsewhere in a build: with UnexpectedTaskStateError.
+    """
+    save = instance.save
+    last = instance.task_state
+
+    @functools.wraps(save)
+    def save_if_it_is_the_last(*args, **kwargs):
+        nonlocal last
+        if 'task_state' not in instance.obj_what_changed():
+            return save(*args, **kwargs)
+        if not args and kwargs.get('expected_task_state') is None:
+            kwargs['expected_task_state'] = [last]
+        try:
+            result = save(*args, **kwargs)
+        except Exception:
+            # The next one saves something else, and would save this, too.
+            instance.task_state = last
+            instance.obj_reset_changes(['task_state'])
+            raise
+        last = instance.task_state
+        return result
+
+    instance.save = save_if_it_is_the_last

@@ -1,0 +1,124 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import inspect
+import types
+from unittest import mock
+
+from nova.compute import manager
+from nova import exception
+from nova import objects
+from oslo_utils.fixture import uuidsentinel
+
+from nova_ironic_multihost.contract import claims
+from nova_ironic_multihost.core import takeover
+from nova_ironic_multihost.tests.unit.contract import base
+
+
+class SourceTestCase(base.SignaturesTestCase):
+
+    def test_what_nova_writes_whatever_is_there(self):
+        self.assertRegex(
+            inspect.getsource(manager.ComputeManager._build_resources),
+            r'task_state = task_states.BLOCK_DEVICE_MAPPING\s+'
+            r'instance\.save\(\)')
+
+    def test_how_it_is_written(self):
+        self.assertParameters(
+            ['self', 'expected_vm_state', 'expected_task_state',
+             'admin_state_reset'], objects.Instance.save)
+
+
+class WriteOverItsOwnTestCase(base.DatabaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.instance(uuidsentinel.instance, 'mine')
+        self.build = self.read()
+        claims.write_over_its_own(self.build)
+        self.save('networking', expected_task_state=[None])
+
+    def read(self):
+        return objects.Instance.get_by_uuid(
+            self.context, uuidsentinel.instance)
+
+    def save(self, task_state, **conditions):
+        self.build.task_state = task_state
+        self.build.save(**conditions)
+
+    def write(self, task_state):
+        """Somebody else writes a task state."""
+        other = self.read()
+        other.task_state = task_state
+        other.save()
+
+    def test_build_that_nobody_disturbs_goes_on(self):
+        self.save('block_device_mapping')
+        self.save('spawning', expected_task_state='block_device_mapping')
+        self.build.vm_state = 'active'
+        self.save(None, expected_task_state='spawning')
+        self.assertEqual(('active', None), (
+            self.read().vm_state, self.read().task_state))
+
+    def test_mark_of_who_takes_it_over_stays(self):
+        mark = takeover.taken('networking', 'other')
+        self.write(mark)
+        self.assertRaises(exception.UnexpectedTaskStateError,
+                          self.save, 'block_device_mapping')
+        # What nova writes when it gives the claim back.
+        self.build.host = None
+        self.build.save()
+        self.assertEqual((mark, None),
+                         (self.read().task_state, self.read().host))
+
+    def test_user_who_deletes_it_is_heard(self):
+        self.write('deleting')
+        self.assertRaises(exception.UnexpectedDeletingTaskStateError,
+                          self.save, 'block_device_mapping')
+        self.assertEqual('deleting', self.read().task_state)
+
+    def test_what_is_no_task_state_is_written_whatever_is_there(self):
+        self.write('deleting')
+        self.build.system_metadata['network_allocated'] = 'True'
+        self.build.save()
+        self.assertEqual(
+            'True', self.read().system_metadata['network_allocated'])
+
+
+class ClaimTestCase(base.DatabaseTestCase):
+
+    def claim(self, building):
+        instance = self.instance(uuidsentinel.instance, None)
+        gate = types.SimpleNamespace(
+            claim=lambda name, instance, act: act(), building=building)
+        self.assertEqual('claimed', claims.claim(gate)(
+            'set', instance, lambda: 'claimed'))
+        instance.task_state = 'networking'
+        instance.save()
+        other = objects.Instance.get_by_uuid(self.context, instance.uuid)
+        other.task_state = 'deleting'
+        other.save()
+        instance.task_state = 'spawning'
+        return instance
+
+    def test_build_writes_over_its_own_from_then_on(self):
+        self.assertRaises(exception.UnexpectedDeletingTaskStateError,
+                          self.claim(building=True).save)
+
+    def test_what_is_no_build_writes_as_nova_does(self):
+        self.claim(building=False).save()
+
+    def test_what_may_not_be_claimed_is_not(self):
+        instance = mock.Mock(spec=['uuid'])
+        gate = mock.Mock(building=True)
+        gate.claim.side_effect = KeyError
+        self.assertRaises(KeyError, claims.claim(gate), 'set', instance, None)

@@ -113,14 +113,15 @@ class IronicMultiHostDriver(names.IronicDriver):
             return self._arrivals.here(instance)
 
         mailboxes = mailbox.Mailboxes(virtapi)
-        begun = attempts.Attempts(self)
+        self._attempts = attempts.Attempts(self)
         letters = sorter.Sorter(
-            CONF.host, self._auditor, self._looks, begun)
+            CONF.host, self._auditor, self._looks, self._attempts)
         self._keeper = keeper.Keeper(
             CONF.host, mailboxes, copies.Copier(CONF.host), letters, here)
         self._recovery = recovery.Recovery(
             CONF.host, calls.Instances(virtapi), machines.Machines(self),
-            self._gate, repetition.Repetition(self._keeper, begun, here))
+            self._gate, repetition.Repetition(
+                self._keeper, self._attempts, here))
         self._arrivals = arrivals.Arrivals(
             builds.Builds(CONF.host, self._tracker), self._recorded,
             self._keeper.may_come)
@@ -178,7 +179,8 @@ class IronicMultiHostDriver(names.IronicDriver):
         patches.patch_instance_init(manager, self._recovery.start)
         patches.patch_evacuations(manager)
         patches.patch_operations(
-            manager, self, self._gate, self._adopt, self._refusals.refuse)
+            manager, self, self._gate, self._adopt, self._refusals.refuse,
+            self._attempts.renew)
         patches.patch_copies(manager, self._keeper.keep, self._keeper.end,
                              self._departure.begun)
         patches.patch_arrivals(manager, self._arrivals)

@@ -161,7 +161,8 @@ class Gate:
             return self._operate(name, instance, act, otherwise, patient)
 
     def build(self, name, instance, act, node, otherwise,
-              adopt=lambda: False, failed=lambda _: False):
+              adopt=lambda: False, failed=lambda _: False,
+              renew=lambda: None):
         """Carry out a build, unless it is done or another's by now.
 
         Nothing but this operation knows of it: while nobody answers it waits
@@ -173,16 +174,33 @@ class Gate:
             whether it may have taken anything.
         :param failed: says of a result whether the build is given up, and its
             node freed in placement.
+        :param renew: function without arguments that undoes what an attempt
+            has left that nobody has ended. If it raises it is called again.
         """
         if self._inside:
             return act()
 
         def is_left():
             # What is taken may be this very instance.
-            return self._is_outdated(instance, node) or (
-                adopt() and self._is_outdated(instance, node))
+            if self._is_outdated(instance, node) or (
+                    adopt() and self._is_outdated(instance, node)):
+                return True
+            if self._thread.left_over:
+                LOG.info('What was begun of the build of instance '
+                         '%(instance)s and not ended is undone.',
+                         {'instance': instance.uuid})
+                renew()
+            return False
 
         def act_for_this_host():
+            self._thread.building = True
+            self._thread.claim = Claim.NONE
+            try:
+                return act_or_leave()
+            finally:
+                self._thread.building = False
+
+        def act_or_leave():
             try:
                 result = act()
             except Exception:
@@ -194,15 +212,9 @@ class Gate:
                     and self._is_begun_elsewhere(name, instance) else result)
 
         self._thread.patience_left = math.inf
-        self._thread.building = True
-        self._thread.claim = Claim.NONE
-        try:
-            with self._noted(instance.uuid):
-                return self._operate(
-                    name, instance, act_for_this_host, otherwise, True,
-                    is_left)
-        finally:
-            self._thread.building = False
+        with self._noted(instance.uuid):
+            return self._operate(
+                name, instance, act_for_this_host, otherwise, True, is_left)
 
     def _operate(self, name, instance, act, otherwise, patient,
                  is_left=None):
@@ -325,28 +337,28 @@ class Gate:
         for; so for no answer is waited here.
 
         :raises Cancelled: it was.
+        :raises Exception: it cannot be known, and nothing was claimed.
         """
         if not self.building:
             return act()
-        try:
-            left = self._is_begun_elsewhere_now(instance)
-        except Exception as exc:  # noqa: BLE001
-            LOG.debug('What cannot be read can hardly be written: %s', exc)
-            left = False
-        if left:
+        if self._is_begun_elsewhere_now(instance):
             raise self._cancelled(_left(name))
         result = act()
         self._thread.claim = Claim.HELD
         return result
 
-    def give_back(self, name, instance, act):
+    def give_back(self, name, instance, act, patient=False):
         """Take back what :meth:`claim` has claimed, as the build has failed.
 
+        :param patient: as for :meth:`clean_up`.
         :raises Cancelled: the instance is another's.
         """
-        result = self.clean_up(name, instance, act, patient=False)
-        self._thread.claim = Claim.RETURNED
-        return result
+        def act_and_have_none():
+            # It may be done, and the answer be lost.
+            self._thread.claim = Claim.RETURNED
+            return act()
+
+        return self.clean_up(name, instance, act_and_have_none, patient)
 
     def change_machine(self, name, instance, act):
         """Change the machine of an instance if it is this host's to change.
@@ -461,7 +473,7 @@ class Gate:
 
     @property
     def building(self):
-        """Whether this thread is at a build."""
+        """Whether this thread carries out a build."""
         return getattr(self._thread, 'building', False)
 
     @property
@@ -525,6 +537,7 @@ class Gate:
     def _is_outdated(self, instance, node):
         state = self._instance_state(instance)
         self._thread.task_state = state and state.task_state
+        self._thread.left_over = admission.left_over(state)
 
         def allocated():
             return any(self._has_allocated(instance, node, attempt)

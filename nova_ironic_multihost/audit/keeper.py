@@ -82,8 +82,9 @@ class Keeper:
         #: Builds that were here and are over -> since when, and whether the
         #: gate has refused them.
         self._over: dict[Build, tuple[float, bool]] = {}
-        #: Builds that are undone now, to be asked for again.
-        self._undone: frozenset[Build] = frozenset()
+        #: Builds that are undone, to be asked for again -> whether that goes
+        #: on. Who has come meanwhile may say later that it was refused.
+        self._undone: dict[Build, bool] = {}
         #: Builds whose copies were not found yet -> when they were sent, and
         #: what they were asked for with.
         self._sent: dict[Build, tuple[float, Mapping[str, object]]] = {}
@@ -180,13 +181,13 @@ class Keeper:
         Also if that fails: it may have been done.
         """
         with self._lock:
-            self._undone |= {build}
+            self._undone[build] = True
         self.repeat(build)
         try:
             yield
         finally:
             with self._lock:
-                self._undone -= {build}
+                self._undone[build] = False
 
     def once(self) -> None:
         """Take what copies there are, and do with each what is to be done.
@@ -201,6 +202,9 @@ class Keeper:
         with self._lock:
             self._over = {build: over for build, over in self._over.items()
                           if now - over[0] < OVER}
+            self._undone = {build: goes_on for build, goes_on
+                            in self._undone.items()
+                            if goes_on or self._here(build.instance)}
         try:
             if self._held and now - self._taken >= forwarding.HOLDING:
                 self._renew()

@@ -67,17 +67,21 @@ class Patrol:
     :param operations: what nova is at.
     :param clock: monotonic clock, in seconds.
     :param seen_to: returns the uuids of those that are brought to rest.
+    :param here: says of the uuid of an instance whether a build is here, if
+        only to wait for its turn.
     """
 
     def __init__(self, host: str, instances: Instances,
                  operations: Operations, clock: Callable[[], float],
-                 seen_to: Callable[[], Set[str]]) -> None:
+                 seen_to: Callable[[], Set[str]],
+                 here: Callable[[str], bool]) -> None:
         self._name = host
         self._host = host_key(host)
         self._instances = instances
         self._operations = operations
         self._clock = clock
         self._seen_to = seen_to
+        self._here = here
         self._foreign: frozenset[tuple[str, str]] = frozenset()
         self._last: str | None = None
         self._patrolled = 0.0
@@ -147,7 +151,7 @@ class Patrol:
                     uuid in unfinished
                     or takeover.may_be_done_twice(
                         state.vm_state, state.task_state)
-                    or takeover.has_begun(
+                    or not self._here(uuid) and takeover.has_begun(
                         state.vm_state, state.task_state))]
         self._unattended = {
             key: self._unattended[key] + passed
@@ -171,4 +175,6 @@ class Patrol:
                         'least %(seconds)d s and nobody is at work on it: it '
                         'is brought to rest.', {
                             'uuid': uuid, 'seconds': UNATTENDED,
-                            'state': task_state or 'half deleted'})
+                            'state': task_state or (
+                                'half deleted' if vm_state == 'deleted'
+                                else vm_state)})

@@ -116,7 +116,8 @@ class Recovery:
         self._sweeps = 0
         self._astray: Mapping[tuple[str, str], int] = {}
         self._patrol = patrol.Patrol(
-            host, instances, operations, clock, self._seen_to)
+            host, instances, operations, clock, self._seen_to,
+            repetition.here)
 
     def add(self, uuids: Iterable[str]) -> None:
         """Bring instances to rest, soon.

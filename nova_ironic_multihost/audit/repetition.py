@@ -50,7 +50,7 @@ class Repetition:
                  clock: Callable[[], float] = time.monotonic) -> None:
         self._keeper = keeper
         self._attempts = attempts
-        self._here = here
+        self.here = here
         self._clock = clock
         self._lock = threading.Lock()
         #: Build -> when it was seen for the first time, and the last.
@@ -66,7 +66,7 @@ class Repetition:
         """
         if not self._keeper.readable:
             return Step.FAIL
-        if self._here(instance.uuid):
+        if self.here(instance.uuid):
             # It is soon over: the gate refuses it while the instance is here.
             return Step.AWAIT
         build = _build(instance)

@@ -28,6 +28,8 @@ from nova.objects import base
 
 from nova_ironic_multihost.contract import completion
 from nova_ironic_multihost.contract import names
+from nova_ironic_multihost.contract import reads
+from nova_ironic_multihost.core import admission
 from nova_ironic_multihost.core.forwarding import Letter
 
 
@@ -78,11 +80,28 @@ class Attempts:
             user deletes it, say.
         """
         context = names.admin_context()
+        self._undo(context, instance,
+                   base.NovaObjectSerializer().deserialize_entity(
+                       context, copy.arguments.get('requested_networks')))
+
+    def renew(self, uuid: str,
+              networks: objects.NetworkRequestList | None) -> None:
+        """Undo one that was left on no host (:func:`.admission.left_over`).
+
+        :param uuid: of the instance.
+        :param networks: that the build was asked for with.
+        :raises Exception: as :meth:`undo` does.
+        """
+        context = names.admin_context()
+        instance = objects.Instance.get_by_uuid(
+            context, uuid, expected_attrs=['info_cache', 'metadata'])
+        if admission.left_over(reads.state(instance)):
+            self._undo(context, instance, networks)
+
+    def _undo(self, context, instance, networks):
         manager = names.manager_of(self._driver.virtapi)
         networks = self._without_ports_of_others(
-            context, manager, instance,
-            base.NovaObjectSerializer().deserialize_entity(
-                context, copy.arguments.get('requested_networks')))
+            context, manager, instance, networks)
         before = instance.task_state
         self._driver.destroy(
             context, instance, instance.get_network_info())

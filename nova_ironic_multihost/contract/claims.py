@@ -10,7 +10,9 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""A build that has claimed its node writes only over what it wrote itself.
+"""How a build claims its node, and what it may write from then on.
+
+It writes only over what it wrote itself.
 
 All that nova writes of a build it writes on the condition that the task state
 is what the build has left there, but one (ComputeManager._build_resources:
@@ -24,6 +26,7 @@ from __future__ import annotations
 from collections.abc import Callable
 import functools
 
+from nova.compute import vm_states
 from nova import objects
 
 
@@ -33,10 +36,38 @@ def claim(gate) -> Callable:
     :param gate: :class:`nova_ironic_multihost.gate.Gate`.
     """
     def around(name, instance, act):
-        result = gate.claim(name, instance, act)
-        if gate.building:
-            write_over_its_own(instance)
+        if not gate.building:
+            return gate.claim(name, instance, act)
+
+        def claim_what_is_nobodys():
+            save = instance.save
+            # Whoever has claimed it has another task state soon after.
+            instance.save = functools.partial(
+                save, expected_vm_state=[vm_states.BUILDING],
+                expected_task_state=[instance.task_state])
+            try:
+                return act()
+            finally:
+                instance.save = save
+
+        result = gate.claim(name, instance, claim_what_is_nobodys)
+        write_over_its_own(instance)
         return result
+
+    return around
+
+
+def give_back(gate) -> Callable:
+    """Return how nova takes the host off the object of an instance.
+
+    It writes that soon after, whatever is there. It is how a claim is given
+    back that it does not abort: one that it could only write half, say.
+
+    :param gate: :class:`nova_ironic_multihost.gate.Gate`.
+    """
+    def around(name, instance, act):
+        return (gate.give_back(name, instance, act, patient=True)
+                if gate.building else act())
 
     return around
 

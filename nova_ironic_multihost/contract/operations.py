@@ -154,7 +154,8 @@ def operate(gate, evacuate: Callable[[str], object]) -> Callable:
 
 
 def build(gate, adopt: Callable[[str, str | None], bool],
-          otherwise: Callable) -> Callable:
+          otherwise: Callable, renew: Callable[[str, object], None]
+          ) -> Callable:
     """Return how a gate carries out a build, see :func:`wrapped`.
 
     :param gate: :class:`nova_ironic_multihost.gate.Gate`.
@@ -162,13 +163,17 @@ def build(gate, adopt: Callable[[str, str | None], bool],
         of the uuids of the instance and of the node, or None, that returns
         whether it may have taken anything. Raises nothing.
     :param otherwise: what is the answer to one that is not carried out.
+    :param renew: undoes what was begun and not ended; function of the uuid of
+        the instance and of the networks that were asked for.
     """
     def around(name, instance, act):
         node = _argument(act, 'node')
         return gate.build(
             name, instance, act, node, otherwise,
             functools.partial(adopt, instance.uuid, node),
-            lambda result: result == build_results.FAILED)
+            lambda result: result == build_results.FAILED,
+            functools.partial(renew, instance.uuid,
+                              _argument(act, 'requested_networks')))
 
     return around
 

@@ -155,6 +155,9 @@ PATCHES = (
     Patch('tracker', '_unset_instance_host_and_node',
           'an instance that has moved keeps its host and its node',
           ('ResourceTracker.abort_instance_claim',)),
+    Patch('manager', '_nil_out_instance_obj_host_and_node',
+          'the same for a build that fails in the middle of its claim',
+          ('ComputeManager._do_build_and_run_instance',)),
     Patch('tracker', '_set_instance_host_and_node',
           'no build takes an instance that another compute service has '
           'claimed meanwhile, or overwrites what that has written',
@@ -423,7 +426,8 @@ def patch_evacuations(manager: ComputeManager | None) -> None:
 def patch_operations(manager: ComputeManager | None,
                      driver: names.IronicDriver, gate,
                      adopt: Callable[[str, str | None], bool],
-                     evacuate: Callable[[str], object]) -> None:
+                     evacuate: Callable[[str], object],
+                     renew: Callable[[str, object], None]) -> None:
     """Let a gate stand before nova's operations on instances.
 
     :param manager: nova's ComputeManager.
@@ -431,6 +435,7 @@ def patch_operations(manager: ComputeManager | None,
     :param gate: :class:`nova_ironic_multihost.gate.Gate`.
     :param adopt: as for :func:`.operations.build`.
     :param evacuate: see :func:`.operations.operate`.
+    :param renew: as for :func:`.operations.build`.
     """
     if manager is None:
         return
@@ -439,7 +444,7 @@ def patch_operations(manager: ComputeManager | None,
     _wrap(manager, operations.BUILD, operations.arrive(adopt))
     # The work of that, in a thread of its own.
     _wrap(manager, '_do_build_and_run_instance', operations.build(
-        gate, adopt, lambda: Refused(build_results.FAILED_BY_POLICY)))
+        gate, adopt, lambda: Refused(build_results.FAILED_BY_POLICY), renew))
     # That of snapshot_instance, since nova 33.
     _wrap(manager, '_snapshot_instance', gate.operate)
     _wrap(manager, '_build_and_run_instance', gate.attempt)
@@ -448,6 +453,8 @@ def patch_operations(manager: ComputeManager | None,
         _wrap(manager, name, gate.clean_up)
     _wrap(manager.rt, '_set_instance_host_and_node', claims.claim(gate))
     _wrap(manager.rt, '_unset_instance_host_and_node', gate.give_back)
+    _wrap(manager, '_nil_out_instance_obj_host_and_node',
+          claims.give_back(gate))
     for name in operations.MUTATIONS:
         _wrap(driver, name, gate.change_machine)
     manager.external_instance_event = operations.sifted(

@@ -130,7 +130,7 @@ def instance_states(context: nova_context.RequestContext,
     """
     context = context.elevated(read_deleted='yes')
     return {
-        instance.uuid: _state(instance)
+        instance.uuid: state(instance)
         for some in _batches(instances, INSTANCES)
         for instance in objects.InstanceList.get_by_filters(
             context, {'uuid': some}, expected_attrs=[])}
@@ -205,7 +205,7 @@ def building(context: nova_context.RequestContext, host: str
 
 
 def _all_instances(context, filters):
-    return {row.uuid: _state(row) for row in _all_rows(context, filters)}
+    return {row.uuid: state(row) for row in _all_rows(context, filters)}
 
 
 def _all_rows(context, filters):
@@ -219,7 +219,7 @@ def _all_rows(context, filters):
 
 
 def _instances(context, filters, after):
-    return {row.uuid: _state(row) for row in _rows(context, filters, after)}
+    return {row.uuid: state(row) for row in _rows(context, filters, after)}
 
 
 def _rows(context, filters, after):
@@ -229,7 +229,8 @@ def _rows(context, filters, after):
         expected_attrs=[], limit=INSTANCES, marker=after)
 
 
-def _state(instance):
+def state(instance: objects.Instance) -> InstanceState:
+    """Return where an instance is and what it is at."""
     return InstanceState(
         host=instance.host, deleted=bool(instance.deleted),
         node=instance.node, vm_state=instance.vm_state,

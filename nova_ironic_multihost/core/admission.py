@@ -25,6 +25,10 @@ from nova_ironic_multihost.core.host import HostKey
 from nova_ironic_multihost.core import takeover
 
 
+#: Task states of a build that has claimed its node.
+_BEGUN = frozenset({'networking', 'block_device_mapping', 'spawning'})
+
+
 class Claim(enum.Enum):
     """How far whoever asks is with a build of the instance.
 
@@ -77,7 +81,8 @@ def begun_elsewhere(state: InstanceState | None, host: HostKey,
     host: no build begins with a mark (:func:`outdated`). Or that has found its
     node on another host, and had it scheduled anew: whoever has begun a build
     finds it ``scheduling`` for no other reason, before nova itself writes
-    that at the end (ComputeManager._do_build_and_run_instance).
+    that at the end (ComputeManager._do_build_and_run_instance). Or that was
+    at it just now, and has left a task state with which no build begins.
 
     :param state: as for :func:`elsewhere`.
     :param host: this host.
@@ -85,8 +90,24 @@ def begun_elsewhere(state: InstanceState | None, host: HostKey,
     """
     return state is not None and not state.deleted and (
         elsewhere(state, host, claim) or takeover.is_mark(state.task_state)
+        or claim is Claim.NONE and left_over(state)
         or claim is Claim.RETURNED and state.host_key is None
         and state.task_state == 'scheduling')
+
+
+def left_over(state: InstanceState | None) -> bool:
+    """Whether a build was left when it had failed and was not yet given up.
+
+    nova takes the host off first, cleans up, and writes that the instance is
+    ``scheduling`` or in ERROR then (ComputeManager.
+    _do_build_and_run_instance). Between two attempts there is no other task
+    state, and no attempt begins with one.
+
+    :param state: as for :func:`elsewhere`.
+    """
+    return (state is not None and not state.deleted
+            and state.host_key is None and state.vm_state == 'building'
+            and state.task_state in _BEGUN)
 
 
 def may_change_machine(state: InstanceState | None,

@@ -145,8 +145,9 @@ def judge(letter: Letter, home: HostKey, situation: Situation) -> Verdict:
     """Say what to do with a message from the mailbox of a dead host.
 
     A build goes to whom it would be admitted by (:func:`.admission.outdated`)
-    and who has the node, or is to have it. What the dead host itself would
-    not do any more is dropped. Whatever is not sure is kept.
+    and who has the node, or is to have it. One that was begun becomes a copy
+    (:mod:`.copies`). What the dead host itself would not do any more is
+    dropped. Whatever is not sure is kept.
 
     :param home: the dead host.
     """
@@ -165,6 +166,11 @@ def _judge_build(letter: Letter, state: InstanceState, home: HostKey,
     if state.deleted:
         # Who owns the node frees it.
         return _DROP
+    if state.vm_state == 'building' and state.host_key is not None and (
+            letter.node == state.node):
+        # It is begun, and this may be the last there is of what it was asked
+        # for with: whoever has it now may have to begin it again.
+        return Verdict(Fate.HAND_ON, state.host_key, copy=True)
     # Whoever gets it asks placement, and more than once.
     if admission.outdated(state, letter.node, home, allocated=lambda: True):
         return _DROP

@@ -83,6 +83,7 @@ class World(post.Bus):
         self.now = 0.0
         self.countdown = None
         self.broken = []
+        self.ironic_answers = True
         self.up = dict.fromkeys(HOSTS, True)
         self.fenced = set()
         self.owners = {}
@@ -410,6 +411,7 @@ class Process:
                 return True
             if self.take_node(node) and self.is_left(uuid, node):
                 return True
+            self.renew(uuid, node)
             failed = yield from self.build_in_nova(uuid, node)
             if failed:
                 self.operations.note_unfinished(uuid)
@@ -460,6 +462,8 @@ class Process:
         yield
         if not self.mine(uuid, node):
             return self.end(uuid)
+        if not world.ironic_answers:
+            return (yield from self.fail_over(uuid, node))
         world.deploy(uuid, node)
         while machine.state == 'deploying':
             yield
@@ -507,10 +511,36 @@ class Process:
         world.node_of[uuid] = None
         return False
 
-    def reschedule(self, uuid):
+    def fail_over(self, uuid, node):
+        """nova cleans up, gives the claim back, and has it scheduled anew."""
+        world = self.world
+        if not self.mine(uuid, node):
+            return self.end(uuid)
+        world.machines[node].instance = None
+        yield
+        if admission.begun_elsewhere(
+                world.placed[uuid], self.host, admission.Claim.HELD):
+            return self.end(uuid)
+        world.set(uuid, host=None, node=None)
+        yield
+        return self.reschedule(uuid, admission.Claim.RETURNED)
+
+    def renew(self, uuid, node):
+        """Undo what an attempt has left that nobody has ended."""
+        world = self.world
+        if not admission.left_over(world.placed[uuid]):
+            return
+        machine = world.machines[node]
+        if machine.instance == uuid:
+            if machine.state != 'available':
+                world.break_promise(f'{uuid} was taken off its machine')
+            machine.instance = None
+        world.set(uuid, task_state='scheduling')
+
+    def reschedule(self, uuid, claim=admission.Claim.NONE):
         world = self.world
         world.attempts[uuid] -= 1
-        if admission.begun_elsewhere(world.placed[uuid], self.host):
+        if admission.begun_elsewhere(world.placed[uuid], self.host, claim):
             return True
         world.set(uuid, task_state='scheduling')
         world.node_of[uuid] = None

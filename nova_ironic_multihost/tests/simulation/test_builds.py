@@ -112,6 +112,16 @@ class Builds(stateful.RuleBasedStateMachine):
             if self.world.machines[node].state == 'deploying':
                 self.world.machines[node].state = 'active'
 
+    @stateful.rule(steps=strategies.integers(8, 12),
+                   fenced=strategies.booleans())
+    def die_over_a_failure(self, steps, fenced):
+        """Ironic fails a build, and its compute service dies over that."""
+        self.world.ironic_answers = False
+        try:
+            self.die_over_a_build(steps, False, fenced, None)
+        finally:
+            self.world.ironic_answers = True
+
     @stateful.rule(index=which)
     def kill(self, index):
         self.die(HOSTS[index % 3])

@@ -299,7 +299,7 @@ class InitHostTestCase(DriverTestCase):
         self.patch(evacuation.Evacuations, 'refuse',
                    lambda evacuations, uuid: refused.append(uuid))
         self.driver.init_host(ME)
-        *_, evacuate = self.patch_operations.call_args.args
+        *_, evacuate, _ = self.patch_operations.call_args.args
         evacuate('i1')
         self.assertEqual(['i1'], refused)
         self.assertEqual(

@@ -360,14 +360,60 @@ class GateTestCase(base.BaseTestCase):
             self.assertEqual('left', self.build(act))
         self.assertEqual([], self.done)
 
-    def test_what_is_claimed_when_nobody_answers_is_left_to_nova(self):
+    def test_nothing_is_claimed_when_nobody_answers(self):
+        """Where it was frozen, and is another's by now."""
         def act():
             self.sources.error = TimeoutError()
-            self.claim()
+            try:
+                self.claim()
+            finally:
+                self.sources.error = None
 
         self.undo_elsewhere()
-        self.build(act)
-        self.assertEqual(['claim'], self.done)
+        self.assertRaises(TimeoutError, self.build, act)
+        self.assertEqual([], self.done)
+
+    def test_claim_that_was_given_back_without_an_answer(self):
+        def give_back():
+            self.undo()
+            raise TimeoutError
+
+        def act():
+            self.claim()
+            self.gate.give_back('unset', INSTANCE, give_back)
+
+        self.undo_elsewhere()
+        self.assertRaises(TimeoutError, self.build, act)
+
+    def test_what_was_left_in_the_middle_is_undone_before_it_begins(self):
+        def renew():
+            self.done.append('renew')
+            self.undo_elsewhere()
+
+        self.undo()
+        self.assertEqual('result', self.build(self.act, renew=renew))
+        self.assertEqual(['renew', 'act'], self.done)
+        self.assertEqual('result', self.build(self.act, renew=self.fail))
+
+    def test_what_cannot_be_undone_waits(self):
+        self.wait_for_conductor(200)
+        self.sources.error = None
+        tries = []
+
+        def renew():
+            tries.append(self.now)
+            if self.now < 100:
+                raise TimeoutError
+
+        self.undo()
+        self.assertEqual('result', self.build(self.act, renew=renew))
+        self.assertEqual(list(range(0, 101, gate.PAUSE)), tries)
+
+    def test_build_that_was_left_by_another_just_now_is_left(self):
+        self.assertEqual('left', self.fail_build(InstanceState(
+            None, vm_state='building', task_state='spawning')))
+        self.assertEqual('failed', self.fail_build(InstanceState(
+            None, vm_state='error', task_state='spawning')))
 
     def test_claim_of_no_build_is_novas(self):
         self.move()

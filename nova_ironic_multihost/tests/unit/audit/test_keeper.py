@@ -316,6 +316,19 @@ class KeeperTestCase(post.PostTestCase):
         self.keeper.once()
         self.assertEqual([BUILD], self.bus.queues['b'])
 
+    def test_what_was_undone_and_is_refused_a_moment_later(self):
+        """Who has had its turn meanwhile says so when the undoing is over."""
+        self.arrive()
+        self.keeper.once()
+        self.cloud.placed['i1'] = InstanceState(
+            'b', vm_state='building', node=NODE)
+        with self.keeper.repeating(FIRST):
+            self.cloud.placed['i1'] = post.WAITING
+        self.keeper.once()
+        self.refuse()
+        self.keeper.once()
+        self.assertEqual([BUILD], self.bus.queues['b'])
+
     def refuse(self):
         self.keeper.end('i1', NODE, True)
         self.here.discard('i1')

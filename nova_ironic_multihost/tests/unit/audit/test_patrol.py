@@ -103,6 +103,20 @@ class UnattendedTestCase(test_recovery.InstancesTestCase):
         self.patrol(20)
         self.assertEqual([('deployed', 'spawning')], self.instances.done)
 
+    def test_build_that_waits_for_its_turn_is_left_alone(self):
+        """It was sent here again, for another node."""
+        self.instances.have('building', 'spawning')
+        self.arrived = {'i1'}
+        self.patrol(5 * patrol.UNATTENDED)
+        self.assertEqual(('building', 'spawning'), self.states())
+
+    def test_build_that_has_hardly_begun_is_taken_up(self):
+        self.instances.have('building', None)
+        with mock.patch.object(patrol.LOG, 'warning') as warning:
+            self.patrol(patrol.UNATTENDED + 20)
+        self.assertEqual([('deployed', None)], self.instances.done)
+        self.assertEqual('building', warning.call_args[0][1]['state'])
+
     def test_build_that_carries_its_mark_is_not_taken_up_again(self):
         self.machine = 'deploying'
         self.taken('building', 'spawning')

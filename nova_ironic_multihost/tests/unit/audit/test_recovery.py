@@ -132,10 +132,15 @@ class InstancesTestCase(base.BaseTestCase):
         self.now = 0
         # What nova is at.
         self.at_work, self.unfinished, self.repeats = set(), set(), False
+        # Builds that are here, if only to wait for their turn.
+        self.arrived = set()
         # What becomes of a build that Ironic was not told of.
         self.attempt = takeover.Step.FAIL
         self.recovery = recovery.Recovery(
             'Mine', self.instances, self, self, self, lambda: self.now)
+
+    def here(self, uuid):
+        return uuid in self.arrived
 
     def step(self, instance, provision_state):
         return self.attempt

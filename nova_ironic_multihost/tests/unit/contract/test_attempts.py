@@ -96,6 +96,28 @@ class AttemptsTestCase(base.DatabaseTestCase):
                 'requested_networks': networks.obj_to_primitive()}))
         self.assertIsNone(self.read().host)
 
+    def test_one_that_was_left_on_no_host(self):
+        row = self.read()
+        row.host = row.node = row.compute_id = None
+        row.save()
+        self.attempts.renew(row.uuid, objects.NetworkRequestList(objects=[
+            objects.NetworkRequest(port_id=PORT)]))
+        found = self.read()
+        self.assertEqual(
+            (None, 'building', 'scheduling', 'False'),
+            (found.host, found.vm_state, found.task_state,
+             found.system_metadata['network_allocated']))
+        self.assertEqual(['machine', ('ports', [PORT])], self.done)
+        # What is asked for again finds it done.
+        self.attempts.renew(row.uuid, None)
+        self.assertEqual(2, len(self.done))
+
+    def test_one_that_somebody_is_at(self):
+        self.attempts.renew(self.read().uuid, None)
+        self.assertEqual([], self.done)
+        self.assertEqual(('mine', 'spawning'), (
+            self.read().host, self.read().task_state))
+
     def read(self):
         return objects.Instance.get_by_uuid(
             names.admin_context(), uuidsentinel.instance)

@@ -10,6 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
+import functools
 import inspect
 import types
 from unittest import mock
@@ -96,12 +97,14 @@ class WriteOverItsOwnTestCase(base.DatabaseTestCase):
 
 class ClaimTestCase(base.DatabaseTestCase):
 
-    def claim(self, building):
-        instance = self.instance(uuidsentinel.instance, None)
+    def claim(self, building, act=lambda instance: 'claimed', uuid=None):
+        instance = self.instance(uuid or uuidsentinel.instance, None)
+        instance.vm_state = 'building'
+        instance.save()
         gate = types.SimpleNamespace(
             claim=lambda name, instance, act: act(), building=building)
         self.assertEqual('claimed', claims.claim(gate)(
-            'set', instance, lambda: 'claimed'))
+            'set', instance, lambda: act(instance)))
         instance.task_state = 'networking'
         instance.save()
         other = objects.Instance.get_by_uuid(self.context, instance.uuid)
@@ -113,6 +116,28 @@ class ClaimTestCase(base.DatabaseTestCase):
     def test_build_writes_over_its_own_from_then_on(self):
         self.assertRaises(exception.UnexpectedDeletingTaskStateError,
                           self.claim(building=True).save)
+
+    def test_nothing_is_claimed_over_what_another_has_written(self):
+        def claim(instance, **changes):
+            other = objects.Instance.get_by_uuid(self.context, instance.uuid)
+            other.update({'host': 'other', **changes})
+            other.save()
+            instance.host = 'mine'
+            try:
+                instance.save()
+            finally:
+                self.host = objects.Instance.get_by_uuid(
+                    self.context, instance.uuid).host
+
+        for number, (changes, error) in enumerate((
+                ({'vm_state': 'active'}, exception.InstanceUpdateConflict),
+                ({'task_state': 'networking'},
+                 exception.UnexpectedTaskStateError),
+                ({'task_state': 'deleting'},
+                 exception.UnexpectedDeletingTaskStateError))):
+            self.assertRaises(error, self.claim, True, functools.partial(
+                claim, **changes), getattr(uuidsentinel, f'i{number}'))
+            self.assertEqual('other', self.host)
 
     def test_what_is_no_build_writes_as_nova_does(self):
         self.claim(building=False).save()

@@ -229,15 +229,22 @@ class Endpoint:
     def rebuild_instance(self, context, instance, image_ref, recreate):
         self.asked.append(('rebuild', instance.uuid, recreate))
 
-    def build_and_run_instance(self, context, instance, node=None):
-        return self._do_build_and_run_instance(context, instance, node=node)
+    def build_and_run_instance(self, context, instance, node=None,
+                               requested_networks=None):
+        return self._do_build_and_run_instance(
+            context, instance, node=node,
+            requested_networks=requested_networks)
 
-    def _do_build_and_run_instance(self, context, instance, node=None):
+    def _do_build_and_run_instance(self, context, instance, node=None,
+                                   requested_networks=None):
         return self.given_up(instance.uuid) or self._build_and_run_instance(
             context, instance)
 
     def _build_and_run_instance(self, context, instance):
         self.build(context, instance)
+
+    def _nil_out_instance_obj_host_and_node(self, instance):
+        self.asked.append(('nil', instance.uuid))
 
     def _delete_instance(self, context, instance, bdms):
         raise bdms
@@ -279,8 +286,11 @@ class SeamTestCase(base.BaseTestCase):
         self.evacuated = []
         patches.patch_operations(
             self.manager, self.driver, self.gate, self.adopt,
-            self.evacuated.append)
+            self.evacuated.append, self.renew)
         self.instance = objects.Instance(uuid=UUID, node=None)
+
+    def renew(self, uuid, networks):
+        self.manager.asked.append(('renew', uuid, networks))
 
     def move(self):
         self.instance_states[UUID] = InstanceState('other')
@@ -435,6 +445,31 @@ class SeamTestCase(base.BaseTestCase):
         self.assertEqual(build_results.FAILED,
                          self.send('build_and_run_instance', node=NODE))
 
+    def test_build_that_was_left_in_the_middle_is_undone_first(self):
+        self.instance_states[UUID] = InstanceState(
+            None, vm_state='building', task_state='spawning')
+        self.send('build_and_run_instance', node=NODE,
+                  requested_networks='networks')
+        self.assertEqual([('renew', UUID, 'networks')], self.manager.asked)
+        self.build.assert_called_once()
+
+    def test_build_that_fails_in_its_claim_is_given_up(self):
+        """nova takes the host off without aborting a claim."""
+        def claim_half(context, instance):
+            self.manager.rt._set_instance_host_and_node(instance, 'node')
+            self.instance_states[UUID] = InstanceState(
+                'me', node=NODE, vm_state='building')
+            self.manager._nil_out_instance_obj_host_and_node(instance)
+            self.instance_states[UUID] = InstanceState(
+                None, vm_state='building', task_state='networking')
+            raise KeyError
+
+        self.instance.task_state = None
+        self.build = claim_half
+        self.assertRaises(KeyError, self.send, 'build_and_run_instance',
+                          node=NODE)
+        self.assertEqual([('set', UUID), ('nil', UUID)], self.manager.asked)
+
     def test_what_nova_notes_of_an_operation_that_was_ended(self):
         """EventReporter.__exit__, with the conductor behind a bus."""
         sent = []
@@ -533,7 +568,8 @@ class SeamTestCase(base.BaseTestCase):
         self.driver.power_off = types.MethodType(
             lambda driver, instance: power_off(instance), self.driver)
         patches.patch_operations(
-            self.manager, self.driver, self.gate, self.adopt, self.fail)
+            self.manager, self.driver, self.gate, self.adopt, self.fail,
+            self.fail)
         self.assertRaises(names.NovaException,
                           self.driver.power_off, self.instance)
         ironic.set_node_power_state.assert_called_once_with('soft')
@@ -543,7 +579,8 @@ class SeamTestCase(base.BaseTestCase):
         compute.rt = object.__new__(resource_tracker.ResourceTracker)
         self.move()
         patches.patch_operations(
-            compute, self.driver, self.gate, self.adopt, self.fail)
+            compute, self.driver, self.gate, self.adopt, self.fail,
+            self.fail)
         for name in operations.sent_to_host(manager.ComputeManager):
             if name in operations.AWAITED or name == 'rebuild_instance':
                 continue

@@ -157,7 +157,7 @@ class TableTestCase(oslo_base.BaseTestCase):
         patches.patch_arrivals(compute, mock.Mock())
         patches.patch_evacuations(compute)
         patches.patch_operations(
-            compute, driver, gate, self.fail, self.fail)
+            compute, driver, gate, self.fail, self.fail, self.fail)
         starting = start(compute, self.fail)
         rabbit = object.__new__(impl_rabbit.RabbitDriver)
         with mock.patch.object(rpc, 'TRANSPORT', mock.Mock(_driver=rabbit)):
@@ -214,7 +214,7 @@ class TableTestCase(oslo_base.BaseTestCase):
         patches.patch_copies(alone, self.fail, self.fail, self.fail)
         patches.patch_arrivals(alone, None)
         patches.patch_operations(
-            alone, driver, mock.Mock(), self.fail, self.fail)
+            alone, driver, mock.Mock(), self.fail, self.fail, self.fail)
         self.assertEqual(before, vars(driver))
 
 

@@ -50,10 +50,30 @@ class RuleTestCase(base.BaseTestCase):
             self.assertEqual(elsewhere, admission.begun_elsewhere(
                 state, 'me', claim))
         for other in (InstanceState('me', task_state='scheduling'),
-                      InstanceState(None, task_state='networking'),
+                      InstanceState(None, vm_state='building',
+                                    task_state='networking'),
                       InstanceState(None)):
             self.assertFalse(admission.begun_elsewhere(
                 other, 'me', Claim.RETURNED))
+
+    def test_build_that_was_left_on_no_host(self):
+        for task_state, left in (
+                ('networking', True), ('block_device_mapping', True),
+                ('spawning', True), ('scheduling', False), (None, False),
+                ('deleting', False)):
+            state = InstanceState(
+                None, vm_state='building', task_state=task_state)
+            self.assertEqual(left, admission.left_over(state))
+            # Who has not claimed it has not left it.
+            self.assertEqual(left, admission.begun_elsewhere(state, 'me'))
+        for state in (None,
+                      InstanceState('me', vm_state='building',
+                                    task_state='spawning'),
+                      InstanceState(None, vm_state='error',
+                                    task_state='spawning'),
+                      InstanceState(None, True, vm_state='building',
+                                    task_state='spawning')):
+            self.assertFalse(admission.left_over(state))
 
     def test_build_of_another_or_taken_over_was_begun_elsewhere(self):
         for state in (InstanceState('other'),

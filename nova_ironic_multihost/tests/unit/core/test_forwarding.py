@@ -95,6 +95,17 @@ class BuildTestCase(base.BaseTestCase):
         self.assertEqual(Fate.DROP, self.judge(
             InstanceState('DEAD', node='n1')))
 
+    def test_becomes_a_copy_for_who_has_begun_it(self):
+        for host in 'other', 'DEAD':
+            state = InstanceState(host, node='n1', vm_state='building')
+            self.assertEqual(
+                forwarding.Verdict(
+                    Fate.HAND_ON, state.host_key, copy=True),
+                forwarding.judge(BUILD, 'dead', Situation(
+                    state, 'dead', False, True, 'third')))
+        self.assertEqual(Fate.DROP, self.judge(
+            InstanceState('other', node='n2', vm_state='building')))
+
     def test_waits_when_its_host_had_claimed_another_node(self):
         self.assertEqual(Fate.KEEP, self.judge(
             InstanceState('dead', node='n2', vm_state='building')))
@@ -128,6 +139,12 @@ class AnyTestCase(base.BaseTestCase):
             self.assertIsNone(verdict.host)
             return
         self.assertIs(Kind.BUILD, letter.kind)
+        if verdict.copy:
+            self.assertEqual(
+                (situation.state.host_key, letter.node, 'building'),
+                (verdict.host, situation.state.node,
+                 situation.state.vm_state))
+            return
         self.assertIsNone(situation.state.host)
         self.assertNotEqual('dead', verdict.host if not situation.live
                             else None)

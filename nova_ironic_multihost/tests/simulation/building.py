@@ -35,7 +35,6 @@ from nova_ironic_multihost.audit import sorter
 from nova_ironic_multihost.core import admission
 from nova_ironic_multihost.core.arrivals import Build
 from nova_ironic_multihost.core import copies
-from nova_ironic_multihost.core.facts import InstanceState
 from nova_ironic_multihost.core.facts import Record
 from nova_ironic_multihost.core.forwarding import Kind
 from nova_ironic_multihost.core.forwarding import Letter
@@ -443,6 +442,11 @@ class Process:
             return self.end(uuid)
         world.set(uuid, host=self.host, node=node)
         yield
+        return (yield from self.spawn(uuid, node))
+
+    def spawn(self, uuid, node):
+        """Do what follows the claim."""
+        world = self.world
         if not self.write(uuid, (None,), 'networking'):
             return self.fail(uuid)
         yield

@@ -34,14 +34,14 @@ class RuleTestCase(base.BaseTestCase):
 
     def test_what_is_claimed_and_on_no_host_was_taken_over(self):
         state = InstanceState(None, vm_state='building')
-        self.assertTrue(admission.elsewhere(state, 'me', claim=Claim.HELD))
-        self.assertTrue(admission.begun_elsewhere(state, 'me', claim=Claim.HELD))
+        self.assertTrue(admission.elsewhere(state, 'me', Claim.HELD))
+        self.assertTrue(admission.begun_elsewhere(state, 'me', Claim.HELD))
         self.assertFalse(
-            admission.may_change_machine(state, None, 'me', claim=Claim.HELD))
+            admission.may_change_machine(state, None, 'me', Claim.HELD))
         for state in None, InstanceState('me'):
-            self.assertFalse(admission.elsewhere(state, 'me', claim=Claim.HELD))
+            self.assertFalse(admission.elsewhere(state, 'me', Claim.HELD))
         self.assertTrue(admission.may_change_machine(
-            InstanceState(None, deleted=True), 'me', 'me', claim=Claim.HELD))
+            InstanceState(None, deleted=True), 'me', 'me', Claim.HELD))
 
     def test_what_was_given_back_and_scheduled_anew_goes_on_elsewhere(self):
         state = InstanceState(

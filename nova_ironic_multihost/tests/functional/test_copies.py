@@ -16,6 +16,8 @@ from unittest import mock
 
 import fixtures
 from nova.compute import claims
+from nova import context
+from nova import objects
 
 from nova_ironic_multihost.contract import mailbox
 from nova_ironic_multihost.contract import names
@@ -120,6 +122,18 @@ class CopiesTestCase(dead.DeadComputeTestCase):
         self.fleet.keep('host1')
         self.assertEqual('host1', self.host_of(self.show(self.server)))
         self.again('host1')
+        self.assertBuilt('host1')
+
+    def test_build_that_was_left_when_it_had_failed_begins_again(self):
+        """Between giving its claim back and being scheduled anew."""
+        self.die_over_a_build('spawn')
+        with context.target_cell(context.get_admin_context(),
+                                 self.cell_mappings['cell1']) as ctxt:
+            instance = objects.Instance.get_by_uuid(ctxt, self.server['id'])
+            instance.host = instance.node = instance.compute_id = None
+            instance.save()
+        self.restart()
+        self.fleet.keep('host1')
         self.assertBuilt('host1')
 
     def test_build_that_begins_again_has_its_networks_and_ports(self):

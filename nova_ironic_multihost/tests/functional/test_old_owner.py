@@ -328,6 +328,20 @@ class FrozenTestCase(OldOwnerTestCase):
     def test_build_ends_when_it_is_deployed(self):
         self._test_build_ends('spawn', after=True)
 
+    def test_build_writes_nothing_over_what_the_new_owner_has_written(self):
+        """nova says what it attaches next, whatever is there."""
+        self._test_build_ends(
+            'prepare_networks_before_block_device_mapping', after=True)
+
+    def test_build_ends_before_it_claims_what_was_claimed(self):
+        self._test_build_ends('_set_instance_host_and_node', target=(
+            self.fleet.manager('host1').rt), node=True)
+
+    def test_build_ends_that_another_is_about_to_begin_again(self):
+        for method in 'prepare_for_spawn', 'spawn':
+            self._test_build_ends(
+                method, host=None, task_state=task_states.SCHEDULING)
+
     def test_build_is_not_cleaned_up_after_when_it_fails(self):
         def fail(*args, **kwargs):
             raise exception.InstanceDeployFailure(reason='broken')
@@ -336,14 +350,20 @@ class FrozenTestCase(OldOwnerTestCase):
         self.useFixture(fixtures.MockPatchObject(driver, 'spawn', fail))
         self._test_build_ends('spawn')
 
-    def _test_build_ends(self, method, after=False):
+    def _test_build_ends(self, method, after=False, target=None, node=False,
+                         task_state=task_states.REBUILD_SPAWNING, **changes):
         compute = self.fleet.manager('host1')
-        held = self.freeze(compute.driver, method, after)
+        held = self.freeze(target or compute.driver, method, after)
         ended = self.freeze(compute, '_do_build_and_run_instance')
         ended.release()
         server = self.request_server('host1')
         held.arrived()
-        self.take_over(server, task_state=task_states.REBUILD_SPAWNING)
+        if node:
+            [changes['node']] = self._get_allocations_by_server_uuid(
+                server['id'])
+            changes['compute_id'] = compute_node.ComputeNode.get_by_uuid(
+                context.get_admin_context(), changes['node']).id
+        self.take_over(server, task_state=task_state, **changes)
         before = self.state(server)
         self.requests.clear()
         held.release()

@@ -26,7 +26,9 @@ from __future__ import annotations
 from collections.abc import Callable
 import functools
 
+from nova.compute import task_states
 from nova.compute import vm_states
+from nova import exception
 from nova import objects
 
 
@@ -73,10 +75,11 @@ def give_back(gate) -> Callable:
 
 
 def write_over_its_own(instance: objects.Instance) -> None:
-    """Have the task state of an instance saved if it is what was saved last.
+    """Have that one task state saved only over what was saved before it.
 
-    Who finds another one there has not changed it, and fails as nova lets it
-    fail elsewhere in a build: with UnexpectedTaskStateError.
+    If another one is there it fails as nova lets a build fail elsewhere, with
+    UnexpectedTaskStateError. All else is saved as ever: what nova writes when
+    an answer was lost is its own matter.
     """
     save = instance.save
     last = instance.task_state
@@ -84,16 +87,19 @@ def write_over_its_own(instance: objects.Instance) -> None:
     @functools.wraps(save)
     def save_if_it_is_the_last(*args, **kwargs):
         nonlocal last
-        if 'task_state' not in instance.obj_what_changed():
-            return save(*args, **kwargs)
-        if not args and kwargs.get('expected_task_state') is None:
-            kwargs['expected_task_state'] = [last]
+        unconditional = (
+            not args and not kwargs
+            and instance.task_state == task_states.BLOCK_DEVICE_MAPPING
+            and 'task_state' in instance.obj_what_changed())
+        if unconditional:
+            kwargs = {'expected_task_state': [last]}
         try:
             result = save(*args, **kwargs)
-        except Exception:
-            # The next one saves something else, and would save this, too.
-            instance.task_state = last
-            instance.obj_reset_changes(['task_state'])
+        except exception.UnexpectedTaskStateError:
+            if unconditional:
+                # The next one saves something else, and would save this, too.
+                instance.task_state = last
+                instance.obj_reset_changes(['task_state'])
             raise
         last = instance.task_state
         return result

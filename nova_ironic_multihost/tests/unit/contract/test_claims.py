@@ -87,6 +87,19 @@ class WriteOverItsOwnTestCase(base.DatabaseTestCase):
                           self.save, 'block_device_mapping')
         self.assertEqual('deleting', self.read().task_state)
 
+    def test_answer_that_was_lost_is_novas_matter(self):
+        """It gives the claim back and writes that the build has failed."""
+        real = objects.Instance.get_by_uuid(
+            self.context, uuidsentinel.instance)
+        real.task_state = 'spawning'
+        real.save()
+        self.build.host = None
+        self.build.save()
+        self.build.vm_state = 'error'
+        self.save(None)
+        self.assertEqual(('error', None), (
+            self.read().vm_state, self.read().task_state))
+
     def test_what_is_no_task_state_is_written_whatever_is_there(self):
         self.write('deleting')
         self.build.system_metadata['network_allocated'] = 'True'
@@ -110,7 +123,7 @@ class ClaimTestCase(base.DatabaseTestCase):
         other = objects.Instance.get_by_uuid(self.context, instance.uuid)
         other.task_state = 'deleting'
         other.save()
-        instance.task_state = 'spawning'
+        instance.task_state = 'block_device_mapping'
         return instance
 
     def test_build_writes_over_its_own_from_then_on(self):

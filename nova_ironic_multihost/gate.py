@@ -341,6 +341,7 @@ class Gate:
         """
         if not self.building:
             return act()
+        self._thread.claim = Claim.BEGUN
         if self._is_begun_elsewhere_now(instance):
             raise self._cancelled(_left(name))
         result = act()

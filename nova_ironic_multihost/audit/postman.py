@@ -297,11 +297,17 @@ class Postman:
                               f'{exc}') from exc
         if verdict.fate is Fate.KEEP:
             return False
-        if verdict.fate is Fate.DROP:
+        fate = verdict.fate
+        if fate is Fate.HAND_ON and not self._hand_on(
+                reading.mailbox, letter, verdict):
+            if box.copies or not verdict.copy:
+                return False
+            # Where the build goes on there are no copies; nobody waits for
+            # this one.
+            fate = Fate.DROP
+        if fate is Fate.DROP:
             reading.mailbox.drop(letter)
-        elif not self._hand_on(reading.mailbox, letter, verdict):
-            return False
-        reading.counts[verdict.fate] += 1
+        reading.counts[fate] += 1
         return True
 
     def _hand_on(self, mailbox: Mailbox, letter: Letter, verdict: Verdict

@@ -88,6 +88,8 @@ class Attempts:
               networks: objects.NetworkRequestList | None) -> None:
         """Undo one that was left on no host (:func:`.admission.left_over`).
 
+        One that cannot be repeated stays as it is, and is not begun then.
+
         :param uuid: of the instance.
         :param networks: that the build was asked for with.
         :raises Exception: as :meth:`undo` does.
@@ -95,7 +97,8 @@ class Attempts:
         context = names.admin_context()
         instance = objects.Instance.get_by_uuid(
             context, uuid, expected_attrs=['info_cache', 'metadata'])
-        if admission.left_over(reads.state(instance)):
+        if admission.left_over(
+                reads.state(instance)) and self.repeatable(instance):
             self._undo(context, instance, networks)
 
     def _undo(self, context, instance, networks):

@@ -87,10 +87,12 @@ def write_over_its_own(instance: objects.Instance) -> None:
     @functools.wraps(save)
     def save_if_it_is_the_last(*args, **kwargs):
         nonlocal last
+        if 'task_state' not in instance.obj_what_changed():
+            # The object has what is there then, whoever wrote it.
+            return save(*args, **kwargs)
         unconditional = (
             not args and not kwargs
-            and instance.task_state == task_states.BLOCK_DEVICE_MAPPING
-            and 'task_state' in instance.obj_what_changed())
+            and instance.task_state == task_states.BLOCK_DEVICE_MAPPING)
         if unconditional:
             kwargs = {'expected_task_state': [last]}
         try:
@@ -98,8 +100,7 @@ def write_over_its_own(instance: objects.Instance) -> None:
         except exception.UnexpectedTaskStateError:
             if unconditional:
                 # The next one saves something else, and would save this, too.
-                instance.task_state = last
-                instance.obj_reset_changes(['task_state'])
+                instance.obj_reset_changes(['task_state', 'vm_state'])
             raise
         last = instance.task_state
         return result

@@ -25,19 +25,17 @@ from nova_ironic_multihost.core.host import HostKey
 from nova_ironic_multihost.core import takeover
 
 
-#: Task states of a build that has claimed its node.
-_BEGUN = frozenset({'networking', 'block_device_mapping', 'spawning'})
-
-
 class Claim(enum.Enum):
     """How far whoever asks is with a build of the instance.
 
-    :cvar NONE: not at it, or the node is not claimed yet.
+    :cvar NONE: not at it, or not as far as that.
+    :cvar BEGUN: nova has taken the task state off, and claims the node next.
     :cvar HELD: the node is claimed: the instance was written to this host.
     :cvar RETURNED: that was taken back, as the build has failed.
     """
 
     NONE = 'none'
+    BEGUN = 'begun'
     HELD = 'held'
     RETURNED = 'returned'
 
@@ -90,9 +88,9 @@ def begun_elsewhere(state: InstanceState | None, host: HostKey,
     """
     return state is not None and not state.deleted and (
         elsewhere(state, host, claim) or takeover.is_mark(state.task_state)
-        or claim is Claim.NONE and left_over(state)
-        or claim is Claim.RETURNED and state.host_key is None
-        and state.task_state == 'scheduling')
+        or claim in (Claim.NONE, Claim.BEGUN) and left_over(state)
+        or claim in (Claim.BEGUN, Claim.RETURNED)
+        and state.host_key is None and state.task_state == 'scheduling')
 
 
 def left_over(state: InstanceState | None) -> bool:
@@ -107,7 +105,7 @@ def left_over(state: InstanceState | None) -> bool:
     """
     return (state is not None and not state.deleted
             and state.host_key is None and state.vm_state == 'building'
-            and state.task_state in _BEGUN)
+            and state.task_state in takeover.BUILDING_TASKS)
 
 
 def may_change_machine(state: InstanceState | None,

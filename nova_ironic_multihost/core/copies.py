@@ -70,7 +70,7 @@ def judge(copy: Letter, home: HostKey, situation: Situation,
         verdict = forwarding.judge(copy, home, situation)
         return (Verdict(Fate.DROP) if refused and verdict.host == home
                 else verdict)
-    if state.vm_state != 'building' or state.node != copy.node:
+    if not forwarding.goes_on(copy, state):
         return Verdict(Fate.DROP)
     if state.host_key == home:
         return Verdict(Fate.KEEP)

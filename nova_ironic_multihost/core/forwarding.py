@@ -166,10 +166,9 @@ def _judge_build(letter: Letter, state: InstanceState, home: HostKey,
     if state.deleted:
         # Who owns the node frees it.
         return _DROP
-    if state.vm_state == 'building' and state.host_key is not None and (
-            letter.node == state.node):
-        # It is begun, and this may be the last there is of what it was asked
-        # for with: whoever has it now may have to begin it again.
+    if goes_on(letter, state):
+        # This may be the last there is of what it was asked for with, and
+        # whoever has it now may have to begin it again.
         return Verdict(Fate.HAND_ON, state.host_key, copy=True)
     # Whoever gets it asks placement, and more than once.
     if admission.outdated(state, letter.node, home, allocated=lambda: True):
@@ -184,6 +183,16 @@ def _judge_build(letter: Letter, state: InstanceState, home: HostKey,
         # Who cannot have the node has the build scheduled again.
         return Verdict(Fate.HAND_ON, situation.choice)
     return _KEEP
+
+
+def goes_on(letter: Letter, state: InstanceState) -> bool:
+    """Whether a build was begun on the node that it was sent for.
+
+    :param letter: that asks for it.
+    :param state: of its instance.
+    """
+    return (state.host_key is not None and state.vm_state == 'building'
+            and state.node == letter.node)
 
 
 def reader(preferences: ring.Preferences, host: HostKey) -> HostKey | None:

@@ -219,22 +219,24 @@ class Step(enum.Enum):
 #: ERROR, and does nothing for a server that is to be deleted some day.
 _DELETING_TASKS = frozenset({'deleting', 'soft-deleting'})
 
+#: Task states of a build that has claimed its node.
+BUILDING_TASKS = frozenset({'networking', 'block_device_mapping', 'spawning'})
+
+_REBUILDING_TASKS = frozenset({
+    'rebuilding', 'rebuild_block_device_mapping', 'rebuild_spawning'})
+
 #: Task states that follow each other in one operation.
 _OPERATIONS = tuple(map(frozenset, (
-    {'scheduling', 'networking', 'block_device_mapping', 'spawning'},
-    {'rebuilding', 'rebuild_block_device_mapping', 'rebuild_spawning'},
+    BUILDING_TASKS | {'scheduling'},
+    _REBUILDING_TASKS,
     # nova makes a hard reboot of a soft one whose machine is off.
     {'rebooting', 'reboot_pending', 'reboot_started', 'rebooting_hard',
      'reboot_pending_hard', 'reboot_started_hard'},
     {'image_snapshot_pending', 'image_snapshot', 'image_pending_upload',
      'image_uploading'})))
 
-_REBUILDING_TASKS = frozenset({
-    'rebuilding', 'rebuild_block_device_mapping', 'rebuild_spawning'})
-
 #: Task states of a build or a rebuild, in which nova's own start gives up.
-_DEPLOYING_TASKS = _REBUILDING_TASKS | frozenset({
-    'scheduling', 'networking', 'block_device_mapping', 'spawning'})
+_DEPLOYING_TASKS = _REBUILDING_TASKS | BUILDING_TASKS | {'scheduling'}
 
 #: Provision states of a node on which Ironic deploys.
 DEPLOYING = frozenset({

@@ -438,7 +438,8 @@ class Process:
         # instance_claim.
         if node not in self.nodes:
             return self.reschedule(uuid)
-        if admission.begun_elsewhere(world.placed[uuid], self.host):
+        if admission.begun_elsewhere(
+                world.placed[uuid], self.host, admission.Claim.BEGUN):
             return self.end(uuid)
         world.set(uuid, host=self.host, node=node)
         yield

@@ -297,6 +297,10 @@ class GateTestCase(base.BaseTestCase):
 
         self.gate.claim('claim', INSTANCE, claim)
 
+    def begin(self):
+        """nova writes that it is at the build."""
+        self.sources.hosts['i1'] = InstanceState(None, vm_state='building')
+
     def undo(self):
         self.sources.hosts['i1'] = InstanceState(
             None, vm_state='building', task_state='networking')
@@ -313,6 +317,7 @@ class GateTestCase(base.BaseTestCase):
         for go_on in (self.change_machine, self.clean_up, fail,
                       lambda: 'failed'):
             def act(go_on=go_on):
+                self.begin()
                 self.claim()
                 self.undo_elsewhere()
                 return go_on()
@@ -325,6 +330,7 @@ class GateTestCase(base.BaseTestCase):
 
     def test_build_that_gives_its_claim_back_cleans_up(self):
         def act():
+            self.begin()
             self.claim()
             self.gate.give_back('unset', INSTANCE, self.undo)
             self.clean_up()
@@ -340,6 +346,7 @@ class GateTestCase(base.BaseTestCase):
 
     def test_build_that_was_scheduled_anew_meanwhile_is_left(self):
         def act():
+            self.begin()
             self.claim()
             self.gate.give_back('unset', INSTANCE, self.undo_elsewhere)
             self.clean_up()
@@ -360,9 +367,21 @@ class GateTestCase(base.BaseTestCase):
             self.assertEqual('left', self.build(act))
         self.assertEqual([], self.done)
 
+    def test_nothing_is_claimed_that_was_scheduled_anew(self):
+        """By another host, which has begun it, too, and not got the node."""
+        def act():
+            self.begin()
+            self.undo_elsewhere()
+            self.claim()
+
+        self.undo_elsewhere()
+        self.assertEqual('left', self.build(act))
+        self.assertEqual([], self.done)
+
     def test_nothing_is_claimed_when_nobody_answers(self):
         """Where it was frozen, and is another's by now."""
         def act():
+            self.begin()
             self.sources.error = TimeoutError()
             try:
                 self.claim()
@@ -379,6 +398,7 @@ class GateTestCase(base.BaseTestCase):
             raise TimeoutError
 
         def act():
+            self.begin()
             self.claim()
             self.gate.give_back('unset', INSTANCE, give_back)
 

@@ -164,6 +164,25 @@ class PostmanTestCase(post.PostTestCase):
         self.turn()
         self.assertEqual(1, len(self.bus.queues['b'] + self.bus.queues['c']))
 
+    def test_message_of_a_build_that_goes_on_where_there_are_no_copies(self):
+        """RabbitMQ forbids them; the mailbox is read on all the same."""
+        self.send(NODES[0])
+        self.cloud.placed['build-00'] = InstanceState(
+            'b', node=NODES[0], vm_state='building')
+        self.bus.missing = {'b copies'}
+        self.fence()
+        self.turn()
+        self.assertEqual(([], 0), (self.bus.queues['a'], self.bus.held))
+
+    def test_message_of_a_build_that_goes_on_becomes_its_copy(self):
+        self.send(NODES[0])
+        self.cloud.placed['build-00'] = InstanceState(
+            'b', node=NODES[0], vm_state='building')
+        self.fence()
+        self.turn()
+        self.assertEqual(['build-00'], [
+            copy.instance for copy in self.bus.queues['b copies']])
+
     def test_host_that_is_back_gets_what_is_left(self):
         for node in NODES:
             self.send(node)

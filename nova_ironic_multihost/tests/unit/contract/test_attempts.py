@@ -112,6 +112,16 @@ class AttemptsTestCase(base.DatabaseTestCase):
         self.attempts.renew(row.uuid, None)
         self.assertEqual(2, len(self.done))
 
+    def test_one_that_was_left_and_cannot_be_repeated(self):
+        row = self.read()
+        row.host = row.node = row.compute_id = None
+        row.save()
+        with mock.patch.object(attempts.Attempts, 'repeatable',
+                               return_value=False):
+            self.attempts.renew(row.uuid, None)
+        self.assertEqual([], self.done)
+        self.assertEqual('spawning', self.read().task_state)
+
     def test_one_that_somebody_is_at(self):
         self.attempts.renew(self.read().uuid, None)
         self.assertEqual([], self.done)

@@ -81,6 +81,29 @@ class WriteOverItsOwnTestCase(base.DatabaseTestCase):
         self.assertEqual((mark, None),
                          (self.read().task_state, self.read().host))
 
+    def test_mark_that_the_object_has_by_now_stays(self):
+        """What is saved brings along what others have written."""
+        mark = takeover.taken('networking', 'other')
+        self.write(mark)
+        self.build.system_metadata['network_allocated'] = 'True'
+        self.build.save()
+        self.assertEqual(mark, self.build.task_state)
+        self.assertRaises(exception.UnexpectedTaskStateError,
+                          self.save, 'block_device_mapping')
+        self.assertEqual(mark, self.read().task_state)
+
+    def test_administrator_who_gives_it_up_is_heard(self):
+        other = self.read()
+        other.update({'vm_state': 'error', 'task_state': None})
+        other.save()
+        self.build.vm_state = 'building'
+        self.assertRaises(exception.UnexpectedTaskStateError,
+                          self.save, 'block_device_mapping')
+        self.build.host = None
+        self.build.save()
+        self.assertEqual(('error', None), (
+            self.read().vm_state, self.read().task_state))
+
     def test_user_who_deletes_it_is_heard(self):
         self.write('deleting')
         self.assertRaises(exception.UnexpectedDeletingTaskStateError,

@@ -46,7 +46,8 @@ class RuleTestCase(base.BaseTestCase):
     def test_what_was_given_back_and_scheduled_anew_goes_on_elsewhere(self):
         state = InstanceState(
             None, vm_state='building', task_state='scheduling')
-        for claim, elsewhere in ((Claim.RETURNED, True), (Claim.NONE, False)):
+        for claim, elsewhere in ((Claim.RETURNED, True), (Claim.BEGUN, True),
+                                 (Claim.NONE, False)):
             self.assertEqual(elsewhere, admission.begun_elsewhere(
                 state, 'me', claim))
         for other in (InstanceState('me', task_state='scheduling'),

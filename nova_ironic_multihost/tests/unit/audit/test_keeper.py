@@ -301,10 +301,7 @@ class KeeperTestCase(post.PostTestCase):
 
     def test_what_is_refused_while_it_is_undone_is_asked_for_again(self):
         """A delivery has its turn just then, and finds it still here."""
-        self.arrive()
-        self.keeper.once()
-        self.cloud.placed['i1'] = InstanceState(
-            'b', vm_state='building', node=NODE)
+        self.arrive_and_begin()
         with self.keeper.repeating(FIRST):
             self.refuse()
             self.cloud.placed['i1'] = post.WAITING
@@ -318,16 +315,20 @@ class KeeperTestCase(post.PostTestCase):
 
     def test_what_was_undone_and_is_refused_a_moment_later(self):
         """Who has had its turn meanwhile says so when the undoing is over."""
-        self.arrive()
-        self.keeper.once()
-        self.cloud.placed['i1'] = InstanceState(
-            'b', vm_state='building', node=NODE)
+        self.arrive_and_begin()
         with self.keeper.repeating(FIRST):
             self.cloud.placed['i1'] = post.WAITING
         self.keeper.once()
         self.refuse()
         self.keeper.once()
         self.assertEqual([BUILD], self.bus.queues['b'])
+
+    def arrive_and_begin(self):
+        """One comes, and has its node; its copy is held."""
+        self.arrive()
+        self.keeper.once()
+        self.cloud.placed['i1'] = InstanceState(
+            'b', vm_state='building', node=NODE)
 
     def refuse(self):
         self.keeper.end('i1', NODE, True)

@@ -41,7 +41,6 @@ class TimersTestCase(base.BaseTestCase):
             thread.join(60)
             self.assertFalse(thread.is_alive())
 
-
     def test_one_is_woken_by_its_name(self):
         turns = threading.Semaphore(0)
         self.useFixture(fixtures.MockPatchObject(timers, 'REST', 0))
@@ -230,9 +229,10 @@ class TimerTestCase(base.BaseTestCase):
         turns = threading.Semaphore(0)
         timer = timers.Timer('look', turns.release, lambda: 0.001)
         timer.start()
-        thread, = (thread for thread in threading.enumerate()
-                   if thread.name == 'ironic-multihost-look')
+        thread = timer._thread
         timer.start()
+        self.assertIs(thread, timer._thread)
+        self.assertEqual('ironic-multihost-look', thread.name)
         for _ in range(3):
             self.assertTrue(turns.acquire(timeout=60))
         self.assertTrue(thread.daemon)

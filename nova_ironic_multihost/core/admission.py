@@ -89,8 +89,7 @@ def begun_elsewhere(state: InstanceState | None, host: HostKey,
     return state is not None and not state.deleted and (
         elsewhere(state, host, claim) or takeover.is_mark(state.task_state)
         or claim in (Claim.NONE, Claim.BEGUN) and left_over(state)
-        or claim in (Claim.BEGUN, Claim.RETURNED)
-        and state.host_key is None and state.task_state == 'scheduling')
+        or claim is not Claim.NONE and state.task_state == 'scheduling')
 
 
 def left_over(state: InstanceState | None) -> bool:

@@ -50,12 +50,19 @@ class RuleTestCase(base.BaseTestCase):
                                  (Claim.NONE, False)):
             self.assertEqual(elsewhere, admission.begun_elsewhere(
                 state, 'me', claim))
-        for other in (InstanceState('me', task_state='scheduling'),
+        for other in (InstanceState('me', task_state='spawning'),
                       InstanceState(None, vm_state='building',
                                     task_state='networking'),
                       InstanceState(None)):
             self.assertFalse(admission.begun_elsewhere(
                 other, 'me', Claim.RETURNED))
+
+    def test_what_is_claimed_and_scheduled_anew_goes_on_elsewhere(self):
+        """Another had begun it, given it back, and writes so late."""
+        for claim, elsewhere in ((Claim.HELD, True), (Claim.NONE, False)):
+            self.assertEqual(elsewhere, admission.begun_elsewhere(
+                InstanceState('me', vm_state='building',
+                              task_state='scheduling'), 'me', claim))
 
     def test_build_that_was_left_on_no_host(self):
         for task_state, left in (

@@ -66,28 +66,35 @@ class Changes:
              then: Callable[[Mapping[str, Row]], None]) -> bool:
         """Look once.
 
-        Nothing before the first audit of all nodes. An audit of all nodes
-        takes minutes if they are many: what it has read is left to it only
-        where nova's tracker has come to it already.
+        Nothing before the first audit of all nodes. What such an audit has
+        decided on is left to it, but nova's tracker takes minutes to come to
+        all that is mine: only where it has been already.
 
         :param then: called with {uuid: node} of those that are mine, before
             the tracker audits them.
         :returns: whether others wait: :data:`TOGETHER` are done.
         :raises Exception: what there is cannot be known; it is tried again.
         """
-        if self._auditor.last is None:
+        last = self._auditor.last
+        if last is None:
             return False
         mirror = self._auditor.read(settings)
         self._waiting = {**self._waiting, **dict.fromkeys(
             sorted(mirror.changed_since(self._serial)), mirror.serial)}
         self._serial = mirror.serial
+        decided = self._auditor.serial
         audited, came = self._came
         self._waiting = {
             node: serial for node, serial in self._waiting.items()
-            if serial > audited or node not in came}
-        some = list(self._waiting)[:TOGETHER]
+            if serial > decided or node in last.nodes and (
+                serial > audited or node not in came)}
+        some = sorted(
+            self._waiting, key=lambda node: node not in last.nodes)[:TOGETHER]
         if not some:
             return False
+        serials = {node: self._waiting[node] for node in some}
+        others = {node: serial for node, serial in self._waiting.items()
+                  if node not in serials}
 
         def take(audit: Audit, mine: list[str]) -> None:
             then({node: audit.nodes[node] for node in mine})
@@ -96,7 +103,8 @@ class Changes:
                     return
                 self._tracker.audit(node)
 
+        # They come last, should they fail.
+        self._waiting = {**others, **serials}
         self._auditor.audit_changed(settings, some, take)
-        self._waiting = {node: serial for node, serial
-                         in self._waiting.items() if node not in some}
-        return bool(self._waiting)
+        self._waiting = others
+        return bool(others)

@@ -162,7 +162,7 @@ class Look:
         while left and not self._ending():
             some = list(left)[:TOGETHER]
             # Whoever waits for the auditor gets it while nova is asked.
-            now = self._read(settings)
+            now = self._view = self._read(settings)
             self._auditor.audit_hosts(
                 settings, [now.services[host].host for host in sorted(hosts)
                            if host in now.services and not now.member(host)],

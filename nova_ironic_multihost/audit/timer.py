@@ -82,7 +82,10 @@ class Timer:
         self._service = service or threading.main_thread()
         self._clock = clock
         self._stopped, self._woken = threading.Event(), threading.Event()
+        # Kinds of errors of what is done, and of asking how often; each since
+        # it succeeded.
         self._failures: set[type[Exception]] = set()
+        self._unknown: set[type[Exception]] = set()
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -140,23 +143,25 @@ class Timer:
             was read anew with an error in it.
         """
         try:
-            return self._seconds()
+            seconds = self._seconds()
         except Exception as exc:  # noqa: BLE001
-            self._note(exc)
+            self._note(exc, self._unknown)
             return before
+        self._unknown.clear()
+        return seconds
 
     def turn(self) -> None:
         """Do it once; raises nothing."""
         try:
             self._act()
         except Exception as exc:  # noqa: BLE001
-            self._note(exc)
+            self._note(exc, self._failures)
         else:
             self._failures.clear()
 
-    def _note(self, exc: Exception) -> None:
-        if type(exc) not in self._failures:
-            self._failures.add(type(exc))
+    def _note(self, exc: Exception, known: set[type[Exception]]) -> None:
+        if type(exc) not in known:
+            known.add(type(exc))
             LOG.warning('The %(name)s failed: %(exc)s. It is repeated '
                         'until it succeeds.',
                         {'name': self._name, 'exc': exc}, exc_info=exc)

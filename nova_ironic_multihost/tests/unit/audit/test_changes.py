@@ -42,6 +42,12 @@ class ChangesTestCase(cloud.AuditTestCase):
         self.assertLessEqual(set(self.tracker.audited), set(told))
         return told, self.tracker.audited
 
+    def occupy(self, nodes):
+        """Have builds of another host change some nodes."""
+        for node in nodes:
+            self.cloud.ironic[node] = f'on {node}'
+            self.cloud.placed[f'on {node}'] = InstanceState('b', node=node)
+
     def test_nothing_has_changed(self):
         self.assertEqual(({}, []), self.once())
 
@@ -129,6 +135,38 @@ class ChangesTestCase(cloud.AuditTestCase):
             self.changes.came(second)
             self.assertEqual([], self.once()[1])
             self.assertFalse(self.more)
+
+    def test_node_of_another_does_not_wait_after_an_audit(self):
+        self.occupy(self.theirs)
+        with mock.patch.object(changes, 'TOGETHER', 1):
+            self.once()
+            self.assertTrue(self.more)
+            self.audit('a')
+            self.once()
+            self.assertFalse(self.more)
+
+    def test_what_is_mine_is_first(self):
+        self.occupy(self.theirs)
+        self.cloud.contents[self.mine[-1]] = 1
+        with mock.patch.object(changes, 'TOGETHER', 1):
+            self.assertEqual([self.mine[-1]], self.once()[1])
+
+    def test_what_cannot_be_known_holds_up_no_other(self):
+        first, second = self.mine[:2]
+        self.cloud.contents = {first: 1, second: 1}
+        audit = self.auditor.audit_changed
+
+        def fail(settings, nodes, then):
+            if first in nodes:
+                raise OSError('no answer')
+            audit(settings, nodes, then)
+
+        with mock.patch.object(changes, 'TOGETHER', 1), mock.patch.object(
+                self.auditor, 'audit_changed', fail):
+            self.assertRaises(OSError, self.once)
+            self.assertEqual([second], self.once()[1])
+            self.assertRaises(OSError, self.once)
+        self.assertEqual([first], self.once()[1])
 
     def test_many_are_audited_some_at_a_time(self):
         self.cloud.contents = dict.fromkeys(self.mine, 1)

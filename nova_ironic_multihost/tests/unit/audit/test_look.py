@@ -387,6 +387,8 @@ class PortionsTestCase(LookTestCase):
             self.tracker.audited)))
         self.look()
         self.assertEqual(NODES[:3], self.tracker.audited)
+        # Others go by that at once.
+        self.assertTrue(self.last.view.member('b'))
 
     def test_what_is_skipped_is_left_to_the_next_look(self):
         """A heartbeat of this host is late, say, for a moment."""

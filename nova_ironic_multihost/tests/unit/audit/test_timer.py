@@ -76,6 +76,22 @@ class PeriodTestCase(base.BaseTestCase):
         self.assertIn('The look failed: 2oo', log.output)
 
 
+    def test_period_that_cannot_be_read_is_told_once(self):
+        """However often what is done succeeds meanwhile."""
+        def period():
+            raise ValueError('2oo')
+
+        turns = threading.Semaphore(0)
+        self.useFixture(fixtures.MockPatchObject(timers, 'REST', 0.001))
+        log = self.useFixture(fixtures.FakeLogger())
+        timer = timers.Timer('look', turns.release, period)
+        self.addCleanup(timer.stop)
+        timer.start()
+        for _ in range(5):
+            self.assertTrue(turns.acquire(timeout=60))
+        self.assertEqual(1, log.output.count('The look failed'))
+
+
 class Event:
     """Something that a timer waits for; who waits is seen.
 

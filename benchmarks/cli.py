@@ -18,6 +18,7 @@ import os
 import pathlib
 import sys
 
+from lab import configuration
 from lab import errors
 from lab import install
 from lab import options
@@ -55,6 +56,11 @@ BASE_PORT = 27000
 #: with that alone, and touch nodes.
 OPTIONS = ('DEFAULT.service_down_time=86400',
            'ironic:conductor.sync_power_state_interval=0')
+
+#: With these Ironic sends notifications, and compute services listen.
+NOTIFICATIONS = ('ironic:DEFAULT.notification_level=info',
+                 'ironic:oslo_messaging_notifications.driver=messagingv2',
+                 'ironic_multihost.ironic_notifications=true')
 
 
 def parser():
@@ -145,6 +151,10 @@ knows something wrong in the end.
                               'at most 10 (default: %(default)s)')
     command.add_argument('--seed', type=int, default=1,
                          help='of what is changed (default: %(default)s)')
+    command.add_argument('--notifications', action='store_true',
+                         help="have Ironic send notifications and compute "
+                              'services listen; the owner is then to see each '
+                              'change within 2 s')
 
 
 def _add_decide(commands):
@@ -209,8 +219,8 @@ def _changes(args, settings, progress):
     from benchmarks import changes
 
     found = changes.measure(
-        settings, OPTIONS, progress, args.hosts, args.changes, args.rate,
-        args.seed, args.pause)
+        settings, _options(args, settings), progress, args.hosts,
+        args.changes, args.rate, args.seed, args.pause, args.notifications)
     _print(args, changes, found)
     for sentence in (wrong := changes.failures(found)):
         print(f'bench: {sentence}', file=sys.stderr)
@@ -269,14 +279,26 @@ def main(argv=None):
         return 130
 
 
+def _options(args, settings):
+    """Return what the services of the lab are to be told."""
+    if not getattr(args, 'notifications', False):
+        return OPTIONS
+    return (*OPTIONS, *NOTIFICATIONS,
+            'ironic:oslo_messaging_notifications.transport_url='
+            + configuration.transport(settings))
+
+
 def _run(args, settings, progress):
     """Run a command, in a lab if it needs one; returns the exit status."""
     if args.enrolled is None:
         return int(args.func(args, settings, progress) or 0)
     one = stack.Stack(settings, progress)
     kept = one.shape() or {'nodes': 0}
-    one.up(1, max(args.enrolled(args), kept['nodes']), options=OPTIONS,
-           cold=True)
+    told = _options(args, settings)
+    one.up(1, max(args.enrolled(args), kept['nodes']),
+           options=told, cold=True,
+           # One that was kept for another command may have been told less.
+           reset=kept.get('options', list(told)) != list(told))
     try:
         return int(args.func(args, settings, progress) or 0)
     finally:

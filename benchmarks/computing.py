@@ -146,9 +146,9 @@ class Compute:
         clock = watch._clock
         watch._clock = lambda: clock() + seconds
 
-    def watch(self, pause):
+    def watch(self, pause, notified):
         """Poll every few seconds from now on, as the driver does."""
-        self._watching = watching.Watching(self._driver, pause)
+        self._watching = watching.Watching(self._driver, pause, notified)
 
     def known(self):
         """Return {uuid: content} of all nodes, see :mod:`.watching`."""

@@ -13,6 +13,7 @@
 """What tools/bench makes of what it has measured."""
 
 import json
+import pathlib
 import random
 import tempfile
 from unittest import mock
@@ -98,7 +99,7 @@ class JudgeTestCase(base.BaseTestCase):
     CHANGES = {'n': [change(10, {'x': 2}), change(20, None, 'delete')]}
 
     def judge(self, listed=()):
-        return {'bound': 15, 'audit': {'nodes': 1, 'wall': 0.1, 'cpu': 0.1},
+        return {'bounds': {'owner': 15, 'others': 15}, 'audit': {'nodes': 1, 'wall': 0.1, 'cpu': 0.1},
                 **changes.judge(self.CHANGES, self.SEEN, lambda node: 'a',
                                 dict(listed))}
 
@@ -121,6 +122,11 @@ class JudgeTestCase(base.BaseTestCase):
             ['owner: 1 changes were never seen',
              'owner: a change was seen after 16.0 s',
              '2 nodes are known wrongly'], changes.failures(found))
+
+    def test_who_is_notified_has_less_time(self):
+        found = {**self.judge(), 'bounds': {'owner': 2, 'others': 15}}
+        self.assertEqual(['owner: a change was seen after 3.0 s'],
+                         changes.failures(found)[:1])
 
     def test_what_came_and_went_unseen_is_not_lost(self):
         its = [change(10, {'x': 1}, 'create'), change(11, None, 'delete')]
@@ -259,3 +265,12 @@ class CommandTestCase(base.BaseTestCase):
     def test_changes_want_nodes_that_are_enrolled(self):
         args = cli.parser().parse_args(['changes', '--nodes', '20'])
         self.assertEqual(20, args.enrolled(args))
+
+    def test_ironic_sends_notifications_if_told(self):
+        some = settings.Settings(
+            pathlib.Path('/lab'), pathlib.Path('/venv'), 17000)
+        for more, sent in ([], False), (['--notifications'], True):
+            args = cli.parser().parse_args(['changes', *more])
+            self.assertEqual(sent, any(
+                'transport_url=rabbit://' in text
+                for text in cli._options(args, some)))

@@ -162,7 +162,7 @@ class Gate:
 
     def build(self, name, instance, act, node, otherwise,
               adopt=lambda: False, failed=lambda _: False,
-              renew=lambda: None):
+              renew=lambda: None, later=None):
         """Carry out a build, unless it is done or another's by now.
 
         Nothing but this operation knows of it: while nobody answers it waits
@@ -176,6 +176,9 @@ class Gate:
             node freed in placement.
         :param renew: function without arguments that undoes what an attempt
             has left that nobody has ended. If it raises it is called again.
+        :param later: function without arguments that answers in place of one
+            that has failed, was not given up by nova, and may be carried out
+            another time; None to raise what it has failed with.
         """
         if self._inside:
             return act()
@@ -203,11 +206,20 @@ class Gate:
         def act_or_leave():
             try:
                 result = act()
-            except Exception:
-                if not self._is_begun_elsewhere(name, instance, unknown=False):
-                    raise
+            except Exception as exc:
                 self.note_unfinished(instance.uuid)
-                return otherwise()
+                if self._is_begun_elsewhere(name, instance, unknown=False):
+                    return otherwise()
+                if later is None or not (
+                        self._passing(exc, False)
+                        or self._claim is Claim.SCHEDULED):
+                    raise
+                LOG.warning(
+                    'The build of instance %(instance)s has failed, as it '
+                    'cannot be written down: %(exc)s. It is carried out later '
+                    'if there is a copy of it. Are nova-conductor and its '
+                    'database up?', {'instance': instance.uuid, 'exc': exc})
+                return later()
             return (otherwise() if failed(result)
                     and self._is_begun_elsewhere(name, instance) else result)
 
@@ -360,6 +372,55 @@ class Gate:
             return act()
 
         return self.clean_up(name, instance, act_and_have_none, patient)
+
+    def note_scheduled(self):
+        """Note that this thread's build has written that it has failed.
+
+        And is to be carried out elsewhere. nova has its node freed next, and
+        asks its conductor.
+        """
+        self._thread.claim = Claim.SCHEDULED
+
+    def persist(self, name, instance, act, again):
+        """Write something, and write it again while nobody answers.
+
+        For as long as an operation may wait, all in all.
+
+        :param act: function without arguments.
+        :param again: the same, of what may be written already.
+        :raises Exception: it is not written, for all that is known.
+        """
+        warned = False
+        while True:
+            before = self._clock()
+            try:
+                return act() if not warned else again()
+            except Exception as exc:
+                if not self._passing(exc, False):
+                    raise
+                if self._patience_left is None:
+                    self._thread.patience_left = self._patience()
+                self._thread.patience_left -= self._clock() - before
+                if self._patience_left <= 0 or self._ending.is_set():
+                    raise
+                if not warned:
+                    warned = True
+                    LOG.warning(
+                        '%(name)s of instance %(instance)s waits, for up to '
+                        '%(seconds)d s, as it cannot be written how far it '
+                        'is: %(exc)s. If that lasts: are nova-conductor and '
+                        'its database up?',
+                        {'name': name, 'instance': instance.uuid, 'exc': exc,
+                         'seconds': self._patience_left})
+                self._sleep(PAUSE)
+                self._thread.patience_left -= PAUSE
+
+    def leave(self, name):
+        """End this thread's operation; nothing is cleaned up after it.
+
+        :raises Cancelled: always.
+        """
+        raise self._cancelled(_left(name))
 
     def change_machine(self, name, instance, act):
         """Change the machine of an instance if it is this host's to change.

@@ -300,7 +300,8 @@ class Postman:
         fate = verdict.fate
         if fate is Fate.HAND_ON and not self._hand_on(
                 reading.mailbox, letter, verdict):
-            if box.copies or not verdict.copy:
+            if box.copies or not verdict.copy or self._has_copies(
+                    verdict.host):
                 return False
             # Where the build goes on there are no copies; nobody waits for
             # this one.
@@ -309,6 +310,23 @@ class Postman:
             reading.mailbox.drop(letter)
         reading.counts[fate] += 1
         return True
+
+    def _has_copies(self, host: HostKey | None) -> bool:
+        """Whether a host has a queue for copies, or nova does not know it.
+
+        It may only not have taken one for the moment.
+        """
+        name = self._sorter.name(host)
+        if name is None:
+            return True
+        mailbox = self._mailboxes.open_copies(name)
+        try:
+            return mailbox.consumers() is not None
+        except PermissionError:
+            # Nor may that host.
+            return False
+        finally:
+            mailbox.close()
 
     def _hand_on(self, mailbox: Mailbox, letter: Letter, verdict: Verdict
                  ) -> bool:

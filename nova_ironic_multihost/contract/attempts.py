@@ -46,12 +46,13 @@ class Attempts:
         """Return how often a build was begun and not ended.
 
         nova notes each time that it begins one, and that it ends
-        (nova.compute.utils:wrap_instance_event).
+        (nova.compute.utils:wrap_instance_event); with an error, if nova has
+        not decided what becomes of it.
         """
         context = names.admin_context()
         return sum(
             event.event == completion.BUILD.event
-            and event.finish_time is None
+            and (event.finish_time is None or event.result == 'Error')
             for action in objects.InstanceActionList.get_by_instance_uuid(
                 context, instance)
             if action.action == instance_actions.CREATE

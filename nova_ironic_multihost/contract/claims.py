@@ -10,15 +10,20 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""How a build claims its node, and what it may write from then on.
+"""How a build claims its node, and how it writes down how far it is.
 
-It writes only over what it wrote itself.
+It writes only over what a build has left there, and over what it wrote itself
+where nova says so. nova writes some of it whatever is there (ComputeManager.
+_build_resources: that it attaches volumes; ResourceTracker.
+abort_instance_claim, ComputeManager._do_build_and_run_instance and
+_set_instance_obj_error_state: that it has failed), and takes any instance
+without a task state for one that is to be built. Whoever stands still before
+that may write over a server that another has built meanwhile; or take the mark
+off which says that another compute service takes the instance over
+(:mod:`.core.takeover`); or let a build look begun that is to begin again.
 
-All that nova writes of a build it writes on the condition that the task state
-is what the build has left there, but one (ComputeManager._build_resources:
-that it attaches volumes). That would take the mark off which says that another
-compute service takes the instance over (:mod:`.core.takeover`), or let a build
-look begun that is to begin again.
+While nova's conductor does not answer, or its database takes no writes, a
+build waits: nova would end it with an error that it could not write either.
 """
 
 from __future__ import annotations
@@ -30,6 +35,14 @@ from nova.compute import task_states
 from nova.compute import vm_states
 from nova import exception
 from nova import objects
+
+from nova_ironic_multihost.contract import answers
+
+#: What says how far a build is.
+STATE = frozenset({'host', 'task_state', 'vm_state'})
+
+#: Of an instance that is being built, or was given up and may still be.
+BUILT = (vm_states.BUILDING, vm_states.ERROR)
 
 
 def claim(gate) -> Callable:
@@ -52,9 +65,7 @@ def claim(gate) -> Callable:
             finally:
                 instance.save = save
 
-        result = gate.claim(name, instance, claim_what_is_nobodys)
-        write_over_its_own(instance)
-        return result
+        return gate.claim(name, instance, claim_what_is_nobodys)
 
     return around
 
@@ -74,35 +85,87 @@ def give_back(gate) -> Callable:
     return around
 
 
-def write_over_its_own(instance: objects.Instance) -> None:
-    """Have that one task state saved only over what was saved before it.
+def build(gate) -> Callable:
+    """Return how a build is carried out, see :func:`.operations.wrapped`.
 
-    If another one is there it fails as nova lets a build fail elsewhere, with
-    UnexpectedTaskStateError. All else is saved as ever: what nova writes when
-    an answer was lost is its own matter.
+    :param gate: :class:`nova_ironic_multihost.gate.Gate`, which has let it in.
+    """
+    def around(name, instance, act):
+        write_over_its_own(gate, name, instance)
+        return act()
+
+    return around
+
+
+def write_over_its_own(gate, name: str, instance: objects.Instance) -> None:
+    """Have saved how far a build is only while it is one.
+
+    If the task state is another one than nova expects it fails as ever, with
+    UnexpectedTaskStateError. If the instance was built, it is left as it is.
+
+    Under the lock of nova's tracker, which saves the host alone, it does not
+    wait for an answer.
+
+    :param gate: :class:`nova_ironic_multihost.gate.Gate`.
+    :param name: of the operation.
     """
     save = instance.save
-    last = instance.task_state
+    last = None
 
-    @functools.wraps(save)
-    def save_if_it_is_the_last(*args, **kwargs):
-        nonlocal last
-        if 'task_state' not in instance.obj_what_changed():
-            # The object has what is there then, whoever wrote it.
-            return save(*args, **kwargs)
+    def write(changed, conditions):
         unconditional = (
-            not args and not kwargs
+            not conditions and 'task_state' in changed
             and instance.task_state == task_states.BLOCK_DEVICE_MAPPING)
         if unconditional:
-            kwargs = {'expected_task_state': [last]}
+            conditions = {'expected_task_state': [last]}
+        conditions = {'expected_vm_state': [*BUILT], **conditions}
         try:
-            result = save(*args, **kwargs)
+            if changed == {'host'}:
+                return save(**conditions)
+            return gate.persist(
+                name, instance, functools.partial(save, **conditions),
+                functools.partial(save, **_or_written(instance, conditions)))
         except exception.UnexpectedTaskStateError:
             if unconditional:
                 # The next one saves something else, and would save this, too.
                 instance.obj_reset_changes(['task_state', 'vm_state'])
             raise
-        last = instance.task_state
+        except exception.InstanceUpdateConflict:
+            gate.leave(name)
+        except Exception as exc:
+            if (instance.vm_state == vm_states.ACTIVE
+                    and answers.passing(exc)):
+                # Its machine runs, and nova would free its ports.
+                gate.leave(name)
+            raise
+
+    @functools.wraps(save)
+    def save_if_it_is_the_last(*args, **kwargs):
+        nonlocal last
+        changed = STATE & instance.obj_what_changed()
+        if args or not gate.building or not changed:
+            # The object has what is there then, whoever wrote it.
+            return save(*args, **kwargs)
+        result = write(changed, kwargs)
+        if 'task_state' in changed:
+            last = instance.task_state
+            if last == task_states.SCHEDULING:
+                gate.note_scheduled()
         return result
 
     instance.save = save_if_it_is_the_last
+
+
+def _or_written(instance, conditions):
+    """Return conditions that hold when what is to be saved is there, too.
+
+    Only the answer may be lost.
+    """
+    found = {'expected_vm_state': [*conditions['expected_vm_state'],
+                                   instance.vm_state]}
+    expected = conditions.get('expected_task_state')
+    if expected is not None:
+        found['expected_task_state'] = [
+            *((expected,) if isinstance(expected, str) else expected),
+            instance.task_state]
+    return found

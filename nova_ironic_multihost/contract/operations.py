@@ -154,8 +154,8 @@ def operate(gate, evacuate: Callable[[str], object]) -> Callable:
 
 
 def build(gate, adopt: Callable[[str, str | None], bool],
-          otherwise: Callable, renew: Callable[[str, object], None]
-          ) -> Callable:
+          otherwise: Callable, renew: Callable[[str, object], None],
+          later: Callable) -> Callable:
     """Return how a gate carries out a build, see :func:`wrapped`.
 
     :param gate: :class:`nova_ironic_multihost.gate.Gate`.
@@ -165,6 +165,7 @@ def build(gate, adopt: Callable[[str, str | None], bool],
     :param otherwise: what is the answer to one that is not carried out.
     :param renew: undoes what was begun and not ended; function of the uuid of
         the instance and of the networks that were asked for.
+    :param later: what is the answer to one that may be carried out later.
     """
     def around(name, instance, act):
         node = _argument(act, 'node')
@@ -173,7 +174,8 @@ def build(gate, adopt: Callable[[str, str | None], bool],
             functools.partial(adopt, instance.uuid, node),
             lambda result: result == build_results.FAILED,
             functools.partial(renew, instance.uuid,
-                              _argument(act, 'requested_networks')))
+                              _argument(act, 'requested_networks')),
+            later)
 
     return around
 

@@ -63,6 +63,15 @@ class Refused(str):
     __slots__ = ()
 
 
+class Postponed(Refused):
+    """The result of a build that is carried out another time.
+
+    What nova would free is needed then.
+    """
+
+    __slots__ = ()
+
+
 class Patch(typing.NamedTuple):
     """What is replaced, and why.
 
@@ -443,8 +452,10 @@ def patch_operations(manager: ComputeManager | None,
         _wrap(manager, name, operations.operate(gate, evacuate))
     _wrap(manager, operations.BUILD, operations.arrive(adopt))
     # The work of that, in a thread of its own.
+    _wrap(manager, '_do_build_and_run_instance', claims.build(gate))
     _wrap(manager, '_do_build_and_run_instance', operations.build(
-        gate, adopt, lambda: Refused(build_results.FAILED_BY_POLICY), renew))
+        gate, adopt, lambda: Refused(build_results.FAILED_BY_POLICY), renew,
+        lambda: Postponed(build_results.FAILED_BY_POLICY)))
     # That of snapshot_instance, since nova 33.
     _wrap(manager, '_snapshot_instance', gate.operate)
     _wrap(manager, '_build_and_run_instance', gate.attempt)
@@ -481,7 +492,7 @@ def patch_copies(manager: ComputeManager | None,
 
     def end_what_is_over(instance, node, result):
         refused = isinstance(result, Refused)
-        if not (refused and ending()):
+        if not (refused and ending() or isinstance(result, Postponed)):
             end(instance, node, refused)
 
     _wrap(manager, operations.BUILD, operations.copied(

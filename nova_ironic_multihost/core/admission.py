@@ -32,12 +32,14 @@ class Claim(enum.Enum):
     :cvar BEGUN: nova has taken the task state off, and claims the node next.
     :cvar HELD: the node is claimed: the instance was written to this host.
     :cvar RETURNED: that was taken back, as the build has failed.
+    :cvar SCHEDULED: and was written to be carried out elsewhere.
     """
 
     NONE = 'none'
     BEGUN = 'begun'
     HELD = 'held'
     RETURNED = 'returned'
+    SCHEDULED = 'scheduled'
 
 
 def elsewhere(state: InstanceState | None, host: HostKey,
@@ -89,7 +91,8 @@ def begun_elsewhere(state: InstanceState | None, host: HostKey,
     return state is not None and not state.deleted and (
         elsewhere(state, host, claim) or takeover.is_mark(state.task_state)
         or claim in (Claim.NONE, Claim.BEGUN) and left_over(state)
-        or claim is not Claim.NONE and state.task_state == 'scheduling')
+        or claim in (Claim.BEGUN, Claim.HELD, Claim.RETURNED)
+        and state.task_state == 'scheduling')
 
 
 def left_over(state: InstanceState | None) -> bool:

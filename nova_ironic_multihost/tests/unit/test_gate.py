@@ -279,6 +279,69 @@ class GateTestCase(base.BaseTestCase):
         self.assertRaises(ValueError, self.build, lambda: self.fail_with(
             ValueError()))
 
+    def test_build_that_cannot_be_written_down_is_carried_out_later(self):
+        log = self.wait_for_conductor(0)
+        self.sources.error = None
+        for act, answer in (
+                (lambda: self.fail_with(TimeoutError('read only')), 'later'),
+                (lambda: (self.gate.note_scheduled(),
+                          self.fail_with(ValueError('not freed'))), 'later'),
+                (lambda: (self.move(), self.fail_with(TimeoutError())),
+                 'left')):
+            self.sources.hosts['i1'] = InstanceState(None)
+            self.gate.forget({'i1'})
+            self.assertEqual(answer, self.build(
+                act, later=lambda: 'later'))
+            self.assertEqual({'i1'}, self.gate.unfinished)
+        self.sources.hosts['i1'] = InstanceState(None)
+        self.assertRaises(ValueError, self.build, lambda: self.fail_with(
+            ValueError()), later=self.fail)
+        self.assertIn('read only', log.output)
+
+    def persist(self, failures, error=None):
+        """Write in a build; return how often it was tried, and how."""
+        tried = []
+
+        def write(how):
+            tried.append(how)
+            if len(tried) <= failures:
+                raise error or TimeoutError('read only')
+            return 'written'
+
+        self.sources.hosts['i1'] = InstanceState(None)
+        self.found = self.build(lambda: self.gate.persist(
+            'build', INSTANCE, lambda: write('at first'),
+            lambda: write('again')))
+        return tried
+
+    def test_what_is_not_written_is_written_again(self):
+        log = self.wait_for_conductor(0)
+        self.sources.error = None
+        self.assertEqual(['at first'], self.persist(0))
+        self.assertEqual(['at first', 'again', 'again'], self.persist(2))
+        self.assertEqual('written', self.found)
+        self.assertEqual(1, log.output.count('read only'))
+        self.assertRaises(ValueError, self.persist, 1, ValueError())
+
+    def test_what_is_not_written_is_not_tried_for_ever(self):
+        self.wait_for_conductor(0)
+        self.sources.error = None
+        self.assertRaises(TimeoutError, self.persist, 1000)
+        self.assertEqual(300, self.now)
+        self.gate.end()
+        self.assertRaises(TimeoutError, self.persist, 1)
+
+    def test_build_that_leaves_cleans_nothing_up(self):
+        def act():
+            try:
+                self.gate.leave('build')
+            finally:
+                self.clean_up()
+
+        self.assertEqual('left', self.build(act))
+        self.assertEqual([], self.done)
+        self.assertEqual({'i1'}, self.gate.unfinished)
+
     def test_build_cleans_nothing_up_that_was_taken_over(self):
         def act():
             self.take_over_the_build()

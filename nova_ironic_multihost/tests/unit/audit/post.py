@@ -36,6 +36,7 @@ class Bus:
     """A message bus: the queues of hosts, and who has which message.
 
     :ivar queues: host -> what waits there.
+    :ivar nacks: queues that take nothing for the moment.
     :ivar consumers: how many read the queue of a host.
     :ivar breaks: raised by whatever is asked next, if not None.
     """
@@ -47,6 +48,7 @@ class Bus:
         self.consumers = collections.Counter()
         self.missing = set()
         self.forbids = set()
+        self.nacks = set()
         self.opened = []
         self.breaks = None
         self.quorum = False
@@ -109,7 +111,7 @@ class Box:
         self.bus.check()
         if copy:
             host = f'{host} copies'
-        if host in self.bus.missing:
+        if host in self.bus.missing | self.bus.nacks:
             return False
         self.bus.queues[host].append(letter)
         self.drop(letter)

@@ -174,6 +174,28 @@ class PostmanTestCase(post.PostTestCase):
         self.turn()
         self.assertEqual(([], 0), (self.bus.queues['a'], self.bus.held))
 
+    def test_message_of_a_build_that_goes_on_is_not_taken_for_a_moment(self):
+        """RabbitMQ refuses it, where there are copies; it may be the last."""
+        self.send(NODES[0])
+        self.cloud.placed['build-00'] = InstanceState(
+            'b', node=NODES[0], vm_state='building')
+        self.bus.nacks = {'b copies'}
+        self.fence()
+        self.turn()
+        self.bus.nacks = set()
+        self.turn()
+        self.assertEqual(['build-00'], [
+            copy.instance for copy in self.bus.queues['b copies']])
+
+    def test_message_of_a_build_that_goes_on_where_copies_are_forbidden(self):
+        self.send(NODES[0])
+        self.cloud.placed['build-00'] = InstanceState(
+            'b', node=NODES[0], vm_state='building')
+        self.bus.missing = self.bus.forbids = {'b copies'}
+        self.fence()
+        self.turn()
+        self.assertEqual(([], 0), (self.bus.queues['a'], self.bus.held))
+
     def test_message_of_a_build_that_goes_on_becomes_its_copy(self):
         self.send(NODES[0])
         self.cloud.placed['build-00'] = InstanceState(

@@ -219,6 +219,12 @@ class AttemptsTestCase(base.DatabaseTestCase):
             context, uuidsentinel.instance,
             'compute__do_build_and_run_instance', want_result=False)
         self.assertEqual(1, self.attempts.count(uuidsentinel.instance))
+        # But one of which nova has not decided what becomes of it.
+        objects.InstanceActionEvent.event_finish_with_failure(
+            context, uuidsentinel.instance,
+            'compute__do_build_and_run_instance', exc_val='no answer',
+            exc_tb='', want_result=False)
+        self.assertEqual(2, self.attempts.count(uuidsentinel.instance))
 
     def test_volumes_cannot_be_undone(self):
         self.assertTrue(self.attempts.repeatable(self.read()))

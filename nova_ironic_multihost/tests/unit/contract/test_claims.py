@@ -18,6 +18,7 @@ from unittest import mock
 from nova.compute import manager
 from nova import exception
 from nova import objects
+import oslo_messaging as messaging
 from oslo_utils.fixture import uuidsentinel
 
 from nova_ironic_multihost.contract import claims
@@ -39,13 +40,24 @@ class SourceTestCase(base.SignaturesTestCase):
              'admin_state_reset'], objects.Instance.save)
 
 
+class Left(BaseException):
+    """The gate ends the build."""
+
+
 class WriteOverItsOwnTestCase(base.DatabaseTestCase):
 
     def setUp(self):
         super().setUp()
         self.instance(uuidsentinel.instance, 'mine')
+        row = self.read()
+        row.vm_state = 'building'
+        row.save()
         self.build = self.read()
-        claims.write_over_its_own(self.build)
+        self.gate = mock.Mock(
+            building=True, persist=lambda name, instance, act, again: act())
+        self.gate.leave.side_effect = Left
+        self.begin = claims.build(self.gate)
+        self.begin('build', self.build, bool)
         self.save('networking', expected_task_state=[None])
 
     def read(self):
@@ -123,6 +135,86 @@ class WriteOverItsOwnTestCase(base.DatabaseTestCase):
         self.assertEqual(('error', None), (
             self.read().vm_state, self.read().task_state))
 
+    def be_built_elsewhere(self):
+        other = self.read()
+        other.update({'host': 'other', 'vm_state': 'active',
+                      'task_state': None})
+        other.save()
+
+    def test_server_that_another_has_built_is_left_alone(self):
+        for changes in ({'host': None}, {'task_state': 'scheduling'},
+                        {'host': None, 'task_state': 'scheduling'},
+                        {'vm_state': 'error', 'task_state': None}):
+            self.be_built_elsewhere()
+            self.build.update(changes)
+            self.assertRaises(Left, self.build.save)
+            found = self.read()
+            self.assertEqual(('other', 'active', None), (
+                found.host, found.vm_state, found.task_state))
+
+    def test_server_that_another_has_built_is_not_begun(self):
+        """nova takes what has no task state for what is to be built."""
+        for new, expected in ((None, ('scheduling', None)),
+                              ('networking', [None])):
+            self.be_built_elsewhere()
+            again = self.read()
+            self.begin('build', again, bool)
+            again.vm_state, again.task_state = 'building', new
+            self.assertRaises(Left, functools.partial(
+                again.save, expected_task_state=expected))
+            self.assertEqual('active', self.read().vm_state)
+
+    def test_it_is_noted_that_it_is_scheduled_anew(self):
+        self.assertFalse(self.gate.note_scheduled.called)
+        self.save('scheduling')
+        self.gate.note_scheduled.assert_called_once_with()
+
+    def test_what_is_written_already_may_be_written_again(self):
+        """Its answer was lost."""
+        def persist(name, instance, act, again):
+            other = self.read()
+            changes = {field: getattr(instance, field)
+                       for field in ('task_state', 'vm_state')}
+            act()
+            instance.update(changes)
+            instance._changed_fields.update(changes)
+            again()
+            other.refresh()
+            self.assertEqual(changes, {
+                field: getattr(other, field) for field in changes})
+
+        self.gate.persist = persist
+        self.save('block_device_mapping')
+        self.save('spawning', expected_task_state='block_device_mapping')
+        self.build.vm_state = 'active'
+        self.save(None, expected_task_state='spawning')
+        self.write('deleting')
+        self.build.vm_state = 'active'
+        self.assertRaises(exception.UnexpectedDeletingTaskStateError,
+                          self.save, None, expected_task_state='spawning')
+
+    def test_under_the_lock_of_the_tracker_nothing_waits(self):
+        self.gate.persist = None
+        self.build.host = None
+        self.build.save()
+        self.assertIsNone(self.read().host)
+
+    def test_server_that_runs_is_left_when_that_cannot_be_written(self):
+        for vm_state, error in (('active', Left),
+                                ('building', messaging.MessagingTimeout)):
+            self.gate.persist = mock.Mock(
+                side_effect=messaging.MessagingTimeout)
+            self.build.vm_state = vm_state
+            self.assertRaises(error, self.save, None,
+                              expected_task_state='networking')
+
+    def test_what_is_no_build_any_more_writes_as_nova_does(self):
+        self.gate.building = False
+        self.be_built_elsewhere()
+        self.build.vm_state = 'error'
+        self.build.save()
+        self.assertEqual('error', self.read().vm_state)
+
     def test_what_is_no_task_state_is_written_whatever_is_there(self):
         self.write('deleting')
         self.build.system_metadata['network_allocated'] = 'True'
@@ -138,7 +230,10 @@ class ClaimTestCase(base.DatabaseTestCase):
         instance.vm_state = 'building'
         instance.save()
         gate = types.SimpleNamespace(
-            claim=lambda name, instance, act: act(), building=building)
+            claim=lambda name, instance, act: act(), building=building,
+            persist=lambda name, instance, act, again: act(),
+            leave=mock.Mock(side_effect=Left))
+        claims.build(gate)('build', instance, bool)
         self.assertEqual('claimed', claims.claim(gate)(
             'set', instance, lambda: act(instance)))
         instance.task_state = 'networking'
@@ -166,7 +261,7 @@ class ClaimTestCase(base.DatabaseTestCase):
                     self.context, instance.uuid).host
 
         for number, (changes, error) in enumerate((
-                ({'vm_state': 'active'}, exception.InstanceUpdateConflict),
+                ({'vm_state': 'active'}, Left),
                 ({'task_state': 'networking'},
                  exception.UnexpectedTaskStateError),
                 ({'task_state': 'deleting'},

@@ -619,6 +619,7 @@ class StartTestCase(base.TrackerTestCase):
                 (refused, False, ['built', ('i1', NODE, True)]),
                 # It may have waited for an answer until now.
                 (refused, True, ['built']),
+                (patches.Postponed(policy), False, ['built']),
                 # The process ends, say.
                 (SystemExit(), False, ['built'])):
             done.clear()

@@ -47,7 +47,8 @@ class RuleTestCase(base.BaseTestCase):
         state = InstanceState(
             None, vm_state='building', task_state='scheduling')
         for claim, elsewhere in ((Claim.RETURNED, True), (Claim.BEGUN, True),
-                                 (Claim.NONE, False)):
+                                 (Claim.NONE, False),
+                                 (Claim.SCHEDULED, False)):
             self.assertEqual(elsewhere, admission.begun_elsewhere(
                 state, 'me', claim))
         for other in (InstanceState('me', task_state='spawning'),

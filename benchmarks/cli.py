@@ -152,7 +152,7 @@ knows something wrong in the end.
     command.add_argument('--seed', type=int, default=1,
                          help='of what is changed (default: %(default)s)')
     command.add_argument('--notifications', action='store_true',
-                         help="have Ironic send notifications and compute "
+                         help='have Ironic send notifications and compute '
                               'services listen; the owner is then to see each '
                               'change within 2 s')
 

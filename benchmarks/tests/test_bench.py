@@ -99,7 +99,8 @@ class JudgeTestCase(base.BaseTestCase):
     CHANGES = {'n': [change(10, {'x': 2}), change(20, None, 'delete')]}
 
     def judge(self, listed=()):
-        return {'bounds': {'owner': 15, 'others': 15}, 'audit': {'nodes': 1, 'wall': 0.1, 'cpu': 0.1},
+        return {'bounds': {'owner': 15, 'others': 15},
+                'audit': {'nodes': 1, 'wall': 0.1, 'cpu': 0.1},
                 **changes.judge(self.CHANGES, self.SEEN, lambda node: 'a',
                                 dict(listed))}
 

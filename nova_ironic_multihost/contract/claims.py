@@ -91,17 +91,18 @@ def build(gate) -> Callable:
     :param gate: :class:`nova_ironic_multihost.gate.Gate`, which has let it in.
     """
     def around(name, instance, act):
-        write_over_its_own(gate, name, instance)
+        instance.save = Saving(gate, name, instance)
         return act()
 
     return around
 
 
-def write_over_its_own(gate, name: str, instance: objects.Instance) -> None:
-    """Have saved how far a build is only while it is one.
+class Saving:
+    """Saves how far a build is, and that only while it is one.
 
-    If the task state is another one than nova expects it fails as ever, with
-    UnexpectedTaskStateError. If the instance was built, it is left as it is.
+    In place of the method of its instance. If the task state is another one
+    than nova expects it fails as ever, with UnexpectedTaskStateError. If the
+    instance was built, it is left as it is.
 
     Under the lock of nova's tracker, which saves the host alone, it does not
     wait for an answer.
@@ -109,51 +110,61 @@ def write_over_its_own(gate, name: str, instance: objects.Instance) -> None:
     :param gate: :class:`nova_ironic_multihost.gate.Gate`.
     :param name: of the operation.
     """
-    save = instance.save
-    last = None
 
-    def write(changed, conditions):
-        unconditional = (
-            not conditions and 'task_state' in changed
-            and instance.task_state == task_states.BLOCK_DEVICE_MAPPING)
-        if unconditional:
-            conditions = {'expected_task_state': [last]}
+    def __init__(self, gate, name: str, instance: objects.Instance) -> None:
+        self._gate = gate
+        self._name = name
+        self._instance = instance
+        self._save = instance.save
+        #: The last task state that it has saved.
+        self._last: str | None = None
+
+    def __call__(self, *args, **kwargs) -> None:
+        """Save, see nova.objects.Instance.save."""
+        changed = STATE & self._instance.obj_what_changed()
+        if args or not self._gate.building or not changed:
+            # The object has what is there then, whoever wrote it.
+            self._save(*args, **kwargs)
+            return
+        if not kwargs and 'task_state' in changed and (
+                self._instance.task_state == task_states.BLOCK_DEVICE_MAPPING):
+            self._write_that_it_attaches_volumes(changed)
+        else:
+            self._write(changed, kwargs)
+        if 'task_state' in changed:
+            self._last = self._instance.task_state
+            if self._last == task_states.SCHEDULING:
+                self._gate.note_scheduled()
+
+    def _write_that_it_attaches_volumes(self, changed):
+        try:
+            self._write(changed, {'expected_task_state': [self._last]})
+        except exception.UnexpectedTaskStateError:
+            # The next one saves something else, and would save this, too.
+            self._instance.obj_reset_changes(['task_state', 'vm_state'])
+            raise
+
+    def _write(self, changed, conditions):
+        instance = self._instance
         conditions = {'expected_vm_state': [*BUILT], **conditions}
+        save = functools.partial(self._save, **conditions)
         try:
             if changed == {'host'}:
-                return save(**conditions)
-            return gate.persist(
-                name, instance, functools.partial(save, **conditions),
-                functools.partial(save, **_or_written(instance, conditions)))
+                save()
+            else:
+                self._gate.persist(self._name, instance, save, (
+                    functools.partial(
+                        self._save, **_or_written(instance, conditions))))
         except exception.UnexpectedTaskStateError:
-            if unconditional:
-                # The next one saves something else, and would save this, too.
-                instance.obj_reset_changes(['task_state', 'vm_state'])
             raise
         except exception.InstanceUpdateConflict:
-            gate.leave(name)
+            self._gate.leave(self._name)
         except Exception as exc:
             if (instance.vm_state == vm_states.ACTIVE
                     and answers.passing(exc)):
                 # Its machine runs, and nova would free its ports.
-                gate.leave(name)
+                self._gate.leave(self._name)
             raise
-
-    @functools.wraps(save)
-    def save_if_it_is_the_last(*args, **kwargs):
-        nonlocal last
-        changed = STATE & instance.obj_what_changed()
-        if args or not gate.building or not changed:
-            # The object has what is there then, whoever wrote it.
-            return save(*args, **kwargs)
-        result = write(changed, kwargs)
-        if 'task_state' in changed:
-            last = instance.task_state
-            if last == task_states.SCHEDULING:
-                gate.note_scheduled()
-        return result
-
-    instance.save = save_if_it_is_the_last
 
 
 def _or_written(instance, conditions):

@@ -44,7 +44,7 @@ class Left(BaseException):
     """The gate ends the build."""
 
 
-class WriteOverItsOwnTestCase(base.DatabaseTestCase):
+class SavingTestCase(base.DatabaseTestCase):
 
     def setUp(self):
         super().setUp()

@@ -210,7 +210,7 @@ class Gate:
                 self.note_unfinished(instance.uuid)
                 if self._is_begun_elsewhere(name, instance, unknown=False):
                     return otherwise()
-                if later is None or not (
+                if later is None or self._is_given_up(instance) or not (
                         self._passing(exc, False)
                         or self._claim is Claim.SCHEDULED):
                     raise
@@ -630,6 +630,14 @@ class Gate:
             self._sources.instance_states(
                 [instance.uuid]).get(instance.uuid),
             self._host, self._claim)
+
+    def _is_given_up(self, instance):
+        """Whether it is written that a build has failed, as far as known."""
+        with contextlib.suppress(Exception):
+            state = self._instance_state(instance)
+            return state is None or state.deleted or (
+                state.vm_state == 'error')
+        return False
 
     def _has_allocated(self, instance, node, attempt):
         if attempt:

@@ -314,8 +314,8 @@ class Keeper:
                      'compute services that have their instances or nodes '
                      'now.', sent)
         if asked:
-            LOG.info('%d builds that were here when nova-compute ended are '
-                     'begun again.', asked)
+            LOG.info('%d builds that were begun here and not ended are begun '
+                     'again.', asked)
 
     def _send_again(self) -> None:
         """Send the copies once more that were not found."""

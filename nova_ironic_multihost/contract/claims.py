@@ -29,6 +29,7 @@ build waits: nova would end it with an error that it could not write either.
 from __future__ import annotations
 
 from collections.abc import Callable
+import contextlib
 import functools
 
 from nova.compute import task_states
@@ -61,11 +62,27 @@ def claim(gate) -> Callable:
                 save, expected_vm_state=[vm_states.BUILDING],
                 expected_task_state=[instance.task_state])
             try:
-                return act()
+                with _under_a_lock(save):
+                    return act()
             finally:
                 instance.save = save
 
         return gate.claim(name, instance, claim_what_is_nobodys)
+
+    return around
+
+
+def abort(gate) -> Callable:
+    """Return how a claim is given back, see :func:`.operations.wrapped`.
+
+    :param gate: :class:`nova_ironic_multihost.gate.Gate`.
+    """
+    def around(name, instance, act):
+        def act_without_waiting():
+            with _under_a_lock(instance.save):
+                return act()
+
+        return gate.give_back(name, instance, act_without_waiting)
 
     return around
 
@@ -104,11 +121,9 @@ class Saving:
     than nova expects it fails as ever, with UnexpectedTaskStateError. If the
     instance was built, it is left as it is.
 
-    Under the lock of nova's tracker, which saves the host alone, it does not
-    wait for an answer.
-
     :param gate: :class:`nova_ironic_multihost.gate.Gate`.
     :param name: of the operation.
+    :ivar waits: whether it may wait for an answer.
     """
 
     def __init__(self, gate, name: str, instance: objects.Instance) -> None:
@@ -116,6 +131,7 @@ class Saving:
         self._name = name
         self._instance = instance
         self._save = instance.save
+        self.waits = True
         #: The last task state that it has saved.
         self._last: str | None = None
 
@@ -128,28 +144,28 @@ class Saving:
             return
         if not kwargs and 'task_state' in changed and (
                 self._instance.task_state == task_states.BLOCK_DEVICE_MAPPING):
-            self._write_that_it_attaches_volumes(changed)
+            self._write_that_it_attaches_volumes()
         else:
-            self._write(changed, kwargs)
+            self._write(kwargs)
         if 'task_state' in changed:
             self._last = self._instance.task_state
             if self._last == task_states.SCHEDULING:
                 self._gate.note_scheduled()
 
-    def _write_that_it_attaches_volumes(self, changed):
+    def _write_that_it_attaches_volumes(self):
         try:
-            self._write(changed, {'expected_task_state': [self._last]})
+            self._write({'expected_task_state': [self._last]})
         except exception.UnexpectedTaskStateError:
             # The next one saves something else, and would save this, too.
             self._instance.obj_reset_changes(['task_state', 'vm_state'])
             raise
 
-    def _write(self, changed, conditions):
+    def _write(self, conditions):
         instance = self._instance
         conditions = {'expected_vm_state': [*BUILT], **conditions}
         save = functools.partial(self._save, **conditions)
         try:
-            if changed == {'host'}:
+            if not self.waits:
                 save()
             else:
                 self._gate.persist(self._name, instance, save, (
@@ -165,6 +181,22 @@ class Saving:
                 # Its machine runs, and nova would free its ports.
                 self._gate.leave(self._name)
             raise
+
+
+@contextlib.contextmanager
+def _under_a_lock(save):
+    """Have nothing wait: that of nova's tracker is held.
+
+    :param save: a :class:`Saving`, if this is a build.
+    """
+    if not isinstance(save, Saving):
+        yield
+        return
+    save.waits = False
+    try:
+        yield
+    finally:
+        save.waits = True
 
 
 def _or_written(instance, conditions):

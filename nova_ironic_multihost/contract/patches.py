@@ -463,7 +463,7 @@ def patch_operations(manager: ComputeManager | None,
     for name in operations.CLEAN_UPS:
         _wrap(manager, name, gate.clean_up)
     _wrap(manager.rt, '_set_instance_host_and_node', claims.claim(gate))
-    _wrap(manager.rt, '_unset_instance_host_and_node', gate.give_back)
+    _wrap(manager.rt, '_unset_instance_host_and_node', claims.abort(gate))
     _wrap(manager, '_nil_out_instance_obj_host_and_node',
           claims.give_back(gate))
     for name in operations.MUTATIONS:

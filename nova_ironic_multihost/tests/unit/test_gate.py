@@ -298,6 +298,20 @@ class GateTestCase(base.BaseTestCase):
             ValueError()), later=self.fail)
         self.assertIn('read only', log.output)
 
+    def test_build_that_has_failed_for_good_is_not_carried_out_later(self):
+        """What could not be written is that it is over."""
+        self.wait_for_conductor(0)
+        self.sources.error = None
+        for state in (InstanceState(None, vm_state='error'),
+                      InstanceState(None, deleted=True)):
+            def act(state=state):
+                self.sources.hosts['i1'] = state
+                raise TimeoutError
+
+            self.sources.hosts['i1'] = InstanceState(None)
+            self.assertRaises(
+                TimeoutError, self.build, act, later=self.fail)
+
     def persist(self, failures, error=None):
         """Write in a build; return how often it was tried, and how."""
         tried = []

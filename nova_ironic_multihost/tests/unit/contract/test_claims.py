@@ -194,10 +194,25 @@ class SavingTestCase(base.DatabaseTestCase):
                           self.save, None, expected_task_state='spawning')
 
     def test_under_the_lock_of_the_tracker_nothing_waits(self):
-        self.gate.persist = None
-        self.build.host = None
-        self.build.save()
-        self.assertIsNone(self.read().host)
+        """Whatever else was not saved before."""
+        persist, self.gate.persist = self.gate.persist, None
+        self.gate.give_back = self.gate.claim = (
+            lambda name, instance, act: act())
+        self.build.task_state = 'networking'
+        for host, around in ((None, claims.abort), ('mine', claims.claim)):
+            self.build.host = host
+            around(self.gate)('set', self.build, lambda: self.build.save())
+            self.assertEqual(host, self.read().host)
+        # And afterwards something waits again.
+        self.gate.persist = mock.Mock(side_effect=persist)
+        self.save('block_device_mapping')
+        self.assertTrue(self.gate.persist.called)
+
+    def test_what_is_no_build_gives_back_as_nova_does(self):
+        given = []
+        gate = mock.Mock(give_back=lambda name, instance, act: act())
+        claims.abort(gate)('unset', self.read(), lambda: given.append(1))
+        self.assertEqual([1], given)
 
     def test_server_that_runs_is_left_when_that_cannot_be_written(self):
         for vm_state, error in (('active', Left),

@@ -384,17 +384,22 @@ class Gate:
     def persist(self, name, instance, act, again):
         """Write something, and write it again while nobody answers.
 
-        For as long as an operation may wait, all in all.
+        For as long as an operation may wait, all in all. Not if another
+        compute service has it by then, which writes the same.
 
         :param act: function without arguments.
         :param again: the same, of what may be written already.
+        :raises Cancelled: another has it.
         :raises Exception: it is not written, for all that is known.
         """
         warned = False
         while True:
             before = self._clock()
             try:
-                return act() if not warned else again()
+                if not warned:
+                    return act()
+                if not self._has_moved(instance):
+                    return again()
             except Exception as exc:
                 if not self._passing(exc, False):
                     raise
@@ -414,6 +419,8 @@ class Gate:
                          'seconds': self._patience_left})
                 self._sleep(PAUSE)
                 self._thread.patience_left -= PAUSE
+            else:
+                raise self._cancelled(_left(name))
 
     def leave(self, name):
         """End this thread's operation; nothing is cleaned up after it.
@@ -630,6 +637,14 @@ class Gate:
             self._sources.instance_states(
                 [instance.uuid]).get(instance.uuid),
             self._host, self._claim)
+
+    def _has_moved(self, instance):
+        """Whether a build is another's, or about to be."""
+        try:
+            state = self._instance_state(instance)
+        except ContestedError:
+            return True
+        return admission.elsewhere(state, self._host, self._claim)
 
     def _is_given_up(self, instance):
         """Whether it is written that a build has failed, as far as known."""

@@ -85,6 +85,8 @@ class Reading:
     :ivar ended: since when each turn has come to its end; None if the last
         one did not.
     :ivar counts: what was done with messages in this turn.
+    :ivar copies: the same of hosts that took no copy -> whether they have a
+        queue for them.
     """
 
     mailbox: Mailbox
@@ -94,6 +96,7 @@ class Reading:
     ended: float | None = None
     counts: collections.Counter[Fate] = dataclasses.field(
         default_factory=collections.Counter)
+    copies: dict[HostKey, bool] = dataclasses.field(default_factory=dict)
 
 
 class SilentError(Exception):
@@ -233,6 +236,7 @@ class Postman:
             self._close(box)
             return
         reading.counts.clear()
+        reading.copies.clear()
         before = reading.ended
         try:
             if not self._read_on(box, reading):
@@ -301,7 +305,7 @@ class Postman:
         if fate is Fate.HAND_ON and not self._hand_on(
                 reading.mailbox, letter, verdict):
             if box.copies or not verdict.copy or self._has_copies(
-                    verdict.host):
+                    reading, verdict.host):
                 return False
             # Where the build goes on there are no copies; nobody waits for
             # this one.
@@ -311,14 +315,19 @@ class Postman:
         reading.counts[fate] += 1
         return True
 
-    def _has_copies(self, host: HostKey | None) -> bool:
+    def _has_copies(self, reading: Reading, host: HostKey | None) -> bool:
         """Whether a host has a queue for copies, or nova does not know it.
 
         It may only not have taken one for the moment.
         """
         name = self._sorter.name(host)
-        if name is None:
+        if host is None or name is None:
             return True
+        if host not in reading.copies:
+            reading.copies[host] = self._has_queue_for_copies(name)
+        return reading.copies[host]
+
+    def _has_queue_for_copies(self, name: str) -> bool:
         mailbox = self._mailboxes.open_copies(name)
         try:
             return mailbox.consumers() is not None

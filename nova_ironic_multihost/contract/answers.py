@@ -24,6 +24,13 @@ from urllib3 import exceptions as urllib3_exception
 #: nobody behind it, or the API has no worker for it.
 NOBODY = (HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE)
 
+#: What an error of the conductor is called that is the same the next time:
+#: oslo.db's of what is to be written, and Python's own.
+FOR_GOOD = frozenset({
+    'AttributeError', 'DBConstraintError', 'DBDataError', 'DBDuplicateEntry',
+    'DBInvalidUnicodeParameter', 'DBNonExistentTable', 'DBReferenceError',
+    'KeyError', 'TypeError', 'ValueError'})
+
 
 def away(exc: BaseException) -> bool:
     """Whether an API is away: the same request may be answered later.
@@ -52,15 +59,20 @@ def passing(exc: BaseException, again: bool = False) -> bool:
     :param exc: or an error that it was raised for.
     :param again: it has failed before; then it is no chance any more.
     """
+    if isinstance(exc, (exception.InstanceNotFound,
+                        exception.InstanceUpdateConflict)):
+        # Whatever has failed before it.
+        return False
     if again:
         return any(map(away, _chain(exc)))
     return any(
         away(one) or _status(one) == HTTPStatus.CONFLICT
         or _status(one) >= HTTPStatus.INTERNAL_SERVER_ERROR
         or isinstance(one, (
-            messaging.MessagingTimeout, messaging.MessageDeliveryFailure,
-            # Of an error that the conductor did not expect: oslo.db's are.
-            messaging.RemoteError))
+            messaging.MessagingTimeout, messaging.MessageDeliveryFailure))
+        # An error that the conductor did not expect: oslo.db's are.
+        or isinstance(one, messaging.RemoteError)
+        and one.exc_type not in FOR_GOOD
         for one in _chain(exc))
 
 

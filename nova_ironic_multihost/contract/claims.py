@@ -171,14 +171,18 @@ class Saving:
                 self._gate.persist(self._name, instance, save, (
                     functools.partial(
                         self._save, **_or_written(instance, conditions))))
-        except exception.UnexpectedTaskStateError:
+        except exception.UnexpectedDeletingTaskStateError:
             raise
-        except exception.InstanceUpdateConflict:
-            self._gate.leave(self._name)
+        except exception.InstanceUpdateConflict as exc:
+            # A user may be at a server whose answer was lost: its machine
+            # runs, and nova would free its ports.
+            if (instance.vm_state == vm_states.ACTIVE or not isinstance(
+                    exc, exception.UnexpectedTaskStateError)):
+                self._gate.leave(self._name)
+            raise
         except Exception as exc:
             if (instance.vm_state == vm_states.ACTIVE
                     and answers.passing(exc)):
-                # Its machine runs, and nova would free its ports.
                 self._gate.leave(self._name)
             raise
 

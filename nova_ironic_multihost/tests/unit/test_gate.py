@@ -337,6 +337,16 @@ class GateTestCase(base.BaseTestCase):
         self.assertEqual(1, log.output.count('read only'))
         self.assertRaises(ValueError, self.persist, 1, ValueError())
 
+    def test_what_another_has_by_now_is_not_written_again(self):
+        for state in (InstanceState('other'), InstanceState(
+                'me', task_state=takeover.taking(None, 'other'))):
+            self.wait_for_conductor(0)
+            self.sources.error = None
+            self.gate._sleep = lambda seconds, state=state: (
+                self.sources.hosts.update(i1=state))
+            self.assertEqual(['at first'], self.persist(1))
+            self.assertEqual('left', self.found)
+
     def test_what_is_not_written_is_not_tried_for_ever(self):
         self.wait_for_conductor(0)
         self.sources.error = None

@@ -179,13 +179,22 @@ class PostmanTestCase(post.PostTestCase):
         self.send(NODES[0])
         self.cloud.placed['build-00'] = InstanceState(
             'b', node=NODES[0], vm_state='building')
+        self.send(NODES[1])
+        self.cloud.placed['build-01'] = InstanceState(
+            'b', node=NODES[1], vm_state='building')
         self.bus.nacks = {'b copies'}
+        opened = []
+        open_copies = self.bus.open_copies
+        self.bus.open_copies = lambda host: (
+            opened.append(host), open_copies(host))[1]
         self.fence()
         self.turn()
+        # However many there are.
+        self.assertEqual(1, opened.count('b'))
         self.bus.nacks = set()
         self.turn()
-        self.assertEqual(['build-00'], [
-            copy.instance for copy in self.bus.queues['b copies']])
+        self.assertEqual({'build-00', 'build-01'}, {
+            copy.instance for copy in self.bus.queues['b copies']})
 
     def test_message_of_a_build_that_goes_on_where_copies_are_forbidden(self):
         self.send(NODES[0])

@@ -84,6 +84,21 @@ class AnswersTestCase(base.BaseTestCase):
                 f'http://127.0.0.1:{port}')
         self.assertTrue(answers.not_taken(exc))
 
+    def test_what_the_database_refuses_each_time(self):
+        for kind in 'DBDataError', 'DBReferenceError', 'TypeError':
+            self.assertFalse(answers.passing(
+                messaging.RemoteError(kind, 'too long', [])), kind)
+        # MariaDB that is being failed over.
+        self.assertTrue(answers.passing(
+            messaging.RemoteError('OperationalError', 'read-only', [])))
+
+    def test_instance_that_is_gone_is_so_whatever_has_failed_before(self):
+        for gone in (exception.InstanceNotFound(instance_id='i1'),
+                     exception.UnexpectedTaskStateError(
+                         instance_uuid='i1', expected={}, actual={})):
+            gone.__context__ = ironic(409)
+            self.assertFalse(answers.passing(gone), repr(gone))
+
     def test_what_fails_for_good(self):
         for exc in (ironic(400), ironic(403), ironic(404), KeyError(),
                     ksa_exception.SSLError(), ksa_exception.Unauthorized(),

@@ -223,6 +223,16 @@ class SavingTestCase(base.DatabaseTestCase):
             self.assertRaises(error, self.save, None,
                               expected_task_state='networking')
 
+    def test_server_that_a_user_is_at_already_is_left(self):
+        """It was written that it runs, and the answer was lost."""
+        other = self.read()
+        other.update({'vm_state': 'active', 'task_state': 'powering-off'})
+        other.save()
+        self.build.vm_state = 'active'
+        self.assertRaises(Left, self.save, None,
+                          expected_task_state='networking')
+        self.assertEqual('powering-off', self.read().task_state)
+
     def test_what_is_no_build_any_more_writes_as_nova_does(self):
         self.gate.building = False
         self.be_built_elsewhere()

@@ -647,11 +647,9 @@ class Gate:
         return admission.elsewhere(state, self._host, self._claim)
 
     def _is_given_up(self, instance):
-        """Whether it is written that a build has failed, as far as known."""
+        """Whether a build has failed for good, as far as is known."""
         with contextlib.suppress(Exception):
-            state = self._instance_state(instance)
-            return state is None or state.deleted or (
-                state.vm_state == 'error')
+            return admission.given_up(self._instance_state(instance))
         return False
 
     def _has_allocated(self, instance, node, attempt):

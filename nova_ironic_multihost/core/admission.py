@@ -110,6 +110,16 @@ def left_over(state: InstanceState | None) -> bool:
             and state.task_state in takeover.BUILDING_TASKS)
 
 
+def given_up(state: InstanceState | None) -> bool:
+    """Whether it is written that a build has failed for good.
+
+    Then nobody carries it out again, and its node is to be freed.
+
+    :param state: as for :func:`elsewhere`.
+    """
+    return state is None or state.deleted or state.vm_state == 'error'
+
+
 def may_change_machine(state: InstanceState | None,
                        owner: HostKey | None, host: HostKey,
                        claim: Claim = Claim.NONE) -> bool:

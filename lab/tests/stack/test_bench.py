@@ -53,8 +53,9 @@ class BenchTestCase(command.LabTestCase):
             '--changes', '30', '--rate', '10', '--pause', '1',
             '--notifications', late=1))
         self.assertEqual(30, found['owner']['changes'])
-        self.assertEqual((0, 0), (found['owner']['lost'],
-                                  found['differences']))
+        self.assertEqual((0, 0, 0), (
+            found['owner']['lost'], found['others']['lost'],
+            found['differences']))
         listing = self.bench(
             '--keep', 'listing', '--nodes', '60', '--hosts', '2')
         for driver in ('stock', 'ours'):

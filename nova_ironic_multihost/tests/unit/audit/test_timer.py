@@ -55,6 +55,18 @@ class TimersTestCase(base.BaseTestCase):
 
 class PeriodTestCase(base.BaseTestCase):
 
+    def warnings(self, period):
+        """Return what it says in five turns in which nothing else fails."""
+        turns = threading.Semaphore(0)
+        self.useFixture(fixtures.MockPatchObject(timers, 'REST', 0.001))
+        log = self.useFixture(fixtures.FakeLogger())
+        timer = timers.Timer('look', turns.release, period)
+        self.addCleanup(timer.stop)
+        timer.start()
+        for _ in range(5):
+            self.assertTrue(turns.acquire(timeout=60))
+        return log.output
+
     def test_period_that_cannot_be_read_is_that_of_before(self):
         """nova.conf may be read anew with an error in it."""
         periods = iter([ValueError('2oo'), 0.001, ValueError('2oo'), 0.001])
@@ -65,31 +77,14 @@ class PeriodTestCase(base.BaseTestCase):
                 raise found
             return found
 
-        turns = threading.Semaphore(0)
-        self.useFixture(fixtures.MockPatchObject(timers, 'REST', 0.001))
-        log = self.useFixture(fixtures.FakeLogger())
-        timer = timers.Timer('look', turns.release, period)
-        self.addCleanup(timer.stop)
-        timer.start()
-        for _ in range(5):
-            self.assertTrue(turns.acquire(timeout=60))
-        self.assertIn('The look failed: 2oo', log.output)
-
+        self.assertIn('The look failed: 2oo', self.warnings(period))
 
     def test_period_that_cannot_be_read_is_told_once(self):
         """However often what is done succeeds meanwhile."""
         def period():
             raise ValueError('2oo')
 
-        turns = threading.Semaphore(0)
-        self.useFixture(fixtures.MockPatchObject(timers, 'REST', 0.001))
-        log = self.useFixture(fixtures.FakeLogger())
-        timer = timers.Timer('look', turns.release, period)
-        self.addCleanup(timer.stop)
-        timer.start()
-        for _ in range(5):
-            self.assertTrue(turns.acquire(timeout=60))
-        self.assertEqual(1, log.output.count('The look failed'))
+        self.assertEqual(1, self.warnings(period).count('The look failed'))
 
 
 class Event:

@@ -84,6 +84,14 @@ class RuleTestCase(base.BaseTestCase):
                                     task_state='spawning')):
             self.assertFalse(admission.left_over(state))
 
+    def test_build_that_has_failed_for_good(self):
+        for state, over in (
+                (None, True), (InstanceState(None, deleted=True), True),
+                (InstanceState(None, vm_state='error'), True),
+                (InstanceState(None, vm_state='building'), False),
+                (InstanceState('me', vm_state='active'), False)):
+            self.assertEqual(over, admission.given_up(state))
+
     def test_build_of_another_or_taken_over_was_begun_elsewhere(self):
         for state in (InstanceState('other'),
                       InstanceState('me', task_state=takeover.taken(

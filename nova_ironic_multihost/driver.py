@@ -35,9 +35,11 @@ from nova_ironic_multihost.audit import reader
 from nova_ironic_multihost.audit import recovery
 from nova_ironic_multihost.audit import refusals
 from nova_ironic_multihost.audit import repetition
+from nova_ironic_multihost.audit import schedule
 from nova_ironic_multihost.audit import sorter
 from nova_ironic_multihost.audit.sources import ListingError
 from nova_ironic_multihost.audit import timer
+from nova_ironic_multihost.audit import upkeep
 from nova_ironic_multihost import conf
 from nova_ironic_multihost.conf import contradictions
 from nova_ironic_multihost.contract import answers
@@ -91,6 +93,9 @@ class IronicMultiHostDriver(names.IronicDriver):
         self._auditor = auditor.Auditor(
             sources.NovaSources(self, self._tracker),
             sources.NovaWrites(ending), self._reader)
+        self._schedule = schedule.Schedule(
+            CONF.host, self._auditor, self._tracker)
+        self._upkeep = upkeep.Upkeep(self._schedule, self._tracker, ending)
         self._offers = offer.Offers(self._auditor, self._tracker, ending)
         self._looks = look.Look(
             self._auditor, self._tracker, self._acquired, ending=ending)
@@ -139,6 +144,7 @@ class IronicMultiHostDriver(names.IronicDriver):
             arrivals=self._arrivals.once, copies=self._keeper.once,
             mailboxes=self._postman.once,
             notifications=self._notifications.once,
+            upkeep=self._upkeep.once, drift=self._schedule.look_for_drift,
             refusal=lambda: self._refusals.sweep(self._looks.view))
         self._settled = False
         # The last audit of all nodes; looks have changed the auditor's.
@@ -176,6 +182,7 @@ class IronicMultiHostDriver(names.IronicDriver):
             manager,
             lambda record: self._offers.still_valid(record.node, record),
             lambda node: self._offers.may_create(node, settings.read()))
+        patches.patch_node_audits(manager, self._schedule)
         patches.patch_instance_init(manager, self._recovery.start)
         patches.patch_evacuations(manager)
         patches.patch_operations(
@@ -230,7 +237,10 @@ class IronicMultiHostDriver(names.IronicDriver):
             # What nova does at the start before, it does for nobody else.
             self._departure.undo()
         try:
-            return self._audit()
+            nodes = self._audit()
+            if not self._settled:
+                self._tracker.fill(self._schedule.ready())
+            return nodes
         finally:
             # nova audits once before it listens for builds.
             self._settled = True
@@ -409,6 +419,8 @@ class IronicMultiHostDriver(names.IronicDriver):
         :param changed: uuids of the nodes that have changed since it began.
         """
         self._audited = audit
+        self._schedule.follow(settings.read(), audit.view)
+        self._schedule.begin(not self._settled)
         self._recovery.took_over(audit.taken_over)
         self.node_cache.replace(audit.nodes, changed)
         self.node_cache_time = time.time()
@@ -416,7 +428,10 @@ class IronicMultiHostDriver(names.IronicDriver):
     def _look(self):
         try:
             with self._patience.none():
-                return self._looks.once(settings.read())
+                options = settings.read()
+                view = self._looks.once(options)
+            self._schedule.follow(options, view)
+            return view
         finally:
             if self._has_said_farewell(self._looks.view):
                 self._departure.undo()
@@ -445,6 +460,7 @@ class IronicMultiHostDriver(names.IronicDriver):
         """Have a node read anew when it is needed next."""
         self.node_cache.forget(node_id)
         self._reader.forget(node_id)
+        self._schedule.touch(node_id)
 
     def _audit_now(self, node_id):
         """Let nova and placement know at once what became of a node.

@@ -316,14 +316,17 @@ class Auditor:
             settings.partition, settings.sweep_interval, wanted, brief)
 
     def _likely(self, settings: Settings, settled: bool) -> Wanted:
-        """Return which nodes will be mine by the first audit, most likely."""
+        """Return which nodes will be mine by the first audit, most likely.
+
+        Their records are read once Ironic has listed its nodes.
+        """
         with self._lock:
             roster = self._roster(settings, starting=not settled)
-        nodes = {record.node for record in self.sources.records_of(
-            membership.spellings(roster.services, settings.host))}
+        instances = frozenset(self.sources.instances(
+            membership.spellings(roster.services, settings.host)))
         return lambda node, instance: (
-            node in nodes or instance is None
-            and roster.preferences.prefers(roster.view.host, node))
+            instance in instances if instance is not None
+            else roster.preferences.may_prefer(roster.view.host, node))
 
     def _roster(self, settings: Settings, hosts: Iterable[str] = (),
                 starting: bool = False, zones: bool = True) -> gather.Roster:
@@ -418,6 +421,9 @@ class Auditor:
             audits=(gathered.audits + 1
                     if facts.view.member(facts.host) else 0),
             rounds=self._memory.rounds + 1 if unknown else 0,
+            records=types.MappingProxyType(
+                {record.node: record for record in gathered.records}),
+            recorded=gathered.recorded,
             standing=revision.Standing(
                 basis, gathered.mirror.serial, frozenset(facts.my_nodes),
                 frozenset(facts.my_instances),

@@ -91,6 +91,7 @@ class Gathered:
     :param host_aggregates: nova's host aggregates, as far as they are known.
     :param mapped: whether this host is mapped, None if that is not known.
     :param records: the records of this host.
+    :param recorded: when all of them were read.
     :param basis: what the reasons of all nodes depend on.
     :param absences: nodes that are recorded here and not listed.
     :param unlisted: uuid -> node, of those of them that are not deleted, as
@@ -103,6 +104,7 @@ class Gathered:
     host_aggregates: aggregates.Known
     mapped: bool | None
     records: tuple[Record, ...] = ()
+    recorded: float | None = None
     basis: revision.Basis | None = None
     absences: absence.Absences = absence.Absences()
     unlisted: Mapping[str, Row] = dataclasses.field(
@@ -200,12 +202,25 @@ def all_nodes(sources: Sources, memory: Memory, settings: Settings,
     # of ours, and a compute service that died meanwhile as dead.
     mirror = reader.mirror
     hosts = membership.spellings(roster.services, settings.host)
-    records = tuple(sources.records_of(hosts))
+    basis = _basis(settings, roster, roster.view)
+    uncertain = revision.uncertain(
+        memory.standing, basis, mirror, memory.records.keys(),
+        last.nodes.keys() if last else ())
+    if uncertain is None or _were_away(memory, settings, outages, now):
+        recorded: float | None = now
+        records = tuple(sources.records_of(hosts))
+    else:
+        recorded = memory.recorded
+        records = (
+            *(record for node, record in memory.records.items()
+              if node not in uncertain),
+            *(record for record in (
+                sources.records(sorted(uncertain)) if uncertain else ())
+              if record.owner == roster.view.host))
     my_nodes = frozenset(record.node for record in records)
     my_instances = frozenset(sources.instances(hosts))
     due = revision.due(
-        memory.standing, _basis(settings, roster, roster.view), mirror,
-        my_nodes, my_instances)
+        memory.standing, basis, mirror, my_nodes, my_instances)
     inventory = Inventory(
         nodes={node: mirror.nodes[node] for node in due},
         my_instances=my_instances, my_nodes=my_nodes,
@@ -222,8 +237,19 @@ def all_nodes(sources: Sources, memory: Memory, settings: Settings,
     facts = dataclasses.replace(facts, silent=outages.silent(
         facts.view, now, settings.heartbeats))
     return Gathered(facts, mirror, audits, roster.host_aggregates, mapped,
-                    records, _basis(settings, roster, facts.view), absences,
-                    unlisted)
+                    records, recorded, _basis(settings, roster, facts.view),
+                    absences, unlisted)
+
+
+def _were_away(memory: Memory, settings: Settings, outages: Outages,
+               now: float) -> bool:
+    """Whether others may have taken this host for dead, and its nodes.
+
+    Since all its records were read. Only who looks can tell.
+    """
+    return (memory.recorded is None or memory.audits == 0
+            or outages.last is None or outages.recent(now, settings.heartbeats)
+            or outages.over is not None and outages.over >= memory.recorded)
 
 
 def _basis(settings: Settings, roster: Roster, view: membership.View

@@ -39,6 +39,7 @@ class Settings:
     :param points: points per member on the hash ring,
         ``[ironic_multihost]ring_partitions``.
     :param sweep_interval: seconds in which every node of Ironic is visited.
+    :param audit_interval: seconds in which nova's tracker audits each node.
     :param heartbeats: how compute services show that they live.
     """
 
@@ -52,6 +53,7 @@ class Settings:
     policy: takeover.Policy = takeover.Policy()
     takeovers_per_audit: int = 50
     sweep_interval: float = 3600
+    audit_interval: float = 3600
     heartbeats: Heartbeats = Heartbeats()
 
 
@@ -99,6 +101,10 @@ class Memory:
         this host was a member whom nobody took for dead.
     :param rounds: number of audits in a row in which the partition of some
         member was not known; others are then sampled.
+    :param records: node uuid -> record, of the nodes that were recorded on
+        this host.
+    :param recorded: when all of those were read, by the clock of the audits;
+        None if they were not.
     :param standing: how things stood, None if there was no audit.
     :param partition_labels: host -> label of its partition.
     :param busy: what :func:`.ownership.still_busy` returned.
@@ -114,6 +120,9 @@ class Memory:
     preferences: ring.Preferences | None = None
     audits: int = 0
     rounds: int = 0
+    records: Mapping[str, Record] = dataclasses.field(
+        default_factory=lambda: types.MappingProxyType({}))
+    recorded: float | None = None
     standing: revision.Standing | None = None
     partition_labels: Mapping[HostKey, str] = dataclasses.field(
         default_factory=lambda: types.MappingProxyType({}))

@@ -72,6 +72,9 @@ class Sources(typing.Protocol):
     def aggregates(self) -> tuple[aggregates.Aggregate, ...] | None:
         """Return nova's host aggregates, None if they are not known."""
 
+    def generations(self) -> Mapping[str, int]:
+        """Return {uuid: generation} of all resource providers."""
+
 
 class ListingError(Exception):
     """Ironic does not say which nodes it has; the message says why."""

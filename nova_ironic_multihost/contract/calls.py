@@ -18,10 +18,13 @@ on instances) and through nova's objects.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 import contextlib
 import datetime
 import inspect
+import itertools
 
+from nova.compute import provider_tree
 from nova.compute import resource_tracker
 from nova.compute import task_states
 from nova import context as nova_context
@@ -37,6 +40,7 @@ from nova_ironic_multihost.contract import names
 from nova_ironic_multihost.contract import reads
 from nova_ironic_multihost.core import evacuation as rules
 from nova_ironic_multihost.core.facts import InstanceState
+from nova_ironic_multihost.core.facts import Record
 from nova_ironic_multihost.core.host import host_key
 from nova_ironic_multihost.core.host import HostKey
 from nova_ironic_multihost.core import takeover
@@ -53,6 +57,14 @@ MIGRATED = frozenset({
 TASK_STATES = tuple(
     value for name, value in vars(task_states).items()
     if name.isupper() and isinstance(value, str))
+
+
+#: Statistics of a record that nova's tracker counts, besides those whose names
+#: begin with num_ (nova.compute.stats).
+COUNTED = frozenset({'io_workload', 'failed_builds'})
+
+#: Records that the tracker is given at a time.
+FILLED = 500
 
 
 class Tracker:
@@ -90,8 +102,40 @@ class Tracker:
         :param node: uuid of the node.
         """
         if self._manager is not None:
-            self._manager._update_available_resource_for_node(
+            # Not what patch_node_audits has put there: it is wanted now.
+            inspect.unwrap(self._manager._update_available_resource_for_node)(
                 names.admin_context(), node)
+
+    def fill(self, records: Iterable[Record]) -> None:
+        """Have the tracker know nodes as their records say, without audits.
+
+        That is all it needs for a build to claim them
+        (ResourceTracker.instance_claim), and takes no time.
+
+        :param records: of this host; those that the tracker has are left out.
+        """
+        if self._manager is None:
+            return
+        records = iter(records)
+        # A claim does not wait for all of them.
+        while some := list(itertools.islice(records, FILLED)):
+            self._fill(some)
+
+    @names.synchronized(resource_tracker.COMPUTE_RESOURCE_SEMAPHORE, fair=True)
+    def _fill(self, records):
+        tracker = self._manager.rt
+        if tracker.provider_tree is None:
+            # A claim looks there for what it does not need to find.
+            tracker.provider_tree = provider_tree.ProviderTree()
+        for record in records:
+            if record.node in tracker.compute_nodes:
+                continue
+            # Those of the driver; nova counts the others itself.
+            tracker.stats[record.node].digest_stats({
+                name: value for name, value
+                in (record.row.stats or {}).items()
+                if not name.startswith('num_') and name not in COUNTED})
+            tracker.compute_nodes[record.node] = record.row
 
     def drop(self, node: str) -> None:
         """Let the tracker forget a node, so that it reads its record anew.

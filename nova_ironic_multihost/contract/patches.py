@@ -110,6 +110,24 @@ PATCHES = (
           'a record that another host creates at the same time refuses one '
           'node, and does not end the service',
           ('ResourceTracker._update_available_resource',)),
+    # patch_node_audits
+    Patch('manager', '_update_available_resource_for_node',
+          'a node of which nothing has changed is not audited each time',
+          ('ComputeManager.update_available_resource',)),
+    Patch('tracker', 'update_available_resource',
+          'it is known which audits of nodes have succeeded',
+          ('ComputeManager._update_available_resource_for_node',)),
+    Patch('tracker', '_update',
+          'a node whose usage has changed is audited again',
+          ('ResourceTracker.instance_claim',
+           'ResourceTracker.abort_instance_claim',
+           'ResourceTracker.update_usage')),
+    Patch('tracker', 'build_failed',
+          'the next audit of the node tells the scheduler of it',
+          ('ComputeManager._build_failed',)),
+    Patch('tracker', 'build_succeeded',
+          'the same',
+          ('ComputeManager._build_succeeded',)),
     # patch_post_start
     Patch('manager', 'post_start_hook',
           'the driver acts when the service takes builds, not earlier',
@@ -269,6 +287,55 @@ def patch_record_moves(
 
     tracker._get_compute_node = read_if_it_may_be_taken
     tracker._init_compute_node = create_unless_taken
+
+
+def patch_node_audits(manager: ComputeManager | None, schedule) -> None:
+    """Audit a node when it is due, and know which audits have succeeded.
+
+    At each audit nova comes to every node
+    (ComputeManager.update_available_resource), and relies on that for what it
+    only notes between two of them.
+
+    :param manager: nova's ComputeManager.
+    :param schedule: :class:`nova_ironic_multihost.audit.schedule.Schedule`.
+    """
+    if manager is None:
+        return
+    tracker = manager.rt
+    audit_node = manager._update_available_resource_for_node
+    audit = tracker.update_available_resource
+    update = tracker._update
+
+    # What is wrapped stays at hand: :meth:`.calls.Tracker.audit` asks nobody.
+    @functools.wraps(audit_node)
+    def audit_if_due(context, nodename, startup=False):
+        if schedule.is_next(nodename):
+            audit_node(context, nodename, startup=startup)
+
+    @functools.wraps(audit)
+    def audit_and_note(context, nodename, startup=False):
+        with schedule.auditing(nodename):
+            audit(context, nodename, startup=startup)
+
+    @functools.wraps(update)
+    def update_and_note(context, compute_node, startup=False):
+        try:
+            update(context, compute_node, startup=startup)
+        finally:
+            schedule.touch(compute_node.hypervisor_hostname)
+
+    def noting(method):
+        @functools.wraps(method)
+        def note(nodename):
+            method(nodename)
+            schedule.touch(nodename)
+        return note
+
+    manager._update_available_resource_for_node = audit_if_due
+    tracker.update_available_resource = audit_and_note
+    tracker._update = update_and_note
+    tracker.build_failed = noting(tracker.build_failed)
+    tracker.build_succeeded = noting(tracker.build_succeeded)
 
 
 def patch_post_start(manager: ComputeManager | None,

@@ -37,6 +37,7 @@ def read() -> model.Settings:
             options.instance_takeover, options.takeover_after),
         takeovers_per_audit=options.takeovers_per_audit,
         sweep_interval=options.sweep_interval,
+        audit_interval=options.audit_interval,
         heartbeats=outages.Heartbeats(
             names.CONF.report_interval, names.CONF.service_down_time))
 

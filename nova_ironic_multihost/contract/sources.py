@@ -101,6 +101,11 @@ class NovaSources:
         """Read nova's host aggregates."""
         return reads.host_aggregates(names.admin_context())
 
+    def generations(self) -> dict[str, int]:
+        """Ask placement for the generations of all resource providers."""
+        return reads.generations(
+            names.admin_context(), self._tracker.report_client)
+
 
 class NovaWrites:
     """What audits change of nova themselves.

@@ -19,6 +19,7 @@ the reason depends on may change without a sign, and of all others some, in
 turn, as nobody can be told of everything.
 """
 
+from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Set
 import dataclasses
@@ -97,6 +98,36 @@ def due(before: Standing | None, basis: Basis, mirror: Mirror,
         *(my_nodes ^ before.my_nodes),
         *(node for node, instance in mirror.nodes.items()
           if instance in moved or zlib.crc32(node.encode()) % TURNS == turn)}
+
+
+def uncertain(before: Standing | None, basis: Basis, mirror: Mirror,
+              recorded: Set[str], mine: Iterable[str]) -> set[str] | None:
+    """Return the nodes whose records are read again in an audit.
+
+    nova's conductor gives 1.6 kB of each record, and has no question for who
+    owns it. A host that lives loses a node to whom the ring prefers, and gets
+    one by what this package does itself. Of all else, an operator who writes
+    into the database, an audit in :data:`TURNS` is told.
+
+    :param before: of the audit before, None if there was none.
+    :param basis: of this moment.
+    :param mirror: what Ironic has.
+    :param recorded: uuids of the nodes that were recorded on this host.
+    :param mine: uuids of the nodes that are this host's by what was decided
+        last.
+    :returns: their uuids; None if all records of this host are to be read.
+    """
+    if (before is None or before.basis != basis
+            or before.turn % TURNS == 0):
+        return None
+    host, members = basis.view.host, basis.preferences.members
+    changed = mirror.changed_since(before.serial) | before.unsettled
+    return {*(node for node in recorded
+              if node in changed or node not in mirror.nodes
+              or mirror.nodes[node] not in before.my_instances
+              and not basis.preferences.prefers(
+                  host, node, members.get(host))),
+            *(node for node in mine if node not in recorded)}
 
 
 def settled(node: str, reason: Reason, facts: Facts) -> bool:

@@ -11,6 +11,7 @@
 # under the License.
 
 
+import collections
 import dataclasses
 import inspect
 import threading
@@ -19,6 +20,7 @@ from unittest import mock
 import fixtures
 from nova.compute import power_state
 from nova.compute import provider_tree
+from nova.compute import stats
 from nova import exception as nova_exception
 from openstack import exceptions as sdk_exception
 from oslo_config import fixture as config_fixture
@@ -46,6 +48,7 @@ from nova_ironic_multihost.core.facts import Record
 from nova_ironic_multihost.core import membership
 from nova_ironic_multihost.core import mirror
 from nova_ironic_multihost.core.mirror import Row
+from nova_ironic_multihost.core import revision
 from nova_ironic_multihost.core import ring as hash_ring
 from nova_ironic_multihost import driver as multihost
 from nova_ironic_multihost import exception
@@ -82,7 +85,8 @@ class Pages(listings.Ironic):
         self._answer('node')
         if node not in self._test.ironic:
             raise MarkError(node)
-        return Row(node, self._test.ironic[node], b'')
+        instance = self._test.ironic[node]
+        return Row(node, instance, f'{node} {instance or "-"} 0'.encode())
 
     def _answer(self, question):
         super()._answer(question)
@@ -151,6 +155,7 @@ class DriverTestCase(base.BaseTestCase):
         self.patch(patches, 'patch_arrivals', mock.Mock())
         self.manager = mock.Mock()
         self.manager.rt.compute_nodes = {}
+        self.manager.rt.stats = collections.defaultdict(stats.Stats)
         self.pages = Pages(self)
         self.patch(multihost.pages, 'Pages', lambda driver: self.pages)
         self.patch(multihost.pages, 'node',
@@ -175,7 +180,7 @@ class DriverTestCase(base.BaseTestCase):
 
     def record(self, node):
         return Record(node, self.owners[node], row=mock.Mock(
-            hypervisor_hostname=node))
+            hypervisor_hostname=node, stats={}))
 
     def patch(self, target, name, replacement):
         patcher = mock.patch.object(target, name, replacement)
@@ -660,7 +665,7 @@ class LookTestCase(DriverTestCase):
     def test_free_nodes_of_a_dead_host_are_audited_and_no_others(self):
         kept, = NODES[:1]
         self.owners[kept] = ME
-        self.start_and_audit()
+        self.start_and_audit(revision.TURNS)
         self.services['compute-2'] = False
         view = self.driver._look()
         self.assertFalse(view.live('compute-2'))

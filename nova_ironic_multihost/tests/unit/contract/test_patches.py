@@ -68,6 +68,11 @@ def source_of(user):
         else sys.modules[found.__module__])
 
 
+def uses(source, name):
+    """Whether some source calls a method, or has an executor call it."""
+    return f'.{name}(' in source or f'.{name},' in source
+
+
 def start(compute, act):
     """Patch the stop of a service from within its start; return it."""
     starting = object.__new__(service.Service)
@@ -150,6 +155,7 @@ class TableTestCase(oslo_base.BaseTestCase):
         gate = mock.Mock()
         patches.patch_record_reads(compute, list, list)
         patches.patch_record_moves(compute, bool, bool)
+        patches.patch_node_audits(compute, mock.Mock())
         patches.patch_post_start(compute, self.fail)
         patches.patch_traits(compute, bool)
         patches.patch_instance_init(compute, self.fail)
@@ -181,7 +187,7 @@ class TableTestCase(oslo_base.BaseTestCase):
                         getattr(self.CLASSES[patch.target], name)), name)
                 if 'RPCDispatcher' not in patch.users:
                     self.assertTrue(any(
-                        f'.{name}(' in source_of(user)
+                        uses(source_of(user), name)
                         for user in patch.users), name)
 
     def test_messages_are_given_to_methods_by_their_names(self):
@@ -195,7 +201,7 @@ class TableTestCase(oslo_base.BaseTestCase):
                 replaced = self.attributes(patch)
                 self.assertTrue(
                     user == 'RPCDispatcher' or any(
-                        f'.{name}(' in source for name in replaced),
+                        uses(source, name) for name in replaced),
                     f'{user}: {patch.attribute}')
 
     def test_driver_on_its_own(self):

@@ -1,0 +1,222 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The schedule: which nodes nova's tracker audits now, and which it lets be.
+
+:mod:`.core.schedule` has the rule. nova's audits, builds, looks and what goes
+on in the background (:mod:`.upkeep`) come in threads of their own.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Mapping
+import contextlib
+import threading
+import time
+
+from oslo_log import log as logging
+
+from nova_ironic_multihost.audit import auditor as auditors
+from nova_ironic_multihost.audit.model import Audit
+from nova_ironic_multihost.audit.model import Settings
+from nova_ironic_multihost.audit.sources import Tracker
+from nova_ironic_multihost.core.facts import Record
+from nova_ironic_multihost.core import membership
+from nova_ironic_multihost.core import schedule
+
+LOG = logging.getLogger(__name__)
+
+#: Seconds for which nova audits nodes when the service starts. The others come
+#: in the background: builds wait until that is over.
+START = 5
+
+#: Seconds between two questions of which resource providers have changed.
+LISTING = 600
+
+
+class Schedule:
+    """Says of each node whether it is to be audited.
+
+    :param host: this host.
+    :param auditor: says which nodes there are.
+    :param tracker: nova's resource tracker.
+    :param clock: monotonic clock, in seconds.
+    """
+
+    def __init__(self, host: str, auditor: auditors.Auditor,
+                 tracker: Tracker,
+                 clock: Callable[[], float] = time.monotonic) -> None:
+        self._host = host
+        self._auditor = auditor
+        self._tracker = tracker
+        self._clock = clock
+        self._lock = threading.Lock()
+        #: Node -> its last audit that succeeded.
+        self._audited: dict[str, schedule.Success] = {}
+        #: Nodes to which something has happened since their last audit began.
+        self._touched: set[str] = set()
+        #: Nodes that were tried since the last audit of all nodes.
+        self._tried: set[str] = set()
+        # What all audits depend on, and the number of that.
+        self._common: object = None
+        self._era = 0
+        #: Seconds in which each node is audited.
+        self._interval: float = 0
+        #: Until when nova audits while it starts, None when that is over.
+        self._until: float | None = None
+        #: The generations of the providers of this host's nodes, and when
+        #: they were listed.
+        self._generations: Mapping[str, int] = {}
+        self._listed: float | None = None
+        # The node that a thread audits, and whether it has come to the end.
+        self._current = threading.local()
+
+    def begin(self, starting: bool) -> None:
+        """Note that an audit of all nodes has begun: nova comes to each.
+
+        :param starting: the service starts.
+        """
+        audit = self._auditor.last
+        nodes = audit.nodes.keys() if audit is not None else set()
+        with self._lock:
+            self._until = self._clock() + START if starting else None
+            self._tried.clear()
+            self._audited = {node: success for node, success
+                             in self._audited.items() if node in nodes}
+            self._touched &= nodes
+            if audit is not None:
+                # Who had them before may have written of them until now.
+                self._touched |= audit.recent & nodes
+
+    def ready(self) -> list[Record]:
+        """Return the records of nodes that builds may claim without an audit.
+
+        They were here before the service started, and what placement has of
+        them was said by this host.
+        """
+        audit = self._auditor.last
+        return [] if audit is None else [
+            record for record in audit.records
+            if record.host == self._host
+            and audit.reasons.get(record.node) in schedule.READY]
+
+    def follow(self, settings: Settings, view: membership.View) -> None:
+        """Note who is there: the service may be disabled now."""
+        audit = self._auditor.last
+        me = view.services.get(view.host)
+        common = (me is not None and (me.disabled, bool(me.farewell)),
+                  settings.partition.label,
+                  audit.host_aggregates.aggregates if audit else ())
+        with self._lock:
+            self._interval = settings.audit_interval
+            if common != self._common:
+                self._common = common
+                self._era += 1
+
+    def touch(self, node: str) -> None:
+        """Note that something has happened to a node, or its record."""
+        if getattr(self._current, 'node', None) == node:
+            # By its audit; what moves a record reports the node, too, but
+            # before the tracker has it (ResourceTracker._init_compute_node).
+            self._current.reported = self._tracker.has(node)
+            return
+        with self._lock:
+            self._touched.add(node)
+
+    @contextlib.contextmanager
+    def auditing(self, node: str) -> Iterator[None]:
+        """Note that the tracker audits a node.
+
+        It has succeeded if it has reported the node (:meth:`touch`).
+        """
+        basis = self._basis(node, self._auditor.last)
+        with self._lock:
+            touched = node in self._touched
+            self._touched.discard(node)
+            self._tried.add(node)
+        self._current.node, self._current.reported = node, False
+        done = False
+        try:
+            yield
+            done = self._current.reported
+        finally:
+            self._current.node = None
+            with self._lock:
+                if done and basis is not None:
+                    self._audited[node] = schedule.Success(
+                        basis, self._clock())
+                elif touched:
+                    self._touched.add(node)
+                if not done:
+                    self._audited.pop(node, None)
+
+    def is_due(self, node: str) -> bool:
+        """Whether a node is to be audited now."""
+        audit = self._auditor.last
+        if audit is None or not self._tracker.has(node):
+            return True
+        basis = self._basis(node, audit)
+        with self._lock:
+            return basis is None or node in self._touched or schedule.due(
+                basis, self._audited.get(node), self._clock(),
+                self._interval)
+
+    def is_next(self, node: str) -> bool:
+        """Whether nova is to audit a node now that it has come to it."""
+        until = self._until
+        return (until is None or self._clock() < until) and self.is_due(node)
+
+    def waiting(self) -> list[str]:
+        """Return the nodes that are to be audited, in that order.
+
+        Those that were tried in vain, or of which it cannot be seen whether
+        they have changed, are left to nova's next audit of all.
+        """
+        audit = self._auditor.last
+        if audit is None:
+            return []
+        with self._lock:
+            tried, audited = set(self._tried), set(self._audited)
+        due = [node for node, row in audit.nodes.items()
+               if (node not in tried or node in audited
+                   and row.body is not None) and self.is_due(node)]
+        return schedule.order(due, audited, (
+            node for node in due if audit.nodes[node].instance is not None))
+
+    def _basis(self, node: str, audit: Audit | None
+               ) -> schedule.Basis | None:
+        row = audit.nodes.get(node) if audit is not None else None
+        reason = audit.reasons.get(node) if audit is not None else None
+        if row is None or reason is None:
+            return None
+        return schedule.Basis(row, reason, self._era)
+
+    def look_for_drift(self) -> None:
+        """Ask placement now and then which resource providers have changed.
+
+        :raises Exception: placement does not answer.
+        """
+        audit, now = self._auditor.last, self._clock()
+        if audit is None or (
+                self._listed is not None and now - self._listed < LISTING):
+            return
+        found = self._auditor.sources.generations()
+        mine = {node: found[node] for node in audit.nodes if node in found}
+        before = {node: generation for node, generation
+                  in self._generations.items() if node in audit.nodes}
+        drifted = schedule.drifted(before, mine)
+        self._generations, self._listed = mine, now
+        with self._lock:
+            self._touched |= drifted
+        if drifted:
+            LOG.debug('The resource providers of %d nodes have changed.',
+                      len(drifted))

@@ -140,7 +140,6 @@ class Schedule:
         """
         basis = self._basis(node, self._auditor.last)
         with self._lock:
-            touched = node in self._touched
             self._touched.discard(node)
             self._tried.add(node)
         self._current.node, self._current.reported = node, False
@@ -151,13 +150,11 @@ class Schedule:
         finally:
             self._current.node = None
             with self._lock:
+                # Without an audit that has succeeded it stays due.
+                self._audited.pop(node, None)
                 if done and basis is not None:
                     self._audited[node] = schedule.Success(
                         basis, self._clock())
-                elif touched:
-                    self._touched.add(node)
-                if not done:
-                    self._audited.pop(node, None)
 
     def is_due(self, node: str) -> bool:
         """Whether a node is to be audited now."""

@@ -139,6 +139,74 @@ class CostTestCase(cloud.AuditTestCase):
         self.assertEqual({'instance_state'}, {kind for kind, _ in asked})
 
 
+class RecordsTestCase(cloud.AuditTestCase):
+    """Host a looks, and so need not read all its records each time."""
+
+    def setUp(self):
+        super().setUp()
+        self.settle('a', 'b')
+        self.look()
+        while self.all_read():
+            pass
+        self.mine = sorted(self.auditors['a'].last.nodes)
+
+    def look(self):
+        auditor = self.auditors['a']
+        settings = model.Settings('a', points=32)
+        auditor.note_down(settings, auditor.read_view(settings))
+        auditor.note_look(settings)
+
+    def all_read(self):
+        self.found = self.audit('a')
+        return bool(self.asked('records_of'))
+
+    def test_now_and_then_all_are_read(self):
+        self.assertEqual(2, sum(
+            self.all_read() for _ in range(2 * revision.TURNS)))
+        self.assertEqual(self.mine, sorted(self.found.nodes))
+
+    def test_record_that_was_moved_by_hand_is_found_then(self):
+        self.cloud.owners[self.mine[0]] = 'b'
+        found = []
+        for _ in range(revision.TURNS):
+            found.append(self.auditors['a'].audit(model.Settings(
+                'a', points=32, **self.options)).reasons[self.mine[0]])
+        self.assertIs(Reason.KEPT, found[0])
+        self.assertIs(Reason.PULLED, found[-1])
+
+    def test_node_that_another_has_pulled(self):
+        theirs, = sorted(set(cloud.NODES) - set(self.mine))[:1]
+        self.cloud.owners[theirs] = 'a'
+        while not self.all_read():
+            pass
+        self.assertIn(theirs, self.found.nodes)
+        self.cloud.owners[theirs] = 'b'
+        self.assertFalse(self.all_read())
+        self.assertNotIn(theirs, self.found.nodes)
+
+    def test_who_could_not_look_was_perhaps_taken_for_dead(self):
+        self.clock.now += 100
+        self.look()
+        self.assertTrue(self.all_read())
+        self.clock.now += 100
+        # Also when that is long over.
+        for _ in range(20):
+            self.look()
+            self.clock.now += 10
+        self.assertTrue(self.all_read())
+        self.look()
+        self.assertFalse(self.all_read())
+
+    def test_node_that_was_created_since(self):
+        self.cloud.ironic['new'] = None
+        self.cloud.set('b', disabled=True)
+        while 'new' not in self.audit('a').nodes:
+            pass
+        while self.all_read():
+            pass
+        self.assertIs(Reason.KEPT, self.found.reasons['new'])
+
+
 HOSTS = ('a', 'b', 'c', 'd', 'e')
 
 

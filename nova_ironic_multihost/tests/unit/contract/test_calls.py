@@ -18,6 +18,7 @@ from unittest import mock
 
 import fixtures
 from nova.compute import manager
+from nova.compute import provider_tree
 from nova.compute import resource_tracker
 from nova import context as nova_context
 from nova import objects
@@ -28,9 +29,11 @@ from oslo_utils.fixture import uuidsentinel
 from oslo_utils import uuidutils
 
 from nova_ironic_multihost.contract import calls
+from nova_ironic_multihost.contract import names
 from nova_ironic_multihost.contract import operations
 from nova_ironic_multihost.contract import reads
 from nova_ironic_multihost.core.facts import InstanceState
+from nova_ironic_multihost.core.facts import Record
 from nova_ironic_multihost.core import takeover
 from nova_ironic_multihost.tests.unit.contract import base
 
@@ -156,6 +159,60 @@ class TrackerTestCase(base.TrackerTestCase):
         self.client._association_refresh_time[NODE] = 1.0
         self.tracker.refresh(NODE)
         self.assertNotIn(NODE, self.client._association_refresh_time)
+
+    def record(self, **stats):
+        return Record(NODE, 'host-1', row=objects.ComputeNode(
+            id=7, uuid=NODE, hypervisor_hostname=NODE, host='host-1',
+            numa_topology=None, memory_mb=0, memory_mb_used=0, local_gb=0,
+            local_gb_used=0, vcpus=0, vcpus_used=0, stats=stats))
+
+    def build(self):
+        """Claim the node for a build, as nova does."""
+        self.patch(self.rt, '_set_instance_host_and_node')
+        updated = self.patch(self.rt, '_update')
+        # Else nova asks for its volumes.
+        self.rt.is_bfv[uuidsentinel.instance] = False
+        context = names.admin_context()
+        self.rt.instance_claim(context, objects.Instance(
+            context, id=1, uuid=uuidsentinel.instance, host=None, node=None,
+            vm_state='building', task_state=None, os_type=None,
+            project_id='p', numa_topology=None, migration_context=None,
+            flavor=objects.Flavor(
+                memory_mb=2, root_gb=3, ephemeral_gb=0, vcpus=1, swap=0,
+                extra_specs={}),
+            pci_requests=objects.InstancePCIRequests(requests=[]),
+            image_ref='image', system_metadata={}),
+            NODE, {NODE: {'resources': {'CUSTOM_X': 1}}})
+        return updated.call_args.args[1]
+
+    def test_build_on_a_node_that_was_not_audited(self):
+        self.tracker.fill([self.record(
+            cpu_arch='x86_64', num_instances='1', num_vm_active='1',
+            io_workload='0', failed_builds='2', partition='p1')])
+        self.assertTrue(self.tracker.has(NODE))
+        claimed = self.build()
+        self.assertEqual(
+            {'cpu_arch': 'x86_64', 'partition': 'p1', 'num_instances': '1',
+             'num_vm_building': '1', 'io_workload': '1'},
+            {name: value for name, value in claimed.stats.items()
+             if name in ('cpu_arch', 'partition', 'num_instances',
+                         'num_vm_active', 'num_vm_building', 'io_workload',
+                         'failed_builds')})
+        self.assertEqual(2, claimed.memory_mb_used)
+
+    def test_what_the_tracker_knows_stays(self):
+        known = self.rt.compute_nodes[NODE] = objects.ComputeNode()
+        tree = self.rt.provider_tree = provider_tree.ProviderTree()
+        self.tracker.fill([self.record()])
+        self.assertIs(known, self.rt.compute_nodes[NODE])
+        self.assertIs(tree, self.rt.provider_tree)
+
+    def test_claims_wait_for_some_records_only(self):
+        filled = self.patch(self.tracker, '_fill')
+        with mock.patch.object(calls, 'FILLED', 2):
+            self.tracker.fill(iter('abcde'))
+        self.assertEqual([['a', 'b'], ['c', 'd'], ['e']], [
+            call.args[0] for call in filled.call_args_list])
 
     def test_what_happens_to_nodes_is_told_without_the_trackers_lock(self):
         # It is not held where the driver is called to build and to delete,

@@ -12,6 +12,7 @@
 
 """Attributes of live nova objects that are replaced."""
 
+import contextlib
 import functools
 import inspect
 import sys
@@ -38,6 +39,7 @@ from oslo_messaging import server
 from oslo_messaging import transport
 from oslotest import base as oslo_base
 
+from nova_ironic_multihost.contract import calls
 from nova_ironic_multihost.contract import listeners
 from nova_ironic_multihost.contract import names
 from nova_ironic_multihost.contract import operations
@@ -129,6 +131,26 @@ class SignaturesTestCase(base.SignaturesTestCase):
             self.assertIn(f'task_states.{state}', source)
 
 
+    def test_the_tracker_audits_one_node_after_the_other(self):
+        compute, rt = manager.ComputeManager, resource_tracker.ResourceTracker
+        self.assertParameters(['self', 'context', 'nodename', 'startup'],
+                              compute._update_available_resource_for_node)
+        self.assertParameters(['self', 'context', 'nodename', 'startup'],
+                              rt.update_available_resource)
+        self.assertParameters(['self', 'context', 'compute_node', 'startup'],
+                              rt._update)
+        for method in (rt.build_failed, rt.build_succeeded):
+            self.assertParameters(['self', 'nodename'], method)
+        # The last thing that an audit does, and it raises what fails.
+        source = inspect.getsource(rt._update_available_resource)
+        self.assertIn('self._update(context, cn, startup=startup)', source)
+        # All that changes what it reports passes there.
+        for method in ('instance_claim', 'abort_instance_claim',
+                       'update_usage'):
+            self.assertIn('self._update(', inspect.getsource(
+                getattr(rt, method)))
+
+
 class TableTestCase(oslo_base.BaseTestCase):
     """The table at the head of the module, against nova and the patches."""
 
@@ -211,6 +233,7 @@ class TableTestCase(oslo_base.BaseTestCase):
         self.assertIsNone(names.manager_of(object()))
         patches.patch_record_reads(alone, list, list)
         patches.patch_record_moves(alone, bool, bool)
+        patches.patch_node_audits(alone, None)
         patches.patch_post_start(alone, self.fail)
         patches.patch_stop(alone, self.fail)
         patches.patch_listeners(alone)
@@ -322,6 +345,72 @@ class RecordMovesTestCase(base.TrackerTestCase):
         self.assertRaises(
             exception.InvalidConfiguration, self.rt._init_compute_node,
             names.admin_context(), {'hypervisor_hostname': NODE})
+
+
+class NodeAuditsTestCase(base.TrackerTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.compute = object.__new__(manager.ComputeManager)
+        self.compute.rt, self.compute.reportclient = self.rt, self.client
+        self.tracker = calls.Tracker(manager.ComputeVirtAPI(self.compute))
+        self.record = objects.ComputeNode(
+            uuid=NODE, hypervisor_hostname=NODE, host='host-1')
+        self.updated = self.patch(self.rt, '_update')
+        self.patch(self.rt, 'update_available_resource', new=self.audit)
+        self.next = True
+        self.noted = []
+        patches.patch_node_audits(self.compute, self)
+
+    # The schedule:
+
+    def is_next(self, node):
+        return self.next
+
+    @contextlib.contextmanager
+    def auditing(self, node):
+        self.noted.append(('begins', node))
+        yield
+        self.noted.append(('ends', node))
+
+    def touch(self, node):
+        self.noted.append(('touched', node))
+
+    def audit(self, context, nodename, startup=False):
+        self.noted.append(('audits', nodename, startup))
+
+    def test_node_that_is_due(self):
+        self.compute._update_available_resource_for_node(
+            None, NODE, startup=True)
+        self.assertEqual(
+            [('begins', NODE), ('audits', NODE, True), ('ends', NODE)],
+            self.noted)
+
+    def test_node_that_is_not(self):
+        self.next = False
+        self.compute._update_available_resource_for_node(None, NODE)
+        self.assertEqual([], self.noted)
+
+    def test_node_that_the_driver_wants_to_be_audited(self):
+        self.next = False
+        self.tracker.audit(NODE)
+        self.assertEqual(
+            [('begins', NODE), ('audits', NODE, False), ('ends', NODE)],
+            self.noted)
+
+    def test_whatever_reports_a_node(self):
+        self.rt._update(None, self.record, startup=True)
+        self.updated.assert_called_once_with(None, self.record, startup=True)
+        self.updated.side_effect = OSError
+        self.assertRaises(OSError, self.rt._update, None, self.record)
+        self.assertEqual([('touched', NODE)] * 2, self.noted)
+
+    def test_builds_that_fail_and_succeed(self):
+        self.rt.build_failed(NODE)
+        self.assertEqual(1, self.rt.stats[NODE]['failed_builds'])
+        self.rt.build_succeeded(NODE)
+        self.assertEqual(0, self.rt.stats[NODE]['failed_builds'])
+        self.assertEqual([('touched', NODE)] * 2, self.noted)
 
 
 class CreationsTestCase(base.DatabaseTestCase):

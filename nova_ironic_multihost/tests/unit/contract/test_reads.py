@@ -305,6 +305,23 @@ class PlacementTestCase(base.TrackerTestCase):
         self.assertIsNone(reads.provider_aggregates(
             context, self.client, base.NODE))
 
+    def test_generations_of_all_providers(self):
+        listed = {'resource_providers': [
+            {'uuid': node, 'name': node, 'generation': generation,
+             'links': [{'rel': 'self', 'href': f'/{node}'}]}
+            for node, generation in (('a', 3), ('b', 0))]}
+        answer = base.response(200)
+        answer.content = json.dumps(listed).encode()
+        get = self.patch(self.client, 'get', return_value=answer)
+        context = names.admin_context()
+        self.assertEqual({'a': 3, 'b': 0}, reads.generations(
+            context, self.client))
+        get.assert_called_once_with(
+            '/resource_providers', global_request_id=context.global_id)
+        get.return_value = base.response(503)
+        self.assertRaises(names.VirtDriverNotReady, reads.generations,
+                          context, self.client)
+
     def test_allocations_of_a_provider(self):
         answer = {'allocations': {}, 'resource_provider_generation': 8}
         get = self.patch(self.client, 'get',

@@ -45,7 +45,7 @@ def listed(**instances):
         None)
 
 
-class DueTestCase(base.BaseTestCase):
+class _StandingTestCase(base.BaseTestCase):
 
     def setUp(self):
         super().setUp()
@@ -55,6 +55,9 @@ class DueTestCase(base.BaseTestCase):
         self.before = revision.Standing(
             self.basis, self.mirror.serial, frozenset({'node-0'}),
             frozenset({'i1'}), frozenset())
+
+
+class DueTestCase(_StandingTestCase):
 
     def due(self, before=None, basis=None, mirror=None, mine=('node-0',),
             instances=('i1',)):
@@ -107,6 +110,56 @@ class DueTestCase(base.BaseTestCase):
     def test_what_may_change_without_a_sign(self):
         self.assertEqual({'node-9'}, self.due(dataclasses.replace(
             self.before, unsettled=frozenset({'node-9', 'gone'}))))
+
+
+class UncertainTestCase(_StandingTestCase):
+
+    def setUp(self):
+        super().setUp()
+        prefers = self.preferences.prefers
+        self.mine = [node for node in NODES if prefers('a', node)]
+        self.theirs = [node for node in NODES[2:] if prefers('b', node)]
+        self.before = dataclasses.replace(self.before, turn=1)
+
+    def uncertain(self, recorded, mine=None, **changes):
+        changes = {'before': self.before, 'basis': self.basis,
+                   'mirror': self.mirror, **changes}
+        return revision.uncertain(
+            **changes, recorded=frozenset(recorded),
+            mine=recorded if mine is None else mine)
+
+    def test_all_now_and_then_and_when_everything_may_be_another(self):
+        turns = [self.uncertain([], before=dataclasses.replace(
+            self.before, turn=turn)) for turn in range(2 * revision.TURNS)]
+        self.assertEqual(2, turns.count(None))
+        self.assertIsNone(self.uncertain([], before=None))
+        self.assertIsNone(self.uncertain([], basis=dataclasses.replace(
+            self.basis, view=view('a', down=['b']))))
+
+    def test_nothing_if_nothing_has_changed(self):
+        self.assertEqual(set(), self.uncertain(self.mine))
+
+    def test_what_another_may_take(self):
+        self.assertEqual(
+            {self.theirs[0]}, self.uncertain([self.mine[0], self.theirs[0]]))
+
+    def test_node_with_an_instance_of_mine_is_nobodys_to_take(self):
+        node = self.theirs[0]
+        mirror = self.mirror.met([Row(node, 'i1')])
+        before = dataclasses.replace(self.before, serial=mirror.serial)
+        self.assertEqual(set(), self.uncertain(
+            [node], mirror=mirror, before=before))
+
+    def test_what_has_changed_or_is_unsettled_or_gone(self):
+        first, second, third = self.mine[:3]
+        self.assertEqual({first, second, third}, self.uncertain(
+            self.mine, mirror=self.mirror.met([Row(first, 'i2')]).without(
+                [second]), before=dataclasses.replace(
+                    self.before, unsettled=frozenset({third, 'gone'}))))
+
+    def test_what_has_become_mine_since(self):
+        self.assertEqual({self.mine[0]}, self.uncertain(
+            [], mine=[self.mine[0]]))
 
 
 HOSTS = ['a', 'b', 'c']

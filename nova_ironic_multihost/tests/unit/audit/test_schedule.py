@@ -1,0 +1,287 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import dataclasses
+import threading
+
+from nova_ironic_multihost.audit import model
+from nova_ironic_multihost.audit import schedule
+from nova_ironic_multihost.core.facts import InstanceState
+from nova_ironic_multihost.core import membership
+from nova_ironic_multihost.core.ownership import Reason
+from nova_ironic_multihost.core import schedule as core
+from nova_ironic_multihost.tests.unit.audit import cloud
+
+
+class _ScheduleTestCase(cloud.AuditTestCase):
+    """Host a has audited all its nodes once; b shares the nodes."""
+
+    INTERVAL = 1000
+
+    def setUp(self):
+        super().setUp()
+        self.settle('a', 'b')
+        self.auditor = self.auditors['a']
+        self.mine = sorted(self.auditor.last.nodes)
+        self.tracker = cloud.Tracker(*self.mine)
+        self.schedule = schedule.Schedule(
+            'a', self.auditor, self.tracker, self.clock)
+        self.options = {'audit_interval': self.INTERVAL,
+                        'pull_delay_audits': 1}
+        self.begin()
+        self.come_to_each()
+
+    def begin(self, starting=False):
+        """Begin an audit of all nodes."""
+        self.audit('a')
+        self.follow()
+        self.schedule.begin(starting)
+
+    def follow(self):
+        self.schedule.follow(
+            model.Settings('a', points=32, **self.options),
+            self.auditor.last.view)
+
+    def come_to(self, node, reported=True):
+        """Audit a node as nova's tracker does, if it is due."""
+        if not self.schedule.is_next(node):
+            return False
+        with self.schedule.auditing(node):
+            if reported:
+                self.tracker.tracked.add(node)
+                self.schedule.touch(node)
+        return True
+
+    def come_to_each(self, **options):
+        return {node for node in self.mine if self.come_to(node, **options)}
+
+
+class ScheduleTestCase(_ScheduleTestCase):
+
+    def test_each_once(self):
+        self.assertEqual(set(), self.come_to_each())
+        self.begin()
+        self.assertEqual(set(), self.come_to_each())
+
+    def test_all_before_anything_is_known(self):
+        self.auditor.last = None
+        self.assertTrue(self.schedule.is_due(self.mine[0]))
+        self.assertEqual([], self.schedule.waiting())
+
+    def test_node_that_has_changed(self):
+        changed = self.mine[3]
+        self.cloud.contents[changed] = 1
+        self.begin()
+        self.assertEqual([changed], self.schedule.waiting())
+        self.assertEqual({changed}, self.come_to_each())
+        self.assertEqual([], self.schedule.waiting())
+
+    def test_node_that_changes_while_it_is_audited(self):
+        node = self.mine[0]
+        self.schedule.touch(node)
+        with self.schedule.auditing(node):
+            self.schedule.touch(node)
+            self.cloud.contents[node] = 1
+            self.begin()
+        self.assertEqual([node], self.schedule.waiting())
+
+    def test_build_on_a_node_while_it_is_audited(self):
+        node = self.mine[0]
+        self.schedule.touch(node)
+        with self.schedule.auditing(node):
+            build = threading.Thread(
+                target=self.schedule.touch, args=(node,))
+            build.start()
+            build.join()
+            self.schedule.touch(node)
+        self.assertEqual({node}, self.come_to_each())
+        self.assertEqual(set(), self.come_to_each())
+
+    def test_node_whose_audit_fails(self):
+        node = self.mine[0]
+        self.schedule.touch(node)
+
+        def fail():
+            with self.schedule.auditing(node):
+                self.schedule.touch(node)
+                raise OSError('placement is away')
+
+        self.assertRaises(OSError, fail)
+        self.assertTrue(self.schedule.is_due(node))
+        # The next audit of all nodes is soon enough.
+        self.assertEqual([], self.schedule.waiting())
+        self.begin()
+        self.assertEqual([node], self.schedule.waiting())
+        self.assertEqual({node}, self.come_to_each())
+
+    def test_node_that_the_tracker_passes_over(self):
+        node = self.mine[0]
+        self.schedule.touch(node)
+        self.come_to(node, reported=False)
+        self.assertTrue(self.schedule.is_due(node))
+
+    def test_record_that_moves_and_no_more(self):
+        node = self.mine[0]
+        self.tracker.drop(node)
+        with self.schedule.auditing(node):
+            # The tracker does not have it yet.
+            self.schedule.touch(node)
+        self.tracker.tracked.add(node)
+        self.assertTrue(self.schedule.is_due(node))
+
+    def test_node_that_the_tracker_has_forgotten(self):
+        self.tracker.drop(self.mine[0])
+        self.assertEqual({self.mine[0]}, self.come_to_each())
+
+    def test_why_it_is_mine_has_changed(self):
+        node = self.mine[0]
+        self.cloud.ironic[node] = 'i1'
+        self.cloud.placed['i1'] = InstanceState('a', node=node)
+        self.begin()
+        self.assertEqual({node}, self.come_to_each())
+        self.cloud.placed['i1'] = InstanceState('a', True, node=node)
+        self.begin()
+        self.assertIs(Reason.LEAKED, self.auditor.reason(node))
+        self.assertEqual({node}, self.come_to_each())
+
+    def test_what_all_depend_on(self):
+        self.cloud.set('a', disabled=True)
+        self.audit('a')
+        self.follow()
+        self.assertEqual(set(self.mine), self.come_to_each())
+        self.follow()
+        self.assertEqual(set(), self.come_to_each())
+
+    def test_others_come_and_go(self):
+        self.cloud.set('b', up=False)
+        self.audit('a')
+        self.follow()
+        self.assertEqual(set(), self.come_to_each())
+
+    def test_partition_and_aggregates(self):
+        self.schedule.follow(model.Settings(
+            'a', membership.Partition(shard='s1'), **self.options),
+            self.auditor.last.view)
+        self.assertEqual(set(self.mine), self.come_to_each())
+        self.cloud.host_aggregates = ('rack',)
+        before = self.auditor.last.host_aggregates
+        self.auditor.last = dataclasses.replace(
+            self.auditor.last, host_aggregates=before.after(()))
+        self.follow()
+        self.assertEqual(set(self.mine), self.come_to_each())
+
+    def test_each_in_the_interval_and_not_all_at_once(self):
+        moments = sorted(
+            (self.INTERVAL * core.moment(node), node) for node in self.mine)
+        for moment, node in moments:
+            # Each was audited at the same time.
+            self.clock.now = cloud.Clock.now + moment
+            self.assertEqual({node}, self.come_to_each())
+
+    def test_node_that_came_from_another_is_looked_at_again(self):
+        self.cloud.set('b', up=False)
+        self.begin()
+        came = set(self.auditor.last.nodes) - set(self.mine)
+        self.mine = sorted(self.auditor.last.nodes)
+        self.assertEqual(came, self.come_to_each())
+        # Who had it before may have written of it until now.
+        for _ in range(model.RECENT):
+            self.begin()
+            self.assertEqual(came, self.come_to_each())
+        self.begin()
+        self.assertEqual(set(), self.come_to_each())
+
+    def test_start_does_not_wait_for_all(self):
+        for node in self.mine:
+            self.schedule.touch(node)
+        self.begin(starting=True)
+        self.assertTrue(self.come_to(self.mine[0]))
+        self.clock.now += schedule.START
+        self.assertEqual(set(), self.come_to_each())
+        # The background does, and nova the next time.
+        self.assertEqual(set(self.mine[1:]), set(self.schedule.waiting()))
+        self.begin()
+        self.assertEqual(set(self.mine[1:]), self.come_to_each())
+
+    def test_free_nodes_wait_less(self):
+        used, free = self.mine[:2]
+        self.cloud.ironic[used] = 'i1'
+        self.cloud.placed['i1'] = InstanceState('a', node=used)
+        self.schedule.touch(free)
+        self.begin()
+        self.assertEqual([free, used], self.schedule.waiting())
+
+    def test_what_it_is_of_which_is_not_known(self):
+        node = self.mine[0]
+        last = self.auditor.last
+        self.auditor.last = dataclasses.replace(last, nodes={
+            **last.nodes, node: last.nodes[node]._replace(body=None)})
+        self.assertEqual([], self.schedule.waiting())
+        self.assertTrue(self.come_to(node))
+        self.schedule.begin(False)
+        self.assertEqual([node], self.schedule.waiting())
+
+    def test_records_that_builds_may_claim_at_once(self):
+        kept, used, leaked, other = self.mine[:4]
+        self.cloud.ironic.update({used: 'i1', leaked: 'i2'})
+        self.cloud.placed['i1'] = InstanceState('a', node=used)
+        self.cloud.placed['i2'] = InstanceState('a', True, node=leaked)
+        self.cloud.owners[other] = 'A'
+        self.audit('a')
+        ready = {record.node for record in self.schedule.ready()}
+        self.assertEqual({kept, used}, ready & {kept, used, leaked})
+        self.auditor.last = None
+        self.assertEqual([], self.schedule.ready())
+
+
+class DriftTestCase(_ScheduleTestCase):
+
+    INTERVAL = 1_000_000
+
+    def setUp(self):
+        super().setUp()
+        self.cloud.generations = lambda: dict(self.listed)
+        self.listed = dict.fromkeys(cloud.NODES, 1)
+        self.schedule.look_for_drift()
+
+    def look(self):
+        self.clock.now += schedule.LISTING
+        self.schedule.look_for_drift()
+        return self.come_to_each()
+
+    def test_provider_that_has_changed(self):
+        self.listed[self.mine[0]] = 2
+        del self.listed[self.mine[1]]
+        self.assertEqual({self.mine[0], self.mine[1]}, self.look())
+        # That audit has changed it, too; it is looked at once more.
+        self.listed[self.mine[0]] = 3
+        self.assertEqual({self.mine[0]}, self.look())
+        self.assertEqual(set(), self.look())
+
+    def test_now_and_then(self):
+        self.listed[self.mine[0]] = 2
+        self.schedule.look_for_drift()
+        self.assertEqual(set(), self.come_to_each())
+
+    def test_placement_does_not_answer(self):
+        listed, self.listed = self.listed, None
+        self.assertRaises(TypeError, self.look)
+        self.listed = {**listed, self.mine[0]: 2}
+        # At once: nothing was listed.
+        self.schedule.look_for_drift()
+        self.assertEqual({self.mine[0]}, self.come_to_each())
+
+    def test_nodes_of_others(self):
+        for node in set(cloud.NODES) - set(self.mine):
+            self.listed[node] = 2
+        self.assertEqual(set(), self.look())
+        self.assertEqual([], self.schedule.waiting())

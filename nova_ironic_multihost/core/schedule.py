@@ -105,7 +105,7 @@ def drifted(before: Mapping[str, int], now: Mapping[str, int]) -> set[str]:
 
     Placement counts a provider's generation up with each change of its
     inventory, its traits, its allocations and, from microversion 1.19 on, its
-    aggregates (placement: objects/resource_provider.py, handlers/aggregate.py).
+    aggregates (placement.objects.resource_provider, placement.handlers).
 
     :param before: uuid -> generation at the last listing.
     :param now: the same of this moment.

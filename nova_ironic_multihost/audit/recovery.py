@@ -173,8 +173,9 @@ class Recovery:
 
         One that this host was taking over when it ended goes on from there;
         so does one that another host has not taken after all, and a build. A
-        rebuild that may wait in the queue is left to the patrol. What fails
-        for one instance does not end the service.
+        rebuild that may wait in the queue is left to the patrol, and one that
+        rests is let be: there may be thousands. What fails for one instance
+        does not end the service.
 
         :param init: what nova would do.
         """
@@ -189,6 +190,9 @@ class Recovery:
             return
         if takeover.may_wait(instance.vm_state, state):
             self._operations.note_unfinished(instance.uuid)
+            return
+        if (instance.host == self._name
+                and takeover.rests_at_start(instance.vm_state, state)):
             return
         try:
             init()

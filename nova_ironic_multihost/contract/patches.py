@@ -151,6 +151,11 @@ PATCHES = (
           'a take-over that was interrupted goes on, and what fails for one '
           'instance does not end the service',
           ('ComputeManager.init_host',)),
+    # patch_nodes_at_start
+    Patch('manager', '_get_nodes',
+          'the start of the service does not wait for thousands of records '
+          'that nobody needs',
+          ('ComputeManager.init_host',)),
     # patch_evacuations
     Patch('manager', '_destroy_evacuated_instances',
           'no machine is destroyed because its server was to be evacuated',
@@ -481,6 +486,20 @@ def patch_instance_init(manager: ComputeManager | None,
         init(start, instance)
 
     manager._init_instance = init_instance
+
+
+def patch_nodes_at_start(manager: ComputeManager | None) -> None:
+    """Read no records for the start of the service.
+
+    nova does it twice and wants to know of which nodes it shall look for
+    evacuated instances and for interrupted builds (ComputeManager.init_host).
+    Both are done otherwise: :func:`patch_evacuations`,
+    :func:`patch_arrivals`.
+
+    :param manager: nova's ComputeManager.
+    """
+    if manager is not None:
+        manager._get_nodes = lambda context: {}
 
 
 def patch_evacuations(manager: ComputeManager | None) -> None:

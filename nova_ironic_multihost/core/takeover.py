@@ -217,6 +217,8 @@ class Step(enum.Enum):
 
 #: Task states of a delete. nova's own start sets a build that is deleted to
 #: ERROR, and does nothing for a server that is to be deleted some day.
+_RESTING_STATES = frozenset({
+    'active', 'stopped', 'rescued', 'paused', 'suspended', 'shelved'})
 _DELETING_TASKS = frozenset({'deleting', 'soft-deleting'})
 
 #: Task states of a build that has claimed its node.
@@ -363,6 +365,15 @@ def lost_at_start(vm_state: str | None, task_state: str | None) -> bool:
         vm_state not in ('deleted', 'soft-delete')
         and task_state in _REBUILDING_TASKS
         and not may_wait(vm_state, task_state))
+
+
+def rests_at_start(vm_state: str | None, task_state: str | None) -> bool:
+    """Whether nova's start of a service has nothing to do for an instance.
+
+    It asks Ironic twice for the power of its machine, and over Ironic nothing
+    follows from the answers (ComputeManager._init_instance).
+    """
+    return task_state is None and vm_state in _RESTING_STATES
 
 
 def may_wait(vm_state: str | None, task_state: str | None) -> bool:

@@ -885,6 +885,26 @@ class StartTestCase(InstancesTestCase):
         self.start(lambda: called.append(True))
         self.assertEqual([True], called)
 
+    def test_what_rests_is_let_be(self):
+        for vm_state in ('active', 'stopped', 'rescued', 'shelved'):
+            self.instances.have(vm_state, None)
+            self.start(lambda: self.fail('nova asks Ironic twice'))
+            self.assertEqual((vm_state, None), self.states())
+
+    def test_what_is_half_deleted_is_not(self):
+        for vm_state in ('deleted', 'soft-delete', 'error'):
+            self.instances.have(vm_state, None)
+            called = []
+            self.start(lambda: called.append(True))
+            self.assertEqual([True], called)
+
+    def test_host_that_was_renamed_in_case_is_written_anew(self):
+        self.instances.have('active', None)
+        self.instances.rows['i1'].host = 'ME'
+        called = []
+        self.start(lambda: called.append(True))
+        self.assertEqual([True], called)
+
     def test_what_fails_does_not_end_the_service(self):
         self.instances.have('active', 'rebooting_hard')
 

@@ -117,6 +117,22 @@ class SignaturesTestCase(base.SignaturesTestCase):
         self.assertIn('self._destroy_evacuated_instances(\n', source)
         self.assertIn('if instance.uuid not in evacuated_instances', source)
 
+    def test_the_start_needs_no_nodes(self):
+        compute = manager.ComputeManager
+        self.assertParameters(['self', 'context'], compute._get_nodes)
+        source = inspect.getsource(compute.init_host)
+        # For what is done otherwise, and what nova does not do over Ironic.
+        for method in ('_check_for_host_rename',
+                       '_destroy_evacuated_instances',
+                       '_error_out_instances_whose_build_was_interrupted'):
+            self.assertIn(f'self.{method}(', source)
+        self.assertEqual(1 + 3, source.count('nodes_by_uuid'))
+        self.assertIn("if 'ironic' in CONF.compute_driver.lower()",
+                      inspect.getsource(compute._check_for_host_rename))
+        replaced = mock.Mock()
+        patches.patch_nodes_at_start(replaced)
+        self.assertEqual({}, replaced._get_nodes(None))
+
     def test_the_start_goes_through_instances_one_by_one(self):
         compute = manager.ComputeManager
         self.assertParameters(['self', 'context', 'instance'],
@@ -183,6 +199,7 @@ class TableTestCase(oslo_base.BaseTestCase):
         patches.patch_instance_init(compute, self.fail)
         patches.patch_copies(compute, self.fail, self.fail, bool)
         patches.patch_arrivals(compute, mock.Mock())
+        patches.patch_nodes_at_start(compute)
         patches.patch_evacuations(compute)
         patches.patch_operations(
             compute, driver, gate, self.fail, self.fail, self.fail)
@@ -239,6 +256,7 @@ class TableTestCase(oslo_base.BaseTestCase):
         patches.patch_listeners(alone)
         patches.patch_traits(alone, self.fail)
         patches.patch_instance_init(alone, None)
+        patches.patch_nodes_at_start(alone)
         patches.patch_evacuations(alone)
         patches.patch_copies(alone, self.fail, self.fail, self.fail)
         patches.patch_arrivals(alone, None)

@@ -117,6 +117,9 @@ class Compute:
         nodes = self._driver.get_available_nodes(refresh=True)
         records = self._manager._get_compute_nodes_in_db(
             self._context, set(nodes), use_slave=True)
+        # The driver's looks go on between two audits.
+        if look := getattr(self._driver, '_look', None):
+            look()
         return {'nodes': len(nodes), 'records': len(records)}
 
     def update(self):

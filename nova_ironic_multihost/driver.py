@@ -98,7 +98,8 @@ class IronicMultiHostDriver(names.IronicDriver):
         self._upkeep = upkeep.Upkeep(self._schedule, self._tracker, ending)
         self._offers = offer.Offers(self._auditor, self._tracker, ending)
         self._looks = look.Look(
-            self._auditor, self._tracker, self._acquired, ending=ending)
+            self._auditor, self._tracker, self._acquired, ending=ending,
+            to_move=self._offers.to_move)
         self._changes = changes.Changes(
             self._auditor, self._tracker, ending)
         self._hints = hints.Hints(

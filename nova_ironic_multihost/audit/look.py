@@ -18,6 +18,7 @@ what was seen.
 
 from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Sequence
 import time
 
 from oslo_log import log as logging
@@ -28,6 +29,7 @@ from nova_ironic_multihost.audit.model import Settings
 from nova_ironic_multihost.audit import notices
 from nova_ironic_multihost.audit.sources import Tracker
 from nova_ironic_multihost.audit import watch
+from nova_ironic_multihost.core.facts import Record
 from nova_ironic_multihost.core import farewell
 from nova_ironic_multihost.core.host import HostKey
 from nova_ironic_multihost.core import membership
@@ -51,15 +53,20 @@ class Look:
     :param clock: monotonic clock, in seconds.
     :param ending: says whether this service is about to end: a look that
         goes on then takes nothing more.
+    :param to_move: says of some nodes that are mine which records can be
+        moved as they are, see :meth:`.offer.Offers.to_move`.
     """
 
     def __init__(self, auditor: auditors.Auditor, tracker: Tracker,
                  acquired: Callable[[Audit, list[str]], None],
                  clock: Callable[[], float] = time.monotonic,
-                 ending: Callable[[], bool] = lambda: False) -> None:
+                 ending: Callable[[], bool] = lambda: False,
+                 to_move: Callable[[Iterable[str]], Sequence[Record]] = (
+                     lambda nodes: ())) -> None:
         self._auditor = auditor
         self._tracker = tracker
         self._acquired = acquired
+        self._to_move = to_move
         self._ending = ending
         self._watch = watch.Watch(clock)
         self._view: membership.View | None = None
@@ -185,15 +192,21 @@ class Look:
     def _take(self, audit: Audit, nodes: list[str]) -> set[HostKey]:
         """Have the tracker take some nodes.
 
+        Of those that are free their records are moved, which is all that a
+        build needs; their audits follow (:mod:`.upkeep`).
+
         :returns: the owners of those that could not be taken.
         """
         missed: set[HostKey] = set()
         for node in nodes:
-            if self._ending():
-                return missed
             # It may have been here before.
             self._tracker.drop(node)
-            self._tracker.audit(node)
+        moved = self._tracker.move(self._to_move(nodes))
+        for node in nodes:
+            if self._ending():
+                return missed
+            if node not in moved:
+                self._tracker.audit(node)
             owner = audit.owners[node]
             if owner is not None and not self._tracker.has(node):
                 missed.add(owner)

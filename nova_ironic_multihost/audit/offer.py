@@ -18,7 +18,9 @@ judged once more right before it is taken, and before placement is told of it.
 """
 
 from collections.abc import Callable
+from collections.abc import Iterable
 import enum
+import functools
 
 from nova_ironic_multihost.audit import auditor as auditors
 from nova_ironic_multihost.audit import decision
@@ -141,15 +143,40 @@ class Offers:
         known = audit.nodes.get(node)
         instance = known.instance if known else None
         host = record.host
-
-        def live() -> bool:
-            service = sources.service(host)
-            return service is not None and service.up
-
         return ownership.still_valid(
             reason, audit.owners.get(node), record.owner, audit.view.host,
-            live, lambda: sources.instance_states([instance]).get(
+            lambda: self._live(host),
+            lambda: sources.instance_states([instance]).get(
                 instance) if instance else None)
+
+    def to_move(self, nodes: Iterable[str]) -> list[Record]:
+        """Return the records that can become this host's as they are.
+
+        As of this moment, of free nodes of hosts that are down: nothing has
+        to be told to placement for one that stays in its aggregates.
+
+        :param nodes: uuids of nodes that are mine by the last audit.
+        """
+        audit = self._auditor.last
+        if audit is None or self._ending():
+            return []
+        sources, me = self._auditor.sources, audit.view.host
+        known = audit.host_aggregates
+        wanted = [node for node in nodes
+                  if audit.reasons.get(node) is Reason.ADOPTED
+                  and not self._tracker.has(node)]
+        records = [
+            record for record in sources.records(wanted)
+            if record.owner is not None
+            and known.of(record.owner) == known.of(me)] if wanted else []
+        live = functools.cache(self._live)
+        return [record for record in records if ownership.still_valid(
+            Reason.ADOPTED, audit.owners.get(record.node), record.owner, me,
+            functools.partial(live, record.host), lambda: None)]
+
+    def _live(self, host: str) -> bool:
+        service = self._auditor.sources.service(host)
+        return service is not None and service.up
 
 
 def _may_be_gone(audit: Audit, node: str) -> bool:

@@ -175,7 +175,7 @@ class Schedule:
     def waiting(self) -> list[str]:
         """Return the nodes that are to be audited, in that order.
 
-        Those that were tried in vain, or of which it cannot be seen whether
+        But for those that are still to be taken. Those that were tried in vain, or of which it cannot be seen whether
         they have changed, are left to nova's next audit of all.
         """
         audit = self._auditor.last
@@ -185,7 +185,9 @@ class Schedule:
             tried, audited = set(self._tried), set(self._audited)
         due = [node for node, row in audit.nodes.items()
                if (node not in tried or node in audited
-                   and row.body is not None) and self.is_due(node)]
+                   and row.body is not None)
+               and (audit.reasons.get(node) not in schedule.COMING
+                    or self._tracker.has(node)) and self.is_due(node)]
         return schedule.order(due, audited, (
             node for node in due if audit.nodes[node].instance is not None))
 

@@ -334,6 +334,13 @@ class Tracker(typing.Protocol):
     def audit(self, node: str) -> None:
         """Have it take the record of a node and tell placement of it."""
 
+    def move(self, records: Sequence[Record]) -> Set[str]:
+        """Make records this host's as they are, and have it know them.
+
+        :returns: uuids of the nodes of those that are this host's now. Of
+            the others that is not known.
+        """
+
 
 class Mailbox(typing.Protocol):
     """What a dead compute service was asked for and has not read.

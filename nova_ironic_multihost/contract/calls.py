@@ -19,6 +19,8 @@ on instances) and through nova's objects.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from collections.abc import Sequence
+from concurrent import futures
 import contextlib
 import datetime
 import inspect
@@ -66,6 +68,9 @@ COUNTED = frozenset({'io_workload', 'failed_builds'})
 #: Records that the tracker is given at a time.
 FILLED = 500
 
+#: Records that are written at the same time.
+TOGETHER = 8
+
 
 class Tracker:
     """The resource tracker of the compute service that a driver serves.
@@ -105,6 +110,39 @@ class Tracker:
             # Not what patch_node_audits has put there: it is wanted now.
             inspect.unwrap(self._manager._update_available_resource_for_node)(
                 names.admin_context(), node)
+
+    def move(self, records: Sequence[Record]) -> set[str]:
+        """Make records this host's as they are, without audits.
+
+        What ResourceTracker._init_compute_node does to a record, several at a
+        time, and nothing else.
+
+        :param records: of other hosts.
+        :returns: uuids of the nodes of those that are this host's now. Of the
+            others that is not known.
+        """
+        if self._manager is None or not records:
+            return set()
+        tracker = self._manager.rt
+
+        def move(record):
+            row = record.row
+            row.host, row.service_id = tracker.host, tracker.service_ref.id
+            try:
+                row.save()
+            except Exception as exc:  # noqa: BLE001
+                # Its audit reads it anew.
+                LOG.debug('The record of node %(node)s could not be moved: '
+                          '%(exc)s', {'node': record.node, 'exc': exc})
+                return False
+            return True
+
+        with futures.ThreadPoolExecutor(
+                min(TOGETHER, len(records))) as pool:
+            moved = [record for record, done in zip(
+                records, pool.map(move, records), strict=True) if done]
+        self.fill(moved)
+        return {record.node for record in moved}
 
     def fill(self, records: Iterable[Record]) -> None:
         """Have the tracker know nodes as their records say, without audits.

@@ -79,6 +79,11 @@ class Known:
         default_factory=lambda: types.MappingProxyType({}))
     read: bool = False
 
+    def of(self, host: HostKey) -> frozenset[str]:
+        """Return the uuids of the aggregates that a host is in."""
+        return frozenset(aggregate.uuid for aggregate in self.aggregates
+                         if host in aggregate.hosts)
+
     def after(self, read: tuple[Aggregate, ...] | None) -> 'Known':
         """Return what is known after one more reading.
 
@@ -107,9 +112,7 @@ def wanted(host: HostKey, known: Known, current: Iterable[str],
         current ones those that no host can have brought.
     """
     owners = {host, *hosts}
-    carried = {aggregate.uuid for aggregate in known.aggregates
-               if host in aggregate.hosts}
-    return frozenset(carried.union(
+    return frozenset(known.of(host).union(
         uuid for uuid in current
         if owners.isdisjoint(known.members.get(uuid, ()))))
 

@@ -35,6 +35,11 @@ EARLIEST = 0.5
 READY = frozenset({Reason.KEPT, Reason.INSTANCE_HERE})
 
 
+#: Why a node is this host's that has to be taken first: by whoever has decided
+#: that, until the tracker has its record.
+COMING = frozenset({Reason.ADOPTED, Reason.PULLED, Reason.TAKEN_OVER})
+
+
 @dataclasses.dataclass(frozen=True)
 class Basis:
     """What an audit of a node depends on, besides what is noted when it is.

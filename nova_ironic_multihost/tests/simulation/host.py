@@ -35,6 +35,7 @@ from nova_ironic_multihost.audit import model
 from nova_ironic_multihost.audit import offer
 from nova_ironic_multihost.audit import reader
 from nova_ironic_multihost.audit import recovery
+from nova_ironic_multihost.audit import schedule
 from nova_ironic_multihost.core import admission
 from nova_ironic_multihost.core.arrivals import Build
 from nova_ironic_multihost.core.facts import Record
@@ -87,6 +88,33 @@ class Lock:
 
     def __exit__(self, *error):
         self.release()
+
+
+class Local:
+    """As threading.local, for each greenlet."""
+
+    def __init__(self):
+        self._each = weakref.WeakKeyDictionary()
+
+    def _mine(self):
+        return self._each.setdefault(
+            greenlet.getcurrent(), types.SimpleNamespace(node=None))
+
+    @property
+    def node(self):
+        return self._mine().node
+
+    @node.setter
+    def node(self, node):
+        self._mine().node = node
+
+    @property
+    def reported(self):
+        return self._mine().reported
+
+    @reported.setter
+    def reported(self, reported):
+        self._mine().reported = reported
 
 
 class LostError(Exception):
@@ -266,10 +294,11 @@ class Sources:
     :ivar glitch: number of the next audits during which it lasts; that of
         a single node is over after one.
     :ivar failing: Ironic does not answer.
-    :ivar recorded: nodes that were recorded on the host when it asked last.
-    :ivar looked: this audit has asked for them.
+    :ivar looked: this audit knows which nodes are recorded on the host.
     :ivar listed: node -> its instance or None, when it listed them last: in
         an audit or in a look.
+    :ivar read: audit or look -> {node: its :meth:`situation` when its record
+        was read}.
     :ivar writes: how what it writes to instances arrives.
     """
 
@@ -284,9 +313,9 @@ class Sources:
         self.unseen = frozenset()
         self.glitch = 0
         self._gone = frozenset()
-        self.recorded = set()
         self.looked = False
         self.listed = {}
+        self.read = weakref.WeakKeyDictionary()
         self._listings = weakref.WeakKeyDictionary()
         self.writes = Writes(world)
 
@@ -363,6 +392,8 @@ class Sources:
         return Row(uuid, self._world.machines[uuid], b'read')
 
     def instances(self, hosts):
+        # Asked for right after the records.
+        self.looked = True
         pause()
         return {instance.uuid for instance in self._world.instances.values()
                 if instance.host in hosts and not instance.deleted}
@@ -400,16 +431,13 @@ class Sources:
 
     def records_of(self, hosts):
         pause()
-        found = [Record(row.node, row.host, row.partition)
-                 for row in self._world.live_rows() if row.host in hosts]
-        # A look asks for those of others.
-        if self._host in hosts:
-            self.recorded = {record.node for record in found}
-            self.looked = True
-        return found
+        return [Record(row.node, row.host, row.partition)
+                for row in self._world.live_rows() if row.host in hosts]
 
     def records(self, nodes):
         pause()
+        self.read.setdefault(greenlet.getcurrent(), {}).update(
+            (node, self.situation(node)) for node in nodes)
         return [Record(row.node, row.host, row.partition)
                 for row in self._world.live_rows() if row.node in nodes]
 
@@ -477,7 +505,7 @@ class Process:
     """A nova-compute from its start to its end.
 
     To the product it is nova's resource tracker (``has``, ``drop``,
-    ``audit``) and its operations (``at_work``, ``left``, ``forget``).
+    ``audit``, ``move``) and its operations (``at_work``, ``left``, ``forget``).
 
     :ivar auditor: the product's.
     :ivar sources: what it asks.
@@ -506,8 +534,11 @@ class Process:
             self.sources, self.sources, Reader(self.sources), clock)
         self.auditor._lock = Lock()
         self._offers = offer.Offers(self.auditor, self, self._is_ending)
+        self._schedule = schedule.Schedule(
+            self.host, self.auditor, self, clock)
+        self._schedule._current = Local()
         self._look = look.Look(self.auditor, self, self._acquired, clock,
-                               self._is_ending)
+                               self._is_ending, self._offers.to_move)
         self.sources.ending = self._is_ending
         self.ending = False
         self._late_takes = 0
@@ -688,15 +719,21 @@ class Process:
         if self.ending:
             return
         self.sources.looked = False
+        starting = not self._settled
         try:
             found = self.auditor.audit(self._settings, self._settled)
         except NotReadyError:
             return
         finally:
             self._settled = True
+        self._schedule.follow(self._settings, found.view)
+        self._schedule.begin(starting)
+        if starting:
+            self.tracked.update(
+                record.node for record in self._schedule.ready())
         self._recovery.took_over(found.taken_over)
         self._looked_for = frozenset()
-        self._known = self.sources.recorded
+        self._known = self.auditor._memory.standing.my_nodes
         self._check_kept(found)
         pause()
         recorded = {record.node for record in self.auditor.last.records}
@@ -709,7 +746,10 @@ class Process:
             if record.node in found.deleted:
                 self._delete(record)
         for node in sorted(found.nodes):
-            self.audit(node)
+            # While it starts it may have no time for that; a later audit has.
+            if self._schedule.is_next(node) and not (
+                    starting and node in self.tracked):
+                self.audit(node)
 
     def _look_once(self):
         """What the driver's timer does."""
@@ -751,7 +791,7 @@ class Process:
         """Raise Broken when it leaves what is free and its own to nobody."""
         for node, reason in found.reasons.items():
             used = reason in LEFT and self.sources.listing.get(node)
-            if node in self.sources.recorded and not reason.mine and not used:
+            if node in self._known and not reason.mine and not used:
                 raise worlds.Broken(
                     f'{self.host} leaves {node}, its own, to nobody: {reason}')
 
@@ -772,10 +812,12 @@ class Process:
             return
         if self._offers.is_new(node):
             self.providers.pop(node, None)
-        pause()
-        with self.updating:
-            if node in self.tracked or self._take(node):
-                self._report(node)
+        with self._schedule.auditing(node):
+            pause()
+            with self.updating:
+                if (node in self.tracked or self._take(node)) and (
+                        self._report(node)):
+                    self._schedule.touch(node)
 
     def _take(self, node):
         """ResourceTracker._init_compute_node; False when it fails."""
@@ -799,6 +841,21 @@ class Process:
         if taken:
             self.tracked.add(node)
         return taken
+
+    def move(self, records):
+        """calls.Tracker.move: each of the writes is a call."""
+        moved = set()
+        seen = self.sources.read.get(greenlet.getcurrent())
+        for record in records:
+            node = record.node
+            pause()
+            if self._world.move(
+                    node, self.host, ownership.Reason.ADOPTED,
+                    self.auditor.last.owners.get(node),
+                    sure=seen[node] == self.sources.situation(node)):
+                moved.add(node)
+                self.tracked.add(node)
+        return moved
 
     def _may_create(self, node):
         # What has been decided is judged by what was seen then.

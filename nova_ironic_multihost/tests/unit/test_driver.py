@@ -155,6 +155,7 @@ class DriverTestCase(base.BaseTestCase):
         self.patch(patches, 'patch_arrivals', mock.Mock())
         self.manager = mock.Mock()
         self.manager.rt.compute_nodes = {}
+        self.manager.rt.host = ME
         self.manager.rt.stats = collections.defaultdict(stats.Stats)
         self.pages = Pages(self)
         self.patch(multihost.pages, 'Pages', lambda driver: self.pages)
@@ -179,8 +180,9 @@ class DriverTestCase(base.BaseTestCase):
                          if state.host == host)
 
     def record(self, node):
-        return Record(node, self.owners[node], row=mock.Mock(
-            hypervisor_hostname=node, stats={}))
+        row = mock.Mock(hypervisor_hostname=node, stats={})
+        row.save = lambda: self.owners.update({node: row.host})
+        return Record(node, self.owners[node], row=row)
 
     def patch(self, target, name, replacement):
         patcher = mock.patch.object(target, name, replacement)
@@ -662,17 +664,19 @@ class LookTestCase(DriverTestCase):
             self.tracked[node] = mock.Mock()
             self.owners[node] = ME
 
-    def test_free_nodes_of_a_dead_host_are_audited_and_no_others(self):
+    def test_free_nodes_of_a_dead_host_are_taken_and_audited_then(self):
         kept, = NODES[:1]
         self.owners[kept] = ME
         self.start_and_audit(revision.TURNS)
         self.services['compute-2'] = False
         view = self.driver._look()
         self.assertFalse(view.live('compute-2'))
-        self.assertEqual(NODES[1:], self.audited)
+        self.assertEqual(dict.fromkeys(NODES, ME), self.owners)
+        self.assertLessEqual(set(NODES[1:]), set(self.tracked))
         self.assertEqual(set(NODES), set(self.driver.node_cache))
-        self.driver._look()
-        self.assertEqual(NODES[1:], self.audited)
+        self.assertEqual([], self.audited)
+        self.driver._upkeep.once()
+        self.assertEqual(NODES, sorted(self.audited))
 
     def test_nothing_is_done_before_the_first_audit(self):
         driver = multihost.IronicMultiHostDriver(

@@ -165,6 +165,7 @@ class Tracker:
         self.tracked = set(tracked)
         self.failing = set()
         self.audited = []
+        self.moved = []
 
     def has(self, node):
         return node in self.tracked
@@ -176,6 +177,12 @@ class Tracker:
         self.audited.append(node)
         if node not in self.failing:
             self.tracked.add(node)
+
+    def move(self, records):
+        moved = {record.node for record in records} - self.failing
+        self.moved.extend(sorted(moved))
+        self.tracked |= moved
+        return moved
 
 
 class Clock:

@@ -44,6 +44,9 @@ class LookTestCase(cloud.AuditTestCase):
 
     ending = False
 
+    def to_move(self, nodes):
+        return ()
+
     def setUp(self):
         super().setUp()
         self.options['pulls_per_audit'] = 0
@@ -60,7 +63,8 @@ class LookTestCase(cloud.AuditTestCase):
         """Return a function that looks once; self.last is what looks."""
         one = look.Look(some_auditor, self.tracker,
                         lambda audit, mine: self.acquired.append(mine),
-                        self.clock, lambda: self.ending)
+                        self.clock, lambda: self.ending,
+                        lambda nodes: self.to_move(nodes))
         self.last = one
 
         def settings(options):
@@ -81,6 +85,25 @@ class LookTestCase(cloud.AuditTestCase):
         self.assertEqual(NODES[1:], self.acquired[0])
         self.look()
         self.assertEqual(NODES[1:], self.tracker.audited)
+
+    def test_records_are_moved_and_what_cannot_be_is_audited(self):
+        asked = []
+
+        def to_move(nodes):
+            asked.extend(nodes)
+            self.assertFalse(self.tracker.tracked.intersection(nodes))
+            return self.cloud.records(
+                [node for node in nodes if node in NODES[::2]])
+
+        self.to_move = to_move
+        self.tracker.failing = {NODES[2]}
+        self.tracker.tracked = {NODES[0]}
+        self.cloud.set('b', up=False)
+        self.look()
+        self.assertEqual(NODES, sorted(asked))
+        moved = set(NODES[::2]) - {NODES[2]}
+        self.assertEqual(moved, set(self.tracker.moved))
+        self.assertEqual(set(NODES) - moved, set(self.tracker.audited))
 
     def test_who_may_be_starting_keeps_its_nodes(self):
         self.heartbeats = Heartbeats(10, 60)

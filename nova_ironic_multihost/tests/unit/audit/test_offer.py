@@ -17,6 +17,7 @@ import dataclasses
 from nova_ironic_multihost.audit import model
 from nova_ironic_multihost.audit import offer
 from nova_ironic_multihost.audit.offer import Offer
+from nova_ironic_multihost.core import aggregates
 from nova_ironic_multihost.core.facts import InstanceState
 from nova_ironic_multihost.core.facts import Record
 from nova_ironic_multihost.core.ownership import Reason
@@ -252,3 +253,64 @@ class OfferTestCase(cloud.AuditTestCase):
         for _ in range(2):
             self.audit('a')
         self.assertFalse(offers.is_new(self.pulled))
+
+
+class ToMoveTestCase(cloud.AuditTestCase):
+    """b is dead, and a has decided to have its nodes."""
+
+    def setUp(self):
+        super().setUp()
+        self.settle('a', 'b')
+        self.theirs = sorted(self.preferred('b', 'a', 'b'))
+        self.used = self.theirs.pop()
+        self.cloud.ironic[self.used] = 'i1'
+        self.cloud.placed['i1'] = cloud.instance('b', self.used)
+        self.cloud.set('b', up=False)
+        self.decide()
+
+    def decide(self):
+        """Decide; nova's tracker has taken nothing yet."""
+        owners = dict(self.cloud.owners)
+        self.audit('a')
+        self.cloud.owners = owners
+        self.cloud.asked.clear()
+
+    def to_move(self, *tracked, ending=False):
+        offers = offer.Offers(
+            self.auditors['a'], cloud.Tracker(*tracked), lambda: ending)
+        return sorted(record.node for record in offers.to_move(cloud.NODES))
+
+    def test_free_nodes_of_the_dead(self):
+        self.assertEqual(self.theirs, self.to_move())
+        # Whatever their number, who is there is asked once.
+        self.assertEqual(['b'], self.asked('service'))
+
+    def test_what_the_tracker_has_and_who_ends(self):
+        self.assertEqual(self.theirs[1:], self.to_move(self.theirs[0]))
+        self.assertEqual([], self.to_move(ending=True))
+
+    def test_node_that_has_moved_since(self):
+        self.cloud.set('c')
+        self.cloud.owners[self.theirs[0]] = 'c'
+        self.cloud.owners[self.theirs[1]] = 'a'
+        del self.cloud.owners[self.theirs[2]]
+        self.assertEqual(
+            [self.theirs[1], *self.theirs[3:]], self.to_move())
+
+    def test_owner_that_is_back(self):
+        self.cloud.set('b')
+        self.assertEqual([], self.to_move())
+
+    def test_node_that_has_to_change_its_aggregates(self):
+        self.cloud.host_aggregates = (
+            aggregates.Aggregate.of('rack', ['a', 'b']),)
+        self.decide()
+        self.assertEqual(self.theirs, self.to_move())
+        self.cloud.host_aggregates += (
+            aggregates.Aggregate.of('fast', ['b']),)
+        self.decide()
+        self.assertEqual([], self.to_move())
+
+    def test_before_the_first_audit(self):
+        self.auditors['a'].last = None
+        self.assertEqual([], self.to_move())

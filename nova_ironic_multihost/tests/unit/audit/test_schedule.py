@@ -200,6 +200,14 @@ class ScheduleTestCase(_ScheduleTestCase):
         self.begin()
         self.assertEqual(set(), self.come_to_each())
 
+    def test_node_that_is_still_to_be_taken_is_left_to_who_takes_it(self):
+        self.cloud.set('b', up=False)
+        self.begin()
+        came = set(self.auditor.last.nodes) - set(self.mine)
+        self.assertEqual([], self.schedule.waiting())
+        self.tracker.tracked |= came
+        self.assertEqual(came, set(self.schedule.waiting()))
+
     def test_start_does_not_wait_for_all(self):
         for node in self.mine:
             self.schedule.touch(node)

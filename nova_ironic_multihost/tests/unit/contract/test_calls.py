@@ -200,6 +200,33 @@ class TrackerTestCase(base.TrackerTestCase):
                          'failed_builds')})
         self.assertEqual(2, claimed.memory_mb_used)
 
+    def test_records_are_moved_as_they_are(self):
+        other, lost = uuidsentinel.other, uuidsentinel.lost
+        saved = []
+
+        def save(row):
+            if row.uuid == lost:
+                raise messaging.MessagingTimeout
+            saved.append((row.uuid, row.obj_get_changes()))
+
+        self.patch(objects.ComputeNode, 'save', autospec=True,
+                   side_effect=save)
+        self.rt.service_ref = objects.Service(id=5)
+        records = []
+        for node in (NODE, other, lost):
+            row = objects.ComputeNode(
+                uuid=node, hypervisor_hostname=node, host='host-2',
+                service_id=2, stats={'cpu_arch': 'x86_64'})
+            row.obj_reset_changes()
+            records.append(Record(node, 'host-2', row=row))
+        self.assertEqual({NODE, other}, self.tracker.move(records))
+        self.assertCountEqual(
+            [(node, {'host': 'host-1', 'service_id': 5})
+             for node in (NODE, other)], saved)
+        self.assertEqual({NODE, other}, set(self.rt.compute_nodes))
+        self.assertEqual('x86_64', self.rt.stats[NODE]['cpu_arch'])
+        self.assertEqual(set(), self.tracker.move([]))
+
     def test_what_the_tracker_knows_stays(self):
         known = self.rt.compute_nodes[NODE] = objects.ComputeNode()
         tree = self.rt.provider_tree = provider_tree.ProviderTree()

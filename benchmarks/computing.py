@@ -20,10 +20,12 @@ on stdout.
 """
 
 import collections
+import contextlib
 import functools
 import json
 import os
 import sys
+import threading
 import time
 import urllib.parse
 
@@ -39,6 +41,31 @@ def _memory(name):
     raise KeyError(name)
 
 
+class Clock:
+    """Stands for the module time: its clocks, but ahead by some seconds."""
+
+    def __init__(self):
+        self.ahead = 0
+
+    def __getattr__(self, name):
+        return getattr(time, name)
+
+    def time(self):
+        return time.time() + self.ahead
+
+    def monotonic(self):
+        return time.monotonic() + self.ahead
+
+    @contextlib.contextmanager
+    def imported(self):
+        """Let modules that are imported for the first time have it."""
+        sys.modules['time'] = self
+        try:
+            yield
+        finally:
+            sys.modules['time'] = time
+
+
 class Meter:
     """Counts what this process uses while it does something."""
 
@@ -48,12 +75,16 @@ class Meter:
 
         self._bytes = 0
         self._asked = collections.Counter()
+        self._told = collections.Counter()
         request = session.Session.request
         call = client._BaseCallContext.call
 
         def count(*args, **kwargs):
             answer = request(*args, **kwargs)
-            self._asked[urllib.parse.urlsplit(answer.url).port] += 1
+            port = urllib.parse.urlsplit(answer.url).port
+            self._asked[port] += 1
+            if answer.request.method != 'GET':
+                self._told[port] += 1
             self._bytes += len(answer.content)
             return answer
 
@@ -69,7 +100,8 @@ class Meter:
 
         ``wall`` and ``cpu`` in seconds, ``peak``: growth of memory in MB,
         ``requests`` and ``megabytes`` of all HTTP, ``asked``: {port, or
-        ``conductor``: number of requests}, ``result``.
+        ``conductor``: number of requests}, ``told``: the same of those that
+        are no GET, ``result``.
         """
         with open('/proc/self/clear_refs', 'w') as peak:
             # The peak begins anew.
@@ -77,6 +109,7 @@ class Meter:
         before = _memory('VmRSS')
         self._bytes = 0
         self._asked.clear()
+        self._told.clear()
         wall, cpu = time.perf_counter(), time.process_time()
         result = act()
         asked = dict(self._asked)
@@ -85,7 +118,7 @@ class Meter:
                 'peak': _memory('VmHWM') - before,
                 'requests': sum(asked.values()) - asked.get('conductor', 0),
                 'megabytes': self._bytes / 1e6, 'asked': asked,
-                'result': result}
+                'told': dict(self._told), 'result': result}
 
 
 class Compute:
@@ -103,14 +136,38 @@ class Compute:
         config.parse_args(['nova-compute', '--config-file', file])
         base.NovaObject.indirection_api = rpcapi.ConductorAPI()
         from nova.compute import manager
-        from nova_ironic_multihost import loader
+        from nova.scheduler.client import report
+        from nova.virt.ironic import driver  # noqa: F401
 
-        # In a nova-compute os-vif does that.
-        loader.register()
+        self._clock = report.time = Clock()
+        with self._clock.imported():
+            from nova_ironic_multihost import loader
+
+            # In a nova-compute os-vif does that.
+            loader.register()
+            self._manager = manager.ComputeManager()
         self._context = context.get_admin_context()
-        self._manager = manager.ComputeManager()
         self._driver = self._manager.driver
+        self._counted = collections.Counter()
+        self._count(self._manager.rt)
+        self._service = objects.Service.get_by_host_and_binary(
+            self._context, nova.conf.CONF.host, 'nova-compute')
+        self._manager.rt.set_service_ref(self._service)
         self._driver.init_host(nova.conf.CONF.host)
+
+    def _count(self, tracker):
+        """Count the nodes that nova's tracker audits."""
+        audit = tracker.update_available_resource
+
+        def counted(*args, **kwargs):
+            self._counted['audited'] += 1
+            try:
+                audit(*args, **kwargs)
+            except Exception:
+                self._counted['failed'] += 1
+                raise
+
+        tracker.update_available_resource = counted
 
     def audit(self):
         """Do what nova does at an audit before it comes to the tracker."""
@@ -122,9 +179,62 @@ class Compute:
             look()
         return {'nodes': len(nodes), 'records': len(records)}
 
+    def start(self):
+        """Do the first audit, as nova does before it listens for builds.
+
+        :returns: see :meth:`update`.
+        """
+        return self._audited(
+            lambda: self._manager.pre_start_hook(self._service))
+
     def update(self):
-        """Do all that nova does at an audit, the tracker included."""
-        self._manager.update_available_resource(self._context)
+        """Do all that nova does at an audit, the tracker included.
+
+        :returns: {'audited', 'failed': number of nodes in the tracker}.
+        """
+        return self._audited(lambda: self._manager.update_available_resource(
+            self._context))
+
+    def _audited(self, act):
+        self._counted.clear()
+        act()
+        return {name: self._counted[name] for name in ('audited', 'failed')}
+
+    def claim(self, builds, auditing=False):
+        """Claim nodes for builds one after another, and abort each claim.
+
+        :param builds: [uuid of the server, node, resource class] of each.
+        :param auditing: audit in another thread meanwhile, once, and begin
+            no claim after that.
+        :returns: seconds of each claim.
+        """
+        found = []
+        thread = threading.Thread(target=self.update)
+        if auditing:
+            thread.start()
+        for build in builds:
+            if auditing and not thread.is_alive():
+                break
+            found.append(self._claim(*build))
+        if auditing:
+            thread.join()
+        return found
+
+    def _claim(self, server, node, resource_class):
+        from nova import objects
+
+        # As nova-conductor sends it with a build.
+        instance = objects.Instance.get_by_uuid(
+            self._context, server, expected_attrs=[
+                'flavor', 'info_cache', 'metadata', 'numa_topology',
+                'pci_requests', 'resources', 'system_metadata'])
+        begin = time.perf_counter()
+        claim = self._manager.rt.instance_claim(
+            self._context, instance, node,
+            {node: {'resources': {resource_class: 1}}}, {})
+        seconds = time.perf_counter() - begin
+        claim.abort()
+        return seconds
 
     def poll(self):
         """Look for changes, if the driver does that."""
@@ -166,6 +276,10 @@ class Compute:
         if reader := getattr(self._driver, '_reader', None):
             clock = reader._clock
             reader._clock = lambda: clock() + seconds
+
+    def later(self, seconds):
+        """Have placement's client and the driver take it for later."""
+        self._clock.ahead += seconds
 
     def minute(self):
         """Do what is done in a minute."""

@@ -36,6 +36,18 @@ PROPERTIES = {
     'cpu_arch': 'x86_64', 'vendor': 'benchmark',
     'capabilities': 'boot_mode:uefi,secure_boot:true,boot_option:local,'
                     'cpu_vt:true,cpu_aes:true,cpu_hugepages:true'}
+#: Of nova, what belongs to the servers of a cloud that was here before.
+OF_INSTANCES = (
+    'instance_actions_events', 'instance_actions', 'instance_faults',
+    'instance_extra', 'instance_info_caches', 'instance_metadata',
+    'instance_system_metadata', 'block_device_mapping', 'migrations',
+    'virtual_interfaces')
+
+#: Of placement, the same; classes and traits stay, as it has them in memory.
+OF_PROVIDERS = (
+    'allocations', 'consumers', 'inventories', 'resource_provider_traits',
+    'resource_provider_aggregates', 'resource_providers')
+
 #: As much as Ironic keeps of the steps that a driver has, about 4 kB.
 INTERNAL = {
     'agent_cached_clean_steps': {
@@ -94,6 +106,12 @@ class Filling:
         """
         with self._progress.step(f'put {len(found)} nodes into Ironic'):
             self._fill_ironic(found, random.Random(seed))
+        with self._connect('placement') as (_, cursor):
+            # Each is its own root.
+            cursor.execute('UPDATE resource_providers SET '
+                           'root_provider_id = NULL')
+            for table in OF_PROVIDERS:
+                cursor.execute(f'DELETE FROM {table}')
         self.record(found, hosts)
 
     def record(self, found, hosts):
@@ -122,7 +140,7 @@ class Filling:
                 (f'change {seed}', str(seed), count))
 
     def _connect(self, name):
-        return _Connection(self._settings.database(name))
+        return Connection(self._settings.database(name))
 
     def _fill_ironic(self, found, chance):
         with self._connect('ironic') as (connection, cursor):
@@ -178,7 +196,8 @@ class Filling:
 
     def _fill_cell(self, found, hosts):
         with self._connect('nova_cell1') as (connection, cursor):
-            for table in ('instances', 'compute_nodes', 'services'):
+            for table in (*OF_INSTANCES, 'instances', 'compute_nodes',
+                          'services'):
                 cursor.execute(f'DELETE FROM {table} WHERE '
                                + ("`binary` = 'nova-compute'"
                                   if table == 'services' else '1'))
@@ -217,8 +236,11 @@ class Filling:
             connection.commit()
 
 
-class _Connection:
-    """Use as a context manager: a connection and its cursor."""
+class Connection:
+    """Use as a context manager: a connection and its cursor.
+
+    :param account: see :meth:`lab.settings.Settings.database`.
+    """
 
     def __init__(self, account):
         self._account = account

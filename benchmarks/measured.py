@@ -76,13 +76,25 @@ class Measured:
         return json.loads(line)
 
     def _servers(self):
-        return {name: cpu(self._processes.pid(service))
-                for name, service in (('ironic', 'ironic'),
-                                      ('mariadb', 'mariadb'))}
+        return servers(self._processes)
 
 
-def cpu(pid):
-    """Return the seconds that a process and its children have used."""
+#: Names of processes by what their CPU is called.
+SERVERS = {'ironic': 'ironic', 'mariadb': 'mariadb', 'placement': 'placement',
+           'conductor': 'nova-conductor'}
+
+
+def servers(processes):
+    """Return {name: seconds} that the services of a lab have used.
+
+    :param processes: :class:`lab.processes.Processes`.
+    """
+    return dict(zip(SERVERS, cpu(*(processes.pid(service) for service
+                                   in SERVERS.values())), strict=True))
+
+
+def cpu(*pids):
+    """Return the seconds that each process and its children have used."""
     parents, used = {}, {}
     for entry in os.listdir('/proc'):
         if entry.isdigit():
@@ -93,8 +105,14 @@ def cpu(pid):
                 continue
             parents[int(entry)] = int(rest[1])
             used[int(entry)] = int(rest[11]) + int(rest[12])
+    ticks = os.sysconf('SC_CLK_TCK')
+    return [sum(used.get(one, 0) for one in _family(pid, parents)) / ticks
+            for pid in pids]
+
+
+def _family(pid, parents):
     family = {pid}
     while more := {child for child, parent in parents.items()
                    if parent in family} - family:
         family |= more
-    return sum(used.get(one, 0) for one in family) / os.sysconf('SC_CLK_TCK')
+    return family

@@ -20,12 +20,12 @@ on stdout.
 """
 
 import collections
+from concurrent import futures
 import contextlib
 import functools
 import json
 import os
 import sys
-import threading
 import time
 import urllib.parse
 
@@ -51,9 +51,11 @@ class Clock:
         return getattr(time, name)
 
     def time(self):
+        """Return the seconds since the epoch."""
         return time.time() + self.ahead
 
     def monotonic(self):
+        """Return the seconds since some moment."""
         return time.monotonic() + self.ahead
 
     @contextlib.contextmanager
@@ -190,7 +192,8 @@ class Compute:
     def update(self):
         """Do all that nova does at an audit, the tracker included.
 
-        :returns: {'audited', 'failed': number of nodes in the tracker}.
+        :returns: number of nodes that the tracker was given.
+        :raises RuntimeError: it has failed on some; nova logs only.
         """
         return self._audited(lambda: self._manager.update_available_resource(
             self._context))
@@ -198,7 +201,9 @@ class Compute:
     def _audited(self, act):
         self._counted.clear()
         act()
-        return {name: self._counted[name] for name in ('audited', 'failed')}
+        if failed := self._counted['failed']:
+            raise RuntimeError(f'The tracker has failed on {failed} nodes')
+        return self._counted['audited']
 
     def claim(self, builds, auditing=False):
         """Claim nodes for builds one after another, and abort each claim.
@@ -208,16 +213,16 @@ class Compute:
             no claim after that.
         :returns: seconds of each claim.
         """
+        if not auditing:
+            return [self._claim(*build) for build in builds]
         found = []
-        thread = threading.Thread(target=self.update)
-        if auditing:
-            thread.start()
-        for build in builds:
-            if auditing and not thread.is_alive():
-                break
-            found.append(self._claim(*build))
-        if auditing:
-            thread.join()
+        with futures.ThreadPoolExecutor(1) as pool:
+            audit = pool.submit(self.update)
+            for build in builds:
+                if audit.done():
+                    break
+                found.append(self._claim(*build))
+            audit.result()
         return found
 
     def _claim(self, server, node, resource_class):

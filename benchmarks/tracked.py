@@ -98,7 +98,7 @@ class Tracked:
             self._define(fitting)
             connection.begin()
             cursor.execute(
-                'UPDATE nodes SET power_state = '
+                'UPDATE nodes SET maintenance = 0, power_state = '
                 "IF(instance_uuid IS NULL, 'power off', 'power on')")
             cursor.execute(
                 'UPDATE nodes SET resource_class = %s WHERE instance_uuid '

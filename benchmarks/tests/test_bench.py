@@ -12,22 +12,32 @@
 
 """What tools/bench makes of what it has measured."""
 
+import importlib
 import json
+import os
 import pathlib
 import random
+import sys
 import tempfile
+import threading
 from unittest import mock
 
 from oslotest import base
 
+from benchmarks import auditing
 from benchmarks import changes
+from benchmarks import claiming
 from benchmarks import cli
+from benchmarks import computing
 from benchmarks import deciding
 from benchmarks import delays
 from benchmarks import disturbing
 from benchmarks import looking
+from benchmarks import measured
 from benchmarks import plotting
 from benchmarks import ring
+from benchmarks import starting
+from benchmarks import tracked
 from lab import errors
 from lab import settings
 
@@ -216,6 +226,232 @@ class LookingTestCase(base.BaseTestCase):
             'conductor', 'ironic', 'placement', 'given', 'Ironic CPU')))
 
 
+class ClockTestCase(base.BaseTestCase):
+
+    def test_who_was_imported_meanwhile_takes_it_for_later(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        (pathlib.Path(folder.name) / 'bench_clock.py').write_text(
+            'import time\ndef now(clock=time.monotonic):\n'
+            '    return clock(), time.time()\n')
+        sys.path.insert(0, folder.name)
+        self.addCleanup(sys.path.remove, folder.name)
+        self.addCleanup(sys.modules.pop, 'bench_clock')
+        right = sys.modules['time']
+        clock = computing.Clock()
+        with clock.imported():
+            module = importlib.import_module('bench_clock')
+        before = module.now()
+        clock.ahead = 1000
+        self.assertTrue(all(
+            1000 <= later - one < 1100
+            for one, later in zip(before, module.now(), strict=True)))
+        self.assertIs(right, sys.modules['time'])
+        self.assertIs(right.sleep, clock.sleep)
+
+
+class ComputeTestCase(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        # All that it has is nova's.
+        self.compute = computing.Compute.__new__(computing.Compute)
+        self.compute._counted = computing.collections.Counter()
+        self.compute._context = None
+        self.compute._manager = mock.Mock()
+        self.tracker = self.compute._manager.rt
+        self.audited = self.tracker.update_available_resource
+        self.compute._count(self.tracker)
+
+    def audit(self, context):
+        for node in ('a', 'b'):
+            try:
+                self.tracker.update_available_resource(context, node)
+            except ValueError:
+                # nova logs it, and goes on.
+                pass
+
+    def test_nodes_in_the_tracker_are_counted_at_each_audit(self):
+        self.compute._manager.update_available_resource = self.audit
+        self.assertEqual([2, 2], [self.compute.update() for _ in range(2)])
+
+    def test_an_audit_that_has_failed_on_a_node_is_none(self):
+        self.compute._manager.update_available_resource = self.audit
+        self.audited.side_effect = [None, ValueError]
+        self.assertRaises(RuntimeError, self.compute.update)
+
+    def test_claims_end_with_the_audit(self):
+        claimed, over = threading.Event(), threading.Event()
+
+        def update():
+            claimed.wait(60)
+            over.set()
+
+        def claim(*build):
+            claimed.set()
+            return over.wait(60)
+
+        self.compute.update = update
+
+        self.compute._claim = claim
+        # The audit may be over a moment before it is known to be.
+        self.assertTrue(1 <= len(self.compute.claim([['s']] * 99, True)) < 99)
+
+    def test_claims_at_rest(self):
+        self.compute._claim = lambda server, node: len(server + node)
+        self.assertEqual([2, 3], self.compute.claim(
+            [['s', 'n'], ['s', 'nn']]))
+
+
+class MeasuredTestCase(base.BaseTestCase):
+
+    def test_cpu_of_each_process_with_its_children(self):
+        mine, = measured.cpu(os.getpid())
+        parents, = measured.cpu(os.getppid())
+        self.assertTrue(0 < mine <= parents)
+
+
+class AuditingTestCase(base.BaseTestCase):
+
+    def figures(self, wall=2):
+        lab = settings.Settings(None, None, 28000)
+        port = str(lab.port('placement'))
+        return auditing.figures({
+            'asked': {'conductor': 3, port: 4}, 'told': {port: 1},
+            'wall': wall, 'cpu': 1, 'peak': 1, 'placement': 0.25,
+            'conductor': 0.5, 'mariadb': 0.125, 'ironic': 0, 'result': 7},
+            lab)
+
+    def test_requests_and_writes(self):
+        its = self.figures()
+        self.assertEqual((3, 4, 1, 7, 0.25, 0.5), tuple(its[name] for name in (
+            'conductor', 'placement', 'writes', 'audited', 'placement CPU',
+            'conductor CPU')))
+
+    def test_a_tenth_of_the_nodes_but_at_most_200(self):
+        self.assertEqual([1, 30, 200, 200], [
+            auditing.changes(nodes) for nodes in (3, 300, 2000, 10000)])
+
+    def test_the_median_of_audits(self):
+        self.assertEqual({'wall': 2}, auditing.median(
+            [{'wall': wall} for wall in (3, 1, 2)]))
+
+    def test_who_asks_nothing_is_not_divided_by(self):
+        stock = {'steady': self.figures()}
+        ours = {'steady': {**self.figures(1), 'placement': 0}}
+        found = auditing.ratios(stock, ours)
+        self.assertEqual((2, 4), (found['steady wall'],
+                                  found['steady placement requests']))
+
+    def test_it_is_shown(self):
+        its = {'steady': self.figures(), 'changed 1': {
+            **self.figures(), 'recorded': 1}}
+        lines = auditing.table({'nodes': 4, 'stock': its, 'ours': its,
+                                'ratios': {}})
+        self.assertIn('500.0', lines[1])
+        self.assertEqual(2, sum('nova recorded 1' in line for line in lines))
+
+
+class ClaimingTestCase(base.BaseTestCase):
+
+    def rows(self):
+        rows = mock.Mock()
+        rows.free.return_value = {'a': 'CUSTOM_1', 'b': 'CUSTOM_2'}
+        rows.waiting.side_effect = lambda nodes: [f'on-{n}' for n in nodes]
+        return rows
+
+    def test_free_nodes_in_turn(self):
+        self.assertEqual(
+            [['on-a', 'a', 'CUSTOM_1'], ['on-b', 'b', 'CUSTOM_2'],
+             ['on-a', 'a', 'CUSTOM_1']], claiming.builds(self.rows(), 3))
+
+    def test_as_many_audits_as_it_takes(self):
+        rows = self.rows()
+        ask = mock.Mock(side_effect=[{'result': [1, 2]}, {'result': [3]}])
+        found = claiming._auditing(ask, rows, 2, 3)
+        self.assertEqual((3, 2), (found['claims'], found['audits']))
+        self.assertEqual([3, 1], [len(call.args[1])
+                                  for call in ask.call_args_list])
+        # Each of them finds that all nodes have changed.
+        self.assertEqual([mock.call(2, seed=1), mock.call(2, seed=2)],
+                         rows.change.call_args_list)
+
+    def test_figures_are_milliseconds(self):
+        self.assertEqual(
+            {'claims': 200, 'p50': 100, 'p99': 198, 'longest': 200},
+            claiming.summary([one / 1000 for one in range(200, 0, -1)]))
+
+    def test_it_is_shown(self):
+        its = {'rest': claiming.summary([0.5]),
+               'auditing': {**claiming.summary([1]), 'audits': 3}}
+        self.assertEqual(5, len(claiming.table({'stock': its, 'ours': its})))
+
+
+class StartingTestCase(base.BaseTestCase):
+
+    def test_a_claim_is_done_when_the_next_task_begins(self):
+        for row, done in (
+                ((), False), ((None, 'building', 'scheduling'), False),
+                ((None, 'building', None), False),
+                (('c', 'building', None), False),
+                (('c', 'building', 'networking'), True),
+                (('c', 'building', 'spawning'), True),
+                (('c', 'active', None), True), (('c', 'error', None), False)):
+            with self.subTest(row):
+                self.assertEqual(done, starting.is_claimed(*row))
+
+    def accepted(self, rows, running='running'):
+        """Look at these rows one after another."""
+        some = settings.Settings(
+            pathlib.Path('/lab'), pathlib.Path('/venv'), 17000)
+        started = starting.Started(some, ())
+        started._cloud = mock.Mock()
+        started._cloud.create.side_effect = lambda name: name
+        started._computes = mock.Mock()
+        started._computes.process_state.return_value = running
+        connection = mock.MagicMock()
+        connection.return_value.__enter__.return_value = (None, None)
+        with (mock.patch.object(starting.filling, 'Connection', connection),
+              mock.patch.object(starting, 'PAUSE', 0),
+              mock.patch.object(
+                  starting, '_row', side_effect=lambda *args: rows.pop(0))):
+            return started._accepted(float('inf'))
+
+    def test_another_build_is_sent_when_one_is_given_up(self):
+        self.assertEqual(('build-1', 1), self.accepted([
+            (), (None, 'building', 'scheduling'), (None, 'error', None),
+            (None, 'building', None), ('c', 'building', 'networking')]))
+
+    def test_too_many_are_given_up(self):
+        self.assertRaises(
+            errors.LabError, self.accepted,
+            [(None, 'error', None)] * starting.BUILDS)
+
+    def test_it_does_not_wait_for_a_process_that_has_ended(self):
+        self.assertRaises(
+            errors.LabError, self.accepted, [()], running='stopped')
+
+    def test_it_is_shown(self):
+        its = {'accepted': 12.34, 'active': 15, 'given up': 1, 'cpu': 3,
+               'ironic CPU': 1, 'placement CPU': 1, 'conductor CPU': 1,
+               'mariadb CPU': 1}
+        lines = starting.table({'stock': its, 'ours': its, 'ratio': 1})
+        self.assertIn('12.34', lines[1])
+
+
+class TrackedTestCase(base.BaseTestCase):
+
+    def test_what_the_driver_says_of_a_node(self):
+        found = tracked.capabilities()
+        self.assertEqual(('x86_64', 'uefi'), (found['cpu_arch'],
+                                              found['boot_mode']))
+
+    def test_the_flavor_is_of_the_class_of_its_node(self):
+        flavor = json.loads(tracked.FLAVOR.replace('CLASS', 'CUSTOM_X'))
+        self.assertEqual('1', flavor['cur']['nova_object.data'][
+            'extra_specs']['resources:CUSTOM_X'])
+
+
 class PlottingTestCase(base.BaseTestCase):
 
     def file(self, text):
@@ -262,6 +498,11 @@ class CommandTestCase(base.BaseTestCase):
                       ['decide'], ['ring'],
                       ['plot', 'a.json', '--output', 'a.png'])}
         self.assertEqual({None}, set(parsed.values()))
+
+    def test_what_is_filled_wants_one_node_that_is_enrolled(self):
+        for name in ('audit', 'claim', 'start'):
+            args = cli.parser().parse_args([name, '--nodes', '5'])
+            self.assertEqual((1, 5), (args.enrolled(args), args.nodes))
 
     def test_changes_want_nodes_that_are_enrolled(self):
         args = cli.parser().parse_args(['changes', '--nodes', '20'])

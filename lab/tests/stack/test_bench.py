@@ -56,6 +56,7 @@ class BenchTestCase(command.LabTestCase):
         self.assertEqual((0, 0, 0), (
             found['owner']['lost'], found['others']['lost'],
             found['differences']))
+        self.tracker()
         listing = self.bench(
             '--keep', 'listing', '--nodes', '60', '--hosts', '2')
         for driver in ('stock', 'ours'):
@@ -67,6 +68,28 @@ class BenchTestCase(command.LabTestCase):
         found = json.loads(self.bench('decide', '--nodes', '60'))
         self.assertEqual(60, found['ours']['first']['decided'])
         self.plot(listing)
+
+    def tracker(self):
+        """Have nova's tracker measured, the three ways."""
+        found = json.loads(self.bench('--keep', 'audit', '--nodes', '20'))
+        for driver in ('stock', 'ours'):
+            its = found[driver]
+            # Or what was filled in is not what nova's driver leaves.
+            self.assertEqual([0, 0, 0], [
+                its[case]['writes'] for case in ('first', 'steady',
+                                                 'refresh')], driver)
+            self.assertEqual(2, its['changed 2']['recorded'])
+        self.assertEqual({20}, {
+            its['audited'] for its in found['stock'].values()})
+        found = json.loads(self.bench(
+            '--keep', 'claim', '--nodes', '10', '--claims', '5'))
+        for driver in ('stock', 'ours'):
+            self.assertEqual({5}, {
+                its['claims'] for its in found[driver].values()})
+        found = json.loads(self.bench('--keep', 'start', '--nodes', '20'))
+        for driver in ('stock', 'ours'):
+            its = found[driver]
+            self.assertTrue(0 < its['accepted'] < its['active'], its)
 
     def plot(self, listing):
         """Have one run drawn."""

@@ -175,8 +175,9 @@ class Schedule:
     def waiting(self) -> list[str]:
         """Return the nodes that are to be audited, in that order.
 
-        But for those that are still to be taken. Those that were tried in vain, or of which it cannot be seen whether
-        they have changed, are left to nova's next audit of all.
+        But for those that are still to be taken. Those that were tried in
+        vain, or of which it cannot be seen whether they have changed, are
+        left to nova's next audit of all.
         """
         audit = self._auditor.last
         if audit is None:

@@ -197,6 +197,7 @@ class IronicMultiHostDriver(names.IronicDriver):
         patches.patch_stop(manager, self._end)
         patches.patch_listeners(manager)
         patches.patch_traits(manager, self._is_about_to_end)
+        patches.patch_roots(manager)
         super().init_host(host)
 
     def cleanup_host(self, host):

@@ -44,6 +44,7 @@ from nova_ironic_multihost.contract import listeners
 from nova_ironic_multihost.contract import names
 from nova_ironic_multihost.contract import operations
 from nova_ironic_multihost.contract import reads
+from nova_ironic_multihost.contract import roots
 from nova_ironic_multihost.core.facts import Record
 
 if typing.TYPE_CHECKING:
@@ -76,7 +77,8 @@ class Patch(typing.NamedTuple):
     """What is replaced, and why.
 
     :param target: ``manager`` (nova's ComputeManager), ``tracker`` (its
-        ResourceTracker), ``driver`` (its driver for Ironic), ``service``
+        ResourceTracker), ``client`` (its SchedulerReportClient, which asks
+        placement), ``driver`` (its driver for Ironic), ``service``
         (nova.service.Service) or ``transport`` (oslo.messaging's driver for
         RabbitMQ).
     :param attribute: name of the attribute; or the name in
@@ -146,6 +148,15 @@ PATCHES = (
           'no provider is marked because the service is about to end, and '
           "each is marked as nova's",
           ('ResourceTracker._get_traits',)),
+    # patch_roots, before nova 34
+    Patch('client', 'get_provider_tree_and_ensure_root',
+          'an audit of a node or a claim copies the provider of that node and '
+          'no others',
+          ('ResourceTracker._update_to_placement',)),
+    Patch('client', 'update_from_provider_tree',
+          'that copy is compared with one provider, and nothing changes of '
+          'others',
+          ('ResourceTracker._update_to_placement',)),
     # patch_instance_init
     Patch('manager', '_init_instance',
           'a take-over that was interrupted goes on, and what fails for one '
@@ -460,6 +471,22 @@ def patch_traits(manager: ComputeManager | None,
             sync(context, traits)
 
     manager.rt._sync_compute_service_disabled_trait = sync_or_leave
+
+
+def patch_roots(manager: ComputeManager | None) -> None:
+    """Let an audit of a node copy and compare nothing of others.
+
+    So that it does not take the longer, under the tracker's lock, the more
+    nodes there are (:mod:`.roots`). nova 34 needs no help.
+
+    :param manager: nova's ComputeManager.
+    """
+    if manager is None or not roots.needed(manager.reportclient):
+        return
+    client = manager.reportclient
+    client.get_provider_tree_and_ensure_root = functools.partial(
+        roots.get, client)
+    client.update_from_provider_tree = functools.partial(roots.flush, client)
 
 
 def patch_instance_init(manager: ComputeManager | None,

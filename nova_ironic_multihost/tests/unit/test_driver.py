@@ -22,6 +22,7 @@ from nova.compute import power_state
 from nova.compute import provider_tree
 from nova.compute import stats
 from nova import exception as nova_exception
+from nova.scheduler.client import report
 from openstack import exceptions as sdk_exception
 from oslo_config import fixture as config_fixture
 import oslo_messaging
@@ -311,6 +312,15 @@ class InitHostTestCase(DriverTestCase):
         self.assertEqual(['i1'], refused)
         self.assertEqual(
             {}, self.manager._destroy_evacuated_instances(None, {}))
+
+    def test_an_audit_of_a_node_copies_nothing_of_others(self):
+        client = self.manager.reportclient = report.SchedulerReportClient(
+            adapter=mock.Mock())
+        self.driver.init_host(ME)
+        # nova 34 copies one root itself.
+        self.assertEqual(
+            not hasattr(client, 'get_provider_subtree_and_ensure_root'),
+            'get_provider_tree_and_ensure_root' in vars(client))
 
     def test_ironic_is_reached_by_way_of_the_operations(self):
         self.patch(operations, 'AskingConnection',

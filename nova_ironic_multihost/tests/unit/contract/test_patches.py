@@ -28,6 +28,7 @@ from nova import exception
 from nova import objects
 from nova import rpc
 from nova import safe_utils
+from nova.scheduler.client import report
 from nova.scheduler import request_filter
 from nova import service
 from oslo_messaging._drivers import amqpdriver
@@ -44,6 +45,7 @@ from nova_ironic_multihost.contract import listeners
 from nova_ironic_multihost.contract import names
 from nova_ironic_multihost.contract import operations
 from nova_ironic_multihost.contract import patches
+from nova_ironic_multihost.contract import roots
 from nova_ironic_multihost.core.facts import Record
 from nova_ironic_multihost.tests.unit.contract import base
 
@@ -173,8 +175,13 @@ class TableTestCase(oslo_base.BaseTestCase):
     CLASSES = {'service': service.Service,
                'manager': manager.ComputeManager,
                'tracker': resource_tracker.ResourceTracker,
+               'client': report.SchedulerReportClient,
                'driver': names.IronicDriver,
                'transport': impl_rabbit.RabbitDriver}
+
+    #: What is replaced in this release of nova.
+    LISTED = [patch for patch in patches.PATCHES if patch.target != 'client'
+              or roots.needed(report.SchedulerReportClient)]
 
     def attributes(self, patch):
         """Return the names that a line of the table stands for."""
@@ -189,6 +196,7 @@ class TableTestCase(oslo_base.BaseTestCase):
     def test_all_that_is_replaced_is_listed_once(self):
         compute = object.__new__(manager.ComputeManager)
         compute.rt = object.__new__(resource_tracker.ResourceTracker)
+        compute.reportclient = object.__new__(report.SchedulerReportClient)
         driver = object.__new__(names.IronicDriver)
         gate = mock.Mock()
         patches.patch_record_reads(compute, list, list)
@@ -196,6 +204,7 @@ class TableTestCase(oslo_base.BaseTestCase):
         patches.patch_node_audits(compute, mock.Mock())
         patches.patch_post_start(compute, self.fail)
         patches.patch_traits(compute, bool)
+        patches.patch_roots(compute)
         patches.patch_instance_init(compute, self.fail)
         patches.patch_copies(compute, self.fail, self.fail, bool)
         patches.patch_arrivals(compute, mock.Mock())
@@ -210,16 +219,18 @@ class TableTestCase(oslo_base.BaseTestCase):
         replaced = (
             [('service', name) for name in vars(starting)
              if name != 'manager']
-            + [('manager', name) for name in vars(compute) if name != 'rt']
+            + [('manager', name) for name in vars(compute)
+               if name not in {'rt', 'reportclient'}]
             + [('tracker', name) for name in vars(compute.rt)]
+            + [('client', name) for name in vars(compute.reportclient)]
             + [('driver', name) for name in vars(driver)]
             + [('transport', name) for name in vars(rabbit)])
         self.assertCountEqual(replaced, [
-            (patch.target, name) for patch in patches.PATCHES
+            (patch.target, name) for patch in self.LISTED
             for name in self.attributes(patch)])
 
     def test_nova_has_what_is_replaced_and_uses_it(self):
-        for patch in patches.PATCHES:
+        for patch in self.LISTED:
             for name in self.attributes(patch):
                 self.assertTrue(
                     inspect.isfunction(
@@ -234,7 +245,7 @@ class TableTestCase(oslo_base.BaseTestCase):
                       source_of('RPCDispatcher'))
 
     def test_each_user_relies_on_what_it_is_listed_for(self):
-        for patch in patches.PATCHES:
+        for patch in self.LISTED:
             for user in patch.users:
                 source = source_of(user)
                 replaced = self.attributes(patch)
@@ -255,6 +266,7 @@ class TableTestCase(oslo_base.BaseTestCase):
         patches.patch_stop(alone, self.fail)
         patches.patch_listeners(alone)
         patches.patch_traits(alone, self.fail)
+        patches.patch_roots(alone)
         patches.patch_instance_init(alone, None)
         patches.patch_nodes_at_start(alone)
         patches.patch_evacuations(alone)

@@ -230,11 +230,10 @@ class RootsTestCase(base.TrackerTestCase):
 
     def setUp(self):
         super().setUp()
-        # See TrackerTestCase: each tree, and it is seen when one is held.
-        self.lock = contextlib.nullcontext()
+        # As in TrackerTestCase, of each tree.
         self.useFixture(fixtures.MonkeyPatch(
             'nova.compute.provider_tree.lockutils.internal_lock',
-            lambda name: self.lock))
+            lambda name: contextlib.nullcontext()))
         self.patch(resource_tracker.pci_placement_translator,
                    'update_provider_tree_for_pci', return_value=False)
         self.driver.capabilities_as_traits.return_value = {}
@@ -292,7 +291,7 @@ class SameRequestsTestCase(RootsTestCase):
         """Compare what nova does in a situation that arises after an audit.
 
         :param prepare: brings it about.
-        :param audits: how many follow; the last should find nothing to do.
+        :param audits: how many follow.
         :returns: the requests of the first that change something.
         """
         seen = []

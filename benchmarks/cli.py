@@ -37,6 +37,7 @@ in one run on this machine.
   tools/bench audit --nodes 1000                    with nova's tracker
   tools/bench claim --nodes 300                     how long builds wait
   tools/bench start --nodes 1000                    until a build is accepted
+  tools/bench failover --nodes 1000                 a dead one's free nodes
   tools/bench decide --nodes 100000 --hosts 10      the decision alone
   tools/bench ring                                  how even, how many moves
   tools/bench plot 1000.json 10000.json --output sizing.png
@@ -44,7 +45,7 @@ in one run on this machine.
 A command and --help: what it measures, and how.
 """
 _EPILOG = """\
-All down to start need a whole stack: a lab of its own (in .bench, with
+All down to failover need a whole stack: a lab of its own (in .bench, with
 other ports than that of tools/lab), which is stopped afterwards. What is
 missing is installed first, as for tools/lab, whose LAB_VENV and LAB_UV hold
 here, too. Tables and one line of JSON go to stdout, progress to stderr.
@@ -82,7 +83,8 @@ def parser():
     commands = main.add_subparsers(dest='command', required=True,
                                    metavar='COMMAND')
     for add in (_add_listing, _add_look, _add_changes, _add_audit,
-                _add_claim, _add_start, _add_decide, _add_ring, _add_plot):
+                _add_claim, _add_start, _add_failover, _add_decide,
+                _add_ring, _add_plot):
         add(commands)
     return main
 
@@ -132,9 +134,9 @@ what it costs to see who is there, and that somebody has died
 
 Every few seconds each compute service looks who is there. Counted are the
 requests to nova's conductor, placement and Ironic, of one look of one of them:
-at rest, and when a host with its share of the nodes has just died. That one
-ends where nova's tracker is given the nodes that came, which takes it about
-0.1 s for each. The cloud is that of "listing".
+at rest, and when a host with its share of the nodes has just died. At that one
+the records of its free nodes are moved; their audits come later and are not
+counted. The cloud is that of "listing".
 """, nodes=lambda args: 1), hosts=30)
 
 
@@ -202,6 +204,17 @@ nova's API. Timed is from the start of the process to the moment at which the
 first of them has its claim: its server is on this host and goes on with the
 network. Builds that nova gives up while it starts, as it takes them for
 interrupted ones, are counted, and sent again. The cloud is that of "audit".
+""", nodes=lambda args: 1), 300)
+
+
+def _add_failover(commands):
+    _add_nodes(_add(commands, 'failover', _failover, """\
+how soon the free nodes of a dead compute service can be built on
+
+Three compute services share a cloud, as many nodes each, and one is taken for
+dead. Timed is until the last of its free nodes is recorded on one of the two
+others, which act at the same time, and how long their audits take afterwards.
+The cloud is that of "audit".
 """, nodes=lambda args: 1), 300)
 
 
@@ -293,6 +306,13 @@ def _start(args, settings, progress):
     from benchmarks import starting
 
     return _print(args, starting, starting.measure(
+        settings, OPTIONS, progress, args.nodes))
+
+
+def _failover(args, settings, progress):
+    from benchmarks import failing
+
+    return _print(args, failing, failing.measure(
         settings, OPTIONS, progress, args.nodes))
 
 

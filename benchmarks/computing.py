@@ -247,22 +247,40 @@ class Compute:
             poll()
 
     def look(self):
-        """Look who is there, and take what is mine, but for the tracker.
+        """Look who is there, and take what is mine, but for audits of it.
 
-        nova's tracker would then report each of those nodes.
-
-        :returns: number of nodes that the tracker would be given.
+        :returns: number of nodes that came: whose records were moved, or that
+            nova's tracker would be given.
         """
-        given = []
-        self._driver._tracker.audit = given.append
+        came, tracker = [], self._driver._tracker
+        move = type(tracker).move
+
+        def moved(records):
+            found = move(tracker, records)
+            came.extend(found)
+            return found
+
+        tracker.audit, tracker.move = came.append, moved
         self._driver._look()
-        return len(given)
+        return len(came)
+
+    def react(self):
+        """Do what the driver does about who has come or gone."""
+        if look := getattr(self._driver, '_look', None):
+            look()
+        else:
+            self.update()
+
+    def keep_up(self):
+        """Audit in the background what is to be audited, if it does that."""
+        if upkeep := getattr(self._driver, '_upkeep', None):
+            upkeep.once()
 
     def wait_for_starts(self, seconds):
         """Have the looks go on as if nobody could be starting any more."""
-        watch = self._driver._looks._watch
-        clock = watch._clock
-        watch._clock = lambda: clock() + seconds
+        if looks := getattr(self._driver, '_looks', None):
+            clock = looks._watch._clock
+            looks._watch._clock = lambda: clock() + seconds
 
     def watch(self, pause, notified):
         """Poll every few seconds from now on, as the driver does."""

@@ -13,11 +13,11 @@
 """What a look costs: who is there, and that somebody has died.
 
 One compute service of several looks, in the cloud of :mod:`.listing`: at rest,
-and when the last of the hosts has just died. What follows from that is done up
-to where nova's resource tracker is given the nodes that came.
+and when the last of the hosts has just died. What follows from that is done:
+records of free nodes are moved. Their audits come later.
 
 Figures are requests to nova's conductor, placement and Ironic, seconds of wall
-clock and of CPU, and how many nodes the tracker is given.
+clock and of CPU, and how many nodes came.
 """
 
 from benchmarks import filling

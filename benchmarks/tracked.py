@@ -138,6 +138,16 @@ class Tracked:
                            'WHERE instance_uuid IS NULL ORDER BY id')
             return dict(cursor.fetchall())
 
+    def free_of(self, host):
+        """Return how many nodes without a server are recorded on a host."""
+        with self._connect('ironic') as (_, cursor):
+            cursor.execute(
+                'SELECT COUNT(*) FROM nova_cell1.compute_nodes c JOIN nodes n '
+                'ON n.uuid = c.uuid WHERE n.instance_uuid IS NULL AND '
+                'c.deleted = 0 AND c.host = %s', (host,))
+            (found,), = cursor.fetchall()
+            return found
+
     def change(self, count, seed):
         """Change some nodes in Ironic so that nova has to record it.
 

@@ -90,6 +90,10 @@ class BenchTestCase(command.LabTestCase):
         for driver in ('stock', 'ours'):
             its = found[driver]
             self.assertTrue(0 < its['accepted'] < its['active'], its)
+        found = json.loads(self.bench('--keep', 'failover', '--nodes', '10'))
+        for driver in ('stock', 'ours'):
+            self.assertGreater(found[driver]['free'], 0)
+            self.assertEqual(0, found[driver]['left'])
 
     def plot(self, listing):
         """Have one run drawn."""

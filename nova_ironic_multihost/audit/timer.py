@@ -22,7 +22,7 @@ LOG = logging.getLogger(__name__)
 
 #: Seconds that a timer rests after each turn, however long that has taken and
 #: however often it is woken.
-REST = 1.0
+REST = 0.5
 
 
 class Timers:

@@ -170,12 +170,13 @@ class WakeTestCase(base.BaseTestCase):
         self.during = lambda: self.sleep(35 if self.turns == 1 else 0)
         self.run_it()
         self.assertEqual([10, 10 + 35 + timers.REST], self.begun)
-        self.assertEqual([9, 0, 9], self.waits)
+        self.assertEqual(
+            [10 - timers.REST, 0, 10 - timers.REST], self.waits)
 
     def test_turn_that_ends_when_the_next_is_due_is_followed_by_a_rest(self):
-        self.during = lambda: self.sleep(9.5)
+        self.during = lambda: self.sleep(9.9)
         self.run_it()
-        self.assertEqual([10, 10 + 9.5 + timers.REST], self.begun)
+        self.assertEqual([10, 10 + 9.9 + timers.REST], self.begun)
 
     def test_pause_is_that_of_the_beginning_of_the_turn(self):
         """From then on it is counted."""

@@ -147,7 +147,7 @@ class IronicMultiHostDriver(names.IronicDriver):
             notifications=self._notifications.once,
             upkeep=self._upkeep.once, drift=self._schedule.look_for_drift,
             refusal=lambda: self._refusals.sweep(self._looks.view))
-        self._settled = False
+        self._settled = self._filled = False
         # The last audit of all nodes; looks have changed the auditor's.
         self._audited = None
 
@@ -193,7 +193,8 @@ class IronicMultiHostDriver(names.IronicDriver):
         patches.patch_copies(manager, self._keeper.keep, self._keeper.end,
                              self._departure.begun)
         patches.patch_arrivals(manager, self._arrivals)
-        patches.patch_post_start(manager, self._timers.start)
+        patches.patch_post_start(manager, self._begin)
+        patches.patch_enabling(manager, self._auditor.doubt)
         patches.patch_stop(manager, self._end)
         patches.patch_listeners(manager)
         patches.patch_traits(manager, self._is_about_to_end)
@@ -205,6 +206,11 @@ class IronicMultiHostDriver(names.IronicDriver):
         self._end()
         self._departure.wait()
         super().cleanup_host(host)
+
+    def _begin(self):
+        # While it started the others took it for dead.
+        self._auditor.doubt()
+        self._timers.start()
 
     def _end(self):
         self._departure.begin()
@@ -241,8 +247,9 @@ class IronicMultiHostDriver(names.IronicDriver):
             self._departure.undo()
         try:
             nodes = self._audit()
-            if not self._settled:
+            if not self._filled:
                 self._tracker.fill(self._schedule.ready())
+                self._filled = True
             return nodes
         finally:
             # nova audits once before it listens for builds.
@@ -295,10 +302,12 @@ class IronicMultiHostDriver(names.IronicDriver):
         if not self._offers.may_take(nodename):
             raise names.ComputeHostNotFound(host=nodename)
         self._changes.came(nodename)
-        if self._offers.is_new(nodename):
+        if (self._offers.is_new(nodename)
+                or self._schedule.asks_anew(nodename)):
             self._tracker.refresh(nodename)
         with self._patience.none():
             resources = super().get_available_resource(nodename)
+        self._schedule.note_used(nodename, self.node_cache.row(nodename))
         if label := settings.partition().label:
             resources['stats'][reads.PARTITION] = label
         return resources
@@ -315,6 +324,7 @@ class IronicMultiHostDriver(names.IronicDriver):
         with (self._patience.none(),
               provider.renewed(provider_tree, nodename, self._tracker)):
             super().update_provider_tree(provider_tree, nodename, allocations)
+            self._schedule.note_used(nodename, self.node_cache.row(nodename))
             if offered is offer.Offer.NOTHING:
                 provider.reserve(provider_tree, nodename)
         if self._auditor.last is not None:

@@ -88,6 +88,21 @@ class Auditor:
         # Replaced whole, by each look.
         self._seen: tuple[str, ...] = ()
         self._notices = notices.Notices()
+        # When others may have taken this host's nodes, None if never.
+        self._doubted: float | None = None
+
+    def doubt(self) -> None:
+        """Note that others may have taken nodes of this host.
+
+        Because they saw it disabled, fenced or silent, however shortly. Until
+        all its records are read anew no node is taken for its own unseen.
+        """
+        self._doubted = self._clock()
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether all records of this host are still to be read anew."""
+        return gather.in_doubt(self._memory, self._doubted)
 
     @property
     def preferences(self) -> ring.Preferences | None:
@@ -133,6 +148,8 @@ class Auditor:
         """
         now = self._clock()
         self._seen = view.hosts
+        if not view.member(view.host):
+            self.doubt()
         with self._outages_lock:
             self._outages = outages = self._outages.after(
                 view, now, settings.heartbeats)
@@ -198,7 +215,8 @@ class Auditor:
                 settings, self._known(), starting=not settled)
             gathered = gather.all_nodes(
                 self.sources, self._memory, settings, roster, self._reader,
-                settled, self.last, self._outages, self._clock())
+                settled, self.last, self._outages, self._clock(),
+                self._doubted)
             decided = decision.decide(
                 self.sources, self._writes, gathered.facts, settings,
                 self._memory.busy, self._memory.refused)

@@ -188,8 +188,8 @@ def _zones_of_members(view: membership.View, known: aggregates.Known
 
 def all_nodes(sources: Sources, memory: Memory, settings: Settings,
               roster: Roster, reader: Reader, settled: bool,
-              last: Audit | None, outages: Outages, now: float
-              ) -> Gathered:
+              last: Audit | None, outages: Outages, now: float,
+              doubted: float | None = None) -> Gathered:
     """Gather what there is to know for an audit of all nodes.
 
     :param reader: has read what Ironic has.
@@ -197,6 +197,7 @@ def all_nodes(sources: Sources, memory: Memory, settings: Settings,
     :param last: the audit before.
     :param outages: what the looks have seen of outages.
     :param now: this moment, by the clock of those.
+    :param doubted: as for :func:`in_doubt`.
     """
     # First: a build that was claimed meanwhile is then known as an instance
     # of ours, and a compute service that died meanwhile as dead.
@@ -206,7 +207,8 @@ def all_nodes(sources: Sources, memory: Memory, settings: Settings,
     uncertain = revision.uncertain(
         memory.standing, basis, mirror, memory.records.keys(),
         last.nodes.keys() if last else ())
-    if uncertain is None or _were_away(memory, settings, outages, now):
+    if (uncertain is None or in_doubt(memory, doubted)
+            or _were_away(memory, settings, outages, now)):
         recorded: float | None = now
         records = tuple(sources.records_of(hosts))
     else:
@@ -239,6 +241,16 @@ def all_nodes(sources: Sources, memory: Memory, settings: Settings,
     return Gathered(facts, mirror, audits, roster.host_aggregates, mapped,
                     records, recorded, _basis(settings, roster, facts.view),
                     absences, unlisted)
+
+
+def in_doubt(memory: Memory, doubted: float | None) -> bool:
+    """Whether others may have taken nodes since all records were read.
+
+    :param doubted: when this host was seen to be no member last, by whomever,
+        or None; by the clock of the audits.
+    """
+    return doubted is not None and (
+        memory.recorded is None or doubted >= memory.recorded)
 
 
 def _were_away(memory: Memory, settings: Settings, outages: Outages,

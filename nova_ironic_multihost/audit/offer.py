@@ -111,7 +111,8 @@ class Offers:
         audit = self._auditor.last
         reason = self._auditor.reason(node)
         if audit and reason is Reason.KEPT and (
-                self._ending() or _may_be_gone(audit, node)) and (
+                self._ending() or self._auditor.in_doubt
+                or _may_be_gone(audit, node)) and (
                     not self.still_valid(node)):
             return Offer.REFUSED
         if (reason is not None and not reason.mine

@@ -31,6 +31,7 @@ from nova_ironic_multihost.audit.model import Settings
 from nova_ironic_multihost.audit.sources import Tracker
 from nova_ironic_multihost.core.facts import Record
 from nova_ironic_multihost.core import membership
+from nova_ironic_multihost.core.mirror import Row
 from nova_ironic_multihost.core import schedule
 
 LOG = logging.getLogger(__name__)
@@ -39,8 +40,9 @@ LOG = logging.getLogger(__name__)
 #: in the background: builds wait until that is over.
 START = 5
 
-#: Seconds between two questions of which resource providers have changed.
-LISTING = 600
+#: Seconds between two questions of which resource providers have changed, at
+#: most, and until the next one when there was no answer.
+LISTING, RETRY = 600, 120
 
 
 class Schedule:
@@ -64,6 +66,9 @@ class Schedule:
         self._audited: dict[str, schedule.Success] = {}
         #: Nodes to which something has happened since their last audit began.
         self._touched: set[str] = set()
+        #: Those of them of which placement is to be asked anew: nova does
+        #: that every 300 s only.
+        self._drifted: set[str] = set()
         #: Nodes that were tried since the last audit of all nodes.
         self._tried: set[str] = set()
         # What all audits depend on, and the number of that.
@@ -75,9 +80,11 @@ class Schedule:
         self._until: float | None = None
         #: The generations of the providers of this host's nodes, and when
         #: they were listed.
-        self._generations: Mapping[str, int] = {}
-        self._listed: float | None = None
-        # The node that a thread audits, and whether it has come to the end.
+        self._generations: Mapping[str, int] | None = None
+        self._next_listing = 0.0
+        # The node that a thread audits, its :class:`.core.schedule.Basis`,
+        # whether placement is asked anew for it, whether the audit has come
+        # to its end, and whether it went by something else than the basis.
         self._current = threading.local()
 
     def begin(self, starting: bool) -> None:
@@ -93,6 +100,7 @@ class Schedule:
             self._audited = {node: success for node, success
                              in self._audited.items() if node in nodes}
             self._touched &= nodes
+            self._drifted &= nodes
             if audit is not None:
                 # Who had them before may have written of them until now.
                 self._touched |= audit.recent & nodes
@@ -115,19 +123,22 @@ class Schedule:
         me = view.services.get(view.host)
         common = (me is not None and (me.disabled, bool(me.farewell)),
                   settings.partition.label,
-                  audit.host_aggregates.aggregates if audit else ())
+                  audit.host_aggregates.of(view.host) if audit else None)
         with self._lock:
             self._interval = settings.audit_interval
             if common != self._common:
                 self._common = common
                 self._era += 1
 
-    def touch(self, node: str) -> None:
-        """Note that something has happened to a node, or its record."""
+    def touch(self, node: str, told: bool = True) -> None:
+        """Note that something has happened to a node, or its record.
+
+        :param told: placement knows it; if not, an audit has not succeeded.
+        """
         if getattr(self._current, 'node', None) == node:
             # By its audit; what moves a record reports the node, too, but
             # before the tracker has it (ResourceTracker._init_compute_node).
-            self._current.reported = self._tracker.has(node)
+            self._current.reported = told and self._tracker.has(node)
             return
         with self._lock:
             self._touched.add(node)
@@ -138,23 +149,49 @@ class Schedule:
 
         It has succeeded if it has reported the node (:meth:`touch`).
         """
-        basis = self._basis(node, self._auditor.last)
+        current = self._current
+        basis = current.basis = self._basis(node, self._auditor.last)
         with self._lock:
+            current.anew = node in self._drifted
+            self._drifted.discard(node)
             self._touched.discard(node)
             self._tried.add(node)
-        self._current.node, self._current.reported = node, False
+        current.node, current.reported, current.odd = node, False, False
         done = False
         try:
             yield
-            done = self._current.reported
+            done = current.reported
         finally:
-            self._current.node = None
+            current.node = None
             with self._lock:
                 # Without an audit that has succeeded it stays due.
                 self._audited.pop(node, None)
                 if done and basis is not None:
                     self._audited[node] = schedule.Success(
                         basis, self._clock())
+                if current.odd:
+                    self._touched.add(node)
+                if current.anew and not done:
+                    self._drifted.add(node)
+
+    def asks_anew(self, node: str) -> bool:
+        """Whether this audit of a node is to ask placement anew."""
+        return (getattr(self._current, 'node', None) == node
+                and self._current.anew)
+
+    def note_used(self, node: str, row: Row | None) -> None:
+        """Note what an audit of a node goes by.
+
+        What is decided is known for a moment before nova's driver has it, and
+        an audit may begin in between.
+
+        :param row: None if Ironic was asked for the node alone, just now.
+        """
+        current = self._current
+        if (getattr(current, 'node', None) == node and row is not None
+                and current.basis is not None
+                and current.basis.node != row):
+            current.odd = True
 
     def is_due(self, node: str) -> bool:
         """Whether a node is to be audited now."""
@@ -203,20 +240,27 @@ class Schedule:
     def look_for_drift(self) -> None:
         """Ask placement now and then which resource providers have changed.
 
+        Each compute service at moments of its own. A node that came since the
+        last answer may have changed since it came.
+
         :raises Exception: placement does not answer.
         """
         audit, now = self._auditor.last, self._clock()
-        if audit is None or (
-                self._listed is not None and now - self._listed < LISTING):
+        if audit is None or now < self._next_listing:
             return
+        self._next_listing = now + RETRY
         found = self._auditor.sources.generations()
+        self._next_listing = now + LISTING * schedule.moment(self._host)
         mine = {node: found[node] for node in audit.nodes if node in found}
-        before = {node: generation for node, generation
-                  in self._generations.items() if node in audit.nodes}
-        drifted = schedule.drifted(before, mine)
-        self._generations, self._listed = mine, now
+        before = self._generations
+        self._generations = mine
+        if before is None:
+            return
+        drifted = schedule.drifted(
+            {node: before.get(node) for node in audit.nodes}, mine)
         with self._lock:
             self._touched |= drifted
+            self._drifted |= drifted
         if drifted:
             LOG.debug('The resource providers of %d nodes have changed.',
                       len(drifted))

@@ -94,6 +94,11 @@ class NodeCache(abc.MutableMapping):
     def __iter__(self):
         return iter(list(self._known))
 
+    def row(self, uuid: str) -> Row | None:
+        """Return what a listing had of a node, None if it is not known."""
+        known = self._known.get(uuid)
+        return known if isinstance(known, Row) else None
+
     def values(self):
         """Return an iterator of the nodes of this moment."""
         return (node for _, node in self.items())
@@ -206,7 +211,8 @@ class NodeCache(abc.MutableMapping):
             node = self.get(uuid)
             if node is None:
                 node = get(uuid)
-                if is_mine(uuid):
+                # What was listed meanwhile may be newer.
+                if is_mine(uuid) and uuid not in self:
                     self[uuid] = node
             return node
 

@@ -130,6 +130,17 @@ PATCHES = (
     Patch('tracker', 'build_succeeded',
           'the same',
           ('ComputeManager._build_succeeded',)),
+    Patch('tracker', 'update_usage',
+          'a node is audited again when an instance has changed',
+          ('ComputeManager._update_resource_tracker',)),
+    Patch('manager', '_complete_deletion',
+          'a node is audited again when a delete has come to its end: what '
+          'could not be freed is freed then',
+          ('ComputeManager._delete_instance',)),
+    # patch_enabling
+    Patch('manager', '_update_compute_provider_status',
+          'it is known when the others may have seen the service disabled',
+          ('ComputeManager.set_host_enabled',)),
     # patch_post_start
     Patch('manager', 'post_start_hook',
           'the driver acts when the service takes builds, not earlier',
@@ -335,10 +346,13 @@ def patch_node_audits(manager: ComputeManager | None, schedule) -> None:
 
     @functools.wraps(update)
     def update_and_note(context, compute_node, startup=False):
+        node = compute_node.hypervisor_hostname
+        told = False
         try:
             update(context, compute_node, startup=startup)
+            told = _was_told(tracker, compute_node.uuid)
         finally:
-            schedule.touch(compute_node.hypervisor_hostname)
+            schedule.touch(node, told)
 
     def noting(method):
         @functools.wraps(method)
@@ -347,11 +361,69 @@ def patch_node_audits(manager: ComputeManager | None, schedule) -> None:
             schedule.touch(nodename)
         return note
 
+    usage = tracker.update_usage
+    complete = manager._complete_deletion
+
+    @functools.wraps(usage)
+    def update_usage_and_note(context, instance, nodename):
+        try:
+            usage(context, instance, nodename)
+        finally:
+            schedule.touch(nodename)
+
+    @functools.wraps(complete)
+    def complete_and_note(context, instance):
+        node = instance.node
+        try:
+            complete(context, instance)
+        finally:
+            if node is not None:
+                schedule.touch(node)
+
+    tracker.update_usage = update_usage_and_note
+    manager._complete_deletion = complete_and_note
     manager._update_available_resource_for_node = audit_if_due
     tracker.update_available_resource = audit_and_note
     tracker._update = update_and_note
     tracker.build_failed = noting(tracker.build_failed)
     tracker.build_succeeded = noting(tracker.build_succeeded)
+
+
+def _was_told(tracker, provider):
+    """Whether placement was told all that the tracker wanted it to know.
+
+    If it does not answer, nova logs a warning and goes on
+    (SchedulerReportClient.set_traits_for_provider and
+    set_aggregates_for_provider, by safe_connect).
+    """
+    try:
+        wanted = tracker.provider_tree.data(provider)
+        known = tracker.reportclient._provider_tree
+        return not (
+            known.have_traits_changed(provider, wanted.traits)
+            or known.have_aggregates_changed(provider, wanted.aggregates))
+    except ValueError:
+        # Another thread has had one of the two forgotten.
+        return False
+
+
+def patch_enabling(manager: ComputeManager | None,
+                   act: Callable[[], None]) -> None:
+    """Have something done when the service is disabled or enabled.
+
+    :param manager: nova's ComputeManager.
+    :param act: what is to be done.
+    """
+    if manager is None:
+        return
+    update = manager._update_compute_provider_status
+
+    @functools.wraps(update)
+    def act_and_update(context, enabled):
+        act()
+        update(context, enabled)
+
+    manager._update_compute_provider_status = act_and_update
 
 
 def patch_post_start(manager: ComputeManager | None,

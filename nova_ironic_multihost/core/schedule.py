@@ -105,15 +105,17 @@ def order(nodes: Iterable[str], audited: Iterable[str],
         node in audited, node in used, node))
 
 
-def drifted(before: Mapping[str, int], now: Mapping[str, int]) -> set[str]:
+def drifted(before: Mapping[str, int | None], now: Mapping[str, int]
+            ) -> set[str]:
     """Return the nodes whose resource providers have changed.
 
     Placement counts a provider's generation up with each change of its
     inventory, its traits, its allocations and, from microversion 1.19 on, its
     aggregates (placement.objects.resource_provider, placement.handlers).
 
-    :param before: uuid -> generation at the last listing.
+    :param before: uuid -> generation at the last listing, None for one that
+        was not there.
     :param now: the same of this moment.
     """
     return {node for node, generation in before.items()
-            if now.get(node) != generation}
+            if generation is None or now.get(node) != generation}

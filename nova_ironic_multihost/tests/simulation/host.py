@@ -94,27 +94,16 @@ class Local:
     """As threading.local, for each greenlet."""
 
     def __init__(self):
-        self._each = weakref.WeakKeyDictionary()
+        object.__setattr__(self, '_each', weakref.WeakKeyDictionary())
 
-    def _mine(self):
-        return self._each.setdefault(
-            greenlet.getcurrent(), types.SimpleNamespace(node=None))
+    def __getattr__(self, name):
+        try:
+            return self._each[greenlet.getcurrent()][name]
+        except KeyError:
+            raise AttributeError(name) from None
 
-    @property
-    def node(self):
-        return self._mine().node
-
-    @node.setter
-    def node(self, node):
-        self._mine().node = node
-
-    @property
-    def reported(self):
-        return self._mine().reported
-
-    @reported.setter
-    def reported(self, reported):
-        self._mine().reported = reported
+    def __setattr__(self, name, value):
+        self._each.setdefault(greenlet.getcurrent(), {})[name] = value
 
 
 class LostError(Exception):
@@ -811,9 +800,9 @@ class Process:
         """ResourceTracker.update_available_resource, of one node."""
         if not self._offers.may_take(node):
             return
-        if self._offers.is_new(node):
-            self.providers.pop(node, None)
         with self._schedule.auditing(node):
+            if self._offers.is_new(node):
+                self.providers.pop(node, None)
             pause()
             with self.updating:
                 if (node in self.tracked or self._take(node)) and (

@@ -197,6 +197,25 @@ class RecordsTestCase(cloud.AuditTestCase):
         self.look()
         self.assertFalse(self.all_read())
 
+    def test_who_was_seen_disabled_reads_all_of_them(self):
+        """It may be enabled again before its next audit."""
+        self.cloud.set('a', disabled=True)
+        self.look()
+        self.cloud.set('a')
+        self.cloud.owners[self.mine[0]] = 'b'
+        auditor = self.auditors['a']
+        self.assertTrue(auditor.in_doubt)
+        self.clock.now += 1
+        self.assertIsNot(Reason.KEPT, auditor.audit(model.Settings(
+            'a', points=32, **self.options)).reasons[self.mine[0]])
+        self.assertFalse(auditor.in_doubt)
+
+    def test_who_is_told_that_it_was_reads_all_of_them(self):
+        self.auditors['a'].doubt()
+        self.clock.now += 1
+        self.assertTrue(self.all_read())
+        self.assertFalse(self.all_read())
+
     def test_node_that_was_created_since(self):
         self.cloud.ironic['new'] = None
         self.cloud.set('b', disabled=True)

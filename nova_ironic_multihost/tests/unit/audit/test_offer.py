@@ -255,6 +255,20 @@ class OfferTestCase(cloud.AuditTestCase):
         self.assertFalse(offers.is_new(self.pulled))
 
 
+class DoubtTestCase(cloud.AuditTestCase):
+
+    def test_record_is_looked_at_while_others_may_have_taken_it(self):
+        self.settle('a', 'b')
+        mine = sorted(self.preferred('a', 'a', 'b'))
+        offers = self.offers('a', *mine)
+        self.cloud.owners[mine[0]] = 'b'
+        self.assertIs(Offer.AS_IRONIC_SAYS, offers.of(mine[0]))
+        self.clock.now += 1
+        self.auditors['a'].doubt()
+        self.assertIs(Offer.REFUSED, offers.of(mine[0]))
+        self.assertIs(Offer.AS_IRONIC_SAYS, offers.of(mine[1]))
+
+
 class ToMoveTestCase(cloud.AuditTestCase):
     """b is dead, and a has decided to have its nodes."""
 

@@ -15,6 +15,7 @@ import threading
 
 from nova_ironic_multihost.audit import model
 from nova_ironic_multihost.audit import schedule
+from nova_ironic_multihost.core import aggregates
 from nova_ironic_multihost.core.facts import InstanceState
 from nova_ironic_multihost.core import membership
 from nova_ironic_multihost.core.ownership import Reason
@@ -129,6 +130,22 @@ class ScheduleTestCase(_ScheduleTestCase):
         self.come_to(node, reported=False)
         self.assertTrue(self.schedule.is_due(node))
 
+    def test_placement_that_was_not_told_of_a_node(self):
+        node = self.mine[0]
+        with self.schedule.auditing(node):
+            self.schedule.touch(node, told=False)
+        self.assertTrue(self.schedule.is_due(node))
+
+    def test_audit_that_goes_by_what_was_known_before(self):
+        node, row = self.mine[0], self.auditor.last.nodes[self.mine[0]]
+        for used, due in ((row, False), (None, False),
+                          (row._replace(body=b'before'), True)):
+            with self.schedule.auditing(node):
+                self.schedule.note_used(node, used)
+                self.schedule.touch(node)
+            self.assertIs(due, self.schedule.is_due(node))
+        self.assertEqual([node], self.schedule.waiting())
+
     def test_record_that_moves_and_no_more(self):
         node = self.mine[0]
         self.tracker.drop(node)
@@ -172,12 +189,15 @@ class ScheduleTestCase(_ScheduleTestCase):
             'a', membership.Partition(shard='s1'), **self.options),
             self.auditor.last.view)
         self.assertEqual(set(self.mine), self.come_to_each())
-        self.cloud.host_aggregates = ('rack',)
-        before = self.auditor.last.host_aggregates
-        self.auditor.last = dataclasses.replace(
-            self.auditor.last, host_aggregates=before.after(()))
         self.follow()
-        self.assertEqual(set(self.mine), self.come_to_each())
+        self.come_to_each()
+        for hosts, due in (['b', 'c'], set()), (['a', 'b'], set(self.mine)):
+            self.auditor.last = dataclasses.replace(
+                self.auditor.last,
+                host_aggregates=self.auditor.last.host_aggregates.after(
+                    (aggregates.Aggregate.of('rack', hosts),)))
+            self.follow()
+            self.assertEqual(due, self.come_to_each())
 
     def test_each_in_the_interval_and_not_all_at_once(self):
         moments = sorted(
@@ -269,11 +289,48 @@ class DriftTestCase(_ScheduleTestCase):
     def test_provider_that_has_changed(self):
         self.listed[self.mine[0]] = 2
         del self.listed[self.mine[1]]
-        self.assertEqual({self.mine[0], self.mine[1]}, self.look())
+        both = {self.mine[0], self.mine[1]}
+        self.assertEqual(both, self.look())
         # That audit has changed it, too; it is looked at once more.
         self.listed[self.mine[0]] = 3
-        self.assertEqual({self.mine[0]}, self.look())
+        self.listed[self.mine[1]] = 1
+        self.assertEqual(both, self.look())
         self.assertEqual(set(), self.look())
+
+    def test_placement_is_asked_anew_for_it_until_an_audit_succeeds(self):
+        """nova remembers for five minutes what it has been told."""
+        node, other = self.mine[:2]
+        self.listed[node] = 2
+        self.clock.now += schedule.LISTING
+        self.schedule.look_for_drift()
+        self.assertFalse(self.schedule.asks_anew(node))
+        for reported in False, True:
+            with self.schedule.auditing(node):
+                self.assertTrue(self.schedule.asks_anew(node))
+                self.assertFalse(self.schedule.asks_anew(other))
+                self.schedule.touch(node, reported)
+        with self.schedule.auditing(node):
+            self.assertFalse(self.schedule.asks_anew(node))
+
+    def test_node_that_came_since_may_have_changed_since(self):
+        self.cloud.set('b', up=False)
+        for _ in range(model.RECENT + 2):
+            self.begin()
+            self.mine = sorted(self.auditor.last.nodes)
+            self.come_to_each()
+        self.assertEqual([], self.schedule.waiting())
+        came = set(self.mine) - self.preferred('a', 'a', 'b')
+        self.assertEqual(came, self.look())
+        self.assertEqual(set(), self.look())
+
+    def test_hosts_ask_at_moments_of_their_own(self):
+        moments = set()
+        for host in 'abcde':
+            one = schedule.Schedule(
+                host, self.auditor, self.tracker, self.clock)
+            one.look_for_drift()
+            moments.add(one._next_listing)
+        self.assertEqual(5, len(moments))
 
     def test_now_and_then(self):
         self.listed[self.mine[0]] = 2
@@ -284,7 +341,10 @@ class DriftTestCase(_ScheduleTestCase):
         listed, self.listed = self.listed, None
         self.assertRaises(TypeError, self.look)
         self.listed = {**listed, self.mine[0]: 2}
-        # At once: nothing was listed.
+        # It may be that it has too much to do.
+        self.schedule.look_for_drift()
+        self.assertEqual(set(), self.come_to_each())
+        self.clock.now += schedule.RETRY
         self.schedule.look_for_drift()
         self.assertEqual({self.mine[0]}, self.come_to_each())
 

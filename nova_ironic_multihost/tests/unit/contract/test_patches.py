@@ -159,6 +159,12 @@ class SignaturesTestCase(base.SignaturesTestCase):
                               rt._update)
         for method in (rt.build_failed, rt.build_succeeded):
             self.assertParameters(['self', 'nodename'], method)
+        self.assertParameters(['self', 'context', 'instance', 'nodename'],
+                              inspect.unwrap(rt.update_usage))
+        self.assertParameters(['self', 'context', 'instance'],
+                              compute._complete_deletion)
+        self.assertParameters(['self', 'context', 'enabled'],
+                              compute._update_compute_provider_status)
         # The last thing that an audit does, and it raises what fails.
         source = inspect.getsource(rt._update_available_resource)
         self.assertIn('self._update(context, cn, startup=startup)', source)
@@ -202,6 +208,7 @@ class TableTestCase(oslo_base.BaseTestCase):
         patches.patch_record_reads(compute, list, list)
         patches.patch_record_moves(compute, bool, bool)
         patches.patch_node_audits(compute, mock.Mock())
+        patches.patch_enabling(compute, self.fail)
         patches.patch_post_start(compute, self.fail)
         patches.patch_traits(compute, bool)
         patches.patch_roots(compute)
@@ -262,6 +269,7 @@ class TableTestCase(oslo_base.BaseTestCase):
         patches.patch_record_reads(alone, list, list)
         patches.patch_record_moves(alone, bool, bool)
         patches.patch_node_audits(alone, None)
+        patches.patch_enabling(alone, self.fail)
         patches.patch_post_start(alone, self.fail)
         patches.patch_stop(alone, self.fail)
         patches.patch_listeners(alone)
@@ -390,7 +398,16 @@ class NodeAuditsTestCase(base.TrackerTestCase):
         self.patch(self.rt, 'update_available_resource', new=self.audit)
         self.next = True
         self.noted = []
+        self.usage = self.patch(self.rt, 'update_usage')
+        self.compute._complete_deletion = self.complete = mock.Mock()
+        for tree in self.both_trees():
+            tree.new_root(NODE, NODE)
         patches.patch_node_audits(self.compute, self)
+
+    def both_trees(self):
+        """Return what was to be told to placement, and what was told."""
+        self.rt.provider_tree = provider_tree.ProviderTree()
+        return self.rt.provider_tree, self.client._provider_tree
 
     # The schedule:
 
@@ -403,8 +420,8 @@ class NodeAuditsTestCase(base.TrackerTestCase):
         yield
         self.noted.append(('ends', node))
 
-    def touch(self, node):
-        self.noted.append(('touched', node))
+    def touch(self, node, told=True):
+        self.noted.append(('touched', node) if told else ('not told', node))
 
     def audit(self, context, nodename, startup=False):
         self.noted.append(('audits', nodename, startup))
@@ -433,6 +450,36 @@ class NodeAuditsTestCase(base.TrackerTestCase):
         self.updated.assert_called_once_with(None, self.record, startup=True)
         self.updated.side_effect = OSError
         self.assertRaises(OSError, self.rt._update, None, self.record)
+        self.assertEqual([('touched', NODE), ('not told', NODE)], self.noted)
+
+    def test_what_placement_was_not_told_though_nova_goes_on(self):
+        wanted, known = self.rt.provider_tree, self.client._provider_tree
+        for update in 'update_traits', 'update_aggregates':
+            self.noted.clear()
+            getattr(wanted, update)(NODE, ['x'])
+            self.rt._update(None, self.record)
+            getattr(known, update)(NODE, ['x'])
+            self.rt._update(None, self.record)
+            self.assertEqual(
+                [('not told', NODE), ('touched', NODE)], self.noted)
+        known.remove(NODE)
+        self.rt._update(None, self.record)
+        self.assertEqual(('not told', NODE), self.noted[-1])
+
+    def test_nova_ignores_what_placement_does_not_take(self):
+        """Or nobody would have to look."""
+        for method in (self.client.set_traits_for_provider,
+                       self.client.set_aggregates_for_provider):
+            self.assertIn('@safe_connect', inspect.getsource(method))
+
+    def test_instances_that_change_or_are_deleted(self):
+        self.rt.update_usage(None, {'uuid': 'i1'}, NODE)
+        self.usage.assert_called_once_with(None, {'uuid': 'i1'}, NODE)
+        instance = mock.Mock(node=NODE)
+        self.complete.side_effect = OSError
+        self.assertRaises(OSError, self.compute._complete_deletion,
+                          None, instance)
+        self.complete.assert_called_once_with(None, instance)
         self.assertEqual([('touched', NODE)] * 2, self.noted)
 
     def test_builds_that_fail_and_succeed(self):
@@ -441,6 +488,18 @@ class NodeAuditsTestCase(base.TrackerTestCase):
         self.rt.build_succeeded(NODE)
         self.assertEqual(0, self.rt.stats[NODE]['failed_builds'])
         self.assertEqual([('touched', NODE)] * 2, self.noted)
+
+
+class EnablingTestCase(base.TrackerTestCase):
+
+    def test_who_is_disabled_knows_it(self):
+        done = []
+        update = self.compute._update_compute_provider_status = mock.Mock(
+            side_effect=lambda context, enabled: done.append(enabled))
+        patches.patch_enabling(self.compute, lambda: done.append('known'))
+        self.compute._update_compute_provider_status(None, enabled=False)
+        self.assertEqual(['known', False], done)
+        update.assert_called_once_with(None, False)
 
 
 class CreationsTestCase(base.DatabaseTestCase):

@@ -212,7 +212,9 @@ class NodeCache(abc.MutableMapping):
             if node is None:
                 node = get(uuid)
                 # What was listed meanwhile may be newer.
-                if is_mine(uuid) and uuid not in self:
+                if (listed := self.get(uuid)) is not None:
+                    return listed
+                if is_mine(uuid):
                     self[uuid] = node
             return node
 

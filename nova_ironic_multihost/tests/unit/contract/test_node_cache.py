@@ -232,6 +232,19 @@ class NodeCacheTestCase(base.BaseTestCase):
         self.ironic['a'] = node = Node(1)
         self.assertEqual(node, self.read('a'))
 
+    def test_what_is_listed_while_a_node_is_read_stays(self):
+        def get(uuid):
+            self.cache.add(rows({uuid: 'newer'}))
+            return Node('older')
+
+        self.assertIsNone(self.cache.row('a'))
+        self.assertEqual('newer', self.cache.read(
+            'a', get, lambda uuid: True).body)
+        self.assertEqual('newer', self.cache['a'].body)
+        self.assertEqual(rows({'a': 'newer'})['a'], self.cache.row('a'))
+        self.cache['a'] = Node('read')
+        self.assertIsNone(self.cache.row('a'))
+
     def test_what_was_read_before_a_change_does_not_come_in_after_it(self):
         reading, answered = threading.Event(), threading.Event()
         before = Node('before')

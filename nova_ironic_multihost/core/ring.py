@@ -50,19 +50,23 @@ class Ring:
         if not self.members:
             raise ValueError('a ring needs at least one member')
         self.hashring = hashring.HashRing(self.members, partitions=points)
+        # Each node is looked up several times in an audit.
+        self._hosts: dict[str, HostKey] = {}
 
     def host_for(self, node_uuid: str) -> HostKey:
         """Return the member that prefers the node.
 
         :param node_uuid: uuid of an Ironic node, as Ironic spells it.
         """
-        host: HostKey
-        host, = self.hashring.get_nodes(node_uuid.encode('utf-8'))
+        host = self._hosts.get(node_uuid)
+        if host is None:
+            host, = self.hashring.get_nodes(node_uuid.encode('utf-8'))
+            self._hosts[node_uuid] = host
         return host
 
     def prefers(self, host: HostKey, node_uuid: str) -> bool:
         """Whether ``host`` is the node's preferred member."""
-        return host in self.hashring.get_nodes(node_uuid.encode('utf-8'))
+        return self.host_for(node_uuid) == host
 
     def shares(self, node_uuids: Iterable[str]) -> dict[HostKey, int]:
         """Count the nodes that each member prefers.

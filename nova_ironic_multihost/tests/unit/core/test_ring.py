@@ -13,6 +13,7 @@
 
 import collections
 import random
+from unittest import mock
 import uuid
 
 from hypothesis import given
@@ -51,6 +52,15 @@ class RingTestCase(base.BaseTestCase):
             preferring = [host for host in hosts
                           if members.prefers(host, node)]
             self.assertEqual([members.host_for(node)], preferring)
+
+    def test_each_node_is_looked_up_once(self):
+        members = ring.Ring(['a', 'b'], 16)
+        with mock.patch.object(
+                members.hashring, 'get_nodes',
+                side_effect=members.hashring.get_nodes) as lookup:
+            for _ in range(3):
+                members.prefers(members.host_for('node'), 'node')
+        lookup.assert_called_once_with(b'node')
 
     @given(HOSTS, NODES)
     def test_leaving_moves_only_what_the_leaver_had(self, hosts, listed):

@@ -30,7 +30,6 @@ from nova.compute import vm_states
 from nova import context as nova_context
 from nova import exception
 from nova import objects
-import os_resource_classes
 from oslo_db import exception as db_exception
 from oslo_log import log as logging
 import oslo_messaging as messaging
@@ -312,35 +311,6 @@ def consumers(context: nova_context.RequestContext,
     LOG.debug('Placement does not say what is allocated of node %(node)s: '
               '%(reason)s', {'node': node, 'reason': reason})
     return None
-
-
-def idle(context: nova_context.RequestContext,
-         report_client: report.SchedulerReportClient) -> set[str]:
-    """Ask placement which resource providers nobody has, of custom classes.
-
-    One question for each class, in the place of one for each provider. What
-    is reserved is left out, and so is what somebody has.
-
-    :param report_client: nova's SchedulerReportClient.
-    :returns: set of uuids.
-    :raises VirtDriverNotReady: placement answers with an error.
-    :raises keystoneauth1.exceptions.ClientException: it does not answer.
-    """
-    def get(path, key):
-        # 1.4 is the first one that lists by what is left.
-        answer = report_client.get(
-            path, version='1.4', global_request_id=context.global_id)
-        if not answer:
-            raise names.VirtDriverNotReady(
-                f'Placement does not list its {key}: {answer.text}')
-        return answer.json()[key]
-
-    return {provider['uuid']
-            for one in get('/resource_classes', 'resource_classes')
-            if os_resource_classes.is_custom(one['name'])
-            for provider in get(
-                f'/resource_providers?resources={one["name"]}:1',
-                'resource_providers')}
 
 
 def _says_so(answer):

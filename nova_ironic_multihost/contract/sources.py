@@ -16,10 +16,7 @@
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Sequence
-from collections.abc import Set
 from concurrent import futures
-
-from oslo_log import log as logging
 
 from nova_ironic_multihost.contract import calls
 from nova_ironic_multihost.contract import names
@@ -29,15 +26,9 @@ from nova_ironic_multihost.core.facts import InstanceState
 from nova_ironic_multihost.core.facts import Record
 from nova_ironic_multihost.core import membership
 
-LOG = logging.getLogger(__name__)
-
 #: Questions to placement at a time. It answers one in 5 to 7 ms; keystoneauth
 #: keeps ten connections.
 AT_ONCE = 8
-
-#: From which number of nodes on it is cheaper to have placement list all that
-#: nobody has: 16 us for each of those.
-MANY = 100
 
 
 class NovaSources:
@@ -95,29 +86,12 @@ class NovaSources:
 
     def consumers_of(self, nodes: Sequence[str]
                      ) -> dict[str, frozenset[str] | None]:
-        """Ask placement who has allocated nodes: it takes one at a time.
-
-        Of many it is asked first which nodes nobody has.
-        """
-        idle = self._idle() if len(nodes) >= MANY else frozenset()
-        found: dict[str, frozenset[str] | None] = {
-            node: frozenset() for node in nodes if node in idle}
-        others = [node for node in nodes if node not in found]
-        if others:
-            with futures.ThreadPoolExecutor(
-                    min(AT_ONCE, len(others))) as pool:
-                found.update(zip(
-                    others, pool.map(self.consumers, others), strict=True))
-        return found
-
-    def _idle(self) -> Set[str]:
-        """Return the nodes that nobody has, as far as placement says."""
-        try:
-            return reads.idle(
-                names.admin_context(), self._tracker.report_client)
-        except Exception as exc:  # noqa: BLE001
-            LOG.debug('Placement is asked for each node: %s', exc)
-            return frozenset()
+        """Ask placement who has allocated nodes: it takes one at a time."""
+        if not nodes:
+            return {}
+        with futures.ThreadPoolExecutor(min(AT_ONCE, len(nodes))) as pool:
+            return dict(zip(
+                nodes, pool.map(self.consumers, nodes), strict=True))
 
     def mapped(self, host: str) -> bool | None:
         """Ask whether the host is mapped to a cell."""

@@ -322,23 +322,6 @@ class PlacementTestCase(base.TrackerTestCase):
         self.assertRaises(names.VirtDriverNotReady, reads.generations,
                           context, self.client)
 
-    def test_providers_that_nobody_has(self):
-        answers = {
-            '/resource_classes': {'resource_classes': [
-                {'name': 'VCPU'}, {'name': 'CUSTOM_X'}, {'name': 'CUSTOM_Y'}]},
-            '/resource_providers?resources=CUSTOM_X:1': {
-                'resource_providers': [{'uuid': 'a'}, {'uuid': 'b'}]},
-            '/resource_providers?resources=CUSTOM_Y:1': {
-                'resource_providers': [{'uuid': 'c'}]}}
-        self.patch(self.client, 'get', side_effect=(
-            lambda path, version, global_request_id:
-                base.response(200, answers[path])))
-        context = names.admin_context()
-        self.assertEqual({'a', 'b', 'c'}, reads.idle(context, self.client))
-        self.patch(self.client, 'get', return_value=base.response(503))
-        self.assertRaises(names.VirtDriverNotReady, reads.idle,
-                          context, self.client)
-
     def test_allocations_of_a_provider(self):
         answer = {'allocations': {}, 'resource_provider_generation': 8}
         get = self.patch(self.client, 'get',

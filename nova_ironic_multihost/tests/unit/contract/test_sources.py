@@ -77,28 +77,6 @@ class SignaturesTestCase(base.SignaturesTestCase):
         self.assertEqual([sources.AT_ONCE], most)
         self.assertEqual({}, self.consumers_of(self.fail, []))
 
-    def test_of_many_it_is_asked_which_nobody_has(self):
-        idle = self.useFixture(fixtures.MockPatchObject(
-            sources.reads, 'idle', return_value={'1', '2', 'other'})).mock
-        asked = []
-
-        def answer(node):
-            asked.append(node)
-            return frozenset({f'i-{node}'})
-
-        nodes = [str(number) for number in range(sources.MANY)]
-        found = self.consumers_of(answer, nodes)
-        self.assertEqual(set(nodes) - {'1', '2'}, set(asked))
-        self.assertEqual(
-            {node: set() if node in ('1', '2') else {f'i-{node}'}
-             for node in nodes}, found)
-        # For few, or if it does not answer, each is asked for.
-        for fault, some in (None, nodes[1:]), (OSError('refused'), nodes):
-            idle.side_effect = fault
-            asked.clear()
-            self.consumers_of(answer, some)
-            self.assertCountEqual(some, asked)
-
     def test_what_fails_fails_for_all_nodes(self):
         self.assertRaises(
             ZeroDivisionError, self.consumers_of, lambda node: 1 / 0, 'abc')

@@ -62,6 +62,7 @@ from nova_ironic_multihost.contract import reads
 from nova_ironic_multihost.contract import registration
 from nova_ironic_multihost.contract import settings
 from nova_ironic_multihost.contract import sources
+from nova_ironic_multihost.core import membership
 from nova_ironic_multihost.core.ownership import Reason
 from nova_ironic_multihost import exception
 from nova_ironic_multihost import gate
@@ -99,7 +100,7 @@ class IronicMultiHostDriver(names.IronicDriver):
         self._offers = offer.Offers(self._auditor, self._tracker, ending)
         self._looks = look.Look(
             self._auditor, self._tracker, self._acquired, ending=ending,
-            to_move=self._offers.to_move)
+            to_move=self._to_move)
         self._changes = changes.Changes(
             self._auditor, self._tracker, ending)
         self._hints = hints.Hints(
@@ -463,6 +464,19 @@ class IronicMultiHostDriver(names.IronicDriver):
             return False
         with self._patience.none():
             return self._adoption.adopt(settings.read(), build, node_id)
+
+    def _to_move(self, nodes):
+        """Return the records of nodes that can be moved without an audit.
+
+        What Ironic has taken out of service since its owner died has to be
+        reserved in placement first.
+        """
+        known = {node: self.node_cache.get(node) for node in nodes}
+        return self._offers.to_move([
+            node for node, its in known.items() if its is not None
+            and not self._node_resources_used(its)
+            and not self._node_resources_unavailable(its)],
+            membership.same_label(settings.partition().label))
 
     def _acquired(self, audit, mine):
         """Let nova work with nodes that a look has found to be mine."""

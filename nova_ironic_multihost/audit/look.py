@@ -42,6 +42,9 @@ LOG = logging.getLogger(__name__)
 #: auditor: builds whose nodes are adopted, and what has changed in Ironic.
 TOGETHER = 50
 
+#: The most records that are moved at the same time; claims wait for that.
+AT_ONCE = 8
+
 
 class Look:
     """Looks, again and again, from one thread.
@@ -201,7 +204,7 @@ class Look:
         for node in nodes:
             # It may have been here before.
             self._tracker.drop(node)
-        moved = self._tracker.move(self._to_move(nodes))
+        moved = self._move(nodes)
         for node in nodes:
             if self._ending():
                 return missed
@@ -213,6 +216,21 @@ class Look:
             elif audit.reasons[node] is Reason.PULLED:
                 self._pulled += (node,)
         return missed
+
+    def _move(self, nodes: list[str]) -> set[str]:
+        """Move the records of nodes, a few at a time, each judged before.
+
+        :returns: the nodes whose records were moved; the first one that
+            cannot be ends it: who does not answer is not asked for each.
+        """
+        moved: set[str] = set()
+        for first in range(0, len(nodes), AT_ONCE):
+            records = self._to_move(nodes[first:first + AT_ONCE])
+            done = self._tracker.move(records)
+            moved.update(done)
+            if len(done) < len(records):
+                break
+        return moved
 
     def _audit_pulled(self) -> None:
         """Audit nodes that came from live hosts once more.

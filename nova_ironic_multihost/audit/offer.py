@@ -110,6 +110,10 @@ class Offers:
         """
         audit = self._auditor.last
         reason = self._auditor.reason(node)
+        if (reason is Reason.ADOPTED and self._tracker.has(node)
+                and not self.still_valid(node)):
+            # Its record was moved, and it has been pulled since.
+            return Offer.REFUSED
         if audit and reason is Reason.KEPT and (
                 self._ending() or self._auditor.in_doubt
                 or _may_be_gone(audit, node)) and (
@@ -150,13 +154,16 @@ class Offers:
             lambda: sources.instance_states([instance]).get(
                 instance) if instance else None)
 
-    def to_move(self, nodes: Iterable[str]) -> list[Record]:
+    def to_move(self, nodes: Iterable[str], label: str) -> list[Record]:
         """Return the records that can become this host's as they are.
 
-        As of this moment, of free nodes of hosts that are down: nothing has
-        to be told to placement for one that stays in its aggregates.
+        As of this moment, of hosts that are down: nothing has to be told to
+        placement or in the record for one that stays in its aggregates and in
+        its partition.
 
-        :param nodes: uuids of nodes that are mine by the last audit.
+        :param nodes: uuids of nodes that are mine by the last audit, and that
+            are as free in Ironic as they were.
+        :param label: of the partition of this host.
         """
         audit = self._auditor.last
         if audit is None or self._ending():
@@ -168,7 +175,7 @@ class Offers:
                   and not self._tracker.has(node)]
         records = [
             record for record in sources.records(wanted)
-            if record.owner is not None
+            if record.owner is not None and record.partition == label
             and known.of(record.owner) == known.of(me)] if wanted else []
         live = functools.cache(self._live)
         return [record for record in records if ownership.still_valid(

@@ -68,9 +68,6 @@ COUNTED = frozenset({'io_workload', 'failed_builds'})
 #: Records that the tracker is given at a time.
 FILLED = 500
 
-#: Records that are written at the same time.
-TOGETHER = 8
-
 
 class Tracker:
     """The resource tracker of the compute service that a driver serves.
@@ -114,15 +111,19 @@ class Tracker:
     def move(self, records: Sequence[Record]) -> set[str]:
         """Make records this host's as they are, without audits.
 
-        What ResourceTracker._init_compute_node does to a record, several at a
-        time, and nothing else.
+        What ResourceTracker._init_compute_node does to a record, several at
+        the same time, and nothing else. A claim waits meanwhile, as it does
+        there: builds are sent here as soon as a record is written.
 
-        :param records: of other hosts.
+        :param records: of other hosts; few, as each is written by a thread.
         :returns: uuids of the nodes of those that are this host's now. Of the
             others that is not known.
         """
-        if self._manager is None or not records:
-            return set()
+        return (self._move(records) if self._manager is not None and records
+                else set())
+
+    @names.synchronized(resource_tracker.COMPUTE_RESOURCE_SEMAPHORE, fair=True)
+    def _move(self, records):
         tracker = self._manager.rt
 
         def move(record):
@@ -137,11 +138,10 @@ class Tracker:
                 return False
             return True
 
-        with futures.ThreadPoolExecutor(
-                min(TOGETHER, len(records))) as pool:
+        with futures.ThreadPoolExecutor(len(records)) as pool:
             moved = [record for record, done in zip(
                 records, pool.map(move, records), strict=True) if done]
-        self.fill(moved)
+        self._insert(moved)
         return {record.node for record in moved}
 
     def fill(self, records: Iterable[Record]) -> None:
@@ -161,6 +161,9 @@ class Tracker:
 
     @names.synchronized(resource_tracker.COMPUTE_RESOURCE_SEMAPHORE, fair=True)
     def _fill(self, records):
+        self._insert(records)
+
+    def _insert(self, records):
         tracker = self._manager.rt
         if tracker.provider_tree is None:
             # A claim looks there for what it does not need to find.

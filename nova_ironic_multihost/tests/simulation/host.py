@@ -528,7 +528,8 @@ class Process:
             self.host, self.auditor, self, clock)
         self._schedule._current = Local()
         self._look = look.Look(self.auditor, self, self._acquired, clock,
-                               self._is_ending, self._offers.to_move)
+                               self._is_ending, lambda nodes: self._offers.to_move(
+                                   nodes, settings.partition.label))
         self.sources.ending = self._is_ending
         self.ending = False
         self._late_takes = 0

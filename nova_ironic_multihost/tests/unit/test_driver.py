@@ -688,6 +688,13 @@ class LookTestCase(DriverTestCase):
         self.driver._upkeep.once()
         self.assertEqual(NODES, sorted(self.audited))
 
+    def test_node_that_is_out_of_service_is_audited_as_it_is_taken(self):
+        """It has to be reserved before a build can be sent here."""
+        self.patch(FakeNode, 'is_maintenance', True)
+        self.services['compute-2'] = False
+        self.driver._look()
+        self.assertEqual(NODES, self.audited)
+
     def test_nothing_is_done_before_the_first_audit(self):
         driver = multihost.IronicMultiHostDriver(
             mock.Mock(_compute=self.manager))

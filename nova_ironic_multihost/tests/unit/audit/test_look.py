@@ -96,14 +96,31 @@ class LookTestCase(cloud.AuditTestCase):
                 [node for node in nodes if node in NODES[::2]])
 
         self.to_move = to_move
-        self.tracker.failing = {NODES[2]}
         self.tracker.tracked = {NODES[0]}
         self.cloud.set('b', up=False)
         self.look()
         self.assertEqual(NODES, sorted(asked))
-        moved = set(NODES[::2]) - {NODES[2]}
+        moved = set(NODES[::2])
         self.assertEqual(moved, set(self.tracker.moved))
         self.assertEqual(set(NODES) - moved, set(self.tracker.audited))
+
+    def test_who_does_not_answer_is_not_asked_for_each_record(self):
+        asked = []
+
+        def to_move(nodes):
+            self.assertLessEqual(len(nodes), look.AT_ONCE)
+            asked.extend(nodes)
+            return self.cloud.records(nodes)
+
+        self.to_move = to_move
+        self.tracker.failing = {NODES[0]}
+        self.cloud.set('b', up=False)
+        with mock.patch.object(look, 'TOGETHER', len(NODES)):
+            self.look()
+        self.assertEqual(NODES[:look.AT_ONCE], asked[:look.AT_ONCE])
+        # Only its portion is tried again.
+        self.assertEqual(NODES[:1] + NODES[look.AT_ONCE:],
+                         self.tracker.audited[:len(NODES)])
 
     def test_who_may_be_starting_keeps_its_nodes(self):
         self.heartbeats = Heartbeats(10, 60)

@@ -289,10 +289,11 @@ class ToMoveTestCase(cloud.AuditTestCase):
         self.cloud.owners = owners
         self.cloud.asked.clear()
 
-    def to_move(self, *tracked, ending=False):
+    def to_move(self, *tracked, ending=False, label=''):
         offers = offer.Offers(
             self.auditors['a'], cloud.Tracker(*tracked), lambda: ending)
-        return sorted(record.node for record in offers.to_move(cloud.NODES))
+        return sorted(record.node for record
+                      in offers.to_move(cloud.NODES, label))
 
     def test_free_nodes_of_the_dead(self):
         self.assertEqual(self.theirs, self.to_move())
@@ -325,6 +326,18 @@ class ToMoveTestCase(cloud.AuditTestCase):
         self.decide()
         self.assertEqual([], self.to_move())
 
+    def test_record_that_names_another_partition(self):
+        """Others learn from it which partition this host serves."""
+        self.assertEqual([], self.to_move(label='shard=s1'))
+
     def test_before_the_first_audit(self):
         self.auditors['a'].last = None
         self.assertEqual([], self.to_move())
+
+    def test_one_that_was_moved_and_is_pulled_back(self):
+        offers = self.offers('a', *self.theirs)
+        self.cloud.owners[self.theirs[0]] = 'a'
+        self.assertIs(Offer.AS_IRONIC_SAYS, offers.of(self.theirs[0]))
+        self.cloud.set('b')
+        self.cloud.owners[self.theirs[0]] = 'b'
+        self.assertIs(Offer.REFUSED, offers.of(self.theirs[0]))

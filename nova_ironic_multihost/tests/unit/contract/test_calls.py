@@ -204,7 +204,13 @@ class TrackerTestCase(base.TrackerTestCase):
         other, lost = uuidsentinel.other, uuidsentinel.lost
         saved = []
 
+        def held():
+            return lockutils.internal_fair_lock(
+                resource_tracker.COMPUTE_RESOURCE_SEMAPHORE).owner is not None
+
         def save(row):
+            # A claim waits: builds are sent here from now on.
+            self.assertTrue(held())
             if row.uuid == lost:
                 raise messaging.MessagingTimeout
             saved.append((row.uuid, row.obj_get_changes()))

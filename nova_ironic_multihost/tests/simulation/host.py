@@ -527,9 +527,10 @@ class Process:
         self._schedule = schedule.Schedule(
             self.host, self.auditor, self, clock)
         self._schedule._current = Local()
-        self._look = look.Look(self.auditor, self, self._acquired, clock,
-                               self._is_ending, lambda nodes: self._offers.to_move(
-                                   nodes, settings.partition.label))
+        self._look = look.Look(
+            self.auditor, self, self._acquired, clock, self._is_ending,
+            lambda nodes: self._offers.to_move(
+                nodes, settings.partition.label))
         self.sources.ending = self._is_ending
         self.ending = False
         self._late_takes = 0

@@ -102,7 +102,7 @@ class IronicMultiHostDriver(names.IronicDriver):
             self._auditor, self._tracker, self._acquired, ending=ending,
             to_move=self._to_move)
         self._changes = changes.Changes(
-            self._auditor, self._tracker, ending)
+            self._auditor, self._tracker, self._schedule.is_due, ending)
         self._hints = hints.Hints(
             self._auditor, self._reader, lambda: self._timers.wake('poll'))
         self._notifications = notifications.Notifications(
@@ -302,7 +302,6 @@ class IronicMultiHostDriver(names.IronicDriver):
         """
         if not self._offers.may_take(nodename):
             raise names.ComputeHostNotFound(host=nodename)
-        self._changes.came(nodename)
         if (self._offers.is_new(nodename)
                 or self._schedule.asks_anew(nodename)):
             self._tracker.refresh(nodename)

@@ -31,36 +31,25 @@ TOGETHER = 50
 
 
 class Changes:
-    """Has what has changed audited. One thread uses it, but for :meth:`came`.
+    """Has what has changed audited. One thread uses it.
 
     :param auditor: reads what has changed, and audits it.
     :param tracker: nova's resource tracker.
+    :param due: says whether nova's tracker has still to come to a node that is
+        mine, see :meth:`.schedule.Schedule.is_due`.
     :param ending: says whether this service is about to end.
     """
 
     def __init__(self, auditor: auditors.Auditor, tracker: Tracker,
+                 due: Callable[[str], bool],
                  ending: Callable[[], bool] = lambda: False) -> None:
         self._auditor = auditor
         self._tracker = tracker
+        self._due = due
         self._ending = ending
         self._serial = 0
         #: Nodes that wait -> serial of the mirror that they were in.
         self._waiting: Mapping[str, int] = {}
-        # (serial of an audit of all nodes, those to which nova's tracker has
-        # come since); may lack some, who are audited once more.
-        self._came: tuple[int, set[str]] = 0, set()
-
-    def came(self, node: str) -> None:
-        """Note that nova's tracker comes to a node; from any thread.
-
-        It knows what the last audit of all nodes has read, or more.
-        """
-        serial = self._auditor.serial
-        audited, nodes = self._came
-        if audited != serial:
-            nodes = set()
-            self._came = serial, nodes
-        nodes.add(node)
 
     def once(self, settings: Settings,
              then: Callable[[Mapping[str, Row]], None]) -> bool:
@@ -83,11 +72,9 @@ class Changes:
             sorted(mirror.changed_since(self._serial)), mirror.serial)}
         self._serial = mirror.serial
         decided = self._auditor.serial
-        audited, came = self._came
         self._waiting = {
             node: serial for node, serial in self._waiting.items()
-            if serial > decided or node in last.nodes and (
-                serial > audited or node not in came)}
+            if serial > decided or node in last.nodes and self._due(node)}
         some = sorted(
             self._waiting, key=lambda node: node not in last.nodes)[:TOGETHER]
         if not some:

@@ -947,7 +947,9 @@ class PollTestCase(DriverTestCase):
         self.place(NODES[0], 'i1', ME)
         self.place(NODES[1], 'i2', ME)
         self.driver.get_available_nodes()
-        self.driver.get_available_resource(NODES[0])
+        with self.driver._schedule.auditing(NODES[0]):
+            self.driver.get_available_resource(NODES[0])
+            self.driver._schedule.touch(NODES[0])
         self.driver._poll()
         self.assertEqual([(NODES[1], 'i2')], self.audited)
 

@@ -14,6 +14,7 @@ from unittest import mock
 
 from nova_ironic_multihost.audit import changes
 from nova_ironic_multihost.audit import model
+from nova_ironic_multihost.audit import schedule
 from nova_ironic_multihost.core.facts import InstanceState
 from nova_ironic_multihost.core.ownership import Reason
 from nova_ironic_multihost.tests.unit.audit import cloud
@@ -30,8 +31,20 @@ class ChangesTestCase(cloud.AuditTestCase):
         self.theirs = sorted(set(cloud.NODES) - set(self.mine))
         self.tracker = cloud.Tracker(*self.mine)
         self.ending = False
+        self.schedule = schedule.Schedule(
+            'a', self.auditor, self.tracker, self.clock)
+        for node in self.mine:
+            self.come(node)
         self.changes = changes.Changes(
-            self.auditor, self.tracker, lambda: self.ending)
+            self.auditor, self.tracker, self.schedule.is_due,
+            lambda: self.ending)
+
+    def come(self, node):
+        """Have nova's tracker come to a node in an audit of all."""
+        self.schedule.follow(
+            model.Settings('a', points=32), self.auditor.last.view)
+        with self.schedule.auditing(node):
+            self.schedule.touch(node)
 
     def once(self):
         """Look once; return what was told and what was audited."""
@@ -106,23 +119,23 @@ class ChangesTestCase(cloud.AuditTestCase):
         first, second = self.mine[:2]
         self.cloud.contents = {first: 1, second: 1}
         self.audit('a')
-        self.changes.came(first)
+        self.come(first)
         # It takes minutes until nova's tracker comes to the last one.
         self.assertEqual([second], self.once()[1])
         self.assertEqual(({}, []), self.once())
 
     def test_tracker_has_come_to_it_before_it_changed(self):
         node = self.mine[0]
-        self.changes.came(node)
+        self.come(node)
         self.cloud.contents[node] = 1
         self.assertEqual([node], self.once()[1])
 
     def test_tracker_has_come_to_it_in_an_audit_before(self):
         first, second = self.mine[:2]
-        self.changes.came(first)
+        self.come(first)
         self.cloud.contents[first] = 1
         self.audit('a')
-        self.changes.came(second)
+        self.come(second)
         self.assertEqual([first], self.once()[1])
 
     def test_what_waits_is_left_to_the_audit_that_has_come_to_it(self):
@@ -132,7 +145,7 @@ class ChangesTestCase(cloud.AuditTestCase):
             self.assertEqual([first], self.once()[1])
             self.assertTrue(self.more)
             self.audit('a')
-            self.changes.came(second)
+            self.come(second)
             self.assertEqual([], self.once()[1])
             self.assertFalse(self.more)
 

@@ -25,6 +25,7 @@ from nova_ironic_multihost.audit import arrivals
 from nova_ironic_multihost.audit import auditor
 from nova_ironic_multihost.audit import changes
 from nova_ironic_multihost.audit import departure
+from nova_ironic_multihost.audit import drift
 from nova_ironic_multihost.audit import hints
 from nova_ironic_multihost.audit import keeper
 from nova_ironic_multihost.audit import look
@@ -96,6 +97,8 @@ class IronicMultiHostDriver(names.IronicDriver):
             sources.NovaWrites(ending), self._reader)
         self._schedule = schedule.Schedule(
             CONF.host, self._auditor, self._tracker)
+        self._drift = drift.Drift(
+            CONF.host, self._auditor, self._schedule.note_drift)
         self._upkeep = upkeep.Upkeep(self._schedule, self._tracker, ending)
         self._offers = offer.Offers(self._auditor, self._tracker, ending)
         self._looks = look.Look(
@@ -146,7 +149,7 @@ class IronicMultiHostDriver(names.IronicDriver):
             arrivals=self._arrivals.once, copies=self._keeper.once,
             mailboxes=self._postman.once,
             notifications=self._notifications.once,
-            upkeep=self._upkeep.once, drift=self._schedule.look_for_drift,
+            upkeep=self._upkeep.once, drift=self._drift.once,
             refusal=lambda: self._refusals.sweep(self._looks.view))
         self._settled = self._filled = False
         # The last audit of all nodes; looks have changed the auditor's.

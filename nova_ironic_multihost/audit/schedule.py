@@ -18,12 +18,10 @@ on in the background (:mod:`.upkeep`) come in threads of their own.
 
 from collections.abc import Callable
 from collections.abc import Iterator
-from collections.abc import Mapping
+from collections.abc import Set
 import contextlib
 import threading
 import time
-
-from oslo_log import log as logging
 
 from nova_ironic_multihost.audit import auditor as auditors
 from nova_ironic_multihost.audit.model import Audit
@@ -34,15 +32,9 @@ from nova_ironic_multihost.core import membership
 from nova_ironic_multihost.core.mirror import Row
 from nova_ironic_multihost.core import schedule
 
-LOG = logging.getLogger(__name__)
-
 #: Seconds for which nova audits nodes when the service starts. The others come
 #: in the background: builds wait until that is over.
 START = 5
-
-#: Seconds between two questions of which resource providers have changed, at
-#: most, and until the next one when there was no answer.
-LISTING, RETRY = 600, 120
 
 
 class Schedule:
@@ -78,10 +70,6 @@ class Schedule:
         self._interval: float = 0
         #: Until when nova audits while it starts, None when that is over.
         self._until: float | None = None
-        #: The generations of the providers of this host's nodes, and when
-        #: they were listed.
-        self._generations: Mapping[str, int] | None = None
-        self._next_listing = 0.0
         # The node that a thread audits, its :class:`.core.schedule.Basis`,
         # whether placement is asked anew for it, whether the audit has come
         # to its end, and whether it went by something else than the basis.
@@ -142,6 +130,12 @@ class Schedule:
             return
         with self._lock:
             self._touched.add(node)
+
+    def note_drift(self, nodes: Set[str]) -> None:
+        """Note that somebody has changed what placement has of some nodes."""
+        with self._lock:
+            self._touched |= nodes
+            self._drifted |= nodes
 
     @contextlib.contextmanager
     def auditing(self, node: str) -> Iterator[None]:
@@ -236,31 +230,3 @@ class Schedule:
         if row is None or reason is None:
             return None
         return schedule.Basis(row, reason, self._era)
-
-    def look_for_drift(self) -> None:
-        """Ask placement now and then which resource providers have changed.
-
-        Each compute service at moments of its own. A node that came since the
-        last answer may have changed since it came.
-
-        :raises Exception: placement does not answer.
-        """
-        audit, now = self._auditor.last, self._clock()
-        if audit is None or now < self._next_listing:
-            return
-        self._next_listing = now + RETRY
-        found = self._auditor.sources.generations()
-        self._next_listing = now + LISTING * schedule.moment(self._host)
-        mine = {node: found[node] for node in audit.nodes if node in found}
-        before = self._generations
-        self._generations = mine
-        if before is None:
-            return
-        drifted = schedule.drifted(
-            {node: before.get(node) for node in audit.nodes}, mine)
-        with self._lock:
-            self._touched |= drifted
-            self._drifted |= drifted
-        if drifted:
-            LOG.debug('The resource providers of %d nodes have changed.',
-                      len(drifted))

@@ -23,7 +23,7 @@ from nova_ironic_multihost.core import schedule as core
 from nova_ironic_multihost.tests.unit.audit import cloud
 
 
-class _ScheduleTestCase(cloud.AuditTestCase):
+class ScheduledTestCase(cloud.AuditTestCase):
     """Host a has audited all its nodes once; b shares the nodes."""
 
     INTERVAL = 1000
@@ -66,7 +66,7 @@ class _ScheduleTestCase(cloud.AuditTestCase):
         return {node for node in self.mine if self.come_to(node, **options)}
 
 
-class ScheduleTestCase(_ScheduleTestCase):
+class ScheduleTestCase(ScheduledTestCase):
 
     def test_each_once(self):
         self.assertEqual(set(), self.come_to_each())
@@ -269,87 +269,3 @@ class ScheduleTestCase(_ScheduleTestCase):
         self.assertEqual({kept, used}, ready & {kept, used, leaked})
         self.auditor.last = None
         self.assertEqual([], self.schedule.ready())
-
-
-class DriftTestCase(_ScheduleTestCase):
-
-    INTERVAL = 1_000_000
-
-    def setUp(self):
-        super().setUp()
-        self.cloud.generations = lambda: dict(self.listed)
-        self.listed = dict.fromkeys(cloud.NODES, 1)
-        self.schedule.look_for_drift()
-
-    def look(self):
-        self.clock.now += schedule.LISTING
-        self.schedule.look_for_drift()
-        return self.come_to_each()
-
-    def test_provider_that_has_changed(self):
-        self.listed[self.mine[0]] = 2
-        del self.listed[self.mine[1]]
-        both = {self.mine[0], self.mine[1]}
-        self.assertEqual(both, self.look())
-        # That audit has changed it, too; it is looked at once more.
-        self.listed[self.mine[0]] = 3
-        self.listed[self.mine[1]] = 1
-        self.assertEqual(both, self.look())
-        self.assertEqual(set(), self.look())
-
-    def test_placement_is_asked_anew_for_it_until_an_audit_succeeds(self):
-        """nova remembers for five minutes what it has been told."""
-        node, other = self.mine[:2]
-        self.listed[node] = 2
-        self.clock.now += schedule.LISTING
-        self.schedule.look_for_drift()
-        self.assertFalse(self.schedule.asks_anew(node))
-        for reported in False, True:
-            with self.schedule.auditing(node):
-                self.assertTrue(self.schedule.asks_anew(node))
-                self.assertFalse(self.schedule.asks_anew(other))
-                self.schedule.touch(node, reported)
-        with self.schedule.auditing(node):
-            self.assertFalse(self.schedule.asks_anew(node))
-
-    def test_node_that_came_since_may_have_changed_since(self):
-        self.cloud.set('b', up=False)
-        for _ in range(model.RECENT + 2):
-            self.begin()
-            self.mine = sorted(self.auditor.last.nodes)
-            self.come_to_each()
-        self.assertEqual([], self.schedule.waiting())
-        came = set(self.mine) - self.preferred('a', 'a', 'b')
-        self.assertEqual(came, self.look())
-        self.assertEqual(set(), self.look())
-
-    def test_hosts_ask_at_moments_of_their_own(self):
-        moments = set()
-        for host in 'abcde':
-            one = schedule.Schedule(
-                host, self.auditor, self.tracker, self.clock)
-            one.look_for_drift()
-            moments.add(one._next_listing)
-        self.assertEqual(5, len(moments))
-
-    def test_now_and_then(self):
-        self.listed[self.mine[0]] = 2
-        self.schedule.look_for_drift()
-        self.assertEqual(set(), self.come_to_each())
-
-    def test_placement_does_not_answer(self):
-        listed, self.listed = self.listed, None
-        self.assertRaises(TypeError, self.look)
-        self.listed = {**listed, self.mine[0]: 2}
-        # It may be that it has too much to do.
-        self.schedule.look_for_drift()
-        self.assertEqual(set(), self.come_to_each())
-        self.clock.now += schedule.RETRY
-        self.schedule.look_for_drift()
-        self.assertEqual({self.mine[0]}, self.come_to_each())
-
-    def test_nodes_of_others(self):
-        for node in set(cloud.NODES) - set(self.mine):
-            self.listed[node] = 2
-        self.assertEqual(set(), self.look())
-        self.assertEqual([], self.schedule.waiting())

@@ -259,13 +259,6 @@ class IronicMultiHostDriver(names.IronicDriver):
             # nova audits once before it listens for builds.
             self._settled = True
 
-    def get_nodenames_by_uuid(self, refresh=False):
-        """Return {uuid: uuid} of the nodes that are recorded on this host.
-
-        nova asks at the start only.
-        """
-        return {node: node for node in self._recorded()}
-
     def _recorded(self):
         return [record.node for record
                 in self._auditor.records(settings.read())]

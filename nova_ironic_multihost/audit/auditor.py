@@ -102,7 +102,7 @@ class Auditor:
     @property
     def in_doubt(self) -> bool:
         """Whether all records of this host are still to be read anew."""
-        return gather.in_doubt(self._memory, self._doubted)
+        return revision.in_doubt(self._memory.recorded, self._doubted)
 
     @property
     def preferences(self) -> ring.Preferences | None:

@@ -197,28 +197,16 @@ def all_nodes(sources: Sources, memory: Memory, settings: Settings,
     :param last: the audit before.
     :param outages: what the looks have seen of outages.
     :param now: this moment, by the clock of those.
-    :param doubted: as for :func:`in_doubt`.
+    :param doubted: as for :func:`.revision.in_doubt`.
     """
     # First: a build that was claimed meanwhile is then known as an instance
     # of ours, and a compute service that died meanwhile as dead.
     mirror = reader.mirror
     hosts = membership.spellings(roster.services, settings.host)
     basis = _basis(settings, roster, roster.view)
-    uncertain = revision.uncertain(
-        memory.standing, basis, mirror, memory.records.keys(),
-        last.nodes.keys() if last else ())
-    if (uncertain is None or in_doubt(memory, doubted)
-            or _were_away(memory, settings, outages, now)):
-        recorded: float | None = now
-        records = tuple(sources.records_of(hosts))
-    else:
-        recorded = memory.recorded
-        records = (
-            *(record for node, record in memory.records.items()
-              if node not in uncertain),
-            *(record for record in (
-                sources.records(sorted(uncertain)) if uncertain else ())
-              if record.owner == roster.view.host))
+    records, recorded = _my_records(
+        sources, memory, settings, roster, basis, mirror, last, outages, now,
+        doubted)
     my_nodes = frozenset(record.node for record in records)
     my_instances = frozenset(sources.instances(hosts))
     due = revision.due(
@@ -243,25 +231,29 @@ def all_nodes(sources: Sources, memory: Memory, settings: Settings,
                     absences, unlisted)
 
 
-def in_doubt(memory: Memory, doubted: float | None) -> bool:
-    """Whether others may have taken nodes since all records were read.
+def _my_records(sources: Sources, memory: Memory, settings: Settings,
+                roster: Roster, basis: revision.Basis, mirror: Mirror,
+                last: Audit | None, outages: Outages, now: float,
+                doubted: float | None
+                ) -> tuple[tuple[Record, ...], float | None]:
+    """Read the records of this host, as far as they may be others by now.
 
-    :param doubted: when this host was seen to be no member last, by whomever,
-        or None; by the clock of the audits.
+    :returns: (the records, when all of them were read).
     """
-    return doubted is not None and (
-        memory.recorded is None or doubted >= memory.recorded)
-
-
-def _were_away(memory: Memory, settings: Settings, outages: Outages,
-               now: float) -> bool:
-    """Whether others may have taken this host for dead, and its nodes.
-
-    Since all its records were read. Only who looks can tell.
-    """
-    return (memory.recorded is None or memory.audits == 0
-            or outages.last is None or outages.recent(now, settings.heartbeats)
-            or outages.over is not None and outages.over >= memory.recorded)
+    uncertain = revision.uncertain(
+        memory.standing, basis, mirror, memory.records.keys(),
+        last.nodes.keys() if last else ())
+    # Who was no member for a while was robbed, perhaps.
+    if (uncertain is None or memory.recorded is None or memory.audits == 0
+            or revision.in_doubt(memory.recorded, doubted)
+            or outages.any_since(memory.recorded, now, settings.heartbeats)):
+        return tuple(sources.records_of(membership.spellings(
+            roster.services, settings.host))), now
+    read = sources.records(sorted(uncertain)) if uncertain else []
+    return (*(record for node, record in memory.records.items()
+              if node not in uncertain),
+            *(record for record in read
+              if record.owner == roster.view.host)), memory.recorded
 
 
 def _basis(settings: Settings, roster: Roster, view: membership.View

@@ -166,6 +166,18 @@ class Outages:
         return self._in_outage(now, heartbeats) or (
             self.over is not None and now - self.over < heartbeats.down_time)
 
+    def any_since(self, moment: float, now: float, heartbeats: Heartbeats
+                  ) -> bool:
+        """Whether there may have been an outage of this host since a moment.
+
+        Others may then have taken it for dead. Only who looks can tell.
+
+        :param now: this moment.
+        :param heartbeats: how often they are sent.
+        """
+        return (self.last is None or self.recent(now, heartbeats)
+                or self.over is not None and self.over >= moment)
+
     def silent(self, view: membership.View, now: float,
                heartbeats: Heartbeats) -> frozenset[HostKey]:
         """Return the hosts that an outage may have silenced.

@@ -130,6 +130,16 @@ def uncertain(before: Standing | None, basis: Basis, mirror: Mirror,
             *(node for node in mine if node not in recorded)}
 
 
+def in_doubt(recorded: float | None, doubted: float | None) -> bool:
+    """Whether others may have taken nodes since all records were read.
+
+    :param recorded: when they were read, None if they were not.
+    :param doubted: when this host was seen to be no member last, by whomever,
+        or None; by the same clock.
+    """
+    return doubted is not None and (recorded is None or doubted >= recorded)
+
+
 def settled(node: str, reason: Reason, facts: Facts) -> bool:
     """Whether a reason stands until something changes that is noticed.
 

@@ -360,12 +360,12 @@ class InitHostTestCase(DriverTestCase):
             self.assertRaises(TimeoutError, ask, NODES[0])
         self.assertEqual([False] * 3, waiting)
 
-    def test_start_names_the_nodes_that_are_recorded_here_only(self):
+    def test_builds_are_looked_for_on_nodes_that_are_recorded_here(self):
         self.services = {ME: True, 'COMPUTE-1': False, 'compute-2': True}
         self.owners = {NODES[0]: ME, NODES[1]: 'compute-2',
                        NODES[2]: 'COMPUTE-1'}
-        self.assertEqual({node: node for node in (NODES[0], NODES[2])},
-                         self.driver.get_nodenames_by_uuid())
+        self.assertEqual([NODES[0], NODES[2]],
+                         sorted(self.driver._recorded()))
         self.assertEqual([], self.pages.asked)
 
     def test_contradicting_settings_stop_the_service_with_the_remedy(self):

@@ -37,8 +37,6 @@ class IronicDriverTestCase(base.SignaturesTestCase):
         self.assertParameters(['self'], driver._refresh_cache)
         self.assertParameters(['self', 'ctxt'], driver._refresh_hash_ring)
         self.assertParameters(['self', 'node_id'], driver._node_from_cache)
-        self.assertParameters(['self', 'refresh'],
-                              driver.get_nodenames_by_uuid)
         self.assertParameters(['self', 'nodename'],
                               driver.get_available_resource)
         self.assertParameters(

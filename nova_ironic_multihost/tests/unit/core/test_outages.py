@@ -165,6 +165,33 @@ class SilentTestCase(base.BaseTestCase):
         self.assertEqual(set(), self.silent(*looks, now=120))
 
 
+class AnySinceTestCase(base.BaseTestCase):
+    """Whether this host may have been taken for dead."""
+
+    ALL = view(['me', 'a'])
+
+    def any_since(self, moment, *looks, now):
+        found = outages.Outages()
+        for at, what in looks:
+            found = found.after(what, at, HEARTBEATS)
+        return found.any_since(moment, now, HEARTBEATS)
+
+    def test_who_does_not_look_cannot_tell(self):
+        self.assertTrue(self.any_since(0, now=0))
+
+    def test_who_looks_and_is_heard(self):
+        looks = [(at, self.ALL) for at in range(0, 50, 10)]
+        self.assertFalse(self.any_since(0, *looks, now=45))
+        self.assertTrue(self.any_since(0, *looks, now=500))
+
+    def test_one_that_is_over_for_long(self):
+        looks = [(0, self.ALL), (10, view(['a'], dead=['me'])),
+                 *((at, self.ALL) for at in range(20, 210, 10))]
+        self.assertTrue(self.any_since(5, *looks, now=200))
+        self.assertTrue(self.any_since(20, *looks, now=200))
+        self.assertFalse(self.any_since(21, *looks, now=200))
+
+
 class HeartbeatsTestCase(base.BaseTestCase):
 
     def test_looks_may_be_as_far_apart_as_they_are(self):

@@ -162,6 +162,15 @@ class UncertainTestCase(_StandingTestCase):
             [], mine=[self.mine[0]]))
 
 
+class DoubtTestCase(base.BaseTestCase):
+
+    def test_until_all_records_are_read_later(self):
+        for recorded, doubted, doubt in (
+                (10, None, False), (None, None, False), (None, 5, True),
+                (10, 5, False), (10, 10, True), (10, 11, True)):
+            self.assertIs(doubt, revision.in_doubt(recorded, doubted))
+
+
 HOSTS = ['a', 'b', 'c']
 ONE = 'node-1'
 

@@ -39,6 +39,7 @@ nodes the tracker was given.
 
 from benchmarks import filling
 from benchmarks import measured
+from benchmarks import proportion
 from benchmarks import tracked
 
 HOST = 'compute-1'
@@ -51,22 +52,33 @@ STEADY = 3
 REFRESH = 301
 
 
-def measure(settings, options, progress, nodes):
+def measure(settings, options, progress, nodes, stock):
     """Return what is measured.
 
     :param nodes: how many, all of one compute service.
+    :param stock: how many nova's own driver has, at most as many.
     """
     filled = filling.Filling(settings, progress)
     rows = tracked.Tracked(settings, progress)
-    machines = filling.machines(nodes, [HOST])
     found = {}
-    for driver in ('stock', 'ours'):
-        filled.fill(machines, [HOST])
+    for driver, its in (('stock', stock), ('ours', nodes)):
+        filled.fill(filling.machines(its, [HOST]), [HOST])
         rows.complete()
         found[driver] = _measure(settings, options, progress, driver, rows,
-                                 changes(nodes))
-    return {'nodes': nodes, **found,
+                                 min(changes(nodes), stock))
+    found['stock'] = grown(found['stock'], nodes / stock)
+    return {'nodes': nodes, 'stock nodes': stock, **found,
             'ratios': ratios(found['stock'], found['ours'])}
+
+
+def grown(cases, factor):
+    """Return the figures of as many times the nodes; as many change.
+
+    :param cases: {case: figures}.
+    """
+    return {case: proportion.grown(
+        its, cases['steady' if case.startswith('changed') else case], factor)
+        for case, its in cases.items()}
 
 
 def changes(nodes):
@@ -154,5 +166,6 @@ def table(found):
                 for name, (_, width, kind) in COLUMNS.items()))
             if 'recorded' in its:
                 lines.append(f'  of them nova recorded {its["recorded"]}')
-    return [*lines, *(f'{"stock / ours: " + name:46}{ratio:9.1f}'
-                      for name, ratio in found['ratios'].items())]
+    return [*lines, *proportion.note(found), *(
+        f'{"stock / ours: " + name:46}{ratio:9.1f}'
+        for name, ratio in found['ratios'].items())]

@@ -112,6 +112,14 @@ def _add_nodes(command, nodes):
                          help='print no table')
 
 
+def _add_compared(command, nodes):
+    _add_nodes(command, nodes)
+    command.add_argument(
+        '--stock', type=options.positive, metavar='NODES',
+        help="how many nova's own driver is measured with, whose figures are "
+             'then multiplied (default: as many)')
+
+
 def _add_size(command, nodes=1000, hosts=3):
     _add_nodes(command, nodes)
     command.add_argument('--hosts', type=options.positive, default=hosts,
@@ -167,7 +175,7 @@ knows something wrong in the end.
 
 
 def _add_audit(commands):
-    _add_nodes(_add(commands, 'audit', _audit, """\
+    _add_compared(_add(commands, 'audit', _audit, """\
 what an audit costs with nova's tracker and placement
 
 All that nova does at an audit, on a compute service that has all nodes: the
@@ -196,7 +204,7 @@ aborted. The cloud is that of "audit".
 
 
 def _add_start(commands):
-    _add_nodes(_add(commands, 'start', _start, """\
+    _add_compared(_add(commands, 'start', _start, """\
 how long a nova-compute takes to start, until a build is accepted
 
 A real nova-compute is started, to which builds are sent meanwhile through
@@ -208,7 +216,7 @@ interrupted ones, are counted, and sent again. The cloud is that of "audit".
 
 
 def _add_failover(commands):
-    _add_nodes(_add(commands, 'failover', _failover, """\
+    _add_compared(_add(commands, 'failover', _failover, """\
 how soon the free nodes of a dead compute service can be built on
 
 Three compute services share a cloud, as many nodes each, and one is taken for
@@ -292,7 +300,7 @@ def _audit(args, settings, progress):
     from benchmarks import auditing
 
     return _print(args, auditing, auditing.measure(
-        settings, OPTIONS, progress, args.nodes))
+        settings, OPTIONS, progress, args.nodes, _stock(args)))
 
 
 def _claim(args, settings, progress):
@@ -306,14 +314,19 @@ def _start(args, settings, progress):
     from benchmarks import starting
 
     return _print(args, starting, starting.measure(
-        settings, OPTIONS, progress, args.nodes))
+        settings, OPTIONS, progress, args.nodes, _stock(args)))
 
 
 def _failover(args, settings, progress):
     from benchmarks import failing
 
     return _print(args, failing, failing.measure(
-        settings, OPTIONS, progress, args.nodes))
+        settings, OPTIONS, progress, args.nodes, _stock(args)))
+
+
+def _stock(args):
+    """Return how many nodes nova's own driver has."""
+    return min(args.stock or args.nodes, args.nodes)
 
 
 def _decide(args, settings, progress):

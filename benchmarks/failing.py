@@ -32,6 +32,7 @@ import time
 from benchmarks import filling
 from benchmarks import looking
 from benchmarks import measured
+from benchmarks import proportion
 from benchmarks import tracked
 
 SURVIVORS = ('compute-1', 'compute-2')
@@ -41,24 +42,31 @@ DEAD = 'compute-3'
 POLL = 0.1
 
 
-def measure(settings, options, progress, nodes):
+def measure(settings, options, progress, nodes, stock):
     """Return what is measured.
 
     :param nodes: how many the one that dies has; the others have as many.
+    :param stock: how many with nova's own driver, at most as many.
     """
     hosts = [*SURVIVORS, DEAD]
     filled = filling.Filling(settings, progress)
     rows = tracked.Tracked(settings, progress)
-    many = filling.machines(4 * nodes, hosts)
-    machines = [one for host in hosts for one in [
-        its for its in many if its.owner == host][:nodes]]
     found = {}
-    for driver in ('stock', 'ours'):
-        filled.fill(machines, hosts)
+    for driver, its in (('stock', stock), ('ours', nodes)):
+        filled.fill(_machines(its, hosts), hosts)
         rows.complete()
         found[driver] = _measure(
             settings, options, progress, driver, filled, rows)
-    return {'nodes': nodes, **found}
+    found['stock'] = proportion.grown(
+        found['stock'], {**found['stock'], 'each': 0}, nodes / stock)
+    return {'nodes': nodes, 'stock nodes': stock, **found}
+
+
+def _machines(nodes, hosts):
+    """Return as many nodes of each host."""
+    many = filling.machines(4 * nodes, hosts)
+    return [one for host in hosts for one in [
+        its for its in many if its.owner == host][:nodes]]
 
 
 def _measure(settings, options, progress, driver, filled, rows):
@@ -127,4 +135,4 @@ def table(found):
         f'{driver:8}' + ''.join(
             f'{value:11.1f}' if isinstance(value, float) else f'{value:11}'
             for value in (found[driver][name] for name in columns))
-        for driver in ('stock', 'ours'))]
+        for driver in ('stock', 'ours')), *proportion.note(found)]

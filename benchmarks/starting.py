@@ -38,6 +38,7 @@ import time
 from benchmarks import auditing
 from benchmarks import filling
 from benchmarks import measured
+from benchmarks import proportion
 from benchmarks import tracked
 from lab import cloud
 from lab import computes
@@ -60,20 +61,23 @@ PATIENCE, EACH = 240, 2
 SETTLING = 60
 
 
-def measure(settings, options, progress, nodes):
+def measure(settings, options, progress, nodes, stock):
     """Return what is measured.
 
     :param nodes: how many, all of one compute service.
+    :param stock: how many nova's own driver has, at most as many.
     """
     started = Started(settings, (*options, *OPTIONS))
     with progress.step('have nova-compute make its queue'):
         started.prepare(progress)
     found = {}
-    for driver in ('stock', 'ours'):
-        started.fill(progress, nodes)
-        with progress.step(f'{driver}: start with {nodes} nodes'):
-            found[driver] = started.measure(driver, PATIENCE + EACH * nodes)
-    return {'nodes': nodes, **found, 'ratio': round(
+    for driver, its in (('stock', stock), ('ours', nodes)):
+        started.fill(progress, its)
+        with progress.step(f'{driver}: start with {its} nodes'):
+            found[driver] = started.measure(driver, PATIENCE + EACH * its)
+    found['stock'] = proportion.grown(
+        found['stock'], {**found['stock'], 'given up': 0}, nodes / stock)
+    return {'nodes': nodes, 'stock nodes': stock, **found, 'ratio': round(
         found['stock']['accepted'] / found['ours']['accepted'], 1)}
 
 
@@ -189,4 +193,5 @@ def table(found):
             *(f'{driver:8}' + ''.join(
                 f'{round(found[driver][name], 2):13}' for name in columns)
               for driver in ('stock', 'ours')),
+            *proportion.note(found),
             f'stock / ours: accepted {found["ratio"]:.1f}']

@@ -35,6 +35,7 @@ from benchmarks import disturbing
 from benchmarks import looking
 from benchmarks import measured
 from benchmarks import plotting
+from benchmarks import proportion
 from benchmarks import ring
 from benchmarks import starting
 from benchmarks import tracked
@@ -336,6 +337,14 @@ class AuditingTestCase(base.BaseTestCase):
         self.assertEqual({'wall': 2}, auditing.median(
             [{'wall': wall} for wall in (3, 1, 2)]))
 
+    def test_with_more_nodes_as_many_change(self):
+        found = auditing.grown({
+            'steady': {'wall': 3, 'audited': 10},
+            'changed 2': {'wall': 4, 'audited': 10, 'recorded': 2}}, 10)
+        self.assertEqual({
+            'steady': {'wall': 30, 'audited': 100},
+            'changed 2': {'wall': 31, 'audited': 100, 'recorded': 2}}, found)
+
     def test_who_asks_nothing_is_not_divided_by(self):
         stock = {'steady': self.figures()}
         ours = {'steady': {**self.figures(1), 'placement': 0}}
@@ -346,8 +355,8 @@ class AuditingTestCase(base.BaseTestCase):
     def test_it_is_shown(self):
         its = {'steady': self.figures(), 'changed 1': {
             **self.figures(), 'recorded': 1}}
-        lines = auditing.table({'nodes': 4, 'stock': its, 'ours': its,
-                                'ratios': {}})
+        lines = auditing.table({'nodes': 4, 'stock nodes': 4, 'stock': its,
+                                'ours': its, 'ratios': {}})
         self.assertIn('500.0', lines[1])
         self.assertEqual(2, sum('nova recorded 1' in line for line in lines))
 
@@ -435,8 +444,25 @@ class StartingTestCase(base.BaseTestCase):
         its = {'accepted': 12.34, 'active': 15, 'given up': 1, 'cpu': 3,
                'ironic CPU': 1, 'placement CPU': 1, 'conductor CPU': 1,
                'mariadb CPU': 1}
-        lines = starting.table({'stock': its, 'ours': its, 'ratio': 1})
+        lines = starting.table({'nodes': 4, 'stock nodes': 4, 'stock': its,
+                                'ours': its, 'ratio': 1})
         self.assertIn('12.34', lines[1])
+
+
+class ProportionTestCase(base.BaseTestCase):
+
+    def test_part_of_it_grows(self):
+        self.assertEqual({'a': 41, 'b': 7}, proportion.grown(
+            {'a': 5, 'b': 7}, {'a': 4}, 10))
+
+    def test_nothing_grows(self):
+        self.assertEqual({'a': 5}, proportion.grown({'a': 5}, {'a': 5}, 1))
+
+    def test_it_is_said(self):
+        self.assertEqual([], proportion.note(
+            {'nodes': 10, 'stock nodes': 10}))
+        self.assertIn('with 3 nodes', proportion.note(
+            {'nodes': 10, 'stock nodes': 3})[0])
 
 
 class TrackedTestCase(base.BaseTestCase):

@@ -375,9 +375,7 @@ class Auditor:
         """Put together what an audit of all nodes has found."""
         facts, last = gathered.facts, self.last
         confirmed = gathered.absences.confirmed
-        reasons = {**{node: reason for node, reason
-                      in (last.reasons if last else {}).items()
-                      if node in gathered.mirror.nodes}, **decided.reasons}
+        reasons = _reasons(last, gathered.mirror, decided.reasons)
         mine = frozenset(
             node for node, reason in reasons.items() if reason.mine)
         owners = {node: facts.host if node in facts.my_nodes
@@ -385,11 +383,11 @@ class Auditor:
                   else None for node in mine}
         nodes = {**self._rows(gathered.mirror, mine, mine),
                  **gathered.unlisted}
+        reasons.update(dict.fromkeys(
+            gathered.absences.counts, Reason.UNLISTED))
         return Audit(
             view=facts.view, preferences=facts.preferences,
-            reasons=types.MappingProxyType({
-                **reasons, **dict.fromkeys(
-                    gathered.absences.counts, Reason.UNLISTED)}),
+            reasons=types.MappingProxyType(reasons),
             nodes=types.MappingProxyType(nodes),
             owners=types.MappingProxyType({
                 **owners, **dict.fromkeys(gathered.unlisted, facts.host)}),
@@ -455,6 +453,20 @@ class Auditor:
             mapped=bool(gathered.mapped),
             host_aggregates=gathered.host_aggregates,
             recent=(acquired, *self._memory.recent)[:RECENT])
+
+
+def _reasons(last: Audit | None, mirror: Mirror,
+             decided: Mapping[str, Reason]) -> dict[str, Reason]:
+    """Return the reasons of all nodes that there are, as few copies as can be.
+
+    :param last: the audit before, whose reasons of all others stay.
+    :param decided: those of some nodes.
+    """
+    reasons = dict(last.reasons) if last else {}
+    for node in [node for node in reasons if node not in mirror.nodes]:
+        del reasons[node]
+    reasons.update(decided)
+    return reasons
 
 
 def _known(nodes: tuple[str, ...], decided: decision.Decision

@@ -212,7 +212,8 @@ def all_nodes(sources: Sources, memory: Memory, settings: Settings,
     due = revision.due(
         memory.standing, basis, mirror, my_nodes, my_instances)
     inventory = Inventory(
-        nodes={node: mirror.nodes[node] for node in due},
+        nodes=(mirror.nodes if due == mirror.nodes.keys() else
+               {node: mirror.nodes[node] for node in due}),
         my_instances=my_instances, my_nodes=my_nodes,
         view=roster.view, preferences=roster.preferences)
     absences, unlisted = _absences(

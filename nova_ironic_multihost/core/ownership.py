@@ -297,7 +297,7 @@ def _turns(reasons: Mapping[str, Reason], wanted: Set[Reason],
 
 
 def with_pulls(reasons: Mapping[str, Reason], asked: Iterable[str],
-               allocated: Set[str]) -> dict[str, Reason]:
+               allocated: Set[str]) -> Mapping[str, Reason]:
     """Return the reasons with only those nodes taken that are idle.
 
     :param reasons: what :func:`decide` returned.
@@ -306,16 +306,22 @@ def with_pulls(reasons: Mapping[str, Reason], asked: Iterable[str],
         allocation of an instance that nova has.
     """
     asked = frozenset(asked)
-    result = dict(reasons)
+    others = {}
     for node, reason in reasons.items():
         if reason is Reason.ADOPTED and node in allocated:
-            result[node] = Reason.AWAITED
+            others[node] = Reason.AWAITED
         if reason is Reason.PULLED:
             if node in allocated:
-                result[node] = Reason.ALLOCATED
+                others[node] = Reason.ALLOCATED
             elif node not in asked:
-                result[node] = Reason.QUEUED
-    return result
+                others[node] = Reason.QUEUED
+    return _with(reasons, others)
+
+
+def _with(reasons: Mapping[str, Reason], others: Mapping[str, Reason]
+          ) -> Mapping[str, Reason]:
+    # A copy of all nodes is megabytes.
+    return {**reasons, **others} if others else reasons
 
 
 def adoptions(reasons: Mapping[str, Reason],
@@ -401,19 +407,18 @@ def still_refused(reasons: Mapping[str, Reason], refused: Sequence[str],
 
 
 def with_takeovers(reasons: Mapping[str, Reason], refused: Container[str],
-                   taken: Container[str]) -> dict[str, Reason]:
+                   taken: Container[str]) -> Mapping[str, Reason]:
     """Return the reasons with only those instances taken over that were.
 
     :param reasons: what :func:`decide` returned.
     :param refused: what :func:`still_refused` returned.
     :param taken: the nodes whose instances are on this host now.
     """
-    result = dict(reasons)
-    for node, reason in reasons.items():
-        if reason is Reason.TAKEN_OVER and node not in taken:
-            result[node] = (Reason.INSTANCE_OF_DEAD if node in refused
-                            else Reason.INSTANCE_WAITS)
-    return result
+    return _with(reasons, {
+        node: (Reason.INSTANCE_OF_DEAD if node in refused
+               else Reason.INSTANCE_WAITS)
+        for node, reason in reasons.items()
+        if reason is Reason.TAKEN_OVER and node not in taken})
 
 
 def was_robbed(inventory: Inventory, states: Mapping[str, InstanceState],

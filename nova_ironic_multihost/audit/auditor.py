@@ -336,15 +336,25 @@ class Auditor:
     def _likely(self, settings: Settings, settled: bool) -> Wanted:
         """Return which nodes will be mine by the first audit, most likely.
 
-        Their records are read once Ironic has listed its nodes.
+        My records are read by the way, which that audit works with: nova's
+        conductor gives all of them in one answer, whose memory is then free
+        for the nodes. What others take meanwhile is in doubt until this
+        service has started, see :meth:`doubt`.
         """
         with self._lock:
             roster = self._roster(settings, starting=not settled)
-        instances = frozenset(self.sources.instances(
-            membership.spellings(roster.services, settings.host)))
+            hosts = membership.spellings(roster.services, settings.host)
+            now = self._clock()
+            records = types.MappingProxyType({
+                record.node: record
+                for record in self.sources.records_of(hosts)})
+            self._memory = dataclasses.replace(
+                self._memory, records=records, recorded=now)
+        instances = frozenset(self.sources.instances(hosts))
         return lambda node, instance: (
             instance in instances if instance is not None
-            else roster.preferences.may_prefer(roster.view.host, node))
+            else node in records
+            or roster.preferences.may_prefer(roster.view.host, node))
 
     def _roster(self, settings: Settings, hosts: Iterable[str] = (),
                 starting: bool = False, zones: bool = True) -> gather.Roster:

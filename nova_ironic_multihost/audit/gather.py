@@ -241,13 +241,17 @@ def _my_records(sources: Sources, memory: Memory, settings: Settings,
 
     :returns: (the records, when all of them were read).
     """
+    doubtful = revision.in_doubt(memory.recorded, doubted)
+    if last is None and memory.recorded is not None and not doubtful:
+        # The first audit has read them before Ironic was asked.
+        return tuple(memory.records.values()), memory.recorded
     uncertain = revision.uncertain(
         memory.standing, basis, mirror, memory.records.keys(),
         last.nodes.keys() if last else ())
     # Who was no member for a while was robbed, perhaps.
     if (uncertain is None or memory.recorded is None or memory.audits == 0
-            or revision.in_doubt(memory.recorded, doubted)
-            or outages.any_since(memory.recorded, now, settings.heartbeats)):
+            or doubtful or outages.any_since(
+                memory.recorded, now, settings.heartbeats)):
         return tuple(sources.records_of(membership.spellings(
             roster.services, settings.host))), now
     read = sources.records(sorted(uncertain)) if uncertain else []

@@ -203,6 +203,64 @@ class OwnershipTestCase(cloud.AuditTestCase):
             'a', move_across_zones=True).nodes))
 
 
+class FirstRecordsTestCase(cloud.AuditTestCase):
+    """The first audit works with records that were read before the nodes."""
+
+    def setUp(self):
+        super().setUp()
+        self.cloud.owners = dict.fromkeys(cloud.NODES, 'a')
+        self.auditors['a'] = self.new_auditor()
+        self.pages = self.auditors['a']._reader._pages
+
+    def while_listing(self, act):
+        """Have something done when Ironic is asked for all nodes."""
+        page = self.pages.page
+
+        def late(*args):
+            act()
+            return page(*args)
+
+        self.pages.page = late
+
+    def test_they_are_read_once(self):
+        asked = []
+        self.while_listing(lambda: asked.extend(self.asked('records_of')))
+        self.assertEqual(set(cloud.NODES),
+                         set(self.audit(settled=False).nodes))
+        self.assertEqual((['a'], ['a']), (asked, self.asked('records_of')))
+
+    def test_what_is_recorded_here_is_read_with_all_that_nova_needs(self):
+        found = self.audit(settled=False)
+        others = set(cloud.NODES) - self.preferred('a', 'a', 'b')
+        self.assertNotEqual(set(), others)
+        self.assertEqual([], [node for node in others
+                              if found.nodes[node].body is None])
+        self.assertEqual([], self.asked('node'))
+
+    def test_they_are_read_again_if_ironic_did_not_answer(self):
+        self.cloud.broken = True
+        self.assertRaises(OSError, self.audit, settled=False)
+        self.cloud.broken = False
+        self.cloud.owners[cloud.NODES[0]] = 'b'
+        self.assertNotIn(cloud.NODES[0], self.audit(settled=False).nodes)
+
+    def test_they_are_read_again_if_others_may_have_taken_nodes(self):
+        def rob():
+            self.cloud.owners[cloud.NODES[0]] = 'b'
+            self.auditors['a'].doubt()
+
+        self.while_listing(rob)
+        self.assertNotIn(cloud.NODES[0], self.audit(settled=False).nodes)
+        self.assertEqual(['a', 'a'], self.asked('records_of'))
+
+    def test_what_others_took_meanwhile_is_theirs_once_it_has_started(self):
+        self.while_listing(lambda: self.cloud.owners.update(
+            {cloud.NODES[0]: 'b'}))
+        self.auditors['a'].audit(model.Settings('a'), settled=False)
+        self.auditors['a'].doubt()
+        self.assertNotIn(cloud.NODES[0], self.audit().nodes)
+
+
 class AuditHostsTestCase(cloud.AuditTestCase):
     """Host a leaves when all have settled; b audits its nodes."""
 

@@ -54,7 +54,15 @@ def node(body: bytes, connection: typing.Any) -> sdk_node.Node:
     :param connection: to Ironic.
     """
     return sdk_node.Node.existing(
-        connection=connection._get_connection(), **json.loads(body))
+        connection=connection._get_connection(), **content(body))
+
+
+def content(body: bytes) -> dict[str, typing.Any]:
+    """Return {field: value} of a node, the fields that nova works with.
+
+    :param body: :attr:`.core.mirror.Row.body`.
+    """
+    return dict(zip(names.NODE_FIELDS, json.loads(body), strict=True))
 
 
 @contextlib.contextmanager
@@ -209,8 +217,9 @@ def _row(found: dict[str, typing.Any],
         return Row(uuid, instance, here=False)
     if wanted is None or not wanted(uuid, instance):
         return Row(uuid, instance)
+    # Many are kept, so without the names of the fields.
     return Row(uuid, instance, json.dumps(
-        {name: found[name] for name in names.NODE_FIELDS},
+        [found[name] for name in names.NODE_FIELDS],
         sort_keys=True, separators=(',', ':')).encode())
 
 

@@ -22,6 +22,7 @@ from collections.abc import Iterable
 from collections.abc import Sequence
 from concurrent import futures
 import contextlib
+import dataclasses
 import datetime
 import inspect
 import itertools
@@ -93,6 +94,25 @@ class Tracker:
         """
         return (self._manager is not None
                 and node in self._manager.rt.compute_nodes)
+
+    def at_hand(self, records: Iterable[Record]) -> list[Record]:
+        """Return records with the rows that the tracker has of them.
+
+        A row is kilobytes, and there would be another one of each.
+
+        :param records: as they were read now; those that the tracker does not
+            have, or has otherwise, stay as they are.
+        """
+        tracked = (self._manager.rt.compute_nodes
+                   if self._manager is not None else {})
+
+        def with_its_row(record):
+            row = tracked.get(record.node)
+            return (dataclasses.replace(record, row=row)
+                    if row is not None and (row.id, row.host)
+                    == (record.row.id, record.host) else record)
+
+        return [with_its_row(record) for record in records]
 
     def audit(self, node: str) -> None:
         """Audit one node now, as nova does in turn at each audit.

@@ -72,12 +72,13 @@ class NovaSources:
     def records_of(self, hosts: Iterable[str]) -> list[Record]:
         """Read the records of these hosts."""
         context = names.admin_context()
-        return [record for host in hosts
-                for record in reads.records_of(context, host)]
+        return [record for host in hosts for record
+                in self._tracker.at_hand(reads.records_of(context, host))]
 
     def records(self, nodes: Iterable[str]) -> list[Record]:
         """Read the records of these nodes."""
-        return reads.records(names.admin_context(), nodes)
+        return self._tracker.at_hand(
+            reads.records(names.admin_context(), nodes))
 
     def consumers(self, node: str) -> frozenset[str] | None:
         """Ask placement who has allocated a node."""

@@ -12,6 +12,7 @@
 
 """What nova does on behalf of this package."""
 
+import dataclasses
 import functools
 import inspect
 from unittest import mock
@@ -131,6 +132,23 @@ class TrackerTestCase(base.TrackerTestCase):
         self.assertFalse(self.tracker.has(NODE))
         self.rt.compute_nodes[NODE] = objects.ComputeNode()
         self.assertTrue(self.tracker.has(NODE))
+
+    def test_of_each_record_there_is_one_row(self):
+        self.assertEqual([], calls.Tracker(None).at_hand([]))
+        unknown, tracked = self.record(), self.record()
+        self.assertIs(unknown.row, self.tracker.at_hand([unknown])[0].row)
+        self.tracker.fill([tracked])
+        read = self.record(partition='now')
+        [found] = self.tracker.at_hand([read])
+        self.assertEqual((read, True), (found, found.row is tracked.row))
+
+    def test_a_row_of_another_host_or_another_record_is_none_of_its(self):
+        self.tracker.fill([self.record()])
+        for name, value in (('host', 'host-2'), ('id', 8)):
+            read = self.record()
+            setattr(read.row, name, value)
+            read = dataclasses.replace(read, host=read.row.host)
+            self.assertIs(read.row, self.tracker.at_hand([read])[0].row, name)
 
     def test_audit_of_one_node(self):
         self.assertEqual(

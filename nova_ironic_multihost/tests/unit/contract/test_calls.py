@@ -12,7 +12,6 @@
 
 """What nova does on behalf of this package."""
 
-import dataclasses
 import functools
 import inspect
 from unittest import mock
@@ -144,11 +143,10 @@ class TrackerTestCase(base.TrackerTestCase):
 
     def test_a_row_of_another_host_or_another_record_is_none_of_its(self):
         self.tracker.fill([self.record()])
-        for name, value in (('host', 'host-2'), ('id', 8)):
-            read = self.record()
-            setattr(read.row, name, value)
-            read = dataclasses.replace(read, host=read.row.host)
-            self.assertIs(read.row, self.tracker.at_hand([read])[0].row, name)
+        for row in (objects.ComputeNode(id=7, host='host-2'),
+                    objects.ComputeNode(id=8, host='host-1')):
+            [found] = self.tracker.at_hand([Record(NODE, row.host, row=row)])
+            self.assertIs(row, found.row)
 
     def test_audit_of_one_node(self):
         self.assertEqual(

@@ -22,6 +22,7 @@ from nova.compute import power_state
 from nova.compute import provider_tree
 from nova.compute import stats
 from nova import exception as nova_exception
+from nova import objects
 from nova.scheduler.client import report
 from openstack import exceptions as sdk_exception
 from oslo_config import fixture as config_fixture
@@ -416,6 +417,9 @@ class ListInstanceUuidsTestCase(DriverTestCase):
         self.start_and_audit()
         self.assertEqual({'mine', 'leaked'},
                          set(self.driver.list_instance_uuids()))
+        self.patch(objects.Instance, 'get_by_uuid',
+                   lambda *args, **kwargs: self.fail('nova was asked'))
+        self.assertEqual(2, self.driver.get_num_instances())
 
 
 class GetAvailableResourceTestCase(DriverTestCase):

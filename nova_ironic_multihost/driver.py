@@ -190,6 +190,7 @@ class IronicMultiHostDriver(names.IronicDriver):
         patches.patch_node_audits(manager, self._schedule)
         patches.patch_instance_init(manager, self._recovery.start)
         patches.patch_nodes_at_start(manager)
+        patches.patch_instances_at_start(manager)
         patches.patch_evacuations(manager)
         patches.patch_operations(
             manager, self, self._gate, self._adopt, self._refusals.refuse,

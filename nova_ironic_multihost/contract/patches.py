@@ -45,6 +45,7 @@ from nova_ironic_multihost.contract import names
 from nova_ironic_multihost.contract import operations
 from nova_ironic_multihost.contract import reads
 from nova_ironic_multihost.contract import roots
+from nova_ironic_multihost.contract import start
 from nova_ironic_multihost.core.facts import Record
 
 if typing.TYPE_CHECKING:
@@ -177,6 +178,14 @@ PATCHES = (
     Patch('manager', '_get_nodes',
           'the start of the service does not wait for thousands of records '
           'that nobody needs',
+          ('ComputeManager.init_host',)),
+    # patch_instances_at_start
+    Patch('manager', '_check_for_host_rename',
+          'the start of the service does not read thousands of instances for '
+          'which there is nothing to do',
+          ('ComputeManager.init_host',)),
+    Patch('manager', '_update_scheduler_instance_info',
+          'the scheduler does not take the others for all of this host',
           ('ComputeManager.init_host',)),
     # patch_evacuations
     Patch('manager', '_destroy_evacuated_instances',
@@ -599,6 +608,15 @@ def patch_nodes_at_start(manager: ComputeManager | None) -> None:
     """
     if manager is not None:
         manager._get_nodes = lambda context: {}
+
+
+def patch_instances_at_start(manager: ComputeManager | None) -> None:
+    """Read few instances for the start of the service, see :mod:`.start`.
+
+    :param manager: nova's ComputeManager.
+    """
+    if manager is not None:
+        start.patch_instances(manager)
 
 
 def patch_evacuations(manager: ComputeManager | None) -> None:

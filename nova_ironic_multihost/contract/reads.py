@@ -20,6 +20,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
 import contextlib
 from http import HTTPStatus
 import json
@@ -189,7 +191,7 @@ def hostless(context: nova_context.RequestContext, vm_state: str
     found = set()
     # What is left out because the last one of a page is gone comes next time.
     with contextlib.suppress(exception.MarkerNotFound):
-        for row in _all_rows(context, {'host': None, 'vm_state': vm_state}):
+        for row in all_rows(context, {'host': None, 'vm_state': vm_state}):
             found.add((row.uuid, row.updated_at))
     return found
 
@@ -206,13 +208,23 @@ def building(context: nova_context.RequestContext, host: str
 
 
 def _all_instances(context, filters):
-    return {row.uuid: state(row) for row in _all_rows(context, filters)}
+    return {row.uuid: state(row) for row in all_rows(context, filters)}
 
 
-def _all_rows(context, filters):
+def all_rows(context: nova_context.RequestContext,
+             filters: Mapping[str, object], attributes: Sequence[str] = ()
+             ) -> Iterator[objects.Instance]:
+    """Read the instances that pass some filters, a few at a time.
+
+    Those that are half or softly deleted, too.
+
+    :param filters: of nova (nova.db.main.api.instance_get_all_by_filters).
+    :param attributes: what nova is to read with each.
+    :raises MarkerNotFound: the last one of a page is gone.
+    """
     last = None
     while True:
-        some = list(_rows(context, filters, last))
+        some = list(_rows(context, filters, last, attributes))
         yield from some
         if len(some) < INSTANCES:
             return
@@ -223,11 +235,11 @@ def _instances(context, filters, after):
     return {row.uuid: state(row) for row in _rows(context, filters, after)}
 
 
-def _rows(context, filters, after):
+def _rows(context, filters, after, attributes=()):
     return objects.InstanceList.get_by_filters(
         # Without that nova leaves out what is soft-deleted.
         context, {**filters, 'deleted': False, 'soft_deleted': True},
-        expected_attrs=[], limit=INSTANCES, marker=after)
+        expected_attrs=list(attributes), limit=INSTANCES, marker=after)
 
 
 def state(instance: objects.Instance) -> InstanceState:

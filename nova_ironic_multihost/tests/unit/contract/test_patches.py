@@ -216,6 +216,7 @@ class TableTestCase(oslo_base.BaseTestCase):
         patches.patch_copies(compute, self.fail, self.fail, bool)
         patches.patch_arrivals(compute, mock.Mock())
         patches.patch_nodes_at_start(compute)
+        patches.patch_instances_at_start(compute)
         patches.patch_evacuations(compute)
         patches.patch_operations(
             compute, driver, gate, self.fail, self.fail, self.fail)
@@ -277,6 +278,7 @@ class TableTestCase(oslo_base.BaseTestCase):
         patches.patch_roots(alone)
         patches.patch_instance_init(alone, None)
         patches.patch_nodes_at_start(alone)
+        patches.patch_instances_at_start(alone)
         patches.patch_evacuations(alone)
         patches.patch_copies(alone, self.fail, self.fail, self.fail)
         patches.patch_arrivals(alone, None)

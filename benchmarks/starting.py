@@ -70,13 +70,23 @@ def measure(settings, options, progress, nodes, stock):
     started = Started(settings, (*options, *OPTIONS))
     with progress.step('have nova-compute make its queue'):
         started.prepare(progress)
-    found = {}
-    for driver, its in (('stock', stock), ('ours', nodes)):
+
+    def start(driver, its):
         started.fill(progress, its)
         with progress.step(f'{driver}: start with {its} nodes'):
-            found[driver] = started.measure(driver, PATIENCE + EACH * its)
-    found['stock'] = proportion.grown(
-        found['stock'], {**found['stock'], 'given up': 0}, nodes / stock)
+            return started.measure(driver, PATIENCE + EACH * its)
+
+    # Of fewer it could not be told what grows with them.
+    stock = min(nodes, max(stock, 2 * BUILDS))
+    found = {driver: start(driver, its)
+             for driver, its in (('stock', stock), ('ours', nodes))}
+    if stock < nodes:
+        # A part of it is the same for any number of nodes.
+        few = start('stock', BUILDS)
+        found['stock'] = proportion.grown(found['stock'], {
+            name: (value - few[name]) * stock / (stock - BUILDS)
+            for name, value in found['stock'].items() if name != 'given up'},
+            nodes / stock)
     return {'nodes': nodes, 'stock nodes': stock, **found, 'ratio': round(
         found['stock']['accepted'] / found['ours']['accepted'], 1)}
 

@@ -65,7 +65,8 @@ def decide(sources: Sources, writes: Writes, facts: Facts,
     :param arrived: uuids of instances whose build is in this process: nobody
         else is to be waited for.
     """
-    reasons = decided = ownership.decide(facts)
+    decided = ownership.decide(facts)
+    reasons: Mapping[str, Reason] = decided
     asked = ownership.pulls(reasons, settings.pulls_per_audit, busy)
     adopted = ownership.adoptions(reasons, refused)
     consumers = sources.consumers_of([*asked, *adopted])

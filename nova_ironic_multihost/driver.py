@@ -39,6 +39,7 @@ from nova_ironic_multihost.audit import repetition
 from nova_ironic_multihost.audit import schedule
 from nova_ironic_multihost.audit import sorter
 from nova_ironic_multihost.audit.sources import ListingError
+from nova_ironic_multihost.audit import status
 from nova_ironic_multihost.audit import timer
 from nova_ironic_multihost.audit import upkeep
 from nova_ironic_multihost import conf
@@ -63,6 +64,7 @@ from nova_ironic_multihost.contract import reads
 from nova_ironic_multihost.contract import registration
 from nova_ironic_multihost.contract import settings
 from nova_ironic_multihost.contract import sources
+from nova_ironic_multihost.contract import traits
 from nova_ironic_multihost.core import membership
 from nova_ironic_multihost.core.ownership import Reason
 from nova_ironic_multihost import exception
@@ -104,6 +106,9 @@ class IronicMultiHostDriver(names.IronicDriver):
         self._looks = look.Look(
             self._auditor, self._tracker, self._acquired, ending=ending,
             to_move=self._to_move)
+        self._status = status.Status(
+            self._auditor, self._schedule, traits.Traits(self._tracker),
+            lambda: self._looks.view, self._drift.expect, ending)
         self._changes = changes.Changes(
             self._auditor, self._tracker, self._schedule.is_due, ending)
         self._hints = hints.Hints(
@@ -150,6 +155,7 @@ class IronicMultiHostDriver(names.IronicDriver):
             mailboxes=self._postman.once,
             notifications=self._notifications.once,
             upkeep=self._upkeep.once, drift=self._drift.once,
+            status=self._status.once,
             refusal=lambda: self._refusals.sweep(self._looks.view))
         self._settled = self._filled = False
         # The last audit of all nodes; looks have changed the auditor's.
@@ -199,7 +205,7 @@ class IronicMultiHostDriver(names.IronicDriver):
                              self._departure.begun)
         patches.patch_arrivals(manager, self._arrivals)
         patches.patch_post_start(manager, self._begin)
-        patches.patch_enabling(manager, self._auditor.doubt)
+        patches.patch_enabling(manager, self._switched)
         patches.patch_stop(manager, self._end)
         patches.patch_listeners(manager)
         patches.patch_traits(manager, self._is_about_to_end)
@@ -216,6 +222,13 @@ class IronicMultiHostDriver(names.IronicDriver):
         # While it started the others took it for dead.
         self._auditor.doubt()
         self._timers.start()
+
+    def _switched(self):
+        """Go by it that this service was disabled or enabled."""
+        # The others may have seen it disabled.
+        self._auditor.doubt()
+        self._status.note()
+        self._timers.wake('status')
 
     def _end(self):
         self._departure.begin()

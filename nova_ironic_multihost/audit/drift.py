@@ -36,7 +36,7 @@ LISTING, RETRY = 600, 120
 
 
 class Drift:
-    """Asks placement now and then. One thread uses it.
+    """Asks placement now and then. One thread calls :meth:`once`.
 
     :param host: this host; each asks at moments of its own.
     :param auditor: says which nodes there are.
@@ -52,8 +52,19 @@ class Drift:
         self._note = note
         self._clock = clock
         #: Of this host's nodes, at the last answer.
-        self._generations: Mapping[str, int] | None = None
+        self._generations: dict[str, int] | None = None
         self._next = 0.0
+
+    def expect(self, node: str, before: int, after: int) -> None:
+        """Note that this host itself has changed the provider of a node.
+
+        :param before: its generation when that was read.
+        :param after: its generation since.
+        """
+        known = self._generations
+        # If placement answers in between the node is audited once for nothing.
+        if known is not None and known.get(node) == before:
+            known[node] = after
 
     def once(self) -> None:
         """Ask if it is time to.

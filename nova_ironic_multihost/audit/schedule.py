@@ -66,6 +66,8 @@ class Schedule:
         # What all audits depend on, and the number of that.
         self._common: object = None
         self._era = 0
+        #: Nodes that are audited in this moment, one for each thread.
+        self._running: list[str] = []
         #: Seconds in which each node is audited.
         self._interval: float = 0
         #: Until when nova audits while it starts, None when that is over.
@@ -106,10 +108,13 @@ class Schedule:
             and audit.reasons.get(record.node) in schedule.READY]
 
     def follow(self, settings: Settings, view: membership.View) -> None:
-        """Note who is there: the service may be disabled now."""
+        """Note who is there, and what the audits of all nodes depend on.
+
+        Not whether this service is disabled: see :mod:`.status`.
+        """
         audit = self._auditor.last
         me = view.services.get(view.host)
-        common = (me is not None and (me.disabled, bool(me.farewell)),
+        common = (me is not None and bool(me.farewell),
                   settings.partition.label,
                   audit.host_aggregates.of(view.host) if audit else None)
         with self._lock:
@@ -131,6 +136,14 @@ class Schedule:
         with self._lock:
             self._touched.add(node)
 
+    def touch_running(self) -> None:
+        """Note that something has happened to each node that is audited now.
+
+        Its audit may have begun too early to see it.
+        """
+        with self._lock:
+            self._touched.update(self._running)
+
     def note_drift(self, nodes: Set[str]) -> None:
         """Note that somebody has changed what placement has of some nodes."""
         with self._lock:
@@ -150,6 +163,7 @@ class Schedule:
             self._drifted.discard(node)
             self._touched.discard(node)
             self._tried.add(node)
+            self._running.append(node)
         current.node, current.reported, current.odd = node, False, False
         done = False
         try:
@@ -158,6 +172,7 @@ class Schedule:
         finally:
             current.node = None
             with self._lock:
+                self._running.remove(node)
                 # Without an audit that has succeeded it stays due.
                 self._audited.pop(node, None)
                 if done and basis is not None:

@@ -342,6 +342,37 @@ class Tracker(typing.Protocol):
         """
 
 
+class ProviderTraits(typing.Protocol):
+    """The traits of a node in placement."""
+
+    @property
+    def generation(self) -> int:
+        """Of its resource provider when they were read."""
+
+
+class Traits(typing.Protocol):
+    """The marks of nodes of disabled compute services, in placement.
+
+    Each method raises an Exception when placement does not answer.
+    """
+
+    def disabled(self) -> Set[str]:
+        """Return the uuids of all nodes that are marked."""
+
+    def read(self, nodes: Sequence[str]) -> Mapping[str, ProviderTraits]:
+        """Return {node: its traits}; no entry for one without a provider."""
+
+    def write(self, found: Mapping[str, ProviderTraits], disabled: bool
+              ) -> Mapping[str, int]:
+        """Mark nodes, or take that from them.
+
+        :param found: what :meth:`read` returned of each.
+        :param disabled: whether they are to be marked.
+        :returns: {node: the generation of its provider now}; no entry for one
+            whose provider is another since it was read.
+        """
+
+
 class Mailbox(typing.Protocol):
     """What a dead compute service was asked for and has not read.
 

@@ -140,7 +140,8 @@ PATCHES = (
           ('ComputeManager._delete_instance',)),
     # patch_enabling
     Patch('manager', '_update_compute_provider_status',
-          'it is known when the others may have seen the service disabled',
+          'the request with which a service is disabled does not wait for '
+          'all its nodes, and it is known when the others may have seen that',
           ('ComputeManager.set_host_enabled',)),
     # patch_post_start
     Patch('manager', 'post_start_hook',
@@ -420,19 +421,16 @@ def patch_enabling(manager: ComputeManager | None,
                    act: Callable[[], None]) -> None:
     """Have something done when the service is disabled or enabled.
 
+    Instead of what nova does, in the request of whoever does that: it marks
+    all nodes in placement, one after the other.
+
     :param manager: nova's ComputeManager.
-    :param act: what is to be done.
+    :param act: what is to be done; nova's database has the service as it is
+        to be (nova.compute.api:HostAPI.service_update).
     """
-    if manager is None:
-        return
-    update = manager._update_compute_provider_status
-
-    @functools.wraps(update)
-    def act_and_update(context, enabled):
-        act()
-        update(context, enabled)
-
-    manager._update_compute_provider_status = act_and_update
+    if manager is not None:
+        manager._update_compute_provider_status = (
+            lambda context, enabled: act())
 
 
 def patch_post_start(manager: ComputeManager | None,

@@ -412,14 +412,15 @@ def provider_aggregates(context: nova_context.RequestContext,
 
 
 def generations(context: nova_context.RequestContext,
-                report_client: report.SchedulerReportClient
-                ) -> dict[str, int]:
+                report_client: report.SchedulerReportClient,
+                trait: str | None = None) -> dict[str, int]:
     """Ask placement for the generations of all resource providers.
 
-    There is no question for some of them, and no pages. With its first
-    microversion placement leaves out half of what it says of each.
+    There is no question for some of them but by a trait, and no pages. With
+    its first microversion placement leaves out half of what it says of each.
 
     :param report_client: nova's SchedulerReportClient.
+    :param trait: only of those that have this trait.
     :returns: dict of uuid -> generation.
     :raises VirtDriverNotReady: placement answers with an error.
     :raises keystoneauth1.exceptions.ClientException: it does not answer.
@@ -435,7 +436,9 @@ def generations(context: nova_context.RequestContext,
         return value if 'resource_providers' in value else None
 
     answer = report_client.get(
-        '/resource_providers', global_request_id=context.global_id)
+        '/resource_providers' + (f'?required={trait}' if trait else ''),
+        version='1.18' if trait else None,
+        global_request_id=context.global_id)
     if not answer:
         raise names.VirtDriverNotReady(
             f'Placement does not list its resource providers: {answer.text}')

@@ -97,6 +97,36 @@ class MembersTestCase(base.MultiHostTestCase):
         self.assertEqual(
             self.owners(), self.settle())
 
+    def marked(self):
+        """Return the nodes that placement does not offer."""
+        return {node for node in self.nodes if 'COMPUTE_STATUS_DISABLED'
+                in self._get_provider_traits(node)}
+
+    def test_nodes_of_a_disabled_compute_are_marked_until_it_is_enabled(self):
+        self.fleet.mark('host2')
+        for switch, marked in ((self.fleet.disable, self.nodes_of('host2')),
+                               (self.fleet.enable, set())):
+            before = self.marked()
+            switch('host2')
+            self.assertEqual(before, self.marked())
+            self.fleet.mark('host2')
+            self.assertEqual(marked, self.marked())
+            # Whatever nova's client knows of them fits that.
+            self.fleet.audit('host2')
+            self.assertEqual(marked, self.marked())
+
+    def test_nodes_that_were_pulled_are_not_marked(self):
+        self.fleet.mark('host2')
+        nodes = self.nodes_of('host2')
+        self.fleet.disable('host2')
+        self.fleet.look('host1', 'host3')
+        self.assertEqual(set(), self.nodes_of('host2'))
+        # It has not looked since, and still has them for its own.
+        driver = self.fleet.manager('host2').driver
+        self.assertEqual(nodes, set(driver._auditor.last.nodes))
+        self.fleet.mark('host2')
+        self.assertEqual(set(), self.marked())
+
     def test_traits_that_a_disabled_compute_sets_late(self):
         nodes = self.nodes_of('host2')
         self.fleet.disable('host2')

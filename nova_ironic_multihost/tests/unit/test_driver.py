@@ -743,6 +743,30 @@ class LookTestCase(DriverTestCase):
         self.assertEqual([('recovery', view), ('refusals', view)], done)
 
 
+class SwitchTestCase(DriverTestCase):
+    """The service is disabled, or enabled."""
+
+    def test_the_request_does_not_wait_and_the_status_is_looked_at(self):
+        self.services[ME] = True
+        self.driver.init_host(ME)
+        self.start_and_audit(revision.TURNS)
+        self.driver._look()
+        placement, doubt = mock.Mock(), mock.Mock()
+        placement.disabled.return_value = frozenset()
+        self.patch(self.driver._status, '_traits', placement)
+        self.patch(self.driver._auditor, 'doubt', doubt)
+        timer_ = self.driver._timers._timers['status']
+        for asked in (1, 1):
+            timer_.turn()
+            self.assertEqual(asked, len(placement.mock_calls))
+        self.manager._update_compute_provider_status(None, False)
+        self.assertEqual(1, len(placement.mock_calls))
+        doubt.assert_called_once_with()
+        self.assertTrue(timer_._woken.is_set())
+        timer_.turn()
+        self.assertEqual(2, len(placement.mock_calls))
+
+
 class EndTestCase(DriverTestCase):
     """The service is told to end."""
 

@@ -70,6 +70,21 @@ class DriftTestCase(test_schedule.ScheduledTestCase):
         self.assertEqual(came, self.look())
         self.assertEqual(set(), self.look())
 
+    def test_what_this_host_has_changed_itself(self):
+        ours, both, unknown = self.mine[:3]
+        self.listed.update({ours: 3, both: 3, unknown: 2})
+        self.drift.expect(ours, 1, 2)
+        self.drift.expect(ours, 2, 3)
+        # Somebody else has changed it before, or after.
+        self.drift.expect(both, 1, 2)
+        self.drift.expect(unknown, 2, 3)
+        self.assertEqual({both, unknown}, self.look())
+        self.assertEqual(set(), self.look())
+
+    def test_nothing_is_expected_before_the_first_answer(self):
+        drift.Drift('a', self.auditor, self.fail, self.clock).expect(
+            self.mine[0], 1, 2)
+
     def test_hosts_ask_at_moments_of_their_own(self):
         moments = set()
         for host in 'abcde':

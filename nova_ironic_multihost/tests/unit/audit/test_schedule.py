@@ -95,6 +95,24 @@ class ScheduleTestCase(ScheduledTestCase):
             self.begin()
         self.assertEqual([node], self.schedule.waiting())
 
+    def test_nodes_that_are_audited_in_this_moment(self):
+        node = self.mine[0]
+        with self.schedule.auditing(node):
+            # Another thread audits it, too, and has come to its end.
+            one = threading.Thread(target=self.audit_node, args=(node,))
+            one.start()
+            one.join()
+            self.schedule.touch_running()
+            self.schedule.touch(node)
+        self.assertEqual([node], self.schedule.waiting())
+        self.assertEqual({node}, self.come_to_each())
+        self.schedule.touch_running()
+        self.assertEqual([], self.schedule.waiting())
+
+    def audit_node(self, node):
+        with self.schedule.auditing(node):
+            self.schedule.touch(node)
+
     def test_build_on_a_node_while_it_is_audited(self):
         node = self.mine[0]
         self.schedule.touch(node)
@@ -170,8 +188,14 @@ class ScheduleTestCase(ScheduledTestCase):
         self.assertIs(Reason.LEAKED, self.auditor.reason(node))
         self.assertEqual({node}, self.come_to_each())
 
-    def test_what_all_depend_on(self):
+    def test_service_that_is_disabled(self):
         self.cloud.set('a', disabled=True)
+        self.audit('a')
+        self.follow()
+        self.assertEqual(set(), self.come_to_each())
+
+    def test_what_all_depend_on(self):
+        self.cloud.set('a', farewell='stopping')
         self.audit('a')
         self.follow()
         self.assertEqual(set(self.mine), self.come_to_each())

@@ -20,6 +20,7 @@ import types
 from unittest import mock
 
 import fixtures
+from nova.compute import api
 from nova.compute import build_results
 from nova.compute import manager
 from nova.compute import provider_tree
@@ -496,12 +497,17 @@ class EnablingTestCase(base.TrackerTestCase):
 
     def test_who_is_disabled_knows_it(self):
         done = []
-        update = self.compute._update_compute_provider_status = mock.Mock(
-            side_effect=lambda context, enabled: done.append(enabled))
+        update = self.compute._update_compute_provider_status
         patches.patch_enabling(self.compute, lambda: done.append('known'))
         self.compute._update_compute_provider_status(None, enabled=False)
-        self.assertEqual(['known', False], done)
-        update.assert_called_once_with(None, False)
+        self.assertEqual(['known'], done)
+        update.assert_not_called()
+
+    def test_database_has_it_when_the_compute_service_is_told(self):
+        source = inspect.getsource(api.HostAPI.service_update)
+        self.assertLess(
+            source.index('service.save()'),
+            source.index('self._update_compute_provider_status('))
 
 
 class CreationsTestCase(base.DatabaseTestCase):

@@ -317,10 +317,21 @@ class PlacementTestCase(base.TrackerTestCase):
         self.assertEqual({'a': 3, 'b': 0}, reads.generations(
             context, self.client))
         get.assert_called_once_with(
-            '/resource_providers', global_request_id=context.global_id)
+            '/resource_providers', version=None,
+            global_request_id=context.global_id)
         get.return_value = base.response(503)
         self.assertRaises(names.VirtDriverNotReady, reads.generations,
                           context, self.client)
+
+    def test_generations_of_providers_with_a_trait(self):
+        answer = base.response(200)
+        answer.content = b'{"resource_providers": []}'
+        get = self.patch(self.client, 'get', return_value=answer)
+        context = names.admin_context()
+        self.assertEqual({}, reads.generations(context, self.client, 'X'))
+        get.assert_called_once_with(
+            '/resource_providers?required=X', version='1.18',
+            global_request_id=context.global_id)
 
     def test_allocations_of_a_provider(self):
         answer = {'allocations': {}, 'resource_provider_generation': 8}

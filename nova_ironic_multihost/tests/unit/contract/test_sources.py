@@ -26,6 +26,7 @@ from nova_ironic_multihost.contract import names
 from nova_ironic_multihost.contract import pages
 from nova_ironic_multihost.contract import registration
 from nova_ironic_multihost.contract import sources
+from nova_ironic_multihost.contract import traits
 from nova_ironic_multihost.tests.unit.contract import base
 
 
@@ -46,6 +47,7 @@ class SignaturesTestCase(base.SignaturesTestCase):
                 (ports.Machines, machines.Machines),
                 (ports.Registration, registration.Registration),
                 (ports.Tracker, calls.Tracker),
+                (ports.Traits, traits.Traits),
                 (ports.Mailbox, mailbox.Mailbox),
                 (ports.Mailboxes, mailbox.Mailboxes)):
             for name, method in vars(port).items():

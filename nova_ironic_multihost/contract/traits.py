@@ -1,0 +1,129 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The trait of nodes of a disabled compute service, in placement.
+
+What ComputeVirtAPI.update_compute_provider_status does for one node: in two
+requests instead of three, as the trait is one that placement brings along;
+several at a time; and also for a provider that nova's client does not know
+yet, for which that raises ValueError
+(SchedulerReportClient.set_traits_for_provider).
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from concurrent import futures
+import typing
+
+import os_traits
+
+from nova_ironic_multihost.contract import calls
+from nova_ironic_multihost.contract import names
+from nova_ironic_multihost.contract import reads
+from nova_ironic_multihost.contract.sources import AT_ONCE
+
+#: The first microversion of placement that has generations with traits.
+VERSION = '1.6'
+
+_Result = typing.TypeVar('_Result')
+
+
+class ProviderTraits(typing.NamedTuple):
+    """The traits of a resource provider, with its generation."""
+
+    traits: frozenset[str]
+    generation: int
+
+
+class Traits:
+    """The marks of nodes of disabled compute services.
+
+    Implements the port :class:`.audit.sources.Traits`. Each method raises
+    VirtDriverNotReady when placement answers with another error than those
+    that are named there, and keystoneauth1.exceptions.ClientException when it
+    does not answer.
+
+    :param tracker: its :class:`.calls.Tracker` gives nova's client.
+    """
+
+    def __init__(self, tracker: calls.Tracker) -> None:
+        self._tracker = tracker
+
+    def disabled(self) -> frozenset[str]:
+        """Return the uuids of all nodes that are marked."""
+        return frozenset(reads.generations(
+            names.admin_context(), self._tracker.report_client,
+            os_traits.COMPUTE_STATUS_DISABLED))
+
+    def read(self, nodes: Sequence[str]) -> dict[str, ProviderTraits]:
+        """Return {node: its traits}; no entry for one without a provider."""
+        return _each(self._read, nodes)
+
+    def write(self, found: Mapping[str, ProviderTraits], disabled: bool
+              ) -> dict[str, int]:
+        """Mark nodes, or take that from them.
+
+        :returns: {node: the generation of its provider now}; no entry for one
+            whose provider is another since it was read.
+        """
+        return _each(
+            lambda node: self._write(node, found[node], disabled), found)
+
+    def _read(self, node):
+        answer = self._tracker.report_client.get(
+            _url(node), version=VERSION,
+            global_request_id=names.admin_context().global_id)
+        if answer.status_code == 404:
+            return None
+        body = _body(answer)
+        return ProviderTraits(frozenset(body['traits']),
+                              body['resource_provider_generation'])
+
+    def _write(self, node, found, disabled):
+        mark = {os_traits.COMPUTE_STATUS_DISABLED}
+        traits = found.traits | mark if disabled else found.traits - mark
+        if traits == found.traits:
+            return found.generation
+        answer = self._tracker.report_client.put(
+            _url(node), {'resource_provider_generation': found.generation,
+                         'traits': sorted(traits)}, version=VERSION,
+            global_request_id=names.admin_context().global_id)
+        if answer.status_code in (404, 409):
+            return None
+        generation = _body(answer)['resource_provider_generation']
+        self._tracker.note_traits(node, traits, found.generation, generation)
+        return generation
+
+
+def _url(node):
+    return f'/resource_providers/{node}/traits'
+
+
+def _body(answer):
+    if not answer:
+        raise names.VirtDriverNotReady(
+            f'Placement does not say or take the traits of a node: '
+            f'{answer.text}')
+    return answer.json()
+
+
+def _each(ask: Callable[[str], _Result | None], nodes: Iterable[str]
+          ) -> dict[str, _Result]:
+    """Return {node: answer} of those for which there is one."""
+    nodes = list(nodes)
+    if not nodes:
+        return {}
+    with futures.ThreadPoolExecutor(min(AT_ONCE, len(nodes))) as pool:
+        return {node: answer for node, answer in zip(
+            nodes, pool.map(ask, nodes), strict=True) if answer is not None}

@@ -98,8 +98,8 @@ def summary(times):
 
     :param times: seconds.
     """
-    ordered = sorted(times)
-    return {'claims': len(ordered), **{name: round(seconds * 1000, 1)
+    ordered = sorted(times) or [0.0]
+    return {'claims': len(times), **{name: round(seconds * 1000, 1)
             for name, seconds in (('p50', delays.share(ordered, 0.5)),
                                   ('p99', delays.share(ordered, 0.99)),
                                   ('longest', ordered[-1]))}}

@@ -38,6 +38,8 @@ in one run on this machine.
   tools/bench claim --nodes 300                     how long builds wait
   tools/bench start --nodes 1000                    until a build is accepted
   tools/bench failover --nodes 1000                 a dead one's free nodes
+  tools/bench disable --nodes 1000                  and enabled again
+  tools/bench join --nodes 300                      until it has its share
   tools/bench decide --nodes 100000 --hosts 10      the decision alone
   tools/bench ring                                  how even, how many moves
   tools/bench plot 1000.json 10000.json --output sizing.png
@@ -45,7 +47,7 @@ in one run on this machine.
 A command and --help: what it measures, and how.
 """
 _EPILOG = """\
-All down to failover need a whole stack: a lab of its own (in .bench, with
+All down to join need a whole stack: a lab of its own (in .bench, with
 other ports than that of tools/lab), which is stopped afterwards. What is
 missing is installed first, as for tools/lab, whose LAB_VENV and LAB_UV hold
 here, too. Tables and one line of JSON go to stdout, progress to stderr.
@@ -83,8 +85,8 @@ def parser():
     commands = main.add_subparsers(dest='command', required=True,
                                    metavar='COMMAND')
     for add in (_add_listing, _add_look, _add_changes, _add_audit,
-                _add_claim, _add_start, _add_failover, _add_decide,
-                _add_ring, _add_plot):
+                _add_claim, _add_start, _add_failover, _add_disable,
+                _add_join, _add_decide, _add_ring, _add_plot):
         add(commands)
     return main
 
@@ -226,6 +228,28 @@ The cloud is that of "audit".
 """, nodes=lambda args: 1), 300)
 
 
+def _add_disable(commands):
+    _add_nodes(_add(commands, 'disable', _disable, """\
+what it takes to disable a compute service, and to enable it
+
+A compute service with all nodes is disabled and enabled three times, as nova's
+API does it. Timed are the request of the operator and until the last node has
+the trait COMPUTE_STATUS_DISABLED in placement, or none has; and the claims of
+builds meanwhile. The cloud is that of "audit".
+""", nodes=lambda args: 1), 300)
+
+
+def _add_join(commands):
+    _add_nodes(_add(commands, 'join', _join, """\
+how a compute service that joins gets its share of the free nodes
+
+One compute service has all nodes and another one starts. Both audit until no
+more nodes move; timed is how long that takes, without the time from one audit
+to the next, and the claims of builds on both meanwhile. The cloud is that of
+"audit".
+""", nodes=lambda args: 1), 300)
+
+
 def _add_decide(commands):
     command = _add(commands, 'decide', _decide, """\
 what the decision costs, without anything that is asked for
@@ -327,6 +351,20 @@ def _failover(args, settings, progress):
 def _stock(args):
     """Return how many nodes nova's own driver has."""
     return min(args.stock or args.nodes, args.nodes)
+
+
+def _disable(args, settings, progress):
+    from benchmarks import switching
+
+    return _print(args, switching, switching.measure(
+        settings, OPTIONS, progress, args.nodes))
+
+
+def _join(args, settings, progress):
+    from benchmarks import joining
+
+    return _print(args, joining, joining.measure(
+        settings, OPTIONS, progress, args.nodes))
 
 
 def _decide(args, settings, progress):

@@ -31,6 +31,9 @@ import urllib.parse
 
 from benchmarks import watching
 
+#: Seconds between two claims, or between two looks whether something is done.
+PAUSE = 0.05
+
 
 def _memory(name):
     """Return a line of /proc/self/status, in MB."""
@@ -240,6 +243,78 @@ class Compute:
         seconds = time.perf_counter() - begin
         claim.abort()
         return seconds
+
+    def go_on(self):
+        """Have the driver go by it from now on that it is disabled or enabled.
+
+        It does that every few seconds, and when it is told.
+        """
+        if timers := getattr(self._driver, '_timers', None):
+            self._driver._look()
+            timers._timers['status'].start()
+
+    def switch(self, enabled, builds):
+        """Enable or disable the service as nova-api does, and claim meanwhile.
+
+        :param builds: see :meth:`claim`; claims end when all is done.
+        :returns: seconds of the request, see :meth:`_claim_while`.
+        """
+        self._service.disabled = not enabled
+        self._service.save()
+        answered = []
+
+        def request():
+            begin = time.perf_counter()
+            self._manager.set_host_enabled(self._context, enabled=enabled)
+            answered.append(time.perf_counter() - begin)
+            # What ours does then ends with this.
+            while (status := getattr(self._driver, '_status', None)) and (
+                    status._done != (status._said, not enabled)):
+                time.sleep(PAUSE)
+
+        its = self._claim_while(request, builds)
+        return {'request': answered[0], **its}
+
+    def rest(self, builds, seconds):
+        """Claim for some time while nothing else is done."""
+        return self._claim_while(lambda: time.sleep(seconds), builds)
+
+    def work(self, builds):
+        """Audit, do what the driver does until the next one, claim meanwhile.
+
+        :param builds: see :meth:`claim`.
+        :returns: see :meth:`_claim_while`.
+        """
+        def act():
+            self._manager.update_available_resource(self._context)
+            if look := getattr(self._driver, '_look', None):
+                look()
+            self.keep_up()
+
+        return self._claim_while(act, builds)
+
+    def _claim_while(self, act, builds):
+        """Claim nodes for builds until something is done, and abort that.
+
+        :returns: dict of ``claims``: seconds of each, ``refused``: number of
+            those that failed, ``audited``: nodes that the tracker audited.
+        """
+        self._counted.clear()
+        found, refused = [], 0
+        with futures.ThreadPoolExecutor(1) as pool:
+            acting = pool.submit(act)
+            for build in builds:
+                if acting.done():
+                    break
+                try:
+                    found.append(self._claim(*build))
+                except Exception as exc:
+                    print(f'A claim failed: {exc!r}', file=sys.stderr)
+                    refused += 1
+                time.sleep(PAUSE)
+            acting.result()
+        return {'claims': found, 'refused': refused,
+                'audited': self._counted['audited']}
 
     def poll(self):
         """Look for changes, if the driver does that."""

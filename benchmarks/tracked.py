@@ -131,12 +131,28 @@ class Tracked:
             connection.commit()
         return servers
 
-    def free(self):
-        """Return {uuid: resource class} of the nodes without a server."""
+    def free(self, host=None):
+        """Return {uuid: resource class} of the nodes without a server.
+
+        :param host: only of those that are recorded on this host.
+        """
         with self._connect('ironic') as (_, cursor):
-            cursor.execute(f'SELECT uuid, {CLASS} FROM nodes n '
-                           'WHERE instance_uuid IS NULL ORDER BY id')
+            cursor.execute(
+                f'SELECT n.uuid, {CLASS} FROM nodes n LEFT JOIN '
+                'nova_cell1.compute_nodes c ON c.uuid = n.uuid AND '
+                'c.deleted = 0 WHERE n.instance_uuid IS NULL AND '
+                '(%s IS NULL OR c.host = %s) ORDER BY n.id', (host, host))
             return dict(cursor.fetchall())
+
+    def marked(self):
+        """Return how many nodes placement has as disabled."""
+        with self._connect('placement') as (_, cursor):
+            cursor.execute(
+                'SELECT COUNT(*) FROM resource_provider_traits o JOIN traits '
+                't ON t.id = o.trait_id WHERE t.name = '
+                "'COMPUTE_STATUS_DISABLED'")
+            (found,), = cursor.fetchall()
+            return found
 
     def free_of(self, host):
         """Return how many nodes without a server are recorded on a host."""

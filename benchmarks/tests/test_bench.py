@@ -12,6 +12,7 @@
 
 """What tools/bench makes of what it has measured."""
 
+import collections
 import importlib
 import json
 import os
@@ -22,6 +23,7 @@ import tempfile
 import threading
 from unittest import mock
 
+import fixtures
 from oslotest import base
 
 from benchmarks import auditing
@@ -32,12 +34,14 @@ from benchmarks import computing
 from benchmarks import deciding
 from benchmarks import delays
 from benchmarks import disturbing
+from benchmarks import joining
 from benchmarks import looking
 from benchmarks import measured
 from benchmarks import plotting
 from benchmarks import proportion
 from benchmarks import ring
 from benchmarks import starting
+from benchmarks import switching
 from benchmarks import tracked
 from lab import errors
 from lab import settings
@@ -390,10 +394,168 @@ class ClaimingTestCase(base.BaseTestCase):
             {'claims': 200, 'p50': 100, 'p99': 198, 'longest': 200},
             claiming.summary([one / 1000 for one in range(200, 0, -1)]))
 
+    def test_there_may_be_none(self):
+        self.assertEqual({'claims': 0, 'p50': 0, 'p99': 0, 'longest': 0},
+                         claiming.summary([]))
+
     def test_it_is_shown(self):
         its = {'rest': claiming.summary([0.5]),
                'auditing': {**claiming.summary([1]), 'audits': 3}}
         self.assertEqual(5, len(claiming.table({'stock': its, 'ours': its})))
+
+
+class ClaimsMeanwhileTestCase(base.BaseTestCase):
+    """Claims of a compute service while it does something."""
+
+    BUILDS = [['server', str(number), 'CLASS'] for number in range(1000)]
+
+    def setUp(self):
+        super().setUp()
+        self.useFixture(fixtures.MockPatchObject(computing, 'PAUSE', 0))
+        self.compute = object.__new__(computing.Compute)
+        self.compute._counted = collections.Counter(audited=7)
+        self.compute._claim = self.claim
+        self.claimed, self.over = [], threading.Event()
+
+    def claim(self, server, node, resource_class):
+        self.claimed.append(node)
+        if len(self.claimed) == 3:
+            self.over.set()
+        if node == '1':
+            raise ValueError(node)
+        return 0.5
+
+    def test_until_it_is_done(self):
+        its = self.compute._claim_while(
+            lambda: self.over.wait(60), self.BUILDS)
+        self.assertTrue(2 <= len(its['claims']) < 999, its)
+        self.assertEqual((1, 0), (its['refused'], its['audited']))
+
+    def test_what_fails_is_said(self):
+        self.assertRaises(ZeroDivisionError, self.compute._claim_while,
+                          lambda: 1 / 0, [])
+
+    def switch(self, driver):
+        self.compute._service = mock.Mock(disabled=False)
+        self.compute._context = None
+        self.compute._driver = driver
+        self.compute._manager = mock.Mock()
+        found = self.compute.switch(False, self.BUILDS)
+        self.assertTrue(self.compute._service.disabled)
+        self.compute._service.save.assert_called_once_with()
+        self.compute._manager.set_host_enabled.assert_called_once_with(
+            None, enabled=False)
+        return found
+
+    def test_who_is_disabled_is_done_with_the_request(self):
+        self.assertLess(self.switch(object())['request'], 60)
+
+    def test_or_when_what_is_done_in_the_background_is(self):
+        status = mock.Mock(_said=1, _done=(1, False))
+        self.compute._claim = lambda *build: (
+            self.claimed.append(1),
+            setattr(status, '_done', (1, len(self.claimed) > 2)))
+        self.switch(mock.Mock(_status=status))
+        self.assertGreater(len(self.claimed), 2)
+
+
+class SwitchingTestCase(base.BaseTestCase):
+
+    def turn(self, **figures):
+        return {'request': 1, 'done': 2, 'left': 0, 'conductor': 3,
+                'placement': 4, 'audited': 0, 'refused': 0,
+                'claims': [0.1], **figures}
+
+    def test_figures_of_several_times(self):
+        found = switching.figures(
+            [self.turn(), self.turn(done=4, left=1, claims=[]),
+             self.turn(done=5, refused=2, claims=[0.2, 0.3])], 100)
+        self.assertEqual(
+            {'done': 4, 'each second': 25, 'left': 1, 'refused': 2,
+             'claims': 3, 'longest': 300},
+            {name: found[name] for name in (
+                'done', 'each second', 'left', 'refused', 'claims',
+                'longest')})
+
+    def switched(self, marked, enabled=False):
+        """Switch four nodes of which so many are marked then."""
+        some = settings.Settings(
+            pathlib.Path('/lab'), pathlib.Path('/venv'), 17000)
+        rows = mock.Mock()
+        rows.free.return_value = {'a': 'CUSTOM_1'}
+        rows.waiting.return_value = ['server'] * 4
+        rows.marked.return_value = marked
+        its = self.turn()
+        del its['done'], its['left']
+        ask = mock.Mock(return_value={
+            'result': its, 'asked': {'conductor': 9}})
+        with (mock.patch.object(switching, 'POLL', 0),
+              mock.patch.object(switching, 'PATIENCE', 0)):
+            return switching._switch(ask, rows, enabled, 4, some)
+
+    def test_until_the_last_node_is_marked(self):
+        self.assertEqual((0, 9), tuple(
+            self.switched(4)[name] for name in ('left', 'conductor')))
+        self.assertEqual(0, self.switched(0, enabled=True)['left'])
+
+    def test_those_that_never_are(self):
+        self.assertEqual(1, self.switched(3)['left'])
+        self.assertEqual(3, self.switched(3, enabled=True)['left'])
+
+    def test_it_is_shown(self):
+        its = switching.figures([self.turn()], 10)
+        lines = switching.table({
+            driver: {'disable': its, 'enable': its}
+            for driver in ('stock', 'ours')})
+        self.assertEqual(5, len(lines))
+        self.assertEqual({len(lines[0])}, set(map(len, lines)))
+
+
+class JoiningTestCase(base.BaseTestCase):
+
+    def test_until_no_more_nodes_move(self):
+        for moved, over in (([0], False), ([0] * 10, False),
+                            ([0, 3, 5, 5, 5], False), ([0, 3, 3, 3, 3], True),
+                            ([3, 3, 3, 3], True), ([0, 3, 4, 3, 3], False),
+                            ([0] * 41, True)):
+            with self.subTest(moved):
+                self.assertIs(over, joining.over(moved))
+
+    def round(self, moved, wall, second=True):
+        its = {'claims': [0.1], 'refused': 1}
+        return {'compute-1': its, 'moved': moved, 'wall': wall,
+                **({'compute-2': its} if second else {})}
+
+    def test_figures(self):
+        found = joining.figures([
+            self.round(0, 10, second=False), self.round(4, 2),
+            self.round(4, 1), self.round(6, 2), self.round(6, 5)])
+        self.assertEqual(
+            {'moved': 6, 'audits': 2, 'seconds': 15, 'each second': 1.5,
+             'refused': 9},
+            {name: found[name] for name in (
+                'moved', 'audits', 'seconds', 'each second', 'refused')})
+        self.assertEqual((5, 4), (found['compute-1']['claims'],
+                                  found['compute-2']['claims']))
+
+    def test_nothing_has_moved(self):
+        found = joining.figures([self.round(0, 1)])
+        self.assertEqual((0, 0), (found['moved'], found['each second']))
+
+    def test_builds_are_for_nodes_that_stay(self):
+        rows = mock.Mock()
+        rows.free.side_effect = lambda host: {
+            'compute-1': {'a': 'X', 'b': 'Y'}, 'compute-2': {}}[host]
+        rows.waiting.side_effect = lambda nodes: [f'on-{n}' for n in nodes]
+        self.assertEqual(
+            [['on-b', 'b', 'Y']] * joining.CLAIMS,
+            joining._builds(rows, 'compute-1', {'b'}))
+        self.assertEqual([], joining._builds(rows, 'compute-2', {'b'}))
+
+    def test_it_is_shown(self):
+        its = joining.figures([self.round(1, 1)])
+        lines = joining.table({'stock': its, 'ours': its})
+        self.assertEqual({len(lines[0])}, set(map(len, lines)))
 
 
 class StartingTestCase(base.BaseTestCase):
@@ -526,7 +688,7 @@ class CommandTestCase(base.BaseTestCase):
         self.assertEqual({None}, set(parsed.values()))
 
     def test_what_is_filled_wants_one_node_that_is_enrolled(self):
-        for name in ('audit', 'claim', 'start'):
+        for name in ('audit', 'claim', 'start', 'disable', 'join'):
             args = cli.parser().parse_args([name, '--nodes', '5'])
             self.assertEqual((1, 5), (args.enrolled(args), args.nodes))
 

@@ -16,8 +16,7 @@ With the trait COMPUTE_STATUS_DISABLED, so that placement does not offer them
 to the scheduler, which would pass over them anyway. nova sets and takes it at
 each audit of a node, and goes through all nodes inside the request with which
 a service is disabled or enabled: one after the other, for minutes if there are
-thousands. Here that is done in the background, some at a time, and without an
-audit of each.
+thousands. Here that is done in the background, and without an audit of each.
 """
 
 from collections.abc import Callable
@@ -33,8 +32,9 @@ from nova_ironic_multihost.core import membership
 
 LOG = logging.getLogger(__name__)
 
-#: Nodes that are marked before it is looked anew whether that is still wanted.
-TOGETHER = 50
+#: Nodes that are marked before it is looked anew whether that is still wanted,
+#: and whose records are read together.
+TOGETHER = 20
 
 
 class Status:

@@ -13,17 +13,18 @@
 """The trait of nodes of a disabled compute service, in placement.
 
 What ComputeVirtAPI.update_compute_provider_status does for one node: in two
-requests instead of three, as the trait is one that placement brings along;
-several at a time; and also for a provider that nova's client does not know
-yet, for which that raises ValueError
-(SchedulerReportClient.set_traits_for_provider).
+requests instead of three, as the trait is one that placement brings along,
+and also for a provider that nova's client does not know yet, for which that
+raises ValueError (SchedulerReportClient.set_traits_for_provider).
+
+One request at a time, as nova does: claims of builds ask placement, too, and
+each of their requests would wait for all of these.
 """
 
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
-from concurrent import futures
 import typing
 
 import os_traits
@@ -31,7 +32,6 @@ import os_traits
 from nova_ironic_multihost.contract import calls
 from nova_ironic_multihost.contract import names
 from nova_ironic_multihost.contract import reads
-from nova_ironic_multihost.contract.sources import AT_ONCE
 
 #: The first microversion of placement that has generations with traits.
 VERSION = '1.6'
@@ -121,9 +121,5 @@ def _body(answer):
 def _each(ask: Callable[[str], _Result | None], nodes: Iterable[str]
           ) -> dict[str, _Result]:
     """Return {node: answer} of those for which there is one."""
-    nodes = list(nodes)
-    if not nodes:
-        return {}
-    with futures.ThreadPoolExecutor(min(AT_ONCE, len(nodes))) as pool:
-        return {node: answer for node, answer in zip(
-            nodes, pool.map(ask, nodes), strict=True) if answer is not None}
+    return {node: answer for node in nodes
+            if (answer := ask(node)) is not None}

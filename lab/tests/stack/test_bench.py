@@ -94,6 +94,13 @@ class BenchTestCase(command.LabTestCase):
         for driver in ('stock', 'ours'):
             self.assertGreater(found[driver]['free'], 0)
             self.assertEqual(0, found[driver]['left'])
+        found = json.loads(self.bench('--keep', 'disable', '--nodes', '10'))
+        for driver in ('stock', 'ours'):
+            for its in found[driver].values():
+                self.assertEqual(0, its['left'])
+        found = json.loads(self.bench('--keep', 'join', '--nodes', '20'))
+        for driver in ('stock', 'ours'):
+            self.assertGreater(found[driver]['moved'], 0)
 
     def plot(self, listing):
         """Have one run drawn."""

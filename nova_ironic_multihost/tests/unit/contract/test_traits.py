@@ -11,14 +11,12 @@
 # under the License.
 
 import json
-import threading
 from unittest import mock
 
 from nova.compute import manager
 from nova.compute import provider_tree
 
 from nova_ironic_multihost.contract import names
-from nova_ironic_multihost.contract import sources
 from nova_ironic_multihost.contract import traits
 from nova_ironic_multihost.tests.unit.contract import base
 
@@ -148,13 +146,3 @@ class TraitsTestCase(base.TrackerTestCase):
         for ask in (self.traits.disabled, lambda: self.traits.read([NODE]),
                     lambda: self.traits.write(found, True)):
             self.assertRaises(names.VirtDriverNotReady, ask)
-
-    def test_some_at_a_time(self):
-        together = threading.Barrier(sources.AT_ONCE)
-        nodes = [str(number) for number in range(2 * sources.AT_ONCE)]
-        self.placement.update({node: [1, set()] for node in nodes})
-        get = self.client.get
-        self.client.get = lambda *args, **kwargs: (
-            together.wait(60), get(*args, **kwargs))[1]
-        self.assertEqual(dict.fromkeys(nodes, 2), self.switch(True, *nodes))
-        self.assertEqual({}, self.switch(True))

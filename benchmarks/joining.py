@@ -1,0 +1,162 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""How a compute service that joins gets its share of the free nodes.
+
+On real services, as in :mod:`.auditing`. One compute service has all nodes,
+at rest, and another one starts. Then both audit at the same time, again and
+again without a pause, with all that their driver does between two audits,
+until no more nodes move: nova's own driver takes what its hash ring maps to it
+when it starts, ours from its second audit on and at most so many in one audit.
+In a cloud there is ``[DEFAULT]update_resources_interval`` from one audit to
+the next; "audits" says how many it takes. So that there are several, ours may
+pull a tenth of the nodes in one.
+
+While a compute service audits builds claim nodes on it, one after another with
+a pause in between, as in :mod:`.claiming`: free ones that are recorded on it
+and that stay there by our ring.
+
+Figures are seconds from the start of the second one until the last node is
+recorded on it, those that its audits took among them; nodes that moved;
+audits in which they did; those that moved in a second of the audits in which
+any did; milliseconds of the claims on each; claims that failed.
+"""
+
+from concurrent import futures
+import dataclasses
+import itertools
+import time
+
+from benchmarks import claiming
+from benchmarks import filling
+from benchmarks import measured
+from benchmarks import tracked
+
+FIRST, SECOND = HOSTS = 'compute-1', 'compute-2'
+
+#: Audits of which the last ones have moved nothing, and at most.
+QUIET, MOST = 3, 40
+
+#: Claims in an audit, at most.
+CLAIMS = 50
+
+
+def measure(settings, options, progress, nodes):
+    """Return what is measured.
+
+    :param nodes: how many the first compute service has.
+    """
+    filled = filling.Filling(settings, progress)
+    rows = tracked.Tracked(settings, progress)
+    preferring = filling.machines(nodes, HOSTS)
+    machines = [dataclasses.replace(one, owner=FIRST) for one in preferring]
+    staying = {one.uuid for one in preferring if one.owner == FIRST}
+    told = (*options, 'ironic_multihost.pulls_per_audit='
+            f'{max(1, nodes // 10)}')
+    found = {}
+    for driver in ('stock', 'ours'):
+        filled.fill(machines, HOSTS)
+        rows.complete()
+        found[driver] = _measure(
+            settings, told, progress, driver, rows, staying)
+    return {'nodes': nodes, **found}
+
+
+def _measure(settings, options, progress, driver, rows, staying):
+    """Return the figures of a driver."""
+    with (measured.Measured(settings, driver, options, FIRST) as first,
+          futures.ThreadPoolExecutor(len(HOSTS)) as pool):
+        with progress.step(f'{driver}: the first one audits'):
+            first('start')
+            first('work', [])
+
+        def work(ask, host):
+            return pool.submit(ask, 'work', _builds(rows, host, staying))
+
+        with progress.step(f'{driver}: the second one joins'):
+            begun = time.monotonic()
+            with measured.Measured(
+                    settings, driver, options, SECOND) as second:
+                claims = work(first, FIRST)
+                second('start')
+                rounds = [{
+                    FIRST: claims.result()['result'],
+                    'moved': rows.free_of(SECOND),
+                    'wall': time.monotonic() - begun}]
+                while not over([one['moved'] for one in rounds]):
+                    began = time.monotonic()
+                    asked = {host: work(ask, host) for ask, host
+                             in ((first, FIRST), (second, SECOND))}
+                    its = {host: answer.result()['result']
+                           for host, answer in asked.items()}
+                    rounds.append({**its, 'moved': rows.free_of(SECOND),
+                                   'wall': time.monotonic() - began})
+    return figures(rounds)
+
+
+def _builds(rows, host, staying):
+    """Return builds for free nodes of a host, none if it has none."""
+    free = rows.free(host)
+    nodes = [node for node in free
+             if host == SECOND or node in staying]
+    some = list(itertools.islice(itertools.cycle(nodes), CLAIMS))
+    return [[server, node, free[node]] for server, node
+            in zip(rows.waiting(some), some, strict=True)] if some else []
+
+
+def over(moved):
+    """Whether no more nodes move.
+
+    :param moved: how many were recorded on the second one after each audit.
+    """
+    last = moved[-QUIET - 1:]
+    return len(moved) > MOST or (
+        len(last) > QUIET and last[0] > 0 and len(set(last)) == 1)
+
+
+def figures(rounds):
+    """Return the figures.
+
+    :param rounds: what was measured of each audit.
+    """
+    before, moved, busy, audits, until = 0, 0, 0.0, 0, 0.0
+    clock = 0.0
+    for one in rounds:
+        clock += one['wall']
+        if one['moved'] != before:
+            moved, busy, audits, until = (
+                one['moved'], busy + one['wall'], audits + 1, clock)
+        before = one['moved']
+    return {
+        'moved': moved, 'audits': audits, 'seconds': until,
+        'each second': round(moved / busy, 1) if busy else 0,
+        'refused': sum(one[host]['refused'] for one in rounds
+                       for host in HOSTS if host in one),
+        **{host: claiming.summary([
+            seconds for one in rounds if host in one
+            for seconds in one[host]['claims']]) for host in HOSTS}}
+
+
+def table(found):
+    """Return the figures as lines of text."""
+    columns = {'moved': 'moved', 'audits': 'audits', 'seconds': 'seconds',
+               'each second': 'nodes/s', 'refused': 'refused'}
+    claims = ('claims', 'p50', 'p99', 'longest')
+    return [f'{"":8}' + ''.join(f'{title:>10}' for title in columns.values())
+            + ''.join(f'{name:>10}' for name in claims) * 2, *(
+        f'{driver:8}' + ''.join(
+            f'{its[name]:10.1f}' if isinstance(its[name], float)
+            else f'{its[name]:10}' for name in columns)
+        + ''.join(f'{its[host][name]:10}' for host in HOSTS
+                  for name in claims)
+        for driver, its in ((name, found[name]) for name in
+                            ('stock', 'ours')))]

@@ -230,21 +230,6 @@ class Tracker:
         # (SchedulerReportClient.update_from_provider_tree).
         self.report_client.invalidate_resource_provider(node)
 
-    def note_traits(self, node: str, traits: Iterable[str], before: int,
-                    after: int) -> None:
-        """Let nova know which traits a provider was given without it.
-
-        :param before: generation of the provider until then; if nova knows
-            another one, something else has changed and it is left to find
-            that out.
-        :param after: its generation since.
-        """
-        tree = self.report_client._provider_tree
-        # nova may not know it, or another thread may have forgotten it.
-        with contextlib.suppress(ValueError):
-            if tree.data(node).generation == before:
-                tree.update_traits(node, traits, generation=after)
-
     def renew(self, node: str) -> None:
         """Read anew what placement has of a node, and its generation.
 

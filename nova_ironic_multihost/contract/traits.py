@@ -18,15 +18,18 @@ and also for a provider that nova's client does not know yet, for which that
 raises ValueError (SchedulerReportClient.set_traits_for_provider).
 
 One request at a time, as nova does: claims of builds ask placement, too, and
-each of their requests would wait for all of these.
+each of their requests would wait for all of these. A claim waits for the write
+of one node, at most.
 """
 
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
+import contextlib
 import typing
 
+from nova.compute import resource_tracker
 import os_traits
 
 from nova_ironic_multihost.contract import calls
@@ -90,6 +93,10 @@ class Traits:
         return ProviderTraits(frozenset(body['traits']),
                               body['resource_provider_generation'])
 
+    # nova writes of a node under this lock. placement answers with 500 to one
+    # of two that write of the same provider in the same moment, and a claim
+    # fails then.
+    @names.synchronized(resource_tracker.COMPUTE_RESOURCE_SEMAPHORE, fair=True)
     def _write(self, node, found, disabled):
         mark = {os_traits.COMPUTE_STATUS_DISABLED}
         traits = found.traits | mark if disabled else found.traits - mark
@@ -102,8 +109,20 @@ class Traits:
         if answer.status_code in (404, 409):
             return None
         generation = _body(answer)['resource_provider_generation']
-        self._tracker.note_traits(node, traits, found.generation, generation)
+        self._let_nova_know(node, traits, found.generation, generation)
         return generation
+
+    def _let_nova_know(self, node, traits, before, after):
+        """Let its client know what was written, or it would be refused next.
+
+        If it knows another generation than that before, something else has
+        changed, which it finds out when it is refused.
+        """
+        tree = self._tracker.report_client._provider_tree
+        # The node may not have been audited yet.
+        with contextlib.suppress(ValueError):
+            if tree.data(node).generation == before:
+                tree.update_traits(node, traits, generation=after)
 
 
 def _url(node):

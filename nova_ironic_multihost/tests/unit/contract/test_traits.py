@@ -15,6 +15,8 @@ from unittest import mock
 
 from nova.compute import manager
 from nova.compute import provider_tree
+from nova.compute import resource_tracker
+from oslo_concurrency import lockutils
 
 from nova_ironic_multihost.contract import names
 from nova_ironic_multihost.contract import traits
@@ -113,6 +115,17 @@ class TraitsTestCase(base.TrackerTestCase):
         self.assertEqual([], self.puts)
         self.assertEqual({OTHER: 8}, self.switch(False, OTHER))
         self.assertFalse(self.known.exists(OTHER))
+
+    def test_nothing_is_written_while_nova_writes(self):
+        """Placement would answer one of the two with an error."""
+        lock = lockutils.internal_fair_lock(
+            resource_tracker.COMPUTE_RESOURCE_SEMAPHORE)
+        held, put = [], self.client.put
+        self.client.put = lambda *args, **kwargs: (
+            held.append(lock.is_writer()), put(*args, **kwargs))[1]
+        self.switch(True, NODE)
+        self.switch(False, NODE)
+        self.assertEqual([True, True], held)
 
     def test_nova_knows_what_was_written(self):
         """Its next write of the provider is not refused."""

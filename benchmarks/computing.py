@@ -275,23 +275,24 @@ class Compute:
         its = self._claim_while(request, builds)
         return {'request': answered[0], **its}
 
-    def rest(self, builds, seconds):
-        """Claim for some time while nothing else is done."""
-        return self._claim_while(lambda: time.sleep(seconds), builds)
-
     def work(self, builds):
         """Audit, do what the driver does until the next one, claim meanwhile.
 
         :param builds: see :meth:`claim`.
-        :returns: see :meth:`_claim_while`.
+        :returns: what :meth:`_claim_while` does, and ``audit``: seconds.
         """
+        took = []
+
         def act():
+            begin = time.perf_counter()
             self._manager.update_available_resource(self._context)
+            took.append(time.perf_counter() - begin)
             if look := getattr(self._driver, '_look', None):
                 look()
             self.keep_up()
 
-        return self._claim_while(act, builds)
+        its = self._claim_while(act, builds)
+        return {'audit': took[0], **its}
 
     def _claim_while(self, act, builds):
         """Claim nodes for builds until something is done, and abort that.

@@ -25,16 +25,14 @@ While a compute service audits builds claim nodes on it, one after another with
 a pause in between, as in :mod:`.claiming`: free ones that are recorded on it
 and that stay there by our ring.
 
-Figures are seconds from the start of the second one until the last node is
-recorded on it, those that its audits took among them; nodes that moved;
-audits in which they did; those that moved in a second of the audits in which
-any did; milliseconds of the claims on each; claims that failed.
+Figures are nodes that moved; audits of the second one in which they did, the
+first one at its start among them; seconds that these took; nodes that moved in
+each of those seconds; claims that failed; milliseconds of the claims on each.
 """
 
 from concurrent import futures
 import dataclasses
 import itertools
-import time
 
 from benchmarks import claiming
 from benchmarks import filling
@@ -83,23 +81,21 @@ def _measure(settings, options, progress, driver, rows, staying):
             return pool.submit(ask, 'work', _builds(rows, host, staying))
 
         with progress.step(f'{driver}: the second one joins'):
-            begun = time.monotonic()
             with measured.Measured(
                     settings, driver, options, SECOND) as second:
                 claims = work(first, FIRST)
-                second('start')
+                started = second('start')
                 rounds = [{
                     FIRST: claims.result()['result'],
-                    'moved': rows.free_of(SECOND),
-                    'wall': time.monotonic() - begun}]
+                    SECOND: {'audit': started['wall'], 'claims': [],
+                             'refused': 0},
+                    'moved': rows.free_of(SECOND)}]
                 while not over([one['moved'] for one in rounds]):
-                    began = time.monotonic()
                     asked = {host: work(ask, host) for ask, host
                              in ((first, FIRST), (second, SECOND))}
                     its = {host: answer.result()['result']
                            for host, answer in asked.items()}
-                    rounds.append({**its, 'moved': rows.free_of(SECOND),
-                                   'wall': time.monotonic() - began})
+                    rounds.append({**its, 'moved': rows.free_of(SECOND)})
     return figures(rounds)
 
 
@@ -128,22 +124,18 @@ def figures(rounds):
 
     :param rounds: what was measured of each audit.
     """
-    before, moved, busy, audits, until = 0, 0, 0.0, 0, 0.0
-    clock = 0.0
-    for one in rounds:
-        clock += one['wall']
-        if one['moved'] != before:
-            moved, busy, audits, until = (
-                one['moved'], busy + one['wall'], audits + 1, clock)
-        before = one['moved']
+    took = [one[SECOND]['audit'] for before, one
+            in zip([{'moved': 0}, *rounds], rounds, strict=False)
+            if one['moved'] != before['moved']]
+    moved, seconds = rounds[-1]['moved'], sum(took)
     return {
-        'moved': moved, 'audits': audits, 'seconds': until,
-        'each second': round(moved / busy, 1) if busy else 0,
+        'moved': moved, 'audits': len(took), 'seconds': round(seconds, 1),
+        'each second': round(moved / seconds, 1) if took else 0,
         'refused': sum(one[host]['refused'] for one in rounds
-                       for host in HOSTS if host in one),
+                       for host in HOSTS),
         **{host: claiming.summary([
-            seconds for one in rounds if host in one
-            for seconds in one[host]['claims']]) for host in HOSTS}}
+            seconds for one in rounds for seconds in one[host]['claims']])
+            for host in HOSTS}}
 
 
 def table(found):

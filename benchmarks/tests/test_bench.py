@@ -521,21 +521,22 @@ class JoiningTestCase(base.BaseTestCase):
             with self.subTest(moved):
                 self.assertIs(over, joining.over(moved))
 
-    def round(self, moved, wall, second=True):
-        its = {'claims': [0.1], 'refused': 1}
-        return {'compute-1': its, 'moved': moved, 'wall': wall,
-                **({'compute-2': its} if second else {})}
+    def round(self, moved, audit):
+        return {'moved': moved,
+                'compute-1': {'claims': [0.1], 'refused': 0},
+                'compute-2': {'claims': [0.1] * 2, 'refused': 1,
+                              'audit': audit}}
 
     def test_figures(self):
         found = joining.figures([
-            self.round(0, 10, second=False), self.round(4, 2),
-            self.round(4, 1), self.round(6, 2), self.round(6, 5)])
+            self.round(0, 10), self.round(4, 2), self.round(4, 1),
+            self.round(6, 2), self.round(6, 5)])
         self.assertEqual(
-            {'moved': 6, 'audits': 2, 'seconds': 15, 'each second': 1.5,
-             'refused': 9},
+            {'moved': 6, 'audits': 2, 'seconds': 4, 'each second': 1.5,
+             'refused': 5},
             {name: found[name] for name in (
                 'moved', 'audits', 'seconds', 'each second', 'refused')})
-        self.assertEqual((5, 4), (found['compute-1']['claims'],
+        self.assertEqual((5, 10), (found['compute-1']['claims'],
                                   found['compute-2']['claims']))
 
     def test_nothing_has_moved(self):

@@ -18,8 +18,8 @@ and also for a provider that nova's client does not know yet, for which that
 raises ValueError (SchedulerReportClient.set_traits_for_provider).
 
 One request at a time, as nova does: claims of builds ask placement, too, and
-each of their requests would wait for all of these. A claim waits for the write
-of one node, at most.
+each of their requests would wait for all of these. A claim waits for the writes
+of a few nodes, at most.
 """
 
 from collections.abc import Callable
@@ -27,6 +27,7 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import contextlib
+import itertools
 import typing
 
 from nova.compute import resource_tracker
@@ -38,6 +39,10 @@ from nova_ironic_multihost.contract import reads
 
 #: The first microversion of placement that has generations with traits.
 VERSION = '1.6'
+
+#: Nodes that are written while claims wait. One by one each would wait for a
+#: claim in turn.
+TOGETHER = 5
 
 _Result = typing.TypeVar('_Result')
 
@@ -80,8 +85,12 @@ class Traits:
         :returns: {node: the generation of its provider now}; no entry for one
             whose provider is another since it was read.
         """
-        return _each(
-            lambda node: self._write(node, found[node], disabled), found)
+        written: dict[str, int] = {}
+        nodes = iter(found)
+        while some := list(itertools.islice(nodes, TOGETHER)):
+            written.update(self._write_some(
+                {node: found[node] for node in some}, disabled))
+        return written
 
     def _read(self, node):
         answer = self._tracker.report_client.get(
@@ -97,6 +106,10 @@ class Traits:
     # of two that write of the same provider in the same moment, and a claim
     # fails then.
     @names.synchronized(resource_tracker.COMPUTE_RESOURCE_SEMAPHORE, fair=True)
+    def _write_some(self, found, disabled):
+        return _each(
+            lambda node: self._write(node, found[node], disabled), found)
+
     def _write(self, node, found, disabled):
         mark = {os_traits.COMPUTE_STATUS_DISABLED}
         traits = found.traits | mark if disabled else found.traits - mark

@@ -127,6 +127,16 @@ class TraitsTestCase(base.TrackerTestCase):
         self.switch(False, NODE)
         self.assertEqual([True, True], held)
 
+    def test_a_claim_waits_for_a_few_of_many(self):
+        nodes = [str(number) for number in range(traits.TOGETHER * 2 + 1)]
+        self.placement.update({node: [1, set()] for node in nodes})
+        some, write = [], self.traits._write_some
+        self.patch(self.traits, '_write_some', new=lambda found, disabled: (
+            some.append(len(found)), write(found, disabled))[1])
+        self.assertEqual(dict.fromkeys(nodes, 2), self.switch(True, *nodes))
+        self.assertEqual([traits.TOGETHER, traits.TOGETHER, 1], some)
+        self.assertEqual({}, self.switch(True))
+
     def test_nova_knows_what_was_written(self):
         """Its next write of the provider is not refused."""
         self.switch(True, NODE)

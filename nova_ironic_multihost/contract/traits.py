@@ -18,8 +18,8 @@ and also for a provider that nova's client does not know yet, for which that
 raises ValueError (SchedulerReportClient.set_traits_for_provider).
 
 One request at a time, as nova does: claims of builds ask placement, too, and
-each of their requests would wait for all of these. A claim waits for the writes
-of a few nodes, at most.
+each of their requests would wait for all of these. A claim waits for the
+writes of a few nodes, at most.
 """
 
 from collections.abc import Callable

@@ -40,6 +40,7 @@ in one run on this machine.
   tools/bench failover --nodes 1000                 a dead one's free nodes
   tools/bench disable --nodes 1000                  and enabled again
   tools/bench join --nodes 300                      until it has its share
+  tools/bench takeover --nodes 100                  a fenced one's servers
   tools/bench decide --nodes 100000 --hosts 10      the decision alone
   tools/bench ring                                  how even, how many moves
   tools/bench plot 1000.json 10000.json --output sizing.png
@@ -47,7 +48,7 @@ in one run on this machine.
 A command and --help: what it measures, and how.
 """
 _EPILOG = """\
-All down to join need a whole stack: a lab of its own (in .bench, with
+All down to takeover need a whole stack: a lab of its own (in .bench, with
 other ports than that of tools/lab), which is stopped afterwards. What is
 missing is installed first, as for tools/lab, whose LAB_VENV and LAB_UV hold
 here, too. Tables and one line of JSON go to stdout, progress to stderr.
@@ -86,7 +87,7 @@ def parser():
                                    metavar='COMMAND')
     for add in (_add_listing, _add_look, _add_changes, _add_audit,
                 _add_claim, _add_start, _add_failover, _add_disable,
-                _add_join, _add_decide, _add_ring, _add_plot):
+                _add_join, _add_takeover, _add_decide, _add_ring, _add_plot):
         add(commands)
     return main
 
@@ -250,6 +251,19 @@ to the next, and the claims of builds on both meanwhile. The cloud is that of
 """, nodes=lambda args: 1), 300)
 
 
+def _add_takeover(commands):
+    _add_nodes(_add(commands, 'takeover', _takeover, """\
+how soon the servers of a fenced compute service can be managed again
+
+Three compute services share a cloud, and one whose nodes all have servers is
+fenced. Timed is from the fence until the last of its servers can be managed on
+one of the two others, which act at the same time: it is there and at rest, and
+so is the record of its node. The fence comes when they have just looked, and
+they look every 10 s, as with nova's defaults. nova's own driver takes no
+servers over and is not run. The cloud is that of "audit".
+""", nodes=lambda args: 1), 100)
+
+
 def _add_decide(commands):
     command = _add(commands, 'decide', _decide, """\
 what the decision costs, without anything that is asked for
@@ -364,6 +378,13 @@ def _join(args, settings, progress):
     from benchmarks import joining
 
     return _print(args, joining, joining.measure(
+        settings, OPTIONS, progress, args.nodes))
+
+
+def _takeover(args, settings, progress):
+    from benchmarks import fencing
+
+    return _print(args, fencing, fencing.measure(
         settings, OPTIONS, progress, args.nodes))
 
 

@@ -347,6 +347,17 @@ class Compute:
         else:
             self.update()
 
+    def serve(self, file):
+        """Do what the driver does every few seconds until a file is there.
+
+        :returns: uuids of the nodes that nova's tracker knows by then.
+        """
+        self._driver._timers.start()
+        while not os.path.exists(file):
+            time.sleep(PAUSE)
+        self._driver._timers.stop()
+        return sorted(self._manager.rt.compute_nodes)
+
     def keep_up(self):
         """Audit in the background what is to be audited, if it does that."""
         if upkeep := getattr(self._driver, '_upkeep', None):

@@ -131,6 +131,13 @@ class Filling:
                 'UPDATE services SET last_seen_up = UTC_TIMESTAMP() - '
                 'INTERVAL 30 DAY WHERE host = %s', (host,))
 
+    def fence(self, host):
+        """The same, and declare it dead."""
+        self.kill(host)
+        with self._connect('nova_cell1') as (_, cursor):
+            cursor.execute('UPDATE services SET disabled = 1, forced_down = 1 '
+                           'WHERE host = %s', (host,))
+
     def touch(self, count, seed):
         """Change some nodes, as Ironic does."""
         with self._connect('ironic') as (_, cursor):

@@ -164,6 +164,29 @@ class Tracked:
             (found,), = cursor.fetchall()
             return found
 
+    def used_of(self, host):
+        """Return the uuids of the nodes with servers of a host."""
+        with self._connect('nova_cell1') as (_, cursor):
+            cursor.execute('SELECT node FROM instances WHERE deleted = 0 AND '
+                           'host = %s', (host,))
+            return [node for node, in cursor.fetchall()]
+
+    def manageable(self, nodes, hosts):
+        """Return how many servers can be managed on some hosts.
+
+        They are there and at rest, and so is the record of their node.
+
+        :param nodes: uuids of those with the servers.
+        """
+        with self._connect('nova_cell1') as (_, cursor):
+            cursor.execute(
+                'SELECT COUNT(*) FROM instances i JOIN compute_nodes c '
+                'ON c.uuid = i.node AND c.host = i.host WHERE i.deleted = 0 '
+                'AND c.deleted = 0 AND i.task_state IS NULL AND i.node IN %s '
+                'AND i.host IN %s', (nodes, hosts))
+            (found,), = cursor.fetchall()
+            return found
+
     def change(self, count, seed):
         """Change some nodes in Ironic so that nova has to record it.
 

@@ -34,6 +34,7 @@ from benchmarks import computing
 from benchmarks import deciding
 from benchmarks import delays
 from benchmarks import disturbing
+from benchmarks import fencing
 from benchmarks import joining
 from benchmarks import looking
 from benchmarks import measured
@@ -628,6 +629,55 @@ class ProportionTestCase(base.BaseTestCase):
             {'nodes': 10, 'stock nodes': 3})[0])
 
 
+class FencingTestCase(base.BaseTestCase):
+
+    def test_each_node_of_the_one_that_dies_has_a_server(self):
+        hosts = ['a', 'b', 'c']
+        for nodes, others in (1, 1), (20, 20), (120, fencing.OTHERS):
+            found = fencing.machines(nodes, hosts)
+            self.assertEqual([others, others, nodes], [
+                sum(one.owner == host for one in found) for host in hosts])
+            self.assertTrue(all(
+                one.instance for one in found if one.owner == 'c'))
+
+    def watch(self, *manageable):
+        """Look, each time a second after the look before."""
+        now = iter(range(10_000))
+        rows = mock.Mock()
+        rows.manageable.side_effect = manageable
+        return fencing.watch(rows, ['n1', 'n2', 'n3'], lambda: next(now),
+                             lambda seconds: None)
+
+    def test_when_each_could_be_managed(self):
+        first, second, third = self.watch(0, 1, 1, 3)
+        self.assertTrue(first < second == third)
+
+    def test_it_does_not_wait_for_ever(self):
+        self.assertEqual(1, len(self.watch(*[1] * 1000)))
+
+    def figures(self, waits):
+        lab = settings.Settings(None, None, 28000)
+        its = {'asked': {'conductor': 3, str(lab.port('ironic')): 2},
+               'conductor': 1, 'mariadb': 1, 'cpu': 1}
+        return fencing.figures(
+            [{**its, 'result': ['n1', 'mine']}, {**its, 'result': ['n2']}],
+            lab, ['n1', 'n2', 'n3'], waits)
+
+    def test_what_is_left_and_what_the_tracker_does_not_know(self):
+        found = self.figures([11, 12])
+        self.assertEqual((3, 1, 1, 11, 12, 12000), tuple(
+            found[name] for name in (
+                'servers', 'left', 'unknown', 'first', 'last', 'each')))
+        self.assertEqual((6, 0, 4), tuple(
+            found[name] for name in ('conductor', 'placement', 'ironic')))
+
+    def test_it_is_shown(self):
+        for waits in [], [11.25, 12, 13]:
+            lines = fencing.table({'ours': self.figures(waits)})
+            self.assertIn('never', lines[1])
+        self.assertIn('11.2', lines[2])
+
+
 class TrackedTestCase(base.BaseTestCase):
 
     def test_what_the_driver_says_of_a_node(self):
@@ -689,7 +739,8 @@ class CommandTestCase(base.BaseTestCase):
         self.assertEqual({None}, set(parsed.values()))
 
     def test_what_is_filled_wants_one_node_that_is_enrolled(self):
-        for name in ('audit', 'claim', 'start', 'disable', 'join'):
+        for name in ('audit', 'claim', 'start', 'disable', 'join',
+                     'takeover'):
             args = cli.parser().parse_args([name, '--nodes', '5'])
             self.assertEqual((1, 5), (args.enrolled(args), args.nodes))
 

@@ -101,6 +101,10 @@ class BenchTestCase(command.LabTestCase):
         found = json.loads(self.bench('--keep', 'join', '--nodes', '20'))
         for driver in ('stock', 'ours'):
             self.assertGreater(found[driver]['moved'], 0)
+        its = json.loads(self.bench(
+            '--keep', 'takeover', '--nodes', '10'))['ours']
+        self.assertEqual((10, 0, 0), (
+            its['servers'], its['left'], its['unknown']))
 
     def plot(self, listing):
         """Have one run drawn."""

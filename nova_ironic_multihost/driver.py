@@ -66,6 +66,7 @@ from nova_ironic_multihost.contract import settings
 from nova_ironic_multihost.contract import sources
 from nova_ironic_multihost.contract import traits
 from nova_ironic_multihost.core import membership
+from nova_ironic_multihost.core import ownership
 from nova_ironic_multihost.core.ownership import Reason
 from nova_ironic_multihost import exception
 from nova_ironic_multihost import gate
@@ -101,7 +102,9 @@ class IronicMultiHostDriver(names.IronicDriver):
             CONF.host, self._auditor, self._tracker)
         self._drift = drift.Drift(
             CONF.host, self._auditor, self._schedule.note_drift)
-        self._upkeep = upkeep.Upkeep(self._schedule, self._tracker, ending)
+        self._upkeep = upkeep.Upkeep(
+            self._schedule, self._tracker,
+            lambda: ending() or self._looks.busy)
         self._offers = offer.Offers(self._auditor, self._tracker, ending)
         self._looks = look.Look(
             self._auditor, self._tracker, self._acquired, ending=ending,
@@ -452,7 +455,7 @@ class IronicMultiHostDriver(names.IronicDriver):
         self._audited = audit
         self._schedule.follow(settings.read(), audit.view)
         self._schedule.begin(not self._settled)
-        self._recovery.took_over(audit.taken_over)
+        self._recovery.took_over(audit.taken_over, audit.at_rest)
         self.node_cache.replace(audit.nodes, changed)
         self.node_cache_time = time.time()
 
@@ -486,18 +489,22 @@ class IronicMultiHostDriver(names.IronicDriver):
         """Return the records of nodes that can be moved without an audit.
 
         What Ironic has taken out of service since its owner died has to be
-        reserved in placement first.
+        reserved in placement first, unless it has a server.
         """
-        known = {node: self.node_cache.get(node) for node in nodes}
-        return self._offers.to_move([
-            node for node, its in known.items() if its is not None
-            and not self._node_resources_used(its)
-            and not self._node_resources_unavailable(its)],
+        def as_it_was(node):
+            if self._auditor.reason(node) in ownership.SERVED:
+                return True
+            its = self.node_cache.get(node)
+            return (its is not None and not self._node_resources_used(its)
+                    and not self._node_resources_unavailable(its))
+
+        return self._offers.to_move(
+            filter(as_it_was, nodes),
             membership.same_label(settings.partition().label))
 
     def _acquired(self, audit, mine):
         """Let nova work with nodes that a look has found to be mine."""
-        self._recovery.took_over(audit.taken_over)
+        self._recovery.took_over(audit.taken_over, audit.at_rest)
         self.node_cache.add({node: audit.nodes[node] for node in mine})
 
     def _forget(self, node_id):

@@ -273,10 +273,15 @@ class Auditor:
                 self._memory, busy=decided.busy, refused=decided.refused,
                 standing=_unsettled(self._memory.standing, decided.reasons),
                 recent=(latest.union(mine), *earlier))
+            # There may be a thousand of them, which nobody builds on.
+            served = frozenset(
+                node for node, reason
+                in {**last.reasons, **decided.reasons}.items()
+                if reason in ownership.SERVED)
             self.last = _merged(
                 last, decided.reasons, gathered.facts.records, self._rows(
-                    gathered.mirror, mine, {*last.nodes, *mine}),
-                decided.taken_over)
+                    gathered.mirror, mine, {*last.nodes, *mine}, served),
+                decided.taken_over, decided.at_rest)
             then(self.last, mine)
         return decided.reasons
 
@@ -407,16 +412,18 @@ class Auditor:
             deleted=frozenset(confirmed),
             host_aggregates=gathered.host_aggregates,
             recent=frozenset[str]().union(*self._memory.recent),
-            taken_over=types.MappingProxyType(dict(decided.taken_over)))
+            taken_over=types.MappingProxyType(dict(decided.taken_over)),
+            at_rest=decided.at_rest)
 
-    def _rows(self, mirror: Mirror, nodes: Iterable[str], mine: Set[str]
-              ) -> dict[str, Row]:
+    def _rows(self, mirror: Mirror, nodes: Iterable[str], mine: Set[str],
+              later: Set[str] = frozenset()) -> dict[str, Row]:
         """Return {uuid: node} with all that nova works with, if known.
 
         :param mirror: what was decided by; there may be a later one.
         :param mine: of which nodes it is kept.
+        :param later: as for :meth:`.reader.Reader.complete`.
         """
-        known = self._reader.complete(mine)
+        known = self._reader.complete(mine, later)
 
         def body(node: str) -> bytes | None:
             # A later one does not go with what was decided by.
@@ -494,7 +501,8 @@ def _unsettled(standing: revision.Standing | None, nodes: Iterable[str]
 
 def _merged(last: Audit, reasons: Mapping[str, Reason],
             records: Mapping[str, Record], mine: Mapping[str, Row],
-            taken_over: Mapping[str, str | None] | None = None) -> Audit:
+            taken_over: Mapping[str, str | None] | None = None,
+            at_rest: frozenset[str] = frozenset()) -> Audit:
     """Return the last audit with what was decided for some nodes.
 
     :param records: node uuid -> record, as far as there is one.
@@ -518,4 +526,5 @@ def _merged(last: Audit, reasons: Mapping[str, Reason],
         recent=last.recent.union(
             node for node in mine if node in records
             and records[node].owner != last.view.host),
-        taken_over=types.MappingProxyType(dict(taken_over or {})))
+        taken_over=types.MappingProxyType(dict(taken_over or {})),
+        at_rest=at_rest)

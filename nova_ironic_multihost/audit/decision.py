@@ -30,11 +30,16 @@ from nova_ironic_multihost.core.facts import Facts
 from nova_ironic_multihost.core.facts import InstanceState
 from nova_ironic_multihost.core import ownership
 from nova_ironic_multihost.core.ownership import Reason
+from nova_ironic_multihost.core import takeover
 
 LOG = logging.getLogger(__name__)
 
 #: Take-overs that may go wrong in one audit before it leaves the others.
 FAILURES = 2
+
+#: Instances that are taken over at a time. Those of them that carry the first
+#: mark when this process ends have to wait until it is undone.
+TOGETHER = 16
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,12 +51,14 @@ class Decision:
     :param refused: what :func:`.ownership.still_refused` returned.
     :param taken_over: uuid -> host that it was on before, of the instances
         that were taken over.
+    :param at_rest: uuids of those of them for which nothing has to be done.
     """
 
     reasons: Mapping[str, Reason]
     busy: tuple[str, ...]
     refused: tuple[str, ...]
     taken_over: Mapping[str, str | None]
+    at_rest: frozenset[str] = frozenset()
 
 
 def decide(sources: Sources, writes: Writes, facts: Facts,
@@ -87,9 +94,14 @@ def decide(sources: Sources, writes: Writes, facts: Facts,
     refused = ownership.still_refused(
         decided, refused, [*adopted, *tried], ended | taken.keys())
     reasons = ownership.with_takeovers(reasons, refused, taken)
-    return Decision(reasons, busy, refused, {**abandoned, **{
-        instance: facts.instance_states[instance].host
-        for instance in taken.values()}})
+    states = {instance: facts.instance_states[instance]
+              for instance in taken.values()}
+    return Decision(
+        reasons, busy, refused,
+        {**abandoned, **{instance: state.host
+                         for instance, state in states.items()}},
+        frozenset(instance for instance, state in states.items()
+                  if takeover.rests(state.vm_state, state.task_state)))
 
 
 def in_use(sources: Sources, node: str) -> bool:
@@ -164,7 +176,7 @@ def _take_over_on(writes: Writes, facts: Facts, nodes: list[str],
 def _take_over(writes: Writes, settings: Settings,
                wanted: Mapping[str, InstanceState]
                ) -> tuple[list[str], list[str]]:
-    """Take over instances until too much goes wrong.
+    """Take over instances, some at a time, until too much goes wrong.
 
     One may be beyond help. If the answer of a second one is lost, the next
     ones would wait as long as that one has; and the audit has to go on, for
@@ -176,16 +188,24 @@ def _take_over(writes: Writes, settings: Settings,
     taken: list[str] = []
     tried: list[str] = []
     failed = 0
-    for uuid, state in wanted.items():
-        tried.append(uuid)
+    for first in range(0, len(wanted), TOGETHER):
+        some = dict(list(wanted.items())[first:first + TOGETHER])
+        tried += some
         try:
-            if writes.take_over(uuid, state, settings.host):
-                taken.append(uuid)
+            outcomes = writes.take_over(some, settings.host)
         except Exception as exc:  # noqa: BLE001
-            LOG.warning('Instance %(uuid)s could not be taken over: %(exc)s. '
-                        'It is tried again by the next audits.',
-                        {'uuid': uuid, 'exc': exc})
-            failed += 1
-            if failed == FAILURES:
-                break
+            LOG.warning('%(count)d instances could not be taken over: '
+                        '%(exc)s. They are tried again by the next audits.',
+                        {'count': len(some), 'exc': exc})
+            break
+        for uuid, outcome in outcomes.items():
+            if isinstance(outcome, Exception):
+                LOG.warning('Instance %(uuid)s could not be taken over: '
+                            '%(exc)s. It is tried again by the next audits.',
+                            {'uuid': uuid, 'exc': outcome})
+                failed += 1
+            elif outcome:
+                taken.append(uuid)
+        if failed >= FAILURES:
+            break
     return taken, tried

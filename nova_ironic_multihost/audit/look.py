@@ -18,6 +18,7 @@ what was seen.
 
 from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Mapping
 from collections.abc import Sequence
 import time
 
@@ -75,6 +76,7 @@ class Look:
         self._view: membership.View | None = None
         self._eligible: frozenset[HostKey] = frozenset()
         self._pulled: tuple[str, ...] = ()
+        self._busy = False
 
     @property
     def eligible(self) -> frozenset[HostKey]:
@@ -92,6 +94,11 @@ class Look:
         are many nodes to take, and others go by who is there meanwhile.
         """
         return self._view
+
+    @property
+    def busy(self) -> bool:
+        """Whether nodes are being taken: what is less urgent can wait."""
+        return self._busy
 
     def pause(self, settings: Settings) -> float:
         """Return the seconds from the beginning of a look to the next one.
@@ -118,9 +125,11 @@ class Look:
         excused = self._watch.starting(
             view, due, settings.heartbeats.down_time).union(
                 due & self._auditor.silent(settings, view))
+        self._busy = bool(due - excused)
         try:
             missed, waiting = self._audit_hosts(settings, view, due - excused)
         finally:
+            self._busy = False
             # That may take minutes, and fail then: it is no gap in what this
             # host has seen.
             outage = self._auditor.note_look(settings)
@@ -166,20 +175,42 @@ class Look:
                         for node in mine[TOGETHER:])
             missed.update(self._take(audit, mine[:TOGETHER]))
 
+        def audit_some(now: membership.View, some: list[str]
+                       ) -> Mapping[str, Reason]:
+            return self._auditor.audit_hosts(
+                settings, [now.services[host].host for host in sorted(hosts)
+                           if host in now.services and not now.member(host)],
+                take_some, now.hosts, only=frozenset(some))
+
+        due = self._watch.due(view, self._eligible)
         names = [view.services[host].host for host in sorted(hosts)]
-        reasons = self._auditor.audit_hosts(
-            settings, names, take_some, view.hosts)
+        reasons = dict(self._auditor.audit_hosts(
+            settings, names, take_some, view.hosts))
         while left and not self._ending():
             some = list(left)[:TOGETHER]
             # Whoever waits for the auditor gets it while nova is asked.
             now = self._view = self._read(settings)
-            self._auditor.audit_hosts(
-                settings, [now.services[host].host for host in sorted(hosts)
-                           if host in now.services and not now.member(host)],
-                take_some, now.hosts, only=frozenset(some))
+            audit_some(now, some)
             # What is not mine in this moment may be in the next.
             missed.update(owner for node in some if node in left
                           if (owner := left.pop(node)) is not None)
+        while (waiting := _waiting(reasons)) and not self._ending():
+            now = self._view = self._read(settings)
+            if self._watch.due(now, self._eligible) - due:
+                # Somebody else has left.
+                break
+            LOG.info('%(count)d instances of %(hosts)s wait to be taken over '
+                     'here.', {'count': len(waiting),
+                               'hosts': ', '.join(names)})
+            some = waiting[:min(TOGETHER, settings.takeovers_per_audit)]
+            found = audit_some(now, some)
+            # One that is not found has got another owner meanwhile.
+            for node in some:
+                reasons.pop(node)
+            reasons.update(found)
+            if found and Reason.TAKEN_OVER not in found.values():
+                # Too much goes wrong, or it may be alive.
+                break
         if reasons:
             LOG.info('Audited the nodes of %(hosts)s, which left: '
                      '%(tally)s.', {
@@ -241,3 +272,9 @@ class Look:
         for node in pulled:
             if self._tracker.has(node):
                 self._tracker.audit(node)
+
+
+def _waiting(reasons: Mapping[str, Reason]) -> list[str]:
+    """Return the nodes with instances that are still to be taken over."""
+    return sorted(node for node, reason in reasons.items()
+                  if reason is Reason.INSTANCE_WAITS)

@@ -76,6 +76,7 @@ class Audit:
         the last :data:`RECENT` audits before.
     :param taken_over: instance uuid -> host that it was on before, of those
         that this audit took over.
+    :param at_rest: uuids of those of them for which nothing has to be done.
     """
 
     view: membership.View
@@ -89,6 +90,7 @@ class Audit:
     recent: frozenset[str] = frozenset()
     taken_over: Mapping[str, str | None] = dataclasses.field(
         default_factory=lambda: types.MappingProxyType({}))
+    at_rest: frozenset[str] = frozenset()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -37,6 +37,9 @@ from nova_ironic_multihost.core import ring
 BARRED = frozenset({
     Reason.BUILDING, Reason.LEAKED, Reason.UNKNOWN, Reason.UNLISTED})
 
+#: Nodes whose records may be moved without an audit.
+_MOVED = ownership.SERVED | {Reason.ADOPTED}
+
 
 class Offer(enum.Enum):
     """What placement is to be told of a node."""
@@ -159,10 +162,11 @@ class Offers:
 
         As of this moment, of hosts that are down: nothing has to be told to
         placement or in the record for one that stays in its aggregates and in
-        its partition.
+        its partition. Of a node with a server that is true whatever Ironic
+        says of it: what the server has allocated nobody else gets.
 
         :param nodes: uuids of nodes that are mine by the last audit, and that
-            are as free in Ironic as they were.
+            have a server or are as free in Ironic as they were.
         :param label: of the partition of this host.
         """
         audit = self._auditor.last
@@ -171,16 +175,23 @@ class Offers:
         sources, me = self._auditor.sources, audit.view.host
         known = audit.host_aggregates
         wanted = [node for node in nodes
-                  if audit.reasons.get(node) is Reason.ADOPTED
+                  if audit.reasons.get(node) in _MOVED
                   and not self._tracker.has(node)]
         records = [
             record for record in sources.records(wanted)
             if record.owner is not None and record.partition == label
             and known.of(record.owner) == known.of(me)] if wanted else []
         live = functools.cache(self._live)
-        return [record for record in records if ownership.still_valid(
+        found = [record for record in records if ownership.still_valid(
             Reason.ADOPTED, audit.owners.get(record.node), record.owner, me,
             functools.partial(live, record.host), lambda: None)]
+        served = {record.node: audit.nodes[record.node].instance or ''
+                  for record in found
+                  if audit.reasons[record.node] in ownership.SERVED}
+        states = (sources.instance_states(list(served.values()))
+                  if served else {})
+        return [record for record in found if record.node not in served
+                or ownership.is_here(states.get(served[record.node]), me)]
 
     def _live(self, host: str) -> bool:
         service = self._auditor.sources.service(host)

@@ -196,11 +196,14 @@ class Reader:
         except MarkError:
             return None
 
-    def complete(self, nodes: Set[str]) -> Mirror:
+    def complete(self, nodes: Set[str], later: Set[str] = frozenset()
+                 ) -> Mirror:
         """Know of these nodes all that nova works with, and of no others.
 
         As far as Ironic has the nodes and answers, and nobody reads at this
         moment: nova's driver asks for what is not known here.
+
+        :param later: those for which Ironic is not asked now.
         """
         if not self._lock.acquire(blocking=False):
             return self.mirror
@@ -209,7 +212,8 @@ class Reader:
             assert reading is not None
             mirror = reading.mirror.only(nodes)
             missing = [node for node in nodes
-                       if node in mirror.nodes and node not in mirror.bodies]
+                       if node in mirror.nodes and node not in mirror.bodies
+                       and node not in later]
             try:
                 mirror = mirror.completed(self._read(
                     reading.partition, mirror, missing))

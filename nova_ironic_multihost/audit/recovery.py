@@ -27,6 +27,7 @@ import collections
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
+from collections.abc import Set
 import threading
 import time
 
@@ -145,12 +146,14 @@ class Recovery:
             return False
         return True
 
-    def took_over(self, instances: Mapping[str, str | None]) -> None:
+    def took_over(self, instances: Mapping[str, str | None],
+                  at_rest: Set[str] = frozenset()) -> None:
         """Say which instances were taken over, and bring them to rest.
 
         :param instances: uuid -> host that it was on before.
+        :param at_rest: uuids of those for which nothing has to be done.
         """
-        self.add(instances)
+        self.add(uuid for uuid in instances if uuid not in at_rest)
         for host in sorted({before or '' for before in instances.values()}):
             uuids = sorted(uuid for uuid, before in instances.items()
                            if (before or '') == host)

@@ -139,14 +139,15 @@ class Pages(typing.Protocol):
 class Writes(typing.Protocol):
     """What an audit changes itself. All else is done by nova's tracker."""
 
-    def take_over(self, instance: str, state: InstanceState, host: str
-                  ) -> bool:
-        """Make an instance this host's if it is still as it was seen.
+    def take_over(self, instances: Mapping[str, InstanceState], host: str
+                  ) -> Mapping[str, bool | Exception]:
+        """Make instances this host's that are still as they were seen.
 
-        :param instance: uuid.
-        :param state: as it was seen.
+        :param instances: uuid -> as it was seen; few.
         :param host: this host.
-        :returns: whether it is this host's now.
+        :returns: uuid -> whether it is this host's now, or why that is not
+            known.
+        :raises Exception: that is known of none of them.
         """
 
 

@@ -36,17 +36,20 @@ class Upkeep:
 
     :param schedule: says what is due.
     :param tracker: nova's resource tracker.
-    :param ending: says whether this service is about to end.
+    :param resting: says whether nothing is to be audited: this service is
+        about to end, or there is something more urgent to do.
     """
 
     def __init__(self, schedule: Schedule, tracker: Tracker,
-                 ending: Callable[[], bool] = lambda: False) -> None:
+                 resting: Callable[[], bool] = lambda: False) -> None:
         self._schedule = schedule
         self._tracker = tracker
-        self._ending = ending
+        self._resting = resting
 
     def once(self) -> None:
         """Audit what is due, each node once."""
+        if self._resting():
+            return
         waiting, done = self._schedule.waiting(), set[str]()
         many = len(waiting) >= MANY
         if many:
@@ -54,7 +57,7 @@ class Upkeep:
                      'meanwhile.', len(waiting))
         while waiting:
             for node in waiting[:TOGETHER]:
-                if self._ending():
+                if self._resting():
                     return
                 done.add(node)
                 # nova may have come to it.

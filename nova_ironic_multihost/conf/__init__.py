@@ -136,10 +136,11 @@ for a moment is no reason.
         max=100000,
         mutable=True,
         help="""
-The most instances that this compute service takes over in one audit.
+The most instances that this compute service takes over at a time.
 
-Each takes about 0.1 s, during which builds on this compute service wait. The
-next ones follow in the next audit.
+Others have their turn then: it is looked who is there, and whether what is
+taken over is still that of a dead compute service. The next ones follow at
+once. An audit of all nodes takes over as many and leaves the others to that.
 """),
     cfg.IntOpt(
         'sweep_interval',

@@ -30,7 +30,6 @@ import itertools
 from nova.compute import provider_tree
 from nova.compute import resource_tracker
 from nova.compute import task_states
-from nova import context as nova_context
 from nova import exception
 from nova import objects
 from nova import rpc
@@ -49,12 +48,6 @@ from nova_ironic_multihost.core.host import HostKey
 from nova_ironic_multihost.core import takeover
 
 LOG = logging.getLogger(__name__)
-
-#: Statuses of a migration that is over (nova.db.main.api:
-#: migration_get_in_progress_by_host_and_node).
-MIGRATED = frozenset({
-    'confirmed', 'reverted', 'error', 'failed', 'completed', 'cancelled',
-    'done'})
 
 #: What an instance can be in the middle of.
 TASK_STATES = tuple(
@@ -417,74 +410,3 @@ def _of_last_action(instance):
     if actions:
         context.request_id = actions[0].request_id
     return context
-
-
-def _save(instance, **expected):
-    """Save an instance; return the error if the answer is lost, or None.
-
-    An answer that is lost is no write that is lost.
-    """
-    try:
-        instance.save(**expected)
-    except messaging.MessagingTimeout as exc:
-        return exc
-    return None
-
-
-def take_over(context: nova_context.RequestContext, uuid: str,
-              state: InstanceState, host: str) -> bool:
-    """Move an instance to another host, if it is still as it was seen.
-
-    Two writes. The first mark, which the database writes only if neither
-    vm_state nor task_state have changed (nova.db.main.api:_instance_update);
-    then the host and the second mark, only if the first is still there. In
-    between it is read again, as the database compares no host: who took it
-    meanwhile may have brought it to rest, so that both states are what they
-    were.
-
-    :param uuid: of the instance.
-    :param state: what it was seen to be.
-    :param host: the new host.
-    :returns: whether it was moved.
-    :raises Exception: that is not known, and whoever has marked it undoes
-        that or goes on with it (:mod:`.audit.recovery`).
-    """
-    taking = takeover.taking(state.task_state, host_key(host))
-    taken = takeover.taken(state.task_state, host_key(host))
-    try:
-        instance = objects.Instance.get_by_uuid(context, uuid)
-        seen = (state.host, state.node, state.vm_state, state.task_state)
-        if seen != (instance.host, instance.node, instance.vm_state,
-                    instance.task_state):
-            return False
-        if any(migration.status not in MIGRATED
-               for migration in objects.MigrationList.get_by_filters(
-                   context, {'instance_uuid': uuid})):
-            return False
-        instance.task_state = taking
-        lost = _save(instance, expected_vm_state=[state.vm_state],
-                     expected_task_state=[state.task_state])
-        instance = objects.Instance.get_by_uuid(context, uuid)
-        if instance.task_state == taking:
-            if instance.host != state.host:
-                instance.task_state = state.task_state
-                instance.save(expected_task_state=[taking])
-                return False
-            instance.host = host
-            instance.task_state = taken
-            lost = _save(instance, expected_task_state=[taking])
-            if lost is None:
-                return True
-            instance = objects.Instance.get_by_uuid(context, uuid)
-        # Also by a write of an earlier attempt that is done only now.
-        if (instance.host, instance.task_state) == (host, taken):
-            return True
-        if lost is not None:
-            # Whoever takes over many must not wait for each.
-            raise lost
-        return False
-    except (exception.NotFound, exception.UnexpectedTaskStateError,
-            exception.InstanceUpdateConflict) as exc:
-        LOG.debug('Instance %(instance)s is not taken over: %(exc)s', {
-            'instance': uuid, 'exc': exc})
-        return False

@@ -15,12 +15,14 @@
 
 from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Mapping
 from collections.abc import Sequence
 from concurrent import futures
 
 from nova_ironic_multihost.contract import calls
 from nova_ironic_multihost.contract import names
 from nova_ironic_multihost.contract import reads
+from nova_ironic_multihost.contract import transfer
 from nova_ironic_multihost.core import aggregates as core_aggregates
 from nova_ironic_multihost.core.facts import InstanceState
 from nova_ironic_multihost.core.facts import Record
@@ -120,8 +122,9 @@ class NovaWrites:
     def __init__(self, ending: Callable[[], bool] = lambda: False) -> None:
         self._ending = ending
 
-    def take_over(self, instance: str, state: InstanceState,
-                  host: str) -> bool:
-        """Move an instance to this host, if it is still as it was seen."""
-        return not self._ending() and calls.take_over(
-            names.admin_context(), instance, state, host)
+    def take_over(self, instances: Mapping[str, InstanceState], host: str
+                  ) -> dict[str, transfer.Outcome]:
+        """Move instances to this host that are still as they were seen."""
+        if self._ending():
+            return dict.fromkeys(instances, False)
+        return transfer.take_over(names.admin_context(), instances, host)

@@ -96,6 +96,10 @@ class Reason(enum.Enum):
         return reason
 
 
+#: Why a node is mine that has, or comes with, an instance of this host.
+SERVED = frozenset({Reason.INSTANCE_HERE, Reason.TAKEN_OVER})
+
+
 def foreign_instances(inventory: Inventory) -> list[str]:
     """Return the instances whose host must be looked up.
 
@@ -463,12 +467,20 @@ def still_valid(reason: Reason, before: HostKey | None, now: HostKey | None,
     """
     if now in (None, host):
         return True
-    if reason in (Reason.INSTANCE_HERE, Reason.TAKEN_OVER):
-        its = state()
-        return its is not None and its.host_key == host and not its.deleted
+    if reason in SERVED:
+        return is_here(state(), host)
     if now != before:
         return False
     return reason is Reason.PULLED or not live()
+
+
+def is_here(state: InstanceState | None, host: HostKey) -> bool:
+    """Whether an instance is on a host.
+
+    :param state: None if nova does not have it.
+    """
+    return (state is not None and state.host_key == host
+            and not state.deleted)
 
 
 #: Reasons for which a node is mine because I am preferred for it.

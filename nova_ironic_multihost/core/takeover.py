@@ -22,12 +22,14 @@ While that goes on the instance has a task state of its own, the *mark*, which
 says who takes the instance over and what the instance was doing before. First
 it is ``taking-over``, written only if the task state is what it was when the
 decision was made; then ``taken-over``, written together with the new host, and
-only if the first mark is still there. So of two compute services that take
-over one instance one fails, whatever happens in between, and who wants to do
-anything about a mark has only to write on the condition that it is there. What
-a mark says is all that is needed to finish what was begun, and marks can be
-listed: they are found however the call, the audit or the process that wrote
-them has ended (:func:`sort_marked`).
+only if the first mark is still there. An instance that was in the middle of
+nothing gets no second mark: it has no task state from then on, and can be
+used. So of two compute services that take over one instance one fails,
+whatever happens in between, and who wants to do anything about a mark has only
+to write on the condition that it is there. What a mark says is all that is
+needed to finish what was begun, and marks can be listed: they are found
+however the call, the audit or the process that wrote them has ended
+(:func:`sort_marked`).
 """
 
 from collections.abc import Callable
@@ -112,6 +114,19 @@ def taken(task_state: str | None, host: HostKey) -> str:
     :param host: who has taken it over.
     """
     return f'{_TAKEN}:{_token(host)}:{marked(task_state) or ""}'
+
+
+def resting_or_taken(vm_state: str | None, task_state: str | None,
+                     host: HostKey) -> str | None:
+    """Return the task state that is written together with the new host.
+
+    :param vm_state: what the instance has.
+    :param task_state: what it has, possibly a mark.
+    :param host: who has taken it over.
+    :returns: the second mark; None if there is nothing that has to be done
+        for the instance, so that it needs none.
+    """
+    return None if rests(vm_state, task_state) else taken(task_state, host)
 
 
 def marks(host: HostKey, task_states: Iterable[str]) -> list[str]:
@@ -374,6 +389,14 @@ def rests_at_start(vm_state: str | None, task_state: str | None) -> bool:
     follows from the answers (ComputeManager._init_instance).
     """
     return task_state is None and vm_state in _RESTING_STATES
+
+
+def rests(vm_state: str | None, task_state: str | None) -> bool:
+    """Whether an instance that is taken over is at rest.
+
+    :param task_state: what it has, possibly a mark.
+    """
+    return rests_at_start(vm_state, marked(task_state))
 
 
 def may_wait(vm_state: str | None, task_state: str | None) -> bool:

@@ -393,29 +393,46 @@ class Sources:
         return {instance.uuid: instance.state
                 for instance in found if instance}
 
-    def take_over(self, instance, state, host):
-        """contract.calls.take_over: each line is a call."""
-        world = self._world
-        taking = takeover.taking(state.task_state, host_key(host))
-        taken = takeover.taken(state.task_state, host_key(host))
+    def take_over(self, instances, host):
+        """contract.transfer.take_over: each line is a call."""
         pause()
+        outcomes = dict.fromkeys(instances, False)
         if self.ending():
-            return False
-        if world.instances[instance].state != state:
-            return False
-        if not self.writes.write(lambda: world.set_states(
-                instance, (state.vm_state, state.task_state),
-                state.vm_state, taking)):
-            return False
+            return outcomes
+        as_seen = [uuid for uuid, state in instances.items()
+                   if self._world.instances[uuid].state == state]
+        outcomes |= {uuid: self._outcome(
+            self._mark, uuid, instances[uuid], host) for uuid in as_seen}
         pause()
-        now = world.instances[instance].state
+        now = {uuid: self._world.instances[uuid].state for uuid in instances}
+        return {uuid: self._outcome(
+                    self._move, uuid, instances[uuid], host, now[uuid])
+                if outcome is True else outcome
+                for uuid, outcome in outcomes.items()}
+
+    def _outcome(self, act, *args):
+        try:
+            return act(*args)
+        except LostError as exc:
+            return exc
+
+    def _mark(self, instance, state, host):
+        taking = takeover.taking(state.task_state, host_key(host))
+        return self.writes.write(lambda: self._world.set_states(
+            instance, (state.vm_state, state.task_state),
+            state.vm_state, taking))
+
+    def _move(self, instance, state, host, now):
+        taking = takeover.taking(state.task_state, host_key(host))
+        taken = takeover.resting_or_taken(
+            state.vm_state, state.task_state, host_key(host))
         if now.task_state != taking:
             return (now.host, now.task_state) == (host, taken)
         if now.host != state.host:
-            self.writes.write(lambda: world.set_states(
+            self.writes.write(lambda: self._world.set_states(
                 instance, (None, taking), now.vm_state, state.task_state))
             return False
-        return self.writes.write(lambda: world.take_over(
+        return self.writes.write(lambda: self._world.take_over(
             instance, taking, taken, state.host, host))
 
     def records_of(self, hosts):
@@ -723,7 +740,7 @@ class Process:
         if starting:
             self.tracked.update(
                 record.node for record in self._schedule.ready())
-        self._recovery.took_over(found.taken_over)
+        self._recovery.took_over(found.taken_over, found.at_rest)
         self._looked_for = frozenset()
         self._known = self.auditor._memory.standing.my_nodes
         self._check_kept(found)
@@ -753,7 +770,7 @@ class Process:
                 self._world.services[self.host].take_back()
 
     def _acquired(self, found, mine):
-        self._recovery.took_over(found.taken_over)
+        self._recovery.took_over(found.taken_over, found.at_rest)
         if self.auditing and self.sources.looked:
             self._looked_for = frozenset(mine)
             self.sources.decided(self._running, mine)

@@ -31,6 +31,7 @@ from oslo_messaging._drivers import impl_fake
 from oslotest import base
 
 from nova_ironic_multihost.audit import changes
+from nova_ironic_multihost.audit import look
 from nova_ironic_multihost.audit import notices
 from nova_ironic_multihost.audit import recovery
 from nova_ironic_multihost.audit.sources import ListingError
@@ -44,6 +45,7 @@ from nova_ironic_multihost.contract import patches
 from nova_ironic_multihost.contract import patience
 from nova_ironic_multihost.contract import reads
 from nova_ironic_multihost.contract import registration
+from nova_ironic_multihost.contract import transfer
 from nova_ironic_multihost.core import aggregates
 from nova_ironic_multihost.core.facts import InstanceState
 from nova_ironic_multihost.core.facts import Record
@@ -699,6 +701,26 @@ class LookTestCase(DriverTestCase):
         self.driver._look()
         self.assertEqual(NODES, self.audited)
 
+    def test_one_with_a_server_is_moved_whatever_ironic_says_of_it(self):
+        self.patch(FakeNode, 'is_maintenance', True)
+        self.ironic[NODES[0]] = 'i1'
+        self.placed['i1'] = InstanceState(
+            ME, node=NODES[0], vm_state='active')
+        self.services['compute-2'] = False
+        self.driver._look()
+        self.assertEqual(ME, self.owners[NODES[0]])
+        self.assertIn(NODES[0], self.tracked)
+        self.assertEqual(NODES[1:], self.audited)
+
+    def test_nothing_is_audited_in_the_background_meanwhile(self):
+        self.services['compute-2'] = False
+        self.driver._look()
+        with mock.patch.object(look.Look, 'busy', True):
+            self.driver._upkeep.once()
+        self.assertEqual([], self.audited)
+        self.driver._upkeep.once()
+        self.assertEqual(NODES, sorted(self.audited))
+
     def test_nothing_is_done_before_the_first_audit(self):
         driver = multihost.IronicMultiHostDriver(
             mock.Mock(_compute=self.manager))
@@ -1054,9 +1076,10 @@ class TakeoverTestCase(DriverTestCase):
         self.owners[self.mine] = 'dead'
         self.ironic[self.mine] = 'i1'
         self.placed['i1'] = InstanceState(
-            'dead', node=self.mine, vm_state='active')
+            'dead', node=self.mine, vm_state='active',
+            task_state='rebooting')
         self.patch(reads, 'compute_service', self.fenced)
-        self.patch(calls, 'take_over', self.take_over)
+        self.patch(transfer, 'take_over', self.take_over)
         self.notified = []
         self.recovered = []
         self.patch(calls.Instances, 'notify',
@@ -1073,9 +1096,10 @@ class TakeoverTestCase(DriverTestCase):
         return [self.fenced(context, servicegroup_api, host)
                 for host in self.services]
 
-    def take_over(self, context, instance, state, host):
-        self.placed[instance] = dataclasses.replace(state, host=host)
-        return True
+    def take_over(self, context, instances, host):
+        self.placed |= {instance: dataclasses.replace(state, host=host)
+                        for instance, state in instances.items()}
+        return dict.fromkeys(instances, True)
 
     def test_it_is_managed_said_and_brought_to_rest(self):
         self.assertIn(self.mine, self.driver.get_available_nodes())
@@ -1097,6 +1121,13 @@ class TakeoverTestCase(DriverTestCase):
         self.driver._look()
         self.join()
         self.assertEqual(1, len(self.notified))
+
+    def test_one_at_rest_is_left_alone(self):
+        self.placed['i1'] = dataclasses.replace(
+            self.placed['i1'], task_state=None)
+        self.driver.get_available_nodes()
+        self.join()
+        self.assertEqual((1, []), (len(self.notified), self.recovered))
 
     def join(self):
         for thread in threading.enumerate():

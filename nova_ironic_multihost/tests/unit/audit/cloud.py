@@ -108,7 +108,16 @@ class Cloud:
     def aggregates(self):
         return self.host_aggregates
 
-    def take_over(self, instance, state, host):
+    def take_over(self, instances, host):
+        outcomes = {}
+        for instance, state in instances.items():
+            try:
+                outcomes[instance] = self.take_one(instance, state, host)
+            except OSError as exc:
+                outcomes[instance] = exc
+        return outcomes
+
+    def take_one(self, instance, state, host):
         self.asked.append(('take_over', instance))
         if self.placed[instance] != state:
             return False

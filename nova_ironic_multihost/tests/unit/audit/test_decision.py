@@ -13,7 +13,11 @@
 """Instances and builds of a dead host are taken over, each once."""
 
 import dataclasses
+from unittest import mock
 
+import fixtures
+
+from nova_ironic_multihost.audit import decision
 from nova_ironic_multihost.audit import model
 from nova_ironic_multihost.core.facts import InstanceState
 from nova_ironic_multihost.core.ownership import Reason
@@ -35,6 +39,7 @@ class TakeoverTestCase(cloud.AuditTestCase):
             self.cloud.placed[f'i-{node}'] = InstanceState(
                 'c', node=node, vm_state='active')
         self.options['policy'] = takeover.Policy('forced_down')
+        self.useFixture(fixtures.MockPatchObject(decision, 'TOGETHER', 2))
 
     def hosts(self):
         return {state.host for state in self.cloud.placed.values()}
@@ -69,14 +74,14 @@ class TakeoverTestCase(cloud.AuditTestCase):
 
     def test_one_that_has_changed_since_is_left(self):
         self.cloud.set('c', up=False, forced_down=True)
-        take_over = self.cloud.take_over
+        take_over = self.cloud.take_one
 
         def too_late(instance, state, host):
             self.cloud.placed[instance] = dataclasses.replace(
                 state, task_state='rebooting')
             return take_over(instance, state, host)
 
-        self.cloud.take_over = too_late
+        self.cloud.take_one = too_late
         found = self.audit('a')
         self.assertEqual({}, dict(found.taken_over))
         self.assertNotIn(Reason.TAKEN_OVER, found.reasons.values())
@@ -117,15 +122,18 @@ class TakeoverTestCase(cloud.AuditTestCase):
         self.settle('a', 'b')
         self.assertNotEqual('c', self.cloud.owners[node])
 
-    def test_what_goes_wrong_ends_it_and_loses_nothing(self):
-        self.cloud.set('c', up=False, forced_down=True)
+    def give_all_to_c(self):
         for node in cloud.NODES:
             self.cloud.owners[node] = 'c'
             self.cloud.ironic[node] = f'i-{node}'
             self.cloud.placed[f'i-{node}'] = cloud.instance('c', node)
+
+    def test_what_goes_wrong_ends_it_and_loses_nothing(self):
+        self.cloud.set('c', up=False, forced_down=True)
+        self.give_all_to_c()
         wanted = [f'i-{node}' for node in self.preferred('a', 'a', 'b')]
         self.assertGreater(len(wanted), 3)
-        take_over, asked = self.cloud.take_over, []
+        take_over, asked = self.cloud.take_one, []
 
         def fail_twice(instance, state, host):
             asked.append(instance)
@@ -133,7 +141,7 @@ class TakeoverTestCase(cloud.AuditTestCase):
                 raise OSError('the answer is lost')
             return take_over(instance, state, host)
 
-        self.cloud.take_over = fail_twice
+        self.cloud.take_one = fail_twice
         with self.assertLogs('nova_ironic_multihost', 'WARNING') as logs:
             found = self.audit('a')
         self.assertEqual(2, len(logs.output))
@@ -145,6 +153,26 @@ class TakeoverTestCase(cloud.AuditTestCase):
         self.assertEqual([asked[1], asked[3]], asked[-2:])
         self.assertEqual(
             set(wanted) - {asked[0], asked[2]}, set(found.taken_over))
+
+    def test_if_nothing_is_known_of_a_portion_it_ends_there(self):
+        """nova does not answer: each question waits for a minute."""
+        self.cloud.set('c', up=False, forced_down=True)
+        self.give_all_to_c()
+        made = []
+
+        def fail(instances, host):
+            made.extend(instances)
+            raise OSError('no answer')
+
+        self.cloud.take_over = fail
+        with self.assertLogs('nova_ironic_multihost', 'WARNING') as logs:
+            found = self.audit('a')
+        self.assertEqual((1, {}), (len(logs.output), dict(found.taken_over)))
+        self.assertEqual(2, len(made))
+        with self.assertLogs('nova_ironic_multihost', 'WARNING'):
+            self.audit('a')
+        # Others have their turn first.
+        self.assertEqual(4, len({*made}))
 
     def test_builds_and_servers_are_so_many_together(self):
         self.strand()
@@ -162,7 +190,7 @@ class TakeoverTestCase(cloud.AuditTestCase):
     def test_builds_that_cannot_be_taken_keep_no_other_waiting(self):
         self.strand()
         self.cloud.set('c', up=False, forced_down=True)
-        take_over, taken = self.cloud.take_over, set()
+        take_over, taken = self.cloud.take_one, set()
         beyond_help = {f'i-{node}' for node in sorted(self.theirs)[:2]}
 
         def fail(instance, state, host):
@@ -170,7 +198,7 @@ class TakeoverTestCase(cloud.AuditTestCase):
                 raise OSError('no answer')
             return take_over(instance, state, host)
 
-        self.cloud.take_over = fail
+        self.cloud.take_one = fail
         with self.assertLogs('nova_ironic_multihost', 'WARNING'):
             for _ in range(3):
                 taken |= self.audit('a').taken_over.keys()
@@ -180,11 +208,33 @@ class TakeoverTestCase(cloud.AuditTestCase):
     def test_build_that_has_changed_since_keeps_its_node_waiting(self):
         self.strand()
         self.cloud.set('c', up=False, forced_down=True)
-        self.cloud.take_over = lambda *arguments: False
+        self.cloud.take_one = lambda *arguments: False
         found = self.audit('a')
         self.assertEqual({}, dict(found.taken_over))
         self.assertEqual(
             {Reason.AWAITED}, {found.reasons[node] for node in self.theirs})
+
+    def test_their_nodes_are_read_later(self):
+        """There may be a thousand of them, and only their server uses them."""
+        self.cloud.set('c', up=False, forced_down=True)
+        free = next(node for node in cloud.NODES
+                    if node in self.preferred('a', 'a', 'b')
+                    and node not in self.theirs)
+        self.cloud.owners[free] = 'c'
+        auditor = self.auditors['a']
+        read = auditor._reader.complete
+        for reason in Reason.TAKEN_OVER, Reason.INSTANCE_HERE:
+            with mock.patch.object(
+                    auditor._reader, 'complete', side_effect=read) as reads:
+                auditor.audit_hosts(
+                    model.Settings('a', points=32, **self.options), ['c'],
+                    lambda found, mine: None)
+            _, later = reads.call_args.args
+            self.assertNotIn(free, later)
+            self.assertIn(reason, {
+                auditor.last.reasons[node] for node in later})
+        found = self.audit('a')
+        self.assertNotIn(None, [row.body for row in found.nodes.values()])
 
     def test_so_many_in_one_audit(self):
         self.cloud.set('c', up=False, forced_down=True)
@@ -262,8 +312,8 @@ class TakeoverTestCase(cloud.AuditTestCase):
             node for node in self.theirs
             if node in self.preferred('a', 'a', 'b'))
         stuck = {f'i-{node}' for node in wanted[:2]}
-        take_over = self.cloud.take_over
-        self.cloud.take_over = lambda instance, state, host: (
+        take_over = self.cloud.take_one
+        self.cloud.take_one = lambda instance, state, host: (
             instance not in stuck and take_over(instance, state, host))
         self.cloud.set('c', up=False, forced_down=True)
         for audits in range(len(wanted)):
@@ -274,7 +324,7 @@ class TakeoverTestCase(cloud.AuditTestCase):
             if state.host == 'c' and state.node in wanted})
         self.assertNotIn(Reason.INSTANCE_WAITS, found.reasons.values())
         # They are tried again, and taken when that goes.
-        self.cloud.take_over = take_over
+        self.cloud.take_one = take_over
         self.audit('a', takeovers_per_audit=1)
         self.audit('a', takeovers_per_audit=1)
         self.assertEqual(set(), {
@@ -284,7 +334,7 @@ class TakeoverTestCase(cloud.AuditTestCase):
     def test_looks_end_when_all_have_been_tried(self):
         settings = model.Settings('a', points=32, takeovers_per_audit=2,
                                   **self.options)
-        self.cloud.take_over = lambda *args: False
+        self.cloud.take_one = lambda *args: False
         self.cloud.set('c', up=False, forced_down=True)
         wanted = [node for node in self.theirs
                   if node in self.preferred('a', 'a', 'b')]

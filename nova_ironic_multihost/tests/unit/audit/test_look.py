@@ -376,19 +376,136 @@ class LookTestCase(cloud.AuditTestCase):
             self.assertEqual(expected, self.cloud.placed['i1'].host)
             self.clock.now += 15
 
-    def test_instances_over_the_limit_are_left_to_the_next_looks(self):
+    def fence(self, servers):
+        """Fence b, with as many servers; two of them move at a time."""
         self.options.update(
             policy=takeover.Policy('forced_down'), takeovers_per_audit=2)
-        for node in NODES[:5]:
+        for node in NODES[:servers]:
             self.cloud.ironic[node] = f'i-{node}'
             self.cloud.placed[f'i-{node}'] = cloud.instance('b', node)
         self.cloud.set('b', up=False, forced_down=True)
-        for expected in (2, 4, 5, 5):
+
+    def here(self):
+        return sum(state.host == 'a' for state in self.cloud.placed.values())
+
+    def portions(self, act):
+        """Have something happen before instances are taken over."""
+        take_over, made = self.cloud.take_over, []
+
+        def take(instances, host):
+            made.append(len(instances))
+            act(len(made))
+            return take_over(instances, host)
+
+        self.cloud.take_over = take
+        return made
+
+    def test_instances_are_taken_over_in_portions(self):
+        self.fence(5)
+        made = self.portions(lambda number: None)
+        with self.assertLogs(look.__name__, 'INFO') as logs:
             self.look()
-            self.assertEqual(expected, sum(
-                state.host == 'a' for state in self.cloud.placed.values()))
+        self.assertEqual(([2, 2, 1], 5), (made, self.here()))
+        self.assertEqual(
+            [f'{count} instances of b wait to be taken over' in line
+             for count, line in zip((3, 1), logs.output, strict=False)],
+            [True, True])
+        # What they are on has come, too, and what is free.
+        self.assertEqual(NODES, sorted(self.cloud.owners_now('a')))
         self.assertIn(
             Reason.ADOPTED, self.auditors['a'].last.reasons.values())
+        self.look()
+        self.assertEqual(3, len(made))
+
+    def test_no_more_is_read_for_a_portion_than_it_is_about(self):
+        self.fence(len(NODES))
+        asked = []
+        self.portions(lambda number: asked.append(
+            (len(self.asked('record')), len(self.asked('instance_state')))))
+        self.look()
+        first, *others = asked
+        self.assertEqual([(2, 2)] * 9, [
+            (records - before[0], states - before[1])
+            for before, (records, states) in zip(
+                [first, *others], others, strict=False)])
+
+    def test_if_somebody_else_leaves_the_next_look_goes_on(self):
+        """Whoever may have been starting all the time makes no difference."""
+        self.heartbeats = Heartbeats(10, 60)
+        self.cloud.set('c')
+        self.cloud.set('d')
+        self.look()
+        self.cloud.set('d', up=False)
+        self.fence(len(NODES))
+        made = self.portions(lambda number: self.cloud.set(
+            'c', up=number < 2))
+        self.look()
+        self.assertEqual([2, 2], made)
+        self.look()
+        self.assertEqual(len(NODES), self.here())
+
+    def test_who_is_unfenced_in_between_keeps_the_others(self):
+        self.fence(5)
+        services = self.cloud.services
+
+        def unfence():
+            if self.here():
+                self.cloud.set('b', up=False)
+            return services()
+
+        self.cloud.services = unfence
+        self.look()
+        self.look()
+        self.assertEqual(2, self.here())
+
+    def test_who_is_back_in_between_keeps_the_others(self):
+        self.fence(5)
+        services = self.cloud.services
+
+        def come_back():
+            if self.here():
+                self.cloud.set('b')
+            return services()
+
+        self.cloud.services = come_back
+        self.look()
+        self.look()
+        self.assertEqual(2, self.here())
+
+    def test_who_is_about_to_end_takes_no_further_portion(self):
+        self.fence(5)
+        self.portions(lambda number: setattr(self, 'ending', True))
+        self.look()
+        self.assertEqual(2, self.here())
+
+    def test_if_too_much_goes_wrong_the_next_look_goes_on(self):
+        self.fence(9)
+
+        def fail(number):
+            if number == 2:
+                raise OSError
+
+        made = self.portions(fail)
+        with self.assertLogs('nova_ironic_multihost', 'WARNING'):
+            self.look()
+        self.assertEqual((2, 2), (len(made), self.here()))
+        self.look()
+        self.assertEqual(7, self.here())
+        for _ in range(2):
+            self.audit('a')
+        self.assertEqual(9, self.here())
+
+    def test_it_is_busy_while_it_takes_what_is_to_be_taken(self):
+        seen = []
+        self.portions(lambda number: seen.append(self.last.busy))
+        self.look()
+        self.fence(3)
+        self.assertFalse(self.last.busy)
+        self.look()
+        self.assertEqual(([True] * 2, False), (seen, self.last.busy))
+        self.cloud.broken = True
+        self.cloud.set('c')
+        self.assertFalse(self.last.busy)
 
 
 class PortionsTestCase(LookTestCase):

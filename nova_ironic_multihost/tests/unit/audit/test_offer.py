@@ -21,6 +21,7 @@ from nova_ironic_multihost.core import aggregates
 from nova_ironic_multihost.core.facts import InstanceState
 from nova_ironic_multihost.core.facts import Record
 from nova_ironic_multihost.core.ownership import Reason
+from nova_ironic_multihost.core import takeover
 from nova_ironic_multihost.tests.unit.audit import cloud
 
 
@@ -315,6 +316,40 @@ class ToMoveTestCase(cloud.AuditTestCase):
     def test_owner_that_is_back(self):
         self.cloud.set('b')
         self.assertEqual([], self.to_move())
+
+    def test_nodes_with_servers_that_came_with_them(self):
+        """However they came: taken over just now, or before it ended."""
+        self.options['policy'] = takeover.Policy('forced_down')
+        self.cloud.set('b', up=False, forced_down=True)
+        settings = model.Settings('a', points=32, **self.options)
+        for reason in Reason.TAKEN_OVER, Reason.INSTANCE_HERE:
+            self.auditors['a'].audit_hosts(
+                settings, ['b'], lambda audit, mine: None)
+            self.cloud.asked.clear()
+            self.assertIs(
+                reason, self.auditors['a'].last.reasons[self.used])
+            self.assertEqual([*self.theirs, self.used], self.to_move())
+            self.assertEqual(['i1'], self.asked('instance_state'))
+
+    def test_node_whose_server_is_another_hosts_or_gone(self):
+        self.options['policy'] = takeover.Policy('forced_down')
+        self.cloud.set('b', up=False, forced_down=True)
+        self.decide()
+        for state in (cloud.instance('c', self.used),
+                      InstanceState('a', deleted=True)):
+            self.cloud.placed['i1'] = state
+            self.assertEqual(self.theirs, self.to_move())
+        del self.cloud.placed['i1']
+        self.assertEqual(self.theirs, self.to_move())
+
+    def test_node_with_a_server_that_a_live_host_has_got(self):
+        """The tracker takes it, if it is to be had."""
+        self.options['policy'] = takeover.Policy('forced_down')
+        self.cloud.set('b', up=False, forced_down=True)
+        self.decide()
+        self.cloud.set('c')
+        self.cloud.owners[self.used] = 'c'
+        self.assertEqual(self.theirs, self.to_move())
 
     def test_node_that_has_to_change_its_aggregates(self):
         self.cloud.host_aggregates = (

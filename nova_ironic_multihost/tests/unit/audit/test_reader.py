@@ -343,6 +343,15 @@ class ReaderTestCase(base.BaseTestCase):
                     before.serial))
             mine = {'node-1', 'node-3'}
 
+    def test_of_what_becomes_mine_some_is_read_later(self):
+        self.read()
+        self.asked()
+        complete = self.consumer.reader.complete
+        mine = {'node-1', 'node-2', 'node-3'}
+        known = {*complete({'node-1'}).bodies}
+        self.assertEqual(known, {*complete(mine, mine - known).bodies})
+        self.assertEqual(mine, {*complete(mine).bodies})
+
     def test_of_what_becomes_mine_some_cannot_be_shown(self):
         self.read()
         self.ironic.broken = {'node-1'}

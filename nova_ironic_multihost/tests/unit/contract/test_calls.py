@@ -32,7 +32,6 @@ from nova_ironic_multihost.contract import calls
 from nova_ironic_multihost.contract import names
 from nova_ironic_multihost.contract import operations
 from nova_ironic_multihost.contract import reads
-from nova_ironic_multihost.core.facts import InstanceState
 from nova_ironic_multihost.core.facts import Record
 from nova_ironic_multihost.core import takeover
 from nova_ironic_multihost.tests.unit.contract import base
@@ -59,9 +58,6 @@ class SignaturesTestCase(base.SignaturesTestCase):
         self.assertEqual(
             ['self', 'expected_vm_state', 'expected_task_state'],
             base.parameters(objects.Instance.save)[:3])
-        self.assertEqual(
-            ['context', 'filters'],
-            base.parameters(objects.MigrationList.get_by_filters)[:2])
         self.assertEqual(
             ['context', 'instance_uuid', 'limit'],
             base.parameters(
@@ -278,177 +274,6 @@ class TrackerTestCase(base.TrackerTestCase):
                         source.index('self._complete_deletion('))
         self.assertIn('delete_allocation_for_instance', inspect.getsource(
             manager.ComputeManager._complete_deletion))
-
-
-class TakeoverTestCase(base.DatabaseTestCase):
-
-    def setUp(self):
-        super().setUp()
-        self.uuid = uuidsentinel.instance
-        self.row = self.instance(self.uuid, 'dead')
-        self.row.vm_state = 'active'
-        self.row.save()
-
-    def seen(self, **how):
-        return InstanceState(**{
-            'host': 'dead', 'node': self.row.node, 'vm_state': 'active',
-            'task_state': None, **how})
-
-    def now(self):
-        row = objects.Instance.get_by_uuid(self.context, self.uuid)
-        return row.host, row.vm_state, row.task_state
-
-    def take_over(self, state=None, host='mine'):
-        return calls.take_over(
-            self.context, self.uuid, state or self.seen(), host)
-
-    def test_as_it_is_read(self):
-        self.assertEqual(
-            {self.uuid: self.seen()},
-            reads.instance_states(self.context, [self.uuid]))
-
-    def test_it_is_moved_and_marked(self):
-        self.assertTrue(self.take_over())
-        host, vm_state, task_state = self.now()
-        self.assertEqual(('mine', 'active'), (host, vm_state))
-        self.assertEqual(takeover.taken(None, 'mine'), task_state)
-
-    def test_what_it_was_doing_is_kept(self):
-        self.row.task_state = 'deleting'
-        self.row.save()
-        self.assertTrue(self.take_over(self.seen(task_state='deleting')))
-        self.assertEqual('deleting', takeover.marked(self.now()[2]))
-
-    def test_not_when_anything_has_changed(self):
-        for state in (self.seen(host='other'), self.seen(node='other'),
-                       self.seen(vm_state='stopped'),
-                       self.seen(task_state='rebooting')):
-            self.assertFalse(self.take_over(state))
-        self.assertEqual(('dead', 'active', None), self.now())
-
-    def test_one_of_two_that_read_the_same(self):
-        get = objects.Instance.get_by_uuid
-        second = []
-
-        def read_before_the_other_wrote(context, uuid, **how):
-            row = get(context, uuid, **how)
-            if not second:
-                second.append(True)
-                second.append(self.take_over(host='other'))
-            return row
-
-        with mock.patch.object(objects.Instance, 'get_by_uuid',
-                               side_effect=read_before_the_other_wrote):
-            self.assertFalse(self.take_over())
-        self.assertEqual([True, True], second)
-        self.assertEqual('other', self.now()[0])
-
-    def test_not_while_a_migration_is_in_progress(self):
-        objects.Migration(
-            self.context, instance_uuid=self.uuid, status='accepted',
-            migration_type='evacuation', source_compute='dead',
-            source_node='n', dest_compute='x', dest_node='n',
-            dest_compute_id=1).create()
-        self.assertFalse(self.take_over())
-
-    def test_not_when_it_is_gone(self):
-        self.row.destroy()
-        self.assertFalse(self.take_over())
-
-    def saving(self, *done):
-        """Let writes have no answer, those that are True after they are."""
-        save = objects.Instance.save
-        done = list(done)
-
-        def lose(row, **how):
-            if not done or done.pop(0):
-                save(row, **how)
-            raise messaging.MessagingTimeout
-
-        return mock.patch.object(objects.Instance, 'save', lose)
-
-    def test_an_answer_that_is_lost_is_asked_for(self):
-        with self.saving():
-            self.assertTrue(self.take_over())
-        self.assertEqual('mine', self.now()[0])
-
-    def test_a_write_that_is_lost_is_noticed(self):
-        mark = takeover.taking(None, 'mine')
-        for done, task_state in (((False,), None), ((True, False), mark)):
-            with self.saving(*done):
-                # Whoever takes over many counts that.
-                self.assertRaises(messaging.MessagingTimeout, self.take_over)
-            # The sweep undoes what was done.
-            self.assertEqual(('dead', 'active', task_state), self.now())
-
-    def test_what_was_begun_before_is_ended(self):
-        mark = takeover.taking('deleting', 'mine')
-        self.row.task_state = mark
-        self.row.save()
-        self.assertTrue(self.take_over(self.seen(task_state=mark)))
-        self.assertEqual(
-            ('mine', 'active', takeover.taken('deleting', 'mine')),
-            self.now())
-
-    def test_a_write_of_an_earlier_attempt_that_is_done_now(self):
-        """It is this host's then, and not to be undone."""
-        get = objects.Instance.get_by_uuid
-        read = []
-
-        def get_after_it_is_done(context, uuid, **how):
-            read.append(uuid)
-            if len(read) == 2:
-                other = get(context, uuid)
-                other.host = 'mine'
-                other.task_state = takeover.taken('deleting', 'mine')
-                other.save()
-            return get(context, uuid, **how)
-
-        self.row.task_state = 'deleting'
-        self.row.save()
-        with mock.patch.object(
-                objects.Instance, 'get_by_uuid', get_after_it_is_done):
-            self.assertTrue(self.take_over(self.seen(task_state='deleting')))
-        self.assertEqual(
-            ('mine', 'active', takeover.taken('deleting', 'mine')),
-            self.now())
-
-    def test_not_what_another_has_taken_and_brought_to_rest_since(self):
-        """Both states are then what they were: ABA."""
-        save = objects.Instance.save
-        before = []
-
-        def save_too_late(row, **how):
-            if not before:
-                before.append(True)
-                self.assertTrue(self.take_over(host='other'))
-                other = objects.Instance.get_by_uuid(self.context, self.uuid)
-                other.task_state = None
-                save(other)
-            save(row, **how)
-
-        with mock.patch.object(objects.Instance, 'save', save_too_late):
-            self.assertFalse(self.take_over())
-        self.assertEqual(('other', 'active', None), self.now())
-
-    def test_not_when_the_mark_is_taken_away_meanwhile(self):
-        get = objects.Instance.get_by_uuid
-        reads_made = []
-
-        def get_before_it_is(context, uuid, **how):
-            row = get(context, uuid, **how)
-            reads_made.append(row.task_state)
-            if len(reads_made) == 2:
-                other = get(context, uuid)
-                other.task_state = None
-                other.save()
-            return row
-
-        with mock.patch.object(
-                objects.Instance, 'get_by_uuid', get_before_it_is):
-            self.assertFalse(self.take_over())
-        self.assertTrue(takeover.is_mark(reads_made[1]))
-        self.assertEqual(('dead', 'active', None), self.now())
 
 
 class InstanceOfThisHostTestCase(base.DatabaseTestCase):

@@ -27,6 +27,7 @@ from nova_ironic_multihost.contract import pages
 from nova_ironic_multihost.contract import registration
 from nova_ironic_multihost.contract import sources
 from nova_ironic_multihost.contract import traits
+from nova_ironic_multihost.contract import transfer
 from nova_ironic_multihost.tests.unit.contract import base
 
 
@@ -85,10 +86,11 @@ class SignaturesTestCase(base.SignaturesTestCase):
 
     def test_nothing_is_taken_over_by_a_service_that_is_about_to_end(self):
         moved = self.useFixture(fixtures.MockPatchObject(
-            calls, 'take_over', return_value=True)).mock
+            transfer, 'take_over', return_value={'uuid': True})).mock
         ending = False
         writes = sources.NovaWrites(lambda: ending)
-        self.assertTrue(writes.take_over('uuid', mock.Mock(), 'host'))
+        wanted = {'uuid': mock.Mock()}
+        self.assertEqual({'uuid': True}, writes.take_over(wanted, 'host'))
         ending = True
-        self.assertFalse(writes.take_over('uuid', mock.Mock(), 'host'))
+        self.assertEqual({'uuid': False}, writes.take_over(wanted, 'host'))
         moved.assert_called_once()

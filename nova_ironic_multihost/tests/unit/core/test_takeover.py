@@ -128,6 +128,18 @@ class MarkTestCase(base.BaseTestCase):
         self.assertTrue(takeover.is_anothers(mark, HOST))
         self.assertEqual('deleting', takeover.marked(mark))
 
+    def test_one_at_rest_needs_none(self):
+        for state in None, takeover.taken(None, OTHER):
+            self.assertIsNone(
+                takeover.resting_or_taken('active', state, HOST))
+        for vm_state, before in (
+                ('error', None), ('building', None), ('deleted', None),
+                ('soft-delete', None), ('active', 'deleting')):
+            for state in before, takeover.taking(before, OTHER):
+                self.assertEqual(
+                    takeover.taken(before, HOST),
+                    takeover.resting_or_taken(vm_state, state, HOST))
+
     def test_no_state_of_nova_is_one(self):
         states = [value for name, value in vars(task_states).items()
                   if name.isupper() and isinstance(value, str)]

@@ -1,0 +1,184 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Transfers: instances of a dead host become another host's.
+
+Two writes of each instance. The first mark (:mod:`.core.takeover`), which the
+database writes only if neither vm_state nor task_state have changed
+(nova.db.main.api:_instance_update); then the host, and the second mark if
+there is anything left to do, only if the first is still there. In between it
+is read again, as the database compares no host: who took it meanwhile may have
+brought it to rest, so that both states are what they were.
+
+A thousand instances are to move within a minute, and nova's conductor takes
+20 ms for a write. So nothing that nova does not need is read, what can be is
+read of several at once, and several are written at the same time.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
+from concurrent import futures
+
+from nova import context as nova_context
+from nova import exception
+from nova import objects
+from oslo_log import log as logging
+import oslo_messaging as messaging
+
+from nova_ironic_multihost.core.facts import InstanceState
+from nova_ironic_multihost.core.host import host_key
+from nova_ironic_multihost.core import takeover
+
+LOG = logging.getLogger(__name__)
+
+#: Instances that are written at the same time.
+AT_ONCE = 8
+
+#: Statuses of a migration that is over (nova.db.main.api:
+#: migration_get_in_progress_by_host_and_node).
+MIGRATED = frozenset({
+    'confirmed', 'reverted', 'error', 'failed', 'completed', 'cancelled',
+    'done'})
+
+#: Whether an instance is the new host's, or why that is not known.
+Outcome = bool | Exception
+
+
+def take_over(context: nova_context.RequestContext,
+              instances: Mapping[str, InstanceState], host: str
+              ) -> dict[str, Outcome]:
+    """Move instances to another host, those that are still as they were seen.
+
+    :param instances: uuid -> what it was seen to be; few, as between the two
+        writes of one all are read.
+    :param host: the new host.
+    :returns: uuid -> whether it was moved. An Exception if that is not known:
+        whoever has marked it undoes that or goes on with it
+        (:mod:`.audit.recovery`).
+    :raises Exception: as much is not known of any of them.
+    """
+    transfers = {uuid: _Transfer(context, uuid, state, host)
+                 for uuid, state in instances.items()}
+
+    def each(act: Callable[[_Transfer, objects.Instance], None]) -> None:
+        rows = _read(context, [uuid for uuid, transfer in transfers.items()
+                               if transfer.outcome is None])
+        for uuid, transfer in transfers.items():
+            if uuid not in rows and transfer.outcome is None:
+                # It is deleted.
+                transfer.outcome = False
+        for _ in pool.map(lambda uuid: transfers[uuid].attempt(
+                act, rows[uuid]), rows):
+            pass
+
+    with futures.ThreadPoolExecutor(AT_ONCE) as pool:
+        each(_Transfer.mark)
+        each(_Transfer.move)
+        if any(transfer.outcome is None for transfer in transfers.values()):
+            each(_Transfer.look)
+    return {uuid: transfer.outcome or False
+            for uuid, transfer in transfers.items()}
+
+
+def _read(context: nova_context.RequestContext, uuids: Iterable[str]
+          ) -> dict[str, objects.Instance]:
+    """Read instances that are not deleted, without what hangs on them."""
+    uuids = list(uuids)
+    return {row.uuid: row for row in objects.InstanceList.get_by_filters(
+        # Without that nova leaves out what is soft-deleted.
+        context, {'uuid': uuids, 'deleted': False, 'soft_deleted': True},
+        expected_attrs=[])} if uuids else {}
+
+
+class _Transfer:
+    """One instance on its way. One thread at a time uses it.
+
+    :param state: what it was seen to be.
+    :param host: the new host.
+    :ivar outcome: None while it is under way.
+    """
+
+    def __init__(self, context: nova_context.RequestContext, uuid: str,
+                 state: InstanceState, host: str) -> None:
+        self.outcome: Outcome | None = None
+        self._context = context
+        self._uuid = uuid
+        self._state = state
+        self._host = host
+        self._taking = takeover.taking(state.task_state, host_key(host))
+        self._taken = takeover.resting_or_taken(
+            state.vm_state, state.task_state, host_key(host))
+        # The answer to a write that did not come: that is no write that is
+        # lost.
+        self._lost: Exception | None = None
+
+    def attempt(self, act: Callable[['_Transfer', objects.Instance], None],
+                row: objects.Instance) -> None:
+        """Do something for it; what fails fails for it alone."""
+        try:
+            act(self, row)
+        except (exception.NotFound, exception.UnexpectedTaskStateError,
+                exception.InstanceUpdateConflict) as exc:
+            LOG.debug('Instance %(instance)s is not taken over: %(exc)s', {
+                'instance': self._uuid, 'exc': exc})
+            self.outcome = False
+        except Exception as exc:  # noqa: BLE001
+            self.outcome = exc
+
+    def mark(self, row: objects.Instance) -> None:
+        """Write the first mark, if it is what it was seen to be."""
+        state = self._state
+        seen = (state.host, state.node, state.vm_state, state.task_state)
+        if seen != (row.host, row.node, row.vm_state, row.task_state) or any(
+                migration.status not in MIGRATED for migration
+                in objects.MigrationList.get_by_filters(
+                    self._context, {'instance_uuid': self._uuid})):
+            self.outcome = False
+            return
+        row.task_state = self._taking
+        self._save(row, expected_vm_state=[state.vm_state],
+                   expected_task_state=[state.task_state])
+
+    def move(self, row: objects.Instance) -> None:
+        """Write the host, if nobody else has since.
+
+        :param row: read after the first mark was written.
+        """
+        if row.task_state != self._taking:
+            self.look(row)
+        elif row.host != self._state.host:
+            row.task_state = self._state.task_state
+            row.save(expected_task_state=[self._taking])
+            self.outcome = False
+        else:
+            row.host = self._host
+            row.task_state = self._taken
+            self._lost = None
+            self._save(row, expected_task_state=[self._taking])
+            if self._lost is None:
+                self.outcome = True
+
+    def look(self, row: objects.Instance) -> None:
+        """Say what has come of it, at the end.
+
+        Also by a write of an earlier attempt that is done only now.
+        """
+        done = (row.host, row.task_state) == (self._host, self._taken)
+        # Whoever takes over many must not wait for each.
+        self.outcome = done or self._lost or False
+
+    def _save(self, row, **expected):
+        try:
+            row.save(**expected)
+        except messaging.MessagingTimeout as exc:
+            self._lost = exc

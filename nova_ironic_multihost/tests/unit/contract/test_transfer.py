@@ -15,6 +15,7 @@
 import contextlib
 from unittest import mock
 
+import fixtures
 from nova import objects
 import oslo_messaging as messaging
 from oslo_utils.fixture import uuidsentinel
@@ -45,6 +46,8 @@ class TransferTestCase(base.DatabaseTestCase):
 
     def setUp(self):
         super().setUp()
+        # A database in memory has one connection.
+        self.useFixture(fixtures.MockPatchObject(transfer, 'AT_ONCE', 1))
         self.uuid = uuidsentinel.instance
         self.row = self.instance(self.uuid, 'dead')
         self.row.vm_state = 'active'

@@ -95,9 +95,9 @@ class IronicMultiHostDriver(names.IronicDriver):
             lambda: self._looks.may_close(settings.read()))
         ending = self._departure.begun
         self._reader = reader.Reader(pages.Pages(self))
+        writes = sources.NovaWrites(ending)
         self._auditor = auditor.Auditor(
-            sources.NovaSources(self, self._tracker),
-            sources.NovaWrites(ending), self._reader)
+            sources.NovaSources(self, self._tracker), writes, self._reader)
         self._schedule = schedule.Schedule(
             CONF.host, self._auditor, self._tracker)
         self._drift = drift.Drift(
@@ -139,7 +139,8 @@ class IronicMultiHostDriver(names.IronicDriver):
         self._recovery = recovery.Recovery(
             CONF.host, calls.Instances(virtapi), machines.Machines(self),
             self._gate, repetition.Repetition(
-                self._keeper, self._attempts, here))
+                self._keeper, self._attempts, here),
+            under_way=lambda: writes.under_way)
         self._arrivals = arrivals.Arrivals(
             builds.Builds(CONF.host, self._tracker), self._recorded,
             self._keeper.may_come)

@@ -225,6 +225,9 @@ class Auditor:
                 settings.host, gathered.mapped, audit.reasons,
                 gathered.absences, gathered.host_aggregates.read))
             self._remember(gathered, decided, audit)
+            if self.last is None:
+                # Its records were read before Ironic was asked.
+                self.doubt()
             self.last = audit
             then(audit)
         self._notices.count(audit.reasons)
@@ -273,14 +276,10 @@ class Auditor:
                 self._memory, busy=decided.busy, refused=decided.refused,
                 standing=_unsettled(self._memory.standing, decided.reasons),
                 recent=(latest.union(mine), *earlier))
-            # There may be a thousand of them, which nobody builds on.
-            served = frozenset(
-                node for node, reason
-                in {**last.reasons, **decided.reasons}.items()
-                if reason in ownership.SERVED)
             self.last = _merged(
                 last, decided.reasons, gathered.facts.records, self._rows(
-                    gathered.mirror, mine, {*last.nodes, *mine}, served),
+                    gathered.mirror, mine, {*last.nodes, *mine},
+                    _served({**last.reasons, **decided.reasons})),
                 decided.taken_over, decided.at_rest)
             then(self.last, mine)
         return decided.reasons
@@ -308,13 +307,15 @@ class Auditor:
                 in ownership.decide(gathered.facts).items()
                 if reason in revision.AT_ONCE}
             mine = sorted(reasons)
+            served = _served(last.reasons) - reasons.keys()
             self._memory = dataclasses.replace(
                 self._memory,
                 standing=_unsettled(self._memory.standing, mine))
             self.last = _merged(
                 last, reasons, {record.node: record
                                 for record in gathered.records},
-                self._rows(gathered.mirror, mine, {*last.nodes, *mine}))
+                self._rows(gathered.mirror, mine, {*last.nodes, *mine},
+                           served))
             then(self.last, mine)
 
     @property
@@ -353,8 +354,9 @@ class Auditor:
             records = types.MappingProxyType({
                 record.node: record
                 for record in self.sources.records_of(hosts)})
-            self._memory = dataclasses.replace(
-                self._memory, records=records, recorded=now)
+            if self.last is None:
+                self._memory = dataclasses.replace(
+                    self._memory, records=records, recorded=now)
         instances = frozenset(self.sources.instances(hosts))
         return lambda node, instance: (
             instance in instances if instance is not None
@@ -484,6 +486,16 @@ def _reasons(last: Audit | None, mirror: Mirror,
         del reasons[node]
     reasons.update(decided)
     return reasons
+
+
+def _served(reasons: Mapping[str, Reason]) -> frozenset[str]:
+    """Return the nodes with servers of this host.
+
+    After a take-over there may be a thousand that were not read in full, and
+    nobody builds on them.
+    """
+    return frozenset(node for node, reason in reasons.items()
+                     if reason in ownership.SERVED)
 
 
 def _known(nodes: tuple[str, ...], decided: decision.Decision

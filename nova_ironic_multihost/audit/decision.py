@@ -190,22 +190,25 @@ def _take_over(writes: Writes, settings: Settings,
     failed = 0
     for first in range(0, len(wanted), TOGETHER):
         some = dict(list(wanted.items())[first:first + TOGETHER])
-        tried += some
         try:
             outcomes = writes.take_over(some, settings.host)
         except Exception as exc:  # noqa: BLE001
             LOG.warning('%(count)d instances could not be taken over: '
                         '%(exc)s. They are tried again by the next audits.',
                         {'count': len(some), 'exc': exc})
+            tried += some
             break
-        for uuid, outcome in outcomes.items():
-            if isinstance(outcome, Exception):
-                LOG.warning('Instance %(uuid)s could not be taken over: '
-                            '%(exc)s. It is tried again by the next audits.',
-                            {'uuid': uuid, 'exc': outcome})
-                failed += 1
-            elif outcome:
-                taken.append(uuid)
+        odd = [uuid for uuid, outcome in outcomes.items()
+               if isinstance(outcome, Exception)]
+        # One that takes long may have kept the others waiting in vain.
+        tried += [uuid for uuid in some if not odd or outcomes[uuid]]
+        for uuid in odd:
+            LOG.warning('Instance %(uuid)s could not be taken over: '
+                        '%(exc)s. It is tried again by the next audits.',
+                        {'uuid': uuid, 'exc': outcomes[uuid]})
+        failed += len(odd)
+        taken += [uuid for uuid, outcome in outcomes.items()
+                  if outcome is True]
         if failed >= FAILURES:
             break
     return taken, tried

@@ -19,7 +19,6 @@ provider, and all those numbers are had for one question.
 """
 
 from collections.abc import Callable
-from collections.abc import Mapping
 from collections.abc import Set
 import time
 

@@ -27,11 +27,14 @@ from nova_ironic_multihost.audit import decision
 from nova_ironic_multihost.audit.model import Audit
 from nova_ironic_multihost.audit.model import Settings
 from nova_ironic_multihost.audit.sources import Tracker
+from nova_ironic_multihost.core.facts import InstanceState
 from nova_ironic_multihost.core.facts import Record
 from nova_ironic_multihost.core.host import host_key
+from nova_ironic_multihost.core.host import HostKey
 from nova_ironic_multihost.core import ownership
 from nova_ironic_multihost.core.ownership import Reason
 from nova_ironic_multihost.core import ring
+from nova_ironic_multihost.core import takeover
 
 #: Nodes that no server may be built on, whatever Ironic says of them.
 BARRED = frozenset({
@@ -162,8 +165,9 @@ class Offers:
 
         As of this moment, of hosts that are down: nothing has to be told to
         placement or in the record for one that stays in its aggregates and in
-        its partition. Of a node with a server that is true whatever Ironic
-        says of it: what the server has allocated nobody else gets.
+        its partition. Of a node with a server that rests that is true
+        whatever Ironic says of it: what the server has allocated nobody else
+        gets. One that is being deleted may have left a machine to be cleaned.
 
         :param nodes: uuids of nodes that are mine by the last audit, and that
             have a server or are as free in Ironic as they were.
@@ -191,11 +195,17 @@ class Offers:
         states = (sources.instance_states(list(served.values()))
                   if served else {})
         return [record for record in found if record.node not in served
-                or ownership.is_here(states.get(served[record.node]), me)]
+                or _rests_here(states.get(served[record.node]), me)]
 
     def _live(self, host: str) -> bool:
         service = self._auditor.sources.service(host)
         return service is not None and service.up
+
+
+def _rests_here(state: InstanceState | None, host: HostKey) -> bool:
+    """Whether an instance is on a host, and nobody does anything with it."""
+    return (state is not None and ownership.is_here(state, host)
+            and takeover.rests(state.vm_state, state.task_state))
 
 
 def _may_be_gone(audit: Audit, node: str) -> bool:

@@ -12,13 +12,14 @@
 
 """What each compute service looks after, from time to time, of its own.
 
-Instances of this host that another was about to take and has not; and those
-whose operation was given up in an outage, or whose delete never came. The
-latter are marked as taken over, so that they are brought to rest
-(:mod:`.audit.recovery`).
+Instances of this host that another was about to take and has not, or whose
+host is spelled otherwise; and those whose operation was given up in an outage,
+or whose delete never came. The latter are marked as taken over, so that they
+are brought to rest (:mod:`.audit.recovery`).
 """
 
 from collections.abc import Callable
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Set
 
@@ -28,6 +29,7 @@ from nova_ironic_multihost.audit.sources import Instance
 from nova_ironic_multihost.audit.sources import Instances
 from nova_ironic_multihost.audit.sources import Operations
 from nova_ironic_multihost.core import evacuation
+from nova_ironic_multihost.core.facts import InstanceState
 from nova_ironic_multihost.core.host import host_key
 from nova_ironic_multihost.core import takeover
 
@@ -84,6 +86,7 @@ class Patrol:
         self._here = here
         self._foreign: frozenset[tuple[str, str]] = frozenset()
         self._last: str | None = None
+        self._been_round = False
         self._patrolled = 0.0
         #: (uuid, vm_state, task_state) -> seconds.
         self._unattended: Mapping[
@@ -111,11 +114,29 @@ class Patrol:
         for uuid, mark in sorted(self._foreign):
             attempt(self._keep_one, uuid, mark)
         self._foreign = frozenset()
+        for some in self._some():
+            self._foreign |= takeover.sort_marked(self._host, some).foreign
+            for uuid, state in some.items():
+                if state.host != self._name:
+                    attempt(self._instances.spell_host, uuid)
+
+    def _some(self) -> Iterator[Mapping[str, InstanceState]]:
+        """Read some instances, the first time all of them.
+
+        nova has read no more than few of them when it started
+        (:mod:`.contract.start`).
+        """
         some = self._instances.of_host(self._name, self._last)
         if not some and self._last is not None:
             some = self._instances.of_host(self._name, None)
-        self._last = next(reversed(list(some)), None)
-        self._foreign = takeover.sort_marked(self._host, some).foreign
+        while some:
+            self._last = next(reversed(list(some)))
+            yield some
+            if self._been_round:
+                return
+            some = self._instances.of_host(self._name, self._last)
+        self._been_round = True
+        self._last = None
 
     def _keep_one(self, uuid: str, mark: str) -> None:
         """Take another's mark off an instance of this host.

@@ -86,18 +86,22 @@ class Recovery:
     :param repetition: begins builds again.
     :param clock: monotonic clock, in seconds.
     :param start: calls a function with arguments, in a thread of its own.
+    :param under_way: returns the uuids of the instances that are being taken
+        over at this moment.
     """
 
     def __init__(self, host: str, instances: Instances, machines: Machines,
                  operations: Operations, repetition: Repetition,
                  clock: Callable[[], float] = time.monotonic,
-                 start: Callable[..., None] = start_thread) -> None:
+                 start: Callable[..., None] = start_thread,
+                 under_way: Callable[[], Set[str]] = frozenset) -> None:
         self._name = host
         self._host = host_key(host)
         self._instances = instances
         self._machines = machines
         self._clock = clock
         self._start = start
+        self._under_way = under_way
         self._operations = operations
         self._repetition = repetition
         self._lock = threading.Lock()
@@ -282,7 +286,9 @@ class Recovery:
         has to bring it to rest itself (:mod:`.audit.patrol`), unless it does
         not know of marks.
         """
-        self._astray = {key: self._astray.get(key, 0) + 1 for key in astray}
+        under_way = self._under_way()
+        self._astray = {key: self._astray.get(key, 0) + 1 for key in astray
+                        if key[0] not in under_way}
         for (uuid, mark), sweeps in sorted(self._astray.items()):
             up = view is not None and view.live(found[uuid].host_key)
             if sweeps >= (LEFT_TO_OWNER if up else ASTRAY):

@@ -211,6 +211,9 @@ class Instances(typing.Protocol):
         :param after: uuid of the last one that was returned, None to begin.
         """
 
+    def spell_host(self, uuid: str) -> None:
+        """Have an instance of this host say so as the host spells itself."""
+
     def read(self, uuid: str) -> Instance | None:
         """Return an instance, None if it is deleted."""
 
@@ -370,7 +373,7 @@ class Traits(typing.Protocol):
         :param found: what :meth:`read` returned of each.
         :param disabled: whether they are to be marked.
         :returns: {node: the generation of its provider now}; no entry for one
-            whose provider is another since it was read.
+            that placement does not take, as when it is another by now.
         """
 
 

@@ -119,8 +119,9 @@ class Status:
         :returns: number of nodes.
         """
         found = self._traits.read(nodes)
-        # After that: whoever takes one from here on writes to placement when
-        # he has it, and what was read is then too old to be written.
+        # After that: whoever takes one from here on writes to placement, as
+        # a rule, and what was read is then too old to be written. Of whom
+        # nothing is to be written the drift is found later.
         own = [record.node for record
                in self._auditor.sources.records(list(found))
                if record.owner == me.key]

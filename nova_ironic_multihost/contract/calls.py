@@ -258,6 +258,11 @@ class Instances:
         """Read some instances of a host, those that come after another."""
         return reads.instances_of(names.admin_context(), host, after)
 
+    def spell_host(self, uuid: str) -> None:
+        """Have an instance of this host say so as the host spells itself."""
+        if (instance := self.read(uuid)) is not None:
+            spell_host(instance, self._manager.host)
+
     def busy(self, host: str) -> dict[str, InstanceState]:
         """Read which instances of a host are in the middle of something."""
         context = names.admin_context()

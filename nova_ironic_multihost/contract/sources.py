@@ -17,6 +17,7 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
+from collections.abc import Set
 from concurrent import futures
 
 from nova_ironic_multihost.contract import calls
@@ -121,10 +122,21 @@ class NovaWrites:
 
     def __init__(self, ending: Callable[[], bool] = lambda: False) -> None:
         self._ending = ending
+        self._under_way: Set[str] = frozenset()
+
+    @property
+    def under_way(self) -> Set[str]:
+        """Uuids of the instances that are being taken over now."""
+        return self._under_way
 
     def take_over(self, instances: Mapping[str, InstanceState], host: str
                   ) -> dict[str, transfer.Outcome]:
         """Move instances to this host that are still as they were seen."""
         if self._ending():
             return dict.fromkeys(instances, False)
-        return transfer.take_over(names.admin_context(), instances, host)
+        # One audit at a time comes here.
+        self._under_way = frozenset(instances)
+        try:
+            return transfer.take_over(names.admin_context(), instances, host)
+        finally:
+            self._under_way = frozenset()

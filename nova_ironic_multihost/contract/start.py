@@ -15,8 +15,9 @@
 nova reads all instances of a host in one reply, with their flavors, and goes
 through them one by one before it listens for builds
 (ComputeManager.init_host). With thousands that takes minutes, and hundreds of
-megabytes, although over Ironic something is to be done for few of them. Which others are to be looked
-after, as another host has left its mark on one of them say, a patrol finds
+megabytes, although over Ironic something is to be done for few of them. Which
+others are to be looked after, as another host has left its mark on one of them
+say, or as the host is spelled otherwise now, a patrol finds soon afterwards
 (:mod:`.audit.patrol`).
 """
 

@@ -83,7 +83,7 @@ class Traits:
         """Mark nodes, or take that from them.
 
         :returns: {node: the generation of its provider now}; no entry for one
-            whose provider is another since it was read.
+            that placement does not take, as when it is another by now.
         """
         written: dict[str, int] = {}
         nodes = iter(found)
@@ -119,9 +119,11 @@ class Traits:
             _url(node), {'resource_provider_generation': found.generation,
                          'traits': sorted(traits)}, version=VERSION,
             global_request_id=names.admin_context().global_id)
-        if answer.status_code in (404, 409):
+        if not answer:
+            # It is another by now, or two write at the same time; or there is
+            # something about this one, which is not to keep others waiting.
             return None
-        generation = _body(answer)['resource_provider_generation']
+        generation = answer.json()['resource_provider_generation']
         self._let_nova_know(node, traits, found.generation, generation)
         return generation
 

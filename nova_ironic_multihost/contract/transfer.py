@@ -81,11 +81,19 @@ def take_over(context: nova_context.RequestContext,
                 act, rows[uuid]), rows):
             pass
 
+    def each_left(act: Callable[[_Transfer, objects.Instance], None]) -> None:
+        try:
+            each(act)
+        except Exception as exc:  # noqa: BLE001
+            # What has come of the others is known.
+            for transfer in transfers.values():
+                if transfer.outcome is None:
+                    transfer.outcome = exc
+
     with futures.ThreadPoolExecutor(AT_ONCE) as pool:
         each(_Transfer.mark)
-        each(_Transfer.move)
-        if any(transfer.outcome is None for transfer in transfers.values()):
-            each(_Transfer.look)
+        each_left(_Transfer.move)
+        each_left(_Transfer.look)
     return {uuid: transfer.outcome or False
             for uuid, transfer in transfers.items()}
 
@@ -116,8 +124,6 @@ class _Transfer:
         self._state = state
         self._host = host
         self._taking = takeover.taking(state.task_state, host_key(host))
-        self._taken = takeover.resting_or_taken(
-            state.vm_state, state.task_state, host_key(host))
         # The answer to a write that did not come: that is no write that is
         # lost.
         self._lost: Exception | None = None
@@ -131,7 +137,8 @@ class _Transfer:
                 exception.InstanceUpdateConflict) as exc:
             LOG.debug('Instance %(instance)s is not taken over: %(exc)s', {
                 'instance': self._uuid, 'exc': exc})
-            self.outcome = False
+            # An earlier write to the same end may have been late.
+            self.outcome = None if act is _Transfer.move else False
         except Exception as exc:  # noqa: BLE001
             self.outcome = exc
 
@@ -162,7 +169,8 @@ class _Transfer:
             self.outcome = False
         else:
             row.host = self._host
-            row.task_state = self._taken
+            row.task_state = takeover.resting_or_taken(
+                row.vm_state, self._state.task_state, host_key(self._host))
             self._lost = None
             self._save(row, expected_task_state=[self._taking])
             if self._lost is None:
@@ -171,9 +179,10 @@ class _Transfer:
     def look(self, row: objects.Instance) -> None:
         """Say what has come of it, at the end.
 
-        Also by a write of an earlier attempt that is done only now.
+        Also by a write of an earlier attempt that is done only now; and its
+        user may have begun something by now.
         """
-        done = (row.host, row.task_state) == (self._host, self._taken)
+        done = row.host == self._host and row.task_state != self._taking
         # Whoever takes over many must not wait for each.
         self.outcome = done or self._lost or False
 

@@ -425,9 +425,9 @@ class Sources:
     def _move(self, instance, state, host, now):
         taking = takeover.taking(state.task_state, host_key(host))
         taken = takeover.resting_or_taken(
-            state.vm_state, state.task_state, host_key(host))
+            now.vm_state, state.task_state, host_key(host))
         if now.task_state != taking:
-            return (now.host, now.task_state) == (host, taken)
+            return now.host == host
         if now.host != state.host:
             self.writes.write(lambda: self._world.set_states(
                 instance, (None, taking), now.vm_state, state.task_state))

@@ -42,15 +42,24 @@ class KeepTestCase(test_recovery.InstancesTestCase):
         for uuid in 'i0', 'i2', 'i3':
             self.instances.have('active', None, uuid)
         self.taking('powering-off', 'gone', 'mine')
-        # Two are looked at before it, one at a time.
+        # The first time all are looked at.
         self.sweep_often(2 * recovery.PATROL, other=True)
-        self.assertTrue(takeover.is_mark(self.states()[1]))
-        self.sweep_often(6 * recovery.PATROL, other=True)
         self.assertEqual(('active', 'powering-off'), self.states())
-        # It begins anew.
-        self.taking('powering-off', 'gone', 'mine')
-        self.sweep_often(8 * recovery.PATROL, other=True)
-        self.assertEqual(('active', 'powering-off'), self.states())
+        # Then one at a time, again and again.
+        for patrols in 3, 8:
+            self.taking('powering-off', 'gone', 'mine')
+            self.sweep_often(recovery.PATROL, other=True)
+            self.assertTrue(takeover.is_mark(self.states()[1]))
+            self.sweep_often(patrols * recovery.PATROL, other=True)
+            self.assertEqual(('active', 'powering-off'), self.states())
+
+    def test_their_host_is_spelled_as_it_is_now(self):
+        for uuid in 'i1', 'i2':
+            self.instances.have('active', None, uuid, host='MINE')
+        self.instances.have('active', None, 'i3', host='other')
+        self.sweep_often(recovery.PATROL, other=True)
+        self.assertEqual(['Mine', 'Mine', 'other'], [
+            row.host for row in self.instances.rows.values()])
 
     def test_one_to_be_evacuated_that_another_did_not_take(self):
         self.instances.asked = 'evacuate'

@@ -65,6 +65,9 @@ class Instances:
                     or row.vm_state in ('building', 'deleted'))
                 and row.host.lower() == host.lower()}
 
+    def spell_host(self, uuid):
+        self.rows[uuid].host = 'Mine'
+
     def of_host(self, host, after):
         """Return one at a time."""
         its = sorted(uuid for uuid, row in self.rows.items()

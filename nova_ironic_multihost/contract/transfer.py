@@ -25,7 +25,6 @@ read of several at once, and several are written at the same time.
 """
 
 from collections.abc import Callable
-from collections.abc import Iterable
 from collections.abc import Mapping
 from concurrent import futures
 
@@ -71,8 +70,11 @@ def take_over(context: nova_context.RequestContext,
                  for uuid, state in instances.items()}
 
     def each(act: Callable[[_Transfer, objects.Instance], None]) -> None:
-        rows = _read(context, [uuid for uuid, transfer in transfers.items()
-                               if transfer.outcome is None])
+        left = [uuid for uuid, transfer in transfers.items()
+                if transfer.outcome is None]
+        if not left:
+            return
+        rows = _read(context, left)
         for uuid, transfer in transfers.items():
             if uuid not in rows and transfer.outcome is None:
                 # It is deleted.
@@ -98,14 +100,13 @@ def take_over(context: nova_context.RequestContext,
             for uuid, transfer in transfers.items()}
 
 
-def _read(context: nova_context.RequestContext, uuids: Iterable[str]
+def _read(context: nova_context.RequestContext, uuids: list[str]
           ) -> dict[str, objects.Instance]:
     """Read instances that are not deleted, without what hangs on them."""
-    uuids = list(uuids)
     return {row.uuid: row for row in objects.InstanceList.get_by_filters(
         # Without that nova leaves out what is soft-deleted.
         context, {'uuid': uuids, 'deleted': False, 'soft_deleted': True},
-        expected_attrs=[])} if uuids else {}
+        expected_attrs=[])}
 
 
 class _Transfer:

@@ -232,8 +232,13 @@ class AggregatesTestCase(SchedulerViewTestCase):
 
 class StatusTestCase(SchedulerViewTestCase):
 
-    def test_nodes_that_leave_a_disabled_compute_are_enabled_at_once(self):
+    def disable(self):
+        self.fleet.look('host1')
         self.fleet.disable('host1')
+        self.fleet.mark('host1')
+
+    def test_nodes_that_leave_a_disabled_compute_are_enabled_at_once(self):
+        self.disable()
         self.assertEqual(self.nodes_of('host1'), self.disabled_nodes())
 
         def drained():
@@ -246,16 +251,18 @@ class StatusTestCase(SchedulerViewTestCase):
 
     def test_node_with_a_server_stays_and_follows_the_status(self):
         node = self.node_of(self.boot('host1'))
-        self.fleet.disable('host1')
+        self.disable()
         self.audit_until(lambda: self.nodes_of('host1') == {node})
         self.assertEqual({node}, self.disabled_nodes())
 
         self.fleet.enable('host1')
+        self.fleet.mark('host1')
+        self.assertEqual(set(), self.disabled_nodes())
         self.fleet.audit('host1')
         self.assertEqual(set(), self.disabled_nodes())
 
     def test_nodes_of_a_dead_disabled_compute_are_enabled_at_once(self):
-        self.fleet.disable('host1')
+        self.disable()
         self.fleet.kill('host1')
         self.audit_until(lambda: not self.nodes_of('host1'))
         self.assertEqual(set(), self.disabled_nodes())

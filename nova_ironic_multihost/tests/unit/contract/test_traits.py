@@ -166,6 +166,7 @@ class TraitsTestCase(base.TrackerTestCase):
         found = self.traits.read([NODE])
         self.client.get = self.client.put = mock.Mock(
             return_value=base.response(503))
-        for ask in (self.traits.disabled, lambda: self.traits.read([NODE]),
-                    lambda: self.traits.write(found, True)):
+        for ask in self.traits.disabled, lambda: self.traits.read([NODE]):
             self.assertRaises(names.VirtDriverNotReady, ask)
+        # One that placement does not take keeps no other waiting.
+        self.assertEqual({}, self.traits.write(found, True))

@@ -309,7 +309,7 @@ class Compute:
                     break
                 try:
                     found.append(self._claim(*build))
-                except Exception as exc:
+                except Exception as exc:  # noqa: BLE001
                     print(f'A claim failed: {exc!r}', file=sys.stderr)
                     refused += 1
                 time.sleep(PAUSE)

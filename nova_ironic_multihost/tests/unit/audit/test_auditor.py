@@ -253,6 +253,12 @@ class FirstRecordsTestCase(cloud.AuditTestCase):
         self.assertNotIn(cloud.NODES[0], self.audit(settled=False).nodes)
         self.assertEqual(['a', 'a'], self.asked('records_of'))
 
+    def test_of_each_it_is_looked_at_until_they_are_read_anew(self):
+        self.audit(settled=False)
+        self.assertTrue(self.auditors['a'].in_doubt)
+        self.audit()
+        self.assertFalse(self.auditors['a'].in_doubt)
+
     def test_what_others_took_meanwhile_is_theirs_once_it_has_started(self):
         self.while_listing(lambda: self.cloud.owners.update(
             {cloud.NODES[0]: 'b'}))

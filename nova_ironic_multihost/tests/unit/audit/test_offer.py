@@ -317,6 +317,14 @@ class ToMoveTestCase(cloud.AuditTestCase):
         self.cloud.set('b')
         self.assertEqual([], self.to_move())
 
+    def test_node_whose_server_is_being_deleted_is_audited_as_it_comes(self):
+        self.options['policy'] = takeover.Policy('forced_down')
+        self.cloud.set('b', up=False, forced_down=True)
+        self.cloud.placed['i1'] = dataclasses.replace(
+            self.cloud.placed['i1'], task_state='deleting')
+        self.decide()
+        self.assertNotIn(self.used, self.to_move())
+
     def test_nodes_with_servers_that_came_with_them(self):
         """However they came: taken over just now, or before it ended."""
         self.options['policy'] = takeover.Policy('forced_down')

@@ -137,10 +137,13 @@ class InstancesTestCase(base.BaseTestCase):
         self.at_work, self.unfinished, self.repeats = set(), set(), False
         # Builds that are here, if only to wait for their turn.
         self.arrived = set()
+        # Instances that an audit takes over at this moment.
+        self.under_way = frozenset()
         # What becomes of a build that Ironic was not told of.
         self.attempt = takeover.Step.FAIL
         self.recovery = recovery.Recovery(
-            'Mine', self.instances, self, self, self, lambda: self.now)
+            'Mine', self.instances, self, self, self, lambda: self.now,
+            under_way=lambda: self.under_way)
 
     def here(self, uuid):
         return uuid in self.arrived
@@ -851,6 +854,13 @@ class SweepTestCase(InstancesTestCase):
         self.sweep_often(1, dead=False)
         self.assertEqual(('active', 'rebooting'), self.states())
         self.assertEqual([], self.instances.done)
+
+    def test_one_that_is_under_way_is_not_undone_however_long_it_takes(self):
+        self.taking('rebooting', 'mine', 'dead')
+        mark = self.states()
+        self.under_way = frozenset({'i1'})
+        self.sweep_often(5 * recovery.ASTRAY, dead=False)
+        self.assertEqual(mark, self.states())
 
     def test_each_half_is_given_its_time(self):
         self.taking('rebooting', 'mine', 'dead')

@@ -261,6 +261,49 @@ class TransferTestCase(base.DatabaseTestCase):
             set(call.args[1]) for call in read.call_args_list])
         self.assertEqual({}, transfer.take_over(self.context, {}, 'mine'))
 
+    def lose(self, uuid, act=lambda: None):
+        """Lose the answer to the second write of one, which is done."""
+        save = objects.Instance.save
+
+        def save_and_lose(row, **how):
+            save(row, **how)
+            if (row.uuid, row.host) == (uuid, 'mine'):
+                with mock.patch.object(objects.Instance, 'save', save):
+                    act()
+                raise messaging.MessagingTimeout
+
+        return mock.patch.object(objects.Instance, 'save', save_and_lose)
+
+    def test_those_that_are_known_to_be_moved_when_nobody_answers(self):
+        wanted = self.some()
+        odd, *others = wanted
+        read, made = transfer._read, []
+
+        def fail_the_third_time(context, uuids):
+            made.append(uuids)
+            if len(made) == 3:
+                raise messaging.MessagingTimeout
+            return read(context, uuids)
+
+        with self.lose(odd), mock.patch.object(
+                transfer, '_read', fail_the_third_time):
+            found = transfer.take_over(self.context, wanted, 'mine')
+        self.assertIsInstance(found.pop(odd), messaging.MessagingTimeout)
+        self.assertEqual(dict.fromkeys(others, True), found)
+
+    def test_one_that_is_used_at_once_is_moved(self):
+        wanted = self.some(1)
+        uuid, = wanted
+
+        def use():
+            row = objects.Instance.get_by_uuid(self.context, uuid)
+            row.task_state = 'powering-off'
+            row.save(expected_task_state=[None])
+
+        with self.lose(uuid, use):
+            self.assertEqual({uuid: True}, transfer.take_over(
+                self.context, wanted, 'mine'))
+
     def test_what_happens_to_one_happens_to_no_other(self):
         wanted = self.some()
         gone, changed, odd, *others = wanted

@@ -385,6 +385,23 @@ class LookTestCase(cloud.AuditTestCase):
             self.cloud.placed[f'i-{node}'] = cloud.instance('b', node)
         self.cloud.set('b', up=False, forced_down=True)
 
+    def test_one_answer_that_is_lost_keeps_the_others_waiting_no_longer(self):
+        self.fence(5)
+        take_over, made = self.cloud.take_over, []
+
+        def lose_the_first(instances, host):
+            made.append(instances)
+            if len(made) == 1:
+                return {uuid: False if number else OSError('lost')
+                        for number, uuid in enumerate(instances)}
+            return take_over(instances, host)
+
+        self.cloud.take_over = lose_the_first
+        self.look()
+        self.clock.now += 10
+        self.look()
+        self.assertEqual(4, self.here())
+
     def here(self):
         return sum(state.host == 'a' for state in self.cloud.placed.values())
 

@@ -291,6 +291,19 @@ class TransferTestCase(base.DatabaseTestCase):
         self.assertIsInstance(found.pop(odd), messaging.MessagingTimeout)
         self.assertEqual(dict.fromkeys(others, True), found)
 
+    def test_an_earlier_write_that_is_done_right_before_the_second_one(self):
+        wanted = self.some(1)
+        uuid, = wanted
+
+        def move(rows):
+            row = objects.Instance.get_by_uuid(self.context, uuid)
+            row.host, row.task_state = 'mine', None
+            row.save()
+
+        with self.after_reading(2, move):
+            self.assertEqual({uuid: True}, transfer.take_over(
+                self.context, wanted, 'mine'))
+
     def test_one_that_is_used_at_once_is_moved(self):
         wanted = self.some(1)
         uuid, = wanted

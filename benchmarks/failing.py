@@ -26,7 +26,6 @@ Figures are seconds, milliseconds for each node and survivor, and requests of
 both to conductor and placement.
 """
 
-from concurrent import futures
 import time
 
 from benchmarks import filling
@@ -71,18 +70,9 @@ def _machines(nodes, hosts):
 
 def _measure(settings, options, progress, driver, filled, rows):
     """Return the figures of a driver."""
-    survivors = [measured.Measured(settings, driver, options, host)
-                 for host in SURVIVORS]
-    with (survivors[0] as first, survivors[1] as second,
-          futures.ThreadPoolExecutor(len(SURVIVORS)) as pool):
-
-        def begin(command, *values):
-            return [pool.submit(ask, command, *values)
-                    for ask in (first, second)]
-
-        def both(command, *values):
-            return [one.result() for one in begin(command, *values)]
-
+    with measured.Together([
+            measured.Measured(settings, driver, options, host)
+            for host in SURVIVORS]) as both:
         with progress.step(f'{driver}: the first audits'):
             both('start')
         with progress.step(f'{driver}: nothing has changed'):
@@ -93,7 +83,7 @@ def _measure(settings, options, progress, driver, filled, rows):
         both('wait_for_starts', looking.LONG)
         with progress.step(f'{driver}: {free} free nodes move'):
             begun = time.monotonic()
-            acting = begin('react')
+            acting = both.begin('react')
             while rows.free_of(DEAD) and not all(
                     one.done() for one in acting):
                 time.sleep(POLL)

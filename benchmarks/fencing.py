@@ -29,7 +29,6 @@ server and survivor, requests of both to conductor, placement and Ironic, and
 how many servers and nodes are left.
 """
 
-from concurrent import futures
 import time
 
 from benchmarks import failing
@@ -85,20 +84,11 @@ def machines(nodes, hosts):
 
 def _measure(settings, options, progress, filled, rows):
     """Return the figures of our driver."""
-    survivors = [measured.Measured(settings, 'ours', options, host)
-                 for host in failing.SURVIVORS]
     over = settings.run / 'bench-over'
     over.unlink(missing_ok=True)
-    with (survivors[0] as first, survivors[1] as second,
-          futures.ThreadPoolExecutor(len(survivors)) as pool):
-
-        def begin(command, *values):
-            return [pool.submit(ask, command, *values)
-                    for ask in (first, second)]
-
-        def both(command, *values):
-            return [one.result() for one in begin(command, *values)]
-
+    with measured.Together([
+            measured.Measured(settings, 'ours', options, host)
+            for host in failing.SURVIVORS]) as both:
         with progress.step('the first audits'):
             both('start')
         with progress.step('nothing has changed'):
@@ -106,7 +96,7 @@ def _measure(settings, options, progress, filled, rows):
             both('react')
         theirs = rows.used_of(failing.DEAD)
         with progress.step(f'{len(theirs)} servers move'):
-            acting = begin('serve', str(over))
+            acting = both.begin('serve', str(over))
             try:
                 filled.fence(failing.DEAD)
                 waits = watch(rows, theirs, time.monotonic)

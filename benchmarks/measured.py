@@ -12,6 +12,8 @@
 
 """A process of :mod:`.computing`: told what to do, and asked what it cost."""
 
+from concurrent import futures
+import contextlib
 import json
 import os
 import subprocess
@@ -77,6 +79,36 @@ class Measured:
 
     def _servers(self):
         return servers(self._processes)
+
+
+class Together:
+    """Compute services that do things at the same time. A context manager.
+
+    :param services: of :class:`Measured`, which it enters.
+    """
+
+    def __init__(self, services):
+        self._services = services
+
+    def __enter__(self):
+        with contextlib.ExitStack() as stack:
+            self._ask = [stack.enter_context(one) for one in self._services]
+            self._pool = stack.enter_context(
+                futures.ThreadPoolExecutor(len(self._ask)))
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *error):
+        return self._stack.__exit__(*error)
+
+    def begin(self, command, *values):
+        """Have each begin something; return a future of each."""
+        return [self._pool.submit(ask, command, *values)
+                for ask in self._ask]
+
+    def __call__(self, command, *values):
+        """Have each do something; return what it cost each."""
+        return [one.result() for one in self.begin(command, *values)]
 
 
 #: Names of processes by what their CPU is called.

@@ -613,6 +613,21 @@ class StartingTestCase(base.BaseTestCase):
         self.assertIn('12.34', lines[1])
 
 
+class TogetherTestCase(base.BaseTestCase):
+
+    def test_all_do_it_at_the_same_time_and_end(self):
+        meeting = threading.Barrier(2)
+        services = [mock.MagicMock() for _ in range(2)]
+        for number, service in enumerate(services):
+            service.__enter__.return_value = (
+                lambda command, value, number=number:
+                meeting.wait(60) is not None and (number, command, value))
+        with measured.Together(services) as both:
+            self.assertEqual([(0, 'act', 7), (1, 'act', 7)], both('act', 7))
+        for service in services:
+            service.__exit__.assert_called_once()
+
+
 class ProportionTestCase(base.BaseTestCase):
 
     def test_part_of_it_grows(self):

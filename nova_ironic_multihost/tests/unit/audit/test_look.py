@@ -405,6 +405,11 @@ class LookTestCase(cloud.AuditTestCase):
     def here(self):
         return sum(state.host == 'a' for state in self.cloud.placed.values())
 
+    def between(self, act):
+        """Have something happen whenever nova is asked who is there."""
+        services = self.cloud.services
+        self.cloud.services = lambda: act() or services()
+
     def portions(self, act):
         """Have something happen before instances are taken over."""
         take_over, made = self.cloud.take_over, []
@@ -463,28 +468,15 @@ class LookTestCase(cloud.AuditTestCase):
 
     def test_who_is_unfenced_in_between_keeps_the_others(self):
         self.fence(5)
-        services = self.cloud.services
-
-        def unfence():
-            if self.here():
-                self.cloud.set('b', up=False)
-            return services()
-
-        self.cloud.services = unfence
+        self.between(
+            lambda: self.here() and self.cloud.set('b', up=False))
         self.look()
         self.look()
         self.assertEqual(2, self.here())
 
     def test_who_is_back_in_between_keeps_the_others(self):
         self.fence(5)
-        services = self.cloud.services
-
-        def come_back():
-            if self.here():
-                self.cloud.set('b')
-            return services()
-
-        self.cloud.services = come_back
+        self.between(lambda: self.here() and self.cloud.set('b'))
         self.look()
         self.look()
         self.assertEqual(2, self.here())
@@ -531,11 +523,6 @@ class PortionsTestCase(LookTestCase):
     def setUp(self):
         self.useFixture(fixtures.MockPatchObject(look, 'TOGETHER', 3))
         super().setUp()
-
-    def between(self, act):
-        """Have something happen whenever nova is asked who is there."""
-        services = self.cloud.services
-        self.cloud.services = lambda: act() or services()
 
     def test_others_have_their_turn_in_between(self):
         """An audit of all nodes, with what it takes itself."""

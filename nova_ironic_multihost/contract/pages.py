@@ -28,6 +28,7 @@ import datetime
 import email.utils
 import json
 import typing
+import zlib
 
 from openstack.baremetal.v1 import node as sdk_node
 from openstack import exceptions
@@ -62,7 +63,8 @@ def content(body: bytes) -> dict[str, typing.Any]:
 
     :param body: :attr:`.core.mirror.Row.body`.
     """
-    return dict(zip(names.NODE_FIELDS, json.loads(body), strict=True))
+    return dict(zip(names.NODE_FIELDS, json.loads(zlib.decompress(body)),
+                    strict=True))
 
 
 @contextlib.contextmanager
@@ -217,10 +219,10 @@ def _row(found: dict[str, typing.Any],
         return Row(uuid, instance, here=False)
     if wanted is None or not wanted(uuid, instance):
         return Row(uuid, instance)
-    # Many are kept, so without the names of the fields.
-    return Row(uuid, instance, json.dumps(
+    # Many are kept, so as few bytes as there need be.
+    return Row(uuid, instance, zlib.compress(json.dumps(
         [found[name] for name in names.NODE_FIELDS],
-        sort_keys=True, separators=(',', ':')).encode())
+        sort_keys=True, separators=(',', ':')).encode(), zlib.Z_BEST_SPEED))
 
 
 def _moment(date: str | None) -> datetime.datetime | None:

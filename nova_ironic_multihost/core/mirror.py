@@ -50,8 +50,8 @@ class Row(typing.NamedTuple):
 
     :param uuid: of the node.
     :param instance: uuid of the instance that Ironic has on it, or None.
-    :param body: all that nova works with, as JSON, equal if that is equal;
-        None if it was not read.
+    :param body: all that nova works with, equal if that is equal; None if it
+        was not read.
     :param here: whether it is in the partition that is read.
     """
 
@@ -96,7 +96,8 @@ class Mirror:
     :param marks: uuids of the last nodes that the round has met, the last one
         last; none at its beginning.
     :param missing: uuids of the nodes that were there when the round began,
-        and that it has not met. A node that was touched may have gone since.
+        and that it has not met; none before its first page, as that would be
+        all. A node that was touched may have gone since.
     """
 
     nodes: Mapping[str, str | None] = _nothing()
@@ -174,17 +175,19 @@ class Mirror:
 
     def begun(self) -> 'Mirror':
         """Return the mirror at the beginning of a round."""
-        return dataclasses.replace(
-            self, marks=(), missing=frozenset(self.nodes))
+        return dataclasses.replace(self, marks=(), missing=frozenset())
 
     def gone_on(self, rows: Sequence[Row]) -> 'Mirror':
         """Return the mirror after the next nodes of a round.
 
         :param rows: of the page after the last one of :attr:`marks`.
         """
+        met = {row.uuid for row in rows}
+        missing = (self.missing - met if self.marks
+                   else frozenset(self.nodes.keys() - met))
+        found = dataclasses.replace(self, missing=missing)
         return dataclasses.replace(
-            self.met(rows), marks=_last(self.marks, rows),
-            missing=self.missing.difference(row.uuid for row in rows))
+            found.met(rows), marks=_last(self.marks, rows))
 
     def ended(self) -> 'Mirror':
         """Return the mirror when a round has met its last node.

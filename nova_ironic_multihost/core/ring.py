@@ -50,18 +50,19 @@ class Ring:
         if not self.members:
             raise ValueError('a ring needs at least one member')
         self.hashring = hashring.HashRing(self.members, partitions=points)
-        # Each node is looked up several times in an audit.
-        self._hosts: dict[str, HostKey] = {}
+        # A node is looked up several times in a row. Replaced whole.
+        self._last: tuple[str, HostKey] | None = None
 
     def host_for(self, node_uuid: str) -> HostKey:
         """Return the member that prefers the node.
 
         :param node_uuid: uuid of an Ironic node, as Ironic spells it.
         """
-        host = self._hosts.get(node_uuid)
-        if host is None:
-            host, = self.hashring.get_nodes(node_uuid.encode('utf-8'))
-            self._hosts[node_uuid] = host
+        last = self._last
+        if last is not None and last[0] == node_uuid:
+            return last[1]
+        host, = self.hashring.get_nodes(node_uuid.encode('utf-8'))
+        self._last = node_uuid, host
         return host
 
     def prefers(self, host: HostKey, node_uuid: str) -> bool:

@@ -100,8 +100,13 @@ class MirrorTestCase(base.BaseTestCase):
         self.assertEqual({'a', 'b', 'c'}, later.ended().nodes.keys())
 
     def test_a_round_spares_who_came_meanwhile(self):
-        later = self.first.begun().met([Row('d', None)]).gone_on(ROWS)
+        later = self.first.begun().gone_on(ROWS[:1]).met(
+            [Row('d', None)]).gone_on(ROWS[1:])
         self.assertEqual({'d'}, self.changes(later.ended()))
+
+    def test_a_round_misses_who_came_before_it_and_went(self):
+        later = self.first.begun().met([Row('d', None)]).gone_on(ROWS)
+        self.assertEqual({'a', 'b', 'c'}, later.ended().nodes.keys())
 
     def test_the_last_of_a_round_are_the_tail(self):
         rows = [Row(str(n), None) for n in range(20)]

@@ -192,7 +192,7 @@ class IronicMultiHostDriver(names.IronicDriver):
         manager = names.manager_of(self.virtapi)
         patches.patch_record_reads(
             manager, lambda: self._audited.records,
-            lambda: self._auditor.last.records)
+            lambda: self._auditor.last.records, self._schedule.next_of)
         patches.patch_record_moves(
             manager,
             lambda record: self._offers.still_valid(record.node, record),

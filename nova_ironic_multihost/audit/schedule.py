@@ -17,9 +17,11 @@ on in the background (:mod:`.upkeep`) come in threads of their own.
 """
 
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Set
 import contextlib
+import itertools
 import threading
 import time
 
@@ -35,6 +37,9 @@ from nova_ironic_multihost.core import schedule
 #: Seconds for which nova audits nodes when the service starts. The others come
 #: in the background: builds wait until that is over.
 START = 5
+
+#: Nodes that it comes to in those seconds, at most.
+FIRST = 250
 
 
 class Schedule:
@@ -212,6 +217,14 @@ class Schedule:
             return basis is None or node in self._touched or schedule.due(
                 basis, self._audited.get(node), self._clock(),
                 self._interval)
+
+    def next_of(self, nodes: Iterable[str]) -> list[str]:
+        """Return the nodes to which nova is to come in an audit of all.
+
+        :param nodes: uuids of all of them.
+        """
+        most = FIRST if self._until is not None else None
+        return list(itertools.islice(filter(self.is_next, nodes), most))
 
     def is_next(self, node: str) -> bool:
         """Whether nova is to audit a node now that it has come to it."""

@@ -99,7 +99,8 @@ PATCHES = (
     # patch_record_reads
     Patch('manager', '_get_compute_nodes_in_db',
           'an audit works with the records that the driver has read, not '
-          'with those of a replica that lags',
+          'with those of a replica that lags, and comes to no node that is '
+          'not due',
           ('ComputeManager.update_available_resource',)),
     Patch('tracker', 'clean_compute_node_cache',
           'a node that this host took since the audit began stays in the '
@@ -244,24 +245,33 @@ PATCHES = (
 def patch_record_reads(
         manager: ComputeManager | None,
         audited: Callable[[], Iterable[Record]],
-        current: Callable[[], Iterable[Record]]) -> None:
+        current: Callable[[], Iterable[Record]],
+        due: Callable[[Iterable[str]], Iterable[str]]) -> None:
     """Let nova compare its tracker with records that the driver has read.
 
     At each audit nova drops from its tracker the nodes whose records it does
     not read, and logs all nodes for each record that it does not expect
-    (ComputeManager.update_available_resource).
+    (ComputeManager.update_available_resource). Then it comes to each node; 34
+    does that in threads, and warns of each for which none is free. So it gets
+    to know those alone that are due.
 
     :param manager: nova's ComputeManager.
     :param audited: returns the records of the audit that has just begun.
     :param current: returns the records of this moment: nodes that became
         this host's since the audit began stay in the tracker.
+    :param due: returns those of some nodes to which nova is to come.
     """
     if manager is None:
         return
     clean = manager.rt.clean_compute_node_cache
 
     def read(context, nodenames, use_slave=False, startup=False):
-        return [record.row for record in audited()]
+        listed = set(nodenames)
+        # It is what nova goes through afterwards.
+        nodenames.intersection_update(due(nodenames))
+        # Those of the others would be taken for nodes that are gone.
+        return [record.row for record in audited()
+                if record.node in nodenames or record.node not in listed]
 
     def rows_by_then():
         for record in current():

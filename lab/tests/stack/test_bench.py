@@ -47,7 +47,7 @@ class BenchTestCase(command.LabTestCase):
                       f'{arguments}: {process.stdout}{process.stderr}')
         return process.stdout.splitlines()[-1]
 
-    def test_each_command(self):
+    def test_changes_and_listing(self):
         found = json.loads(self.bench(
             '--keep', 'changes', '--nodes', '10', '--hosts', '2',
             '--changes', '30', '--rate', '10', '--pause', '1',
@@ -56,7 +56,6 @@ class BenchTestCase(command.LabTestCase):
         self.assertEqual((0, 0, 0), (
             found['owner']['lost'], found['others']['lost'],
             found['differences']))
-        self.tracker()
         listing = self.bench(
             '--keep', 'listing', '--nodes', '60', '--hosts', '2')
         for driver in ('stock', 'ours'):
@@ -65,12 +64,13 @@ class BenchTestCase(command.LabTestCase):
         found = json.loads(self.bench('look', '--nodes', '60', '--hosts', '2'))
         self.assertEqual(1, found['rest']['conductor'])
         self.assertGreater(found['death']['given'], 0)
-        found = json.loads(self.bench('decide', '--nodes', '60'))
-        self.assertEqual(60, found['ours']['first']['decided'])
         self.plot(listing)
 
-    def tracker(self):
-        """Have nova's tracker measured, the three ways."""
+    def test_decide(self):
+        found = json.loads(self.bench('decide', '--nodes', '60'))
+        self.assertEqual(60, found['ours']['first']['decided'])
+
+    def test_one_with_the_tracker(self):
         found = json.loads(self.bench('--keep', 'audit', '--nodes', '20'))
         for driver in ('stock', 'ours'):
             its = found[driver]
@@ -86,23 +86,24 @@ class BenchTestCase(command.LabTestCase):
         for driver in ('stock', 'ours'):
             self.assertEqual({5}, {
                 its['claims'] for its in found[driver].values()})
-        found = json.loads(self.bench('--keep', 'start', '--nodes', '20'))
-        for driver in ('stock', 'ours'):
-            its = found[driver]
-            self.assertTrue(0 < its['accepted'] < its['active'], its)
-        found = json.loads(self.bench('--keep', 'failover', '--nodes', '10'))
-        for driver in ('stock', 'ours'):
-            self.assertGreater(found[driver]['free'], 0)
-            self.assertEqual(0, found[driver]['left'])
         found = json.loads(self.bench('--keep', 'disable', '--nodes', '10'))
         for driver in ('stock', 'ours'):
             for its in found[driver].values():
                 self.assertEqual(0, its['left'])
+        found = json.loads(self.bench('start', '--nodes', '20'))
+        for driver in ('stock', 'ours'):
+            its = found[driver]
+            self.assertTrue(0 < its['accepted'] < its['active'], its)
+
+    def test_several_with_the_tracker(self):
+        found = json.loads(self.bench('--keep', 'failover', '--nodes', '10'))
+        for driver in ('stock', 'ours'):
+            self.assertGreater(found[driver]['free'], 0)
+            self.assertEqual(0, found[driver]['left'])
         found = json.loads(self.bench('--keep', 'join', '--nodes', '20'))
         for driver in ('stock', 'ours'):
             self.assertGreater(found[driver]['moved'], 0)
-        its = json.loads(self.bench(
-            '--keep', 'takeover', '--nodes', '10'))['ours']
+        its = json.loads(self.bench('takeover', '--nodes', '10'))['ours']
         self.assertEqual((10, 0, 0), (
             its['servers'], its['left'], its['unknown']))
 

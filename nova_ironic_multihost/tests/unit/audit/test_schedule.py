@@ -13,6 +13,8 @@
 import dataclasses
 import threading
 
+import fixtures
+
 from nova_ironic_multihost.audit import model
 from nova_ironic_multihost.audit import schedule
 from nova_ironic_multihost.core import aggregates
@@ -72,6 +74,19 @@ class ScheduleTestCase(ScheduledTestCase):
         self.assertEqual(set(), self.come_to_each())
         self.begin()
         self.assertEqual(set(), self.come_to_each())
+
+    def test_nova_comes_to_those_alone_that_are_due(self):
+        self.assertEqual([], self.schedule.next_of(self.mine))
+        self.schedule.touch(self.mine[1])
+        self.assertEqual(self.mine[1:2], self.schedule.next_of(self.mine))
+
+    def test_nova_comes_to_few_while_it_starts(self):
+        for node in self.mine:
+            self.schedule.touch(node)
+        self.useFixture(fixtures.MockPatchObject(schedule, 'FIRST', 2))
+        self.assertEqual(self.mine, self.schedule.next_of(self.mine))
+        self.begin(starting=True)
+        self.assertEqual(self.mine[:2], self.schedule.next_of(self.mine))
 
     def test_all_before_anything_is_known(self):
         self.auditor.last = None

@@ -97,12 +97,18 @@ class SignaturesTestCase(base.SignaturesTestCase):
         self.assertParameters(
             ['self', 'context', 'nodenames', 'use_slave', 'startup'], method)
         compute = mock.Mock()
-        patches.patch_record_reads(compute, list, list)
+        patches.patch_record_reads(compute, list, list, list)
         self.assertEqual(base.parameters(method)[1:],
                          base.parameters(compute._get_compute_nodes_in_db))
         source = inspect.getsource(
             manager.ComputeManager.update_available_resource)
         self.assertIn('self._get_compute_nodes_in_db(', source)
+        # A set of its own, from which it may be taken what is not due.
+        self.assertIn('nodenames = set(self.driver.get_available_nodes())',
+                      source)
+        self.assertRegex(
+            source[source.index('self._get_compute_nodes_in_db('):],
+            r'for nodename in nodenames\b')
         # The driver has decided when nova compares.
         self.assertLess(source.index('get_available_nodes()'),
                         source.index('self._get_compute_nodes_in_db('))
@@ -206,7 +212,7 @@ class TableTestCase(oslo_base.BaseTestCase):
         compute.reportclient = object.__new__(report.SchedulerReportClient)
         driver = object.__new__(names.IronicDriver)
         gate = mock.Mock()
-        patches.patch_record_reads(compute, list, list)
+        patches.patch_record_reads(compute, list, list, list)
         patches.patch_record_moves(compute, bool, bool)
         patches.patch_node_audits(compute, mock.Mock())
         patches.patch_enabling(compute, self.fail)
@@ -268,7 +274,7 @@ class TableTestCase(oslo_base.BaseTestCase):
         before = dict(vars(driver))
         alone = names.manager_of(None)
         self.assertIsNone(names.manager_of(object()))
-        patches.patch_record_reads(alone, list, list)
+        patches.patch_record_reads(alone, list, list, list)
         patches.patch_record_moves(alone, bool, bool)
         patches.patch_node_audits(alone, None)
         patches.patch_enabling(alone, self.fail)
@@ -291,11 +297,18 @@ class TableTestCase(oslo_base.BaseTestCase):
 class RecordReadsTestCase(base.TrackerTestCase):
 
     def test_records_of_the_audit_are_what_nova_compares_with(self):
-        rows = [mock.sentinel.first, mock.sentinel.second]
         patches.patch_record_reads(
-            self.compute, lambda: [mock.Mock(row=row) for row in rows], list)
-        self.assertEqual(rows, self.compute._get_compute_nodes_in_db(
-            mock.sentinel.context, [NODE], use_slave=True, startup=False))
+            self.compute, lambda: [
+                mock.Mock(node=node, row=f'row of {node}')
+                for node in ('due', 'at rest', 'gone')], list,
+            lambda nodes: [node for node in nodes if node != 'at rest'])
+        nodes = {'due', 'at rest', 'new'}
+        self.assertEqual(
+            ['row of due', 'row of gone'],
+            self.compute._get_compute_nodes_in_db(
+                mock.sentinel.context, nodes, use_slave=True, startup=False))
+        # nova comes to these afterwards.
+        self.assertEqual({'due', 'new'}, nodes)
 
     def test_tracker_keeps_what_came_before_it_has_its_lock(self):
         # Another thread takes a node while nova compares.
@@ -311,9 +324,10 @@ class RecordReadsTestCase(base.TrackerTestCase):
             clean(rows)
 
         self.rt.clean_compute_node_cache = clean_after_a_while
-        patches.patch_record_reads(self.compute, list, lambda: list(mine))
+        patches.patch_record_reads(
+            self.compute, list, lambda: list(mine), list)
         rows = self.compute._get_compute_nodes_in_db(
-            mock.sentinel.context, [NODE])
+            mock.sentinel.context, {NODE})
         self.rt.clean_compute_node_cache(rows)
         self.assertEqual({NODE}, set(self.rt.compute_nodes))
 

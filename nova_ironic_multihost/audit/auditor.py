@@ -20,6 +20,7 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Set
+from concurrent import futures
 import dataclasses
 import threading
 import time
@@ -333,35 +334,55 @@ class Auditor:
         :returns: what there is by now.
         :raises ListingError: Ironic does not answer.
         """
+        def ask(wanted: Wanted) -> Mirror:
+            return self._reader.read(
+                settings.partition, settings.sweep_interval, wanted, brief)
+
         last = self.last
-        wanted = ((lambda node, instance: node in last.nodes)
-                  if last is not None else self._likely(settings, settled))
-        return self._reader.read(
-            settings.partition, settings.sweep_interval, wanted, brief)
+        return (ask(lambda node, instance: node in last.nodes)
+                if last is not None else self._read_first(
+                    settings, settled, ask))
 
-    def _likely(self, settings: Settings, settled: bool) -> Wanted:
-        """Return which nodes will be mine by the first audit, most likely.
+    def _read_first(self, settings: Settings, settled: bool,
+                    ask: Callable[[Wanted], Mirror]) -> Mirror:
+        """Read what there is, and this host's records at the same time.
 
-        My records are read by the way, which that audit works with: nova's
-        conductor gives all of them in one answer, whose memory is then free
-        for the nodes. What others take meanwhile is in doubt until this
-        service has started, see :meth:`doubt`.
+        Which the first audit works with. What others take meanwhile is in
+        doubt until this service has started, see :meth:`doubt`.
+
+        :param ask: asks Ironic, with which nodes will be mine most likely.
         """
         with self._lock:
             roster = self._roster(settings, starting=not settled)
-            hosts = membership.spellings(roster.services, settings.host)
-            now = self._clock()
-            records = types.MappingProxyType({
-                record.node: record
-                for record in self.sources.records_of(hosts)})
+        hosts = membership.spellings(roster.services, settings.host)
+        instances = frozenset(self.sources.instances(hosts))
+
+        def wanted(node: str, instance: str | None) -> bool:
+            if instance is not None:
+                return instance in instances
+            # As long as the records are not known it may be any.
+            return (not reading.done() or node in self._memory.records
+                    or roster.preferences.may_prefer(roster.view.host, node))
+
+        with futures.ThreadPoolExecutor(1) as pool:
+            reading = pool.submit(self._read_records, hosts)
+            mirror = ask(wanted)
+            reading.result()
+        return mirror
+
+    def _read_records(self, hosts: Iterable[str]) -> None:
+        """Read the records of this host before its first audit.
+
+        :param hosts: its spellings.
+        """
+        now = self._clock()
+        records = self.sources.records_of(hosts)
+        with self._lock:
             if self.last is None:
                 self._memory = dataclasses.replace(
-                    self._memory, records=records, recorded=now)
-        instances = frozenset(self.sources.instances(hosts))
-        return lambda node, instance: (
-            instance in instances if instance is not None
-            else node in records
-            or roster.preferences.may_prefer(roster.view.host, node))
+                    self._memory, recorded=now,
+                    records=types.MappingProxyType(
+                        {record.node: record for record in records}))
 
     def _roster(self, settings: Settings, hosts: Iterable[str] = (),
                 starting: bool = False, zones: bool = True) -> gather.Roster:

@@ -40,8 +40,9 @@ from nova_ironic_multihost.core.ownership import Reason
 LOG = logging.getLogger(__name__)
 
 #: The most nodes that are taken before others have their turn with the
-#: auditor: builds whose nodes are adopted, and what has changed in Ironic.
-TOGETHER = 50
+#: auditor: builds whose nodes are adopted, and what has changed in Ironic. A
+#: multiple of what is taken over at a time.
+TOGETHER = 48
 
 #: The most records that are moved at the same time; claims wait for that.
 AT_ONCE = 8

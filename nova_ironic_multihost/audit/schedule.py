@@ -34,11 +34,9 @@ from nova_ironic_multihost.core import membership
 from nova_ironic_multihost.core.mirror import Row
 from nova_ironic_multihost.core import schedule
 
-#: Seconds for which nova audits nodes when the service starts. The others come
-#: in the background: builds wait until that is over.
+#: Seconds for which nova audits nodes when the service starts, and how many
+#: at most. The others come in the background: builds wait until that is over.
 START = 5
-
-#: Nodes that it comes to in those seconds, at most.
 FIRST = 250
 
 
@@ -221,10 +219,15 @@ class Schedule:
     def next_of(self, nodes: Iterable[str]) -> list[str]:
         """Return the nodes to which nova is to come in an audit of all.
 
+        While the service starts, a few of those that are not :meth:`ready`.
+
         :param nodes: uuids of all of them.
         """
-        most = FIRST if self._until is not None else None
-        return list(itertools.islice(filter(self.is_next, nodes), most))
+        due = filter(self.is_next, nodes)
+        if self._until is None:
+            return list(due)
+        return list(itertools.islice(
+            itertools.filterfalse(self._tracker.has, due), FIRST))
 
     def is_next(self, node: str) -> bool:
         """Whether nova is to audit a node now that it has come to it."""

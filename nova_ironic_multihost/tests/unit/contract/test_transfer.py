@@ -143,13 +143,47 @@ class TransferTestCase(base.DatabaseTestCase):
         self.assertEqual([True], second)
         self.assertEqual('other', self.now()[0])
 
-    def test_not_while_a_migration_is_in_progress(self):
-        objects.Migration(
-            self.context, instance_uuid=self.uuid, status='accepted',
-            migration_type='evacuation', source_compute='dead',
+    def evacuate(self, uuid, source, status):
+        migration = objects.Migration(
+            self.context, instance_uuid=uuid, status=status,
+            migration_type='evacuation', source_compute=source,
             source_node='n', dest_compute='x', dest_node='n',
-            dest_compute_id=1).create()
-        self.assertFalse(self.take_over())
+            dest_compute_id=1)
+        migration.create()
+        return migration
+
+    def test_not_while_a_migration_is_in_progress(self):
+        for source, status in (('dead', 'accepted'), ('dead', 'running'),
+                               ('before', 'accepted')):
+            migration = self.evacuate(self.uuid, source, status)
+            self.assertFalse(self.take_over())
+            migration.status = 'failed'
+            migration.save()
+        self.evacuate(self.uuid, 'dead', 'failed')
+        self.assertTrue(self.take_over())
+
+    def test_migrations_are_asked_for_together(self):
+        wanted = self.some()
+        migrating, *others = wanted
+        self.evacuate(migrating, 'dead', 'accepted')
+        with mock.patch.object(
+                objects.MigrationList, 'get_by_filters',
+                wraps=objects.MigrationList.get_by_filters) as asked:
+            self.assertEqual(
+                {migrating: False, **dict.fromkeys(others, True)},
+                transfer.take_over(self.context, wanted, 'mine'))
+        self.assertEqual(2, asked.call_count)
+
+    def test_no_more_are_begun_when_answers_are_lost(self):
+        wanted = self.some()
+        with mock.patch.object(
+                objects.Instance, 'save',
+                side_effect=messaging.MessagingTimeout) as save:
+            found = transfer.take_over(self.context, wanted, 'mine')
+        self.assertEqual(transfer.FAILURES, save.call_count)
+        self.assertEqual(
+            [False] * 3 + [True] * 2,
+            sorted(bool(outcome) for outcome in found.values()))
 
     def test_not_when_it_is_gone(self):
         self.row.destroy()

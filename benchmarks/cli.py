@@ -298,13 +298,14 @@ a host joins or leaves. No lab is needed.
 
 def _add_plot(commands):
     command = _add(commands, 'plot', _plot, """\
-draw what several runs of "listing" have given
+draw what several runs have given
 
-Seconds, CPU and memory over the number of nodes, nova's driver and ours, with
-logarithmic scales. No lab is needed.
+Of "listing" seconds, CPU and memory, of "start", "audit" and "failover"
+seconds, over the number of nodes, nova's driver and ours, with logarithmic
+scales. Figures that were multiplied (--stock) are hollow. No lab is needed.
 """)
     command.add_argument('files', nargs='+', metavar='FILE.json',
-                         help='what "listing" has printed, one run each')
+                         help='what these have printed, one run each')
     command.add_argument('--output', type=pathlib.Path, required=True,
                          metavar='FILE.png', help='where to')
 
@@ -412,7 +413,7 @@ def _plot(args, settings, progress):
 def _print(args, module, found):
     if not args.json:
         print('\n'.join(module.table(found)))
-    print(json.dumps(found))
+    print(json.dumps({'command': args.command, **found}))
 
 
 def _enter_venv(settings, progress, argv):

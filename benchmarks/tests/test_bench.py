@@ -716,12 +716,13 @@ class PlottingTestCase(base.BaseTestCase):
         return file.name
 
     def test_the_last_line_of_what_was_printed(self):
-        run = {'nodes': 10, 'stock': {}, 'ours': {}}
+        run = {'command': 'start', 'nodes': 10, 'stock': {}, 'ours': {}}
         self.assertEqual(run, plotting.read(
             self.file('a table\n' + json.dumps(run) + '\n')))
 
     def test_something_else(self):
-        for text in ('', 'a table\n', '[]\n', '{"nodes": 1}\n'):
+        for text in ('', 'a table\n', '[]\n', '{"nodes": 1}\n',
+                     '{"command": "look"}\n'):
             with self.subTest(text):
                 self.assertRaises(
                     errors.LabError, plotting.read, self.file(text))
@@ -732,8 +733,16 @@ class PlottingTestCase(base.BaseTestCase):
                     'ours': {'steady': {'wall': 0}}}
 
         self.assertEqual(
-            {'stock': ([10, 100], [1, 9]), 'ours': ([10, 100], [0.001] * 2)},
-            plotting.lines([run(100, 9), run(10, 1)], 'steady', 'wall'))
+            {'stock': ([10, 100], [1, 9], [True] * 2),
+             'ours': ([10, 100], [0.001] * 2, [True] * 2)},
+            plotting.lines([run(100, 9), run(10, 1)], ('steady', 'wall')))
+
+    def test_what_was_multiplied_was_not_measured(self):
+        run = {'nodes': 100, 'stock nodes': 10, 'stock': {'accepted': 5},
+               'ours': {'accepted': 1}}
+        self.assertEqual(
+            {'stock': ([100], [5], [False]), 'ours': ([100], [1], [True])},
+            plotting.lines([run], ('accepted',)))
 
 
 class RingTestCase(base.BaseTestCase):

@@ -88,7 +88,8 @@ def parser():
                                    metavar='COMMAND')
     for add in (_add_listing, _add_look, _add_changes, _add_audit,
                 _add_claim, _add_start, _add_failover, _add_disable,
-                _add_join, _add_takeover, _add_decide, _add_ring, _add_plot):
+                _add_join, _add_takeover, _add_tasks, _add_decide, _add_ring,
+                _add_plot):
         add(commands)
     return main
 
@@ -265,6 +266,16 @@ servers over and is not run. The cloud is that of "audit".
 """, nodes=lambda args: 1), 100)
 
 
+def _add_tasks(commands):
+    _add_nodes(_add(commands, 'tasks', _tasks, """\
+what nova's other periodic tasks cost
+
+Each periodic task of a compute service with all nodes but the audit is run
+once: power states, deleted servers that are still there, and so on. The cloud
+is that of "audit".
+""", nodes=lambda args: 1), 300)
+
+
 def _add_decide(commands):
     command = _add(commands, 'decide', _decide, """\
 what the decision costs, without anything that is asked for
@@ -387,6 +398,13 @@ def _takeover(args, settings, progress):
     from benchmarks import fencing
 
     return _print(args, fencing, fencing.measure(
+        settings, OPTIONS, progress, args.nodes))
+
+
+def _tasks(args, settings, progress):
+    from benchmarks import recurring
+
+    return _print(args, recurring, recurring.measure(
         settings, OPTIONS, progress, args.nodes))
 
 

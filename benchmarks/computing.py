@@ -317,6 +317,17 @@ class Compute:
         return {'claims': found, 'refused': refused,
                 'audited': self._counted['audited']}
 
+    def tasks(self):
+        """Return the names of nova's periodic tasks but for the audit."""
+        return [name for name, _ in type(self._manager)._periodic_tasks
+                if name != 'update_available_resource']
+
+    def task(self, name):
+        """Do a periodic task, and what it has begun in other threads."""
+        getattr(self._manager, name)(self._context)
+        while self._manager._syncs_in_progress:
+            time.sleep(PAUSE / 10)
+
     def poll(self):
         """Look for changes, if the driver does that."""
         if poll := getattr(self._driver, '_poll', None):

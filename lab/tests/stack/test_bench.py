@@ -90,6 +90,9 @@ class BenchTestCase(command.LabTestCase):
         for driver in ('stock', 'ours'):
             for its in found[driver].values():
                 self.assertEqual(0, its['left'])
+        found = json.loads(self.bench('--keep', 'tasks', '--nodes', '20'))
+        for driver in ('stock', 'ours'):
+            self.assertIn('_sync_power_states', found[driver])
         found = json.loads(self.bench('start', '--nodes', '20'))
         for driver in ('stock', 'ours'):
             its = found[driver]

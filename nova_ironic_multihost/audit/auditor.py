@@ -22,6 +22,7 @@ from collections.abc import Mapping
 from collections.abc import Set
 from concurrent import futures
 import dataclasses
+import itertools
 import threading
 import time
 import types
@@ -49,6 +50,9 @@ from nova_ironic_multihost.core.ownership import Reason
 from nova_ironic_multihost.core import revision
 from nova_ironic_multihost.core import ring
 from nova_ironic_multihost.core import takeover
+
+#: Nodes that are kept before it is known whether they are this host's.
+UNDECIDED = 5000
 
 
 class Auditor:
@@ -360,10 +364,14 @@ class Auditor:
         def wanted(node: str, instance: str | None) -> bool:
             if instance is not None:
                 return instance in instances
+            if roster.preferences.may_prefer(roster.view.host, node):
+                return True
             # As long as the records are not known it may be any.
-            return (not reading.done() or node in self._memory.records
-                    or roster.preferences.may_prefer(roster.view.host, node))
+            if not reading.done() and next(undecided) == UNDECIDED:
+                futures.wait([reading])
+            return not reading.done() or node in self._memory.records
 
+        undecided = itertools.count()
         with futures.ThreadPoolExecutor(1) as pool:
             reading = pool.submit(self._read_records, hosts)
             mirror = ask(wanted)

@@ -219,10 +219,18 @@ def _row(found: dict[str, typing.Any],
         return Row(uuid, instance, here=False)
     if wanted is None or not wanted(uuid, instance):
         return Row(uuid, instance)
-    # Many are kept, so as few bytes as there need be.
-    return Row(uuid, instance, zlib.compress(json.dumps(
+    return Row(uuid, instance, _compressed(json.dumps(
         [found[name] for name in names.NODE_FIELDS],
-        sort_keys=True, separators=(',', ':')).encode(), zlib.Z_BEST_SPEED))
+        sort_keys=True, separators=(',', ':'))))
+
+
+def _compressed(text: str) -> bytes:
+    """Return as few bytes as there need be, as many are kept.
+
+    zlib's own settings take a quarter of a MB for each that it makes.
+    """
+    one = zlib.compressobj(zlib.Z_BEST_SPEED, wbits=12, memLevel=5)
+    return one.compress(text.encode()) + one.flush()
 
 
 def _moment(date: str | None) -> datetime.datetime | None:

@@ -12,7 +12,11 @@
 
 """Audits of several hosts, one after the other."""
 
+from concurrent import futures
 import threading
+from unittest import mock
+
+import fixtures
 
 from nova_ironic_multihost.audit import auditor
 from nova_ironic_multihost.audit import model
@@ -20,6 +24,7 @@ from nova_ironic_multihost.audit import reader
 from nova_ironic_multihost.core import aggregates
 from nova_ironic_multihost.core.facts import InstanceState
 from nova_ironic_multihost.core import membership
+from nova_ironic_multihost.core.mirror import Page
 from nova_ironic_multihost.core.ownership import Reason
 from nova_ironic_multihost.core import takeover
 from nova_ironic_multihost.tests.unit.audit import cloud
@@ -204,23 +209,90 @@ class OwnershipTestCase(cloud.AuditTestCase):
 
 
 class FirstRecordsTestCase(cloud.AuditTestCase):
-    """The first audit works with records that were read before the nodes."""
+    """The first audit works with records that are read beside the nodes."""
 
     def setUp(self):
         super().setUp()
         self.cloud.owners = dict.fromkeys(cloud.NODES, 'a')
         self.auditors['a'] = self.new_auditor()
         self.pages = self.auditors['a']._reader._pages
+        self.sources = self.auditors['a'].sources
+        self.recorded = threading.Event()
+        read = self.sources.records_of
+
+        def noted(hosts):
+            found = read(hosts)
+            self.recorded.set()
+            return found
+
+        self.sources.records_of = noted
 
     def while_listing(self, act):
-        """Have something done when Ironic is asked for all nodes."""
+        """Have something done when Ironic is asked for all nodes.
+
+        And the records are read.
+        """
         page = self.pages.page
 
         def late(*args):
+            self.assertTrue(self.recorded.wait(60))
             act()
             return page(*args)
 
         self.pages.page = late
+
+    def while_reading(self, act):
+        """Have the records read after that."""
+        read = self.sources.records_of
+
+        def late(hosts):
+            act()
+            return read(hosts)
+
+        self.sources.records_of = late
+
+    def test_nobody_waits_for_them_to_ask_ironic(self):
+        asked = threading.Event()
+        self.while_reading(lambda: self.assertTrue(asked.wait(60)))
+        page = self.pages.page
+
+        def noted(*args):
+            found = page(*args)
+            asked.set()
+            return found
+
+        self.pages.page = noted
+        found = self.audit(settled=False)
+        self.assertEqual(set(cloud.NODES), set(found.nodes))
+        self.assertNotIn(None, [row.body for row in found.nodes.values()])
+        self.assertEqual([], self.asked('node'))
+
+    def test_few_are_kept_before_they_are_known(self):
+        self.useFixture(fixtures.MockPatchObject(auditor, 'UNDECIDED', 1))
+        waits = threading.Event()
+        self.while_reading(lambda: self.assertTrue(waits.wait(60)))
+        wait, page = futures.wait, self.pages.page
+        self.pages.newest = lambda *args: Page(())
+        others = sorted(set(cloud.NODES) - self.preferred('a', 'a', 'b'))
+        found = []
+
+        def wait_and_note(some):
+            waits.set()
+            return wait(some)
+
+        def ask(partition, after, limit, wanted):
+            for node in others[:2]:
+                found.append((wanted(node, None), waits.is_set()))
+            return page(partition, after, limit, wanted)
+
+        self.pages.page = ask
+        with mock.patch.object(futures, 'wait', wait_and_note):
+            self.audit(settled=False)
+        self.assertEqual([(True, False), (True, True)], found)
+
+    def test_it_fails_if_they_cannot_be_read(self):
+        self.while_reading(mock.Mock(side_effect=[ZeroDivisionError, None]))
+        self.assertRaises(ZeroDivisionError, self.audit, settled=False)
 
     def test_they_are_read_once(self):
         asked = []

@@ -32,6 +32,7 @@ from nova_ironic_multihost.audit import look
 from nova_ironic_multihost.audit import lost
 from nova_ironic_multihost.audit import offer
 from nova_ironic_multihost.audit import postman
+from nova_ironic_multihost.audit import pulls
 from nova_ironic_multihost.audit import reader
 from nova_ironic_multihost.audit import recovery
 from nova_ironic_multihost.audit import refusals
@@ -106,6 +107,9 @@ class IronicMultiHostDriver(names.IronicDriver):
             self._schedule, self._tracker,
             lambda: ending() or self._looks.busy)
         self._offers = offer.Offers(self._auditor, self._tracker, ending)
+        self._pulls = pulls.Pulls(
+            self._auditor, self._tracker, self._schedule, self._offers,
+            self._free)
         self._looks = look.Look(
             self._auditor, self._tracker, self._acquired, ending=ending,
             to_move=self._to_move)
@@ -192,7 +196,8 @@ class IronicMultiHostDriver(names.IronicDriver):
         manager = names.manager_of(self.virtapi)
         patches.patch_record_reads(
             manager, lambda: self._audited.records,
-            lambda: self._auditor.last.records, self._schedule.next_of)
+            lambda: (*self._auditor.last.records, *self._pulls.records),
+            self._schedule.next_of)
         patches.patch_record_moves(
             manager,
             lambda record: self._offers.still_valid(record.node, record),
@@ -272,6 +277,8 @@ class IronicMultiHostDriver(names.IronicDriver):
             if not self._filled:
                 self._tracker.fill(self._schedule.ready())
                 self._filled = True
+            self._schedule.spare()
+            self._pulls.once(settings.partition().label)
             return nodes
         finally:
             # nova audits once before it listens for builds.
@@ -493,15 +500,18 @@ class IronicMultiHostDriver(names.IronicDriver):
         reserved in placement first, unless it has a server.
         """
         def as_it_was(node):
-            if self._auditor.reason(node) in ownership.SERVED:
-                return True
-            its = self.node_cache.get(node)
-            return (its is not None and not self._node_resources_used(its)
-                    and not self._node_resources_unavailable(its))
+            return (self._auditor.reason(node) in ownership.SERVED
+                    or self._free(node))
 
         return self._offers.to_move(
             filter(as_it_was, nodes),
             membership.same_label(settings.partition().label))
+
+    def _free(self, node):
+        """Whether Ironic has a node free, for all that is known."""
+        its = self.node_cache.get(node)
+        return (its is not None and not self._node_resources_used(its)
+                and not self._node_resources_unavailable(its))
 
     def _acquired(self, audit, mine):
         """Let nova work with nodes that a look has found to be mine."""

@@ -265,13 +265,14 @@ class Look:
         return moved
 
     def _audit_pulled(self) -> None:
-        """Audit nodes that came from live hosts once more.
+        """Audit nodes that came from live hosts and have changed since.
 
         Their former owner may have set traits until now.
         """
         pulled, self._pulled = self._pulled, ()
+        unchanged = self._tracker.unchanged(pulled)
         for node in pulled:
-            if self._tracker.has(node):
+            if node not in unchanged and self._tracker.has(node):
                 self._tracker.audit(node)
 
 

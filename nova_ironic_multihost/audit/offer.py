@@ -34,6 +34,7 @@ from nova_ironic_multihost.core.host import HostKey
 from nova_ironic_multihost.core import ownership
 from nova_ironic_multihost.core.ownership import Reason
 from nova_ironic_multihost.core import ring
+from nova_ironic_multihost.core import schedule
 from nova_ironic_multihost.core import takeover
 
 #: Nodes that no server may be built on, whatever Ironic says of them.
@@ -116,8 +117,8 @@ class Offers:
         """
         audit = self._auditor.last
         reason = self._auditor.reason(node)
-        if (reason is Reason.ADOPTED and self._tracker.has(node)
-                and not self.still_valid(node)):
+        if (reason in schedule.CAME
+                and self._tracker.has(node) and not self.still_valid(node)):
             # Its record was moved, and it has been pulled since.
             return Offer.REFUSED
         if audit and reason is Reason.KEPT and (
@@ -196,6 +197,30 @@ class Offers:
                   if served else {})
         return [record for record in found if record.node not in served
                 or _rests_here(states.get(served[record.node]), me)]
+
+    def to_pull(self, nodes: list[str], label: str) -> list[Record]:
+        """Return the records that can be pulled as they are.
+
+        As of this moment; a member has marked none of its nodes, and for the
+        rest see :meth:`to_move`.
+
+        :param nodes: uuids of nodes that are as free in Ironic as they were.
+        :param label: of the partition of this host.
+        """
+        audit = self._auditor.last
+        wanted = [node for node in nodes if audit is not None
+                  and audit.reasons.get(node) is Reason.PULLED
+                  and not self._tracker.has(node)]
+        if audit is None or self._ending() or not wanted:
+            return []
+        me, known = audit.view.host, audit.host_aggregates
+        return [
+            record for record in self._auditor.sources.records(wanted)
+            if record.owner is not None
+            and record.owner == audit.owners.get(record.node) != me
+            and audit.view.member(record.owner)
+            and record.partition == label
+            and known.of(record.owner) == known.of(me)]
 
     def _live(self, host: str) -> bool:
         service = self._auditor.sources.service(host)

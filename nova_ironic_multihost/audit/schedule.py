@@ -64,6 +64,10 @@ class Schedule:
         #: Those of them of which placement is to be asked anew: nova does
         #: that every 300 s only.
         self._drifted: set[str] = set()
+        #: Nodes that came from others, who may have written of them since.
+        self._recent: frozenset[str] = frozenset()
+        #: Nodes whose audits are left to the background by nova.
+        self._deferred: set[str] = set()
         #: Nodes that were tried since the last audit of all nodes.
         self._tried: set[str] = set()
         # What all audits depend on, and the number of that.
@@ -94,9 +98,28 @@ class Schedule:
                              in self._audited.items() if node in nodes}
             self._touched &= nodes
             self._drifted &= nodes
-            if audit is not None:
-                # Who had them before may have written of them until now.
-                self._touched |= audit.recent & nodes
+            self._deferred.clear()
+            self._recent = (frozenset(audit.recent & nodes)
+                            if audit is not None else frozenset())
+
+    def spare(self) -> None:
+        """Leave out what came from others and has not changed since.
+
+        It was audited when it had come.
+        """
+        with self._lock:
+            asked = sorted(self._recent & self._audited.keys())
+        unchanged = self._tracker.unchanged(asked)
+        with self._lock:
+            self._recent -= unchanged
+
+    def defer(self, nodes: Set[str]) -> None:
+        """Have nova leave nodes that have come to the background, once."""
+        with self._lock:
+            self._deferred |= nodes
+            for node in nodes:
+                # It may have been here before.
+                self._audited.pop(node, None)
 
     def ready(self) -> list[Record]:
         """Return the records of nodes that builds may claim without an audit.
@@ -165,6 +188,7 @@ class Schedule:
             current.anew = node in self._drifted
             self._drifted.discard(node)
             self._touched.discard(node)
+            self._recent -= {node}
             self._tried.add(node)
             self._running.append(node)
         current.node, current.reported, current.odd = node, False, False
@@ -212,9 +236,10 @@ class Schedule:
             return True
         basis = self._basis(node, audit)
         with self._lock:
-            return basis is None or node in self._touched or schedule.due(
-                basis, self._audited.get(node), self._clock(),
-                self._interval)
+            return (basis is None or node in self._touched
+                    or node in self._recent or schedule.due(
+                        basis, self._audited.get(node), self._clock(),
+                        self._interval))
 
     def next_of(self, nodes: Iterable[str]) -> list[str]:
         """Return the nodes to which nova is to come in an audit of all.
@@ -232,7 +257,8 @@ class Schedule:
     def is_next(self, node: str) -> bool:
         """Whether nova is to audit a node now that it has come to it."""
         until = self._until
-        return (until is None or self._clock() < until) and self.is_due(node)
+        return (until is None or self._clock() < until) and (
+            node not in self._deferred and self.is_due(node))
 
     def waiting(self) -> list[str]:
         """Return the nodes that are to be audited, in that order.

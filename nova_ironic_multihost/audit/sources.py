@@ -345,6 +345,23 @@ class Tracker(typing.Protocol):
             the others that is not known.
         """
 
+    def pull(self, nodes: Sequence[str],
+             judge: Callable[[list[str]], Iterable[Record]]) -> Set[str]:
+        """Take idle nodes of live hosts as they are, and have it know them.
+
+        :param nodes: few.
+        :param judge: returns the records of those that may be taken, by the
+            uuids of some of them.
+        :returns: those that are this host's now. Of the others that is not
+            known.
+        """
+
+    def unchanged(self, nodes: Sequence[str]) -> Set[str]:
+        """Return the nodes of which nobody has told placement since it has.
+
+        Those of which that is not known are not among them.
+        """
+
 
 class ProviderTraits(typing.Protocol):
     """The traits of a node in placement."""

@@ -18,6 +18,7 @@ on instances) and through nova's objects.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Sequence
 from concurrent import futures
@@ -40,6 +41,7 @@ from nova_ironic_multihost.contract import completion
 from nova_ironic_multihost.contract import evacuation
 from nova_ironic_multihost.contract import names
 from nova_ironic_multihost.contract import reads
+from nova_ironic_multihost.contract import reservation
 from nova_ironic_multihost.core import evacuation as rules
 from nova_ironic_multihost.core.facts import InstanceState
 from nova_ironic_multihost.core.facts import Record
@@ -61,6 +63,9 @@ COUNTED = frozenset({'io_workload', 'failed_builds'})
 
 #: Records that the tracker is given at a time.
 FILLED = 500
+
+#: Questions to placement at a time.
+AT_ONCE = 8
 
 
 class Tracker:
@@ -137,25 +142,89 @@ class Tracker:
 
     @names.synchronized(resource_tracker.COMPUTE_RESOURCE_SEMAPHORE, fair=True)
     def _move(self, records):
-        tracker = self._manager.rt
-
-        def move(record):
-            row = record.row
-            row.host, row.service_id = tracker.host, tracker.service_ref.id
-            try:
-                row.save()
-            except Exception as exc:  # noqa: BLE001
-                # Its audit reads it anew.
-                LOG.debug('The record of node %(node)s could not be moved: '
-                          '%(exc)s', {'node': record.node, 'exc': exc})
-                return False
-            return True
-
         with futures.ThreadPoolExecutor(len(records)) as pool:
             moved = [record for record, done in zip(
-                records, pool.map(move, records), strict=True) if done]
+                records, pool.map(self._save, records), strict=True) if done]
         self._insert(moved)
         return {record.node for record in moved}
+
+    def _save(self, record):
+        row, tracker = record.row, self._manager.rt
+        row.host, row.service_id = tracker.host, tracker.service_ref.id
+        try:
+            row.save()
+        except Exception as exc:  # noqa: BLE001
+            # Its audit reads it anew.
+            LOG.debug('The record of node %(node)s could not be moved: '
+                      '%(exc)s', {'node': record.node, 'exc': exc})
+            return False
+        return True
+
+    def pull(self, nodes: Sequence[str],
+             judge: Callable[[list[str]], Iterable[Record]]) -> set[str]:
+        """Make idle nodes of live hosts this host's, without audits.
+
+        Each is reserved while its record moves, see :mod:`.reservation`. The
+        records are read after the generations: of a node that another host
+        has pulled in between the reservation fails.
+
+        :param nodes: few, as each has a thread.
+        :param judge: reads of some of them the records, and returns those
+            that may become this host's as they are.
+        :returns: those that are this host's now. Of the others that is not
+            known, and they may be reserved: whoever has one when it is
+            audited next has placement offer it.
+        """
+        if self._manager is None or not nodes:
+            return set()
+        with futures.ThreadPoolExecutor(len(nodes)) as pool:
+            idle = [found for found in pool.map(
+                lambda node: reservation.of_idle(self.report_client, node),
+                nodes) if found is not None]
+            return self._pull(idle, judge, pool) if idle else set()
+
+    @names.synchronized(resource_tracker.COMPUTE_RESOURCE_SEMAPHORE, fair=True)
+    def _pull(self, idle, judge, pool):
+        records = {record.node: record
+                   for record in judge([one.node for one in idle])}
+        reserved = [one for one in idle if one.node in records]
+        moved = [one for one, done in zip(reserved, pool.map(
+            lambda one: one.make() and self._save(records[one.node]),
+            reserved), strict=True) if done]
+        # From the end of its reservation on a node may be claimed.
+        self._insert([records[one.node] for one in moved])
+        for one in moved:
+            # The client knows no generation that is written here.
+            self.report_client.invalidate_resource_provider(one.node)
+        # One that stays reserved is due to be audited, as all of them.
+        for _ in pool.map(reservation.Reservation.end, moved):
+            pass
+        return {one.node for one in moved}
+
+    def unchanged(self, nodes: Sequence[str]) -> set[str]:
+        """Return the nodes whose providers are as nova's client knows them.
+
+        Nobody has changed those since nova has read or written them last.
+        """
+        if self._manager is None or not nodes:
+            return set()
+        known = self.report_client._provider_tree
+
+        def generation(node):
+            try:
+                return known.data(node).generation
+            except ValueError:
+                return None
+
+        before = {node: generation(node) for node in nodes}
+        asked = [node for node in nodes if before[node] is not None]
+        if not asked:
+            return set()
+        with futures.ThreadPoolExecutor(min(AT_ONCE, len(asked))) as pool:
+            return {node for node, now in zip(asked, pool.map(
+                lambda node: reads.generation(
+                    names.admin_context(), self.report_client, node),
+                asked), strict=True) if now == before[node]}
 
     def fill(self, records: Iterable[Record]) -> None:
         """Have the tracker know nodes as their records say, without audits.

@@ -446,6 +446,23 @@ def generations(context: nova_context.RequestContext,
     return found
 
 
+def generation(context: nova_context.RequestContext,
+               report_client: report.SchedulerReportClient, node: str
+               ) -> int | None:
+    """Ask placement for the generation of one resource provider.
+
+    :param report_client: nova's SchedulerReportClient.
+    :param node: uuid of a node, which is that of its resource provider.
+    :returns: None when placement does not say.
+    """
+    try:
+        answer = report_client.get(f'/resource_providers/{node}',
+                                   global_request_id=context.global_id)
+    except ks_exception.ClientException:
+        return None
+    return answer.json()['generation'] if answer else None
+
+
 def volume_backed(bdms: objects.BlockDeviceMappingList | None) -> bool:
     """Whether a server has its root disk on a volume.
 

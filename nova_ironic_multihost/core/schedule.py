@@ -34,10 +34,12 @@ EARLIEST = 0.5
 #: Why a node is this host's that it has offered before, as it still is to be.
 READY = frozenset({Reason.KEPT, Reason.INSTANCE_HERE})
 
-
 #: Why a node is this host's that has to be taken first: by whoever has decided
 #: that, until the tracker has its record.
 COMING = frozenset({Reason.ADOPTED, Reason.PULLED, Reason.TAKEN_OVER})
+
+#: Why a free node is this host's that another one had.
+CAME = frozenset({Reason.ADOPTED, Reason.PULLED})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,8 +78,20 @@ def due(basis: Basis, last: Success | None, now: float, interval: float
     :param now: this moment, in seconds.
     :param interval: seconds in which each node is audited.
     """
-    return (last is None or basis.node.body is None or last.basis != basis
+    return (last is None or basis.node.body is None
+            or not _same(last.basis, basis)
             or now - last.at >= interval * moment(basis.node.uuid))
+
+
+def _same(before: Basis, now: Basis) -> bool:
+    """Whether an audit by what was before has said all that there is now.
+
+    Of a free node that has come it says what it says of one that is kept. Not
+    the other way round: that one has been another's in between.
+    """
+    if now.reason is Reason.KEPT and before.reason in CAME:
+        now = dataclasses.replace(now, reason=before.reason)
+    return before == now
 
 
 def moment(node: str) -> float:

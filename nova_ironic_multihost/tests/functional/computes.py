@@ -154,6 +154,12 @@ class Computes:
             with self._as(host):
                 self.manager(host).driver._status.once()
 
+    def keep_up(self, *hosts):
+        """Let each audit in the background what is due."""
+        for host in hosts:
+            with self._as(host), self._in_cell():
+                self.manager(host).driver._upkeep.once()
+
     def sweep(self, *hosts):
         """Let each of these hosts look for take-overs to be finished."""
         for host in hosts:

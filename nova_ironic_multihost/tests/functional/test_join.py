@@ -12,6 +12,8 @@
 
 """Computes join."""
 
+from unittest import mock
+
 from nova_ironic_multihost.tests.functional import base
 
 
@@ -49,3 +51,86 @@ class JoinTestCase(base.MultiHostTestCase):
                       ('host1', 'host3')):
             self.fleet.audit(*hosts)
             self.assertEqual(owners, self.owners())
+
+
+class PulledTestCase(base.MultiHostTestCase):
+    """host1 has all nodes, and host2 has joined."""
+
+    #: Requests to placement for a node that is pulled, from the audit that
+    #: decides on it to the last one in which it is looked at for that.
+    REQUESTS = 13
+
+    def setUp(self):
+        super().setUp()
+        self.ironic.enroll(9)
+        self.fleet.start('host1')
+        self.fleet.audit()
+        self.fleet.audit()
+        self.fleet.start('host2')
+        manager = self.fleet.manager('host2')
+        self.client, self.tracker = manager.reportclient, manager.rt
+
+    def spy(self, target, name):
+        """Have calls of a method counted."""
+        return self.enterContext(mock.patch.object(
+            target, name, wraps=getattr(target, name)))
+
+    def pull(self):
+        """Let host2 pull nodes; return them."""
+        self.fleet.audit('host2')
+        pulled = self.nodes_of('host2')
+        self.assertNotEqual(set(), pulled)
+        return pulled
+
+    def test_what_a_pulled_node_costs(self):
+        requests = [self.spy(self.client, verb)
+                    for verb in ('get', 'put', 'post')]
+        audited = self.spy(self.tracker, '_update_available_resource')
+        pulled = self.pull()
+        # The audit of all nodes waits for none of those.
+        self.assertEqual(0, audited.call_count)
+        for _ in range(4):
+            self.fleet.keep_up('host2')
+            self.fleet.audit('host2')
+        self.assertEqual(pulled, self.nodes_of('host2'))
+        self.assertEqual(len(pulled), audited.call_count)
+        self.assertEqual(self.REQUESTS * len(pulled), sum(
+            asked.call_count for asked in requests))
+
+    def test_pulled_node_can_be_used_at_once(self):
+        pulled = self.pull()
+        self.assertEqual([False] * len(pulled), [*map(self.reserved, pulled)])
+        servers = [self.boot('host2') for _ in pulled]
+        self.assertEqual(pulled, set(map(self.node_of, servers)))
+
+    def test_what_its_former_owner_writes_late(self):
+        pulled = self.pull()
+        self.fleet.keep_up('host2')
+        for _ in range(2):
+            for node in pulled:
+                self._set_provider_traits(node, [
+                    *self._get_provider_traits(node),
+                    'COMPUTE_STATUS_DISABLED'])
+            self.fleet.audit('host2')
+            for node in pulled:
+                self.assertNotIn('COMPUTE_STATUS_DISABLED',
+                                 self._get_provider_traits(node))
+
+    def test_pull_that_is_interrupted(self):
+        """The next audit finishes it, wherever it was."""
+        put, ends = self.client.put, []
+
+        def fail_at_the_end(url, data, **options):
+            if url.endswith('/inventories') and not any(
+                    item['reserved'] for item in data['inventories'].values()):
+                ends.append(url)
+                return mock.MagicMock(__bool__=lambda answer: False)
+            return put(url, data, **options)
+
+        with mock.patch.object(self.client, 'put', new=fail_at_the_end):
+            pulled = self.pull()
+        self.assertEqual(len(pulled), len(ends))
+        self.assertEqual([True] * len(pulled), [*map(self.reserved, pulled)])
+        self.fleet.audit('host2')
+        self.assertEqual([False] * len(pulled), [*map(self.reserved, pulled)])
+        self.assertEqual(pulled, self.nodes_of('host2'))

@@ -33,6 +33,7 @@ from nova_ironic_multihost.audit import auditor
 from nova_ironic_multihost.audit import look
 from nova_ironic_multihost.audit import model
 from nova_ironic_multihost.audit import offer
+from nova_ironic_multihost.audit import pulls
 from nova_ironic_multihost.audit import reader
 from nova_ironic_multihost.audit import recovery
 from nova_ironic_multihost.audit import schedule
@@ -511,7 +512,7 @@ class Process:
     """A nova-compute from its start to its end.
 
     To the product it is nova's resource tracker (``has``, ``drop``,
-    ``audit``, ``move``) and its operations (``at_work``, ``left``,
+    ``audit``, ``move``, ``pull``, ``unchanged``) and its operations (``at_work``, ``left``,
     ``forget``).
 
     :ivar auditor: the product's.
@@ -544,6 +545,9 @@ class Process:
         self._schedule = schedule.Schedule(
             self.host, self.auditor, self, clock)
         self._schedule._current = Local()
+        self._pulls = pulls.Pulls(
+            self.auditor, self, self._schedule, self._offers,
+            lambda node: self.auditor.last.nodes[node].instance is None)
         self._look = look.Look(
             self.auditor, self, self._acquired, clock, self._is_ending,
             lambda nodes: self._offers.to_move(
@@ -744,8 +748,11 @@ class Process:
         self._looked_for = frozenset()
         self._known = self.auditor._memory.standing.my_nodes
         self._check_kept(found)
+        self._schedule.spare()
+        self._pulls.once(self._settings.partition.label)
         pause()
-        recorded = {record.node for record in self.auditor.last.records}
+        recorded = {record.node for record in (
+            *self.auditor.last.records, *self._pulls.records)}
         for node in self.tracked - recorded:
             self._forget(node)
         for record in found.records:
@@ -865,6 +872,53 @@ class Process:
                 moved.add(node)
                 self.tracked.add(node)
         return moved
+
+    def pull(self, nodes, judge):
+        """calls.Tracker.pull: each of the requests is a call."""
+        idle = {}
+        for node in nodes:
+            pause()
+            provider = self._world.provide(node)
+            generation, reserved = provider.generation, provider.reserved
+            pause()
+            if not reserved and provider.consumer is None:
+                idle[node] = generation
+        if not idle:
+            return set()
+        with self.updating:
+            records = judge(list(idle))
+            moved = [record.node for record in records
+                     if self._pull(record.node, idle[record.node])]
+            self.tracked.update(moved)
+            for node in moved:
+                self.providers.pop(node, None)
+            for node in moved:
+                pause()
+                self._world.set_reserved(node, False, idle[node] + 1)
+        return set(moved)
+
+    def _pull(self, node, generation):
+        decided_on = self.auditor.last.owners.get(node)
+        seen = self.sources.read[greenlet.getcurrent()][node]
+        pause()
+        if not self._world.set_reserved(node, True, generation):
+            return False
+        # The generation guards the allocations up to now.
+        seen = (*seen[:-1], self.sources.situation(node)[-1])
+        pause()
+        return self._world.move(
+            node, self.host, ownership.Reason.PULLED, decided_on,
+            sure=seen == self.sources.situation(node))
+
+    def unchanged(self, nodes):
+        """calls.Tracker.unchanged: each of the questions is a call."""
+        found = set()
+        for node in nodes:
+            known = self.providers.get(node)
+            pause()
+            if known and known[0] == self._world.provide(node).generation:
+                found.add(node)
+        return found
 
     def _may_create(self, node):
         # What has been decided is judged by what was seen then.

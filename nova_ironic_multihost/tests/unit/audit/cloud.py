@@ -175,6 +175,9 @@ class Tracker:
         self.failing = set()
         self.audited = []
         self.moved = []
+        self.pulled = []
+        self.spared = set()
+        self.asked = []
 
     def has(self, node):
         return node in self.tracked
@@ -186,6 +189,16 @@ class Tracker:
         self.audited.append(node)
         if node not in self.failing:
             self.tracked.add(node)
+
+    def unchanged(self, nodes):
+        self.asked.extend(nodes)
+        return self.spared.intersection(nodes)
+
+    def pull(self, nodes, judge):
+        moved = {record.node for record in judge(list(nodes))} - self.failing
+        self.pulled.append(sorted(moved))
+        self.tracked |= moved
+        return moved
 
     def move(self, records):
         moved = {record.node for record in records} - self.failing

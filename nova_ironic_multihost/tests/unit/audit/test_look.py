@@ -363,6 +363,15 @@ class LookTestCase(cloud.AuditTestCase):
             self.look(pulls_per_audit=3)
         self.assertEqual(NODES[:3] * 2, self.tracker.audited)
 
+    def test_nodes_pulled_that_have_not_changed_are_audited_once(self):
+        self.cloud.set('b', disabled=True)
+        self.look(pulls_per_audit=3)
+        self.tracker.spared = {NODES[1]}
+        self.look(pulls_per_audit=3)
+        self.assertEqual(NODES[:3], self.tracker.asked)
+        self.assertEqual(NODES[:3] + [NODES[0], NODES[2]],
+                         self.tracker.audited)
+
     def test_a_peer_that_is_disabled_is_seen_by_what_a_look_leads_to(self):
         self.options.update(policy=takeover.Policy('down', after=30))
         self.cloud.ironic[NODES[0]] = 'i1'

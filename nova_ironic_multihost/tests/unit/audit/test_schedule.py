@@ -263,6 +263,36 @@ class ScheduleTestCase(ScheduledTestCase):
         self.begin()
         self.assertEqual(set(), self.come_to_each())
 
+    def test_node_that_came_and_that_nobody_has_changed_since(self):
+        self.cloud.set('b', up=False)
+        self.begin()
+        came = set(self.auditor.last.nodes) - set(self.mine)
+        self.mine = sorted(self.auditor.last.nodes)
+        self.come_to_each()
+        changed = min(came)
+        self.tracker.spared = came - {changed}
+        for _ in range(model.RECENT):
+            self.begin()
+            self.tracker.asked.clear()
+            self.schedule.spare()
+            self.assertEqual(sorted(came), self.tracker.asked)
+            self.assertEqual({changed}, self.come_to_each())
+        self.begin()
+        self.tracker.asked.clear()
+        self.schedule.spare()
+        self.assertEqual([], self.tracker.asked)
+
+    def test_node_that_came_and_was_not_audited_yet_is_not_asked_about(self):
+        self.cloud.set('b', up=False)
+        self.begin()
+        came = set(self.auditor.last.nodes) - set(self.mine)
+        self.tracker.tracked |= came
+        self.tracker.spared = came
+        self.begin()
+        self.schedule.spare()
+        self.assertEqual([], self.tracker.asked)
+        self.assertEqual(came, set(self.schedule.waiting()))
+
     def test_node_that_is_still_to_be_taken_is_left_to_who_takes_it(self):
         self.cloud.set('b', up=False)
         self.begin()

@@ -245,6 +245,25 @@ class TrackerTestCase(base.TrackerTestCase):
         self.assertEqual('x86_64', self.rt.stats[NODE]['cpu_arch'])
         self.assertEqual(set(), self.tracker.move([]))
 
+    def test_providers_that_nobody_has_changed(self):
+        tree, other = self.client._provider_tree, uuidsentinel.other
+        tree.new_root(NODE, NODE, generation=3)
+        tree.new_root(other, other, generation=3)
+        asked = []
+
+        def generation(context, client, node):
+            asked.append(node)
+            return {NODE: 3, other: 4}[node]
+
+        self.patch(reads, 'generation', new=generation)
+        self.assertEqual({NODE}, self.tracker.unchanged(
+            [NODE, other, uuidsentinel.unknown]))
+        self.assertCountEqual([NODE, other], asked)
+        self.assertEqual(set(), self.tracker.unchanged([uuidsentinel.none]))
+        self.patch(reads, 'generation', return_value=None)
+        self.assertEqual(set(), self.tracker.unchanged([NODE]))
+        self.assertEqual(set(), calls.Tracker(None).unchanged([NODE]))
+
     def test_what_the_tracker_knows_stays(self):
         known = self.rt.compute_nodes[NODE] = objects.ComputeNode()
         tree = self.rt.provider_tree = provider_tree.ProviderTree()

@@ -333,6 +333,23 @@ class PlacementTestCase(base.TrackerTestCase):
             '/resource_providers?required=X', version='1.18',
             global_request_id=context.global_id)
 
+    def test_generation_of_one_provider(self):
+        get = self.patch(self.client, 'get', return_value=base.response(
+            200, {'uuid': base.NODE, 'generation': 8}))
+        context = names.admin_context()
+
+        def ask():
+            return reads.generation(context, self.client, base.NODE)
+
+        self.assertEqual(8, ask())
+        get.assert_called_once_with(
+            f'/resource_providers/{base.NODE}',
+            global_request_id=context.global_id)
+        get.return_value = base.response(503)
+        self.assertIsNone(ask())
+        get.side_effect = ks_exception.ConnectFailure()
+        self.assertIsNone(ask())
+
     def test_allocations_of_a_provider(self):
         answer = {'allocations': {}, 'resource_provider_generation': 8}
         get = self.patch(self.client, 'get',

@@ -46,6 +46,18 @@ class DueTestCase(base.BaseTestCase):
                 Basis(row, Reason.LEAKED, 1), Basis(row, Reason.KEPT, 2)):
             self.assertTrue(self.due(changed))
 
+    def test_node_that_came_and_is_kept_now(self):
+        for reason in Reason.ADOPTED, Reason.PULLED:
+            came = Basis(BASIS.node, reason, 1)
+            self.assertFalse(self.due(last=came))
+            # It has been another's in between.
+            self.assertTrue(self.due(came))
+            self.assertTrue(self.due(Basis(BASIS.node, Reason.KEPT, 2), came))
+            self.assertTrue(self.due(Basis(
+                BASIS.node._replace(instance='i'), Reason.KEPT, 1), came))
+        self.assertTrue(self.due(
+            last=Basis(BASIS.node, Reason.INSTANCE_HERE, 1)))
+
     def test_node_of_which_it_is_not_known_what_it_is(self):
         unknown = Basis(BASIS.node._replace(body=None), Reason.KEPT, 1)
         self.assertTrue(self.due(unknown, unknown))

@@ -1,0 +1,90 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Pulls: idle nodes of live compute services become this one's.
+
+nova's tracker takes a node in an audit of it, 0.1 s for one, in which claims
+wait. Here a few are taken at the same time by what a build needs, as those of
+a dead host are (:mod:`.look`), and the audits follow in the background
+(:mod:`.upkeep`). What cannot be taken so nova's tracker takes, as it comes to
+it next.
+"""
+
+from collections.abc import Callable
+
+from oslo_log import log as logging
+
+from nova_ironic_multihost.audit import auditor as auditors
+from nova_ironic_multihost.audit.offer import Offers
+from nova_ironic_multihost.audit.schedule import Schedule
+from nova_ironic_multihost.audit.sources import Tracker
+from nova_ironic_multihost.core.facts import Record
+from nova_ironic_multihost.core.ownership import Reason
+
+LOG = logging.getLogger(__name__)
+
+#: Nodes that are taken at the same time; claims wait for that.
+AT_ONCE = 8
+
+
+class Pulls:
+    """Pulls what an audit of all nodes has decided to pull.
+
+    :param auditor: has decided.
+    :param tracker: nova's resource tracker.
+    :param schedule: says which nodes nova's tracker audits.
+    :param offers: judges each node once more.
+    :param free: says of a node whether Ironic has it free.
+    """
+
+    def __init__(self, auditor: auditors.Auditor, tracker: Tracker,
+                 schedule: Schedule, offers: Offers,
+                 free: Callable[[str], bool]) -> None:
+        self._auditor = auditor
+        self._tracker = tracker
+        self._schedule = schedule
+        self._offers = offers
+        self._free = free
+        #: Of what was pulled last, so that the tracker keeps it: they were
+        #: not this host's when its audit read its own.
+        self.records: tuple[Record, ...] = ()
+
+    def once(self, label: str) -> None:
+        """Pull some nodes at a time, until nothing comes of that.
+
+        :param label: of the partition of this host.
+        """
+        audit, self.records = self._auditor.last, ()
+        if audit is None:
+            return
+        found: dict[str, Record] = {}
+
+        def judge(idle: list[str]) -> list[Record]:
+            records = self._offers.to_pull(idle, label)
+            found.update((record.node, record) for record in records)
+            return records
+
+        nodes = [node for node in audit.nodes
+                 if audit.reasons.get(node) is Reason.PULLED
+                 and not self._tracker.has(node) and self._free(node)]
+        for first in range(0, len(nodes), AT_ONCE):
+            try:
+                some = self._tracker.pull(
+                    nodes[first:first + AT_ONCE], judge)
+            except Exception as exc:  # noqa: BLE001
+                LOG.debug('Nodes could not be pulled together: %s', exc)
+                break
+            self._schedule.defer(some)
+            self.records += tuple(found[node] for node in sorted(some))
+            if not some:
+                # Who does not answer is not asked for each.
+                break

@@ -217,7 +217,7 @@ class Offers:
         return [
             record for record in self._auditor.sources.records(wanted)
             if record.owner is not None
-            and record.owner == audit.owners.get(record.node) != me
+            and record.owner == audit.owners.get(record.node)
             and audit.view.member(record.owner)
             and record.partition == label
             and known.of(record.owner) == known.of(me)]

@@ -75,7 +75,7 @@ class Pulls:
 
         nodes = [node for node in audit.nodes
                  if audit.reasons.get(node) is Reason.PULLED
-                 and not self._tracker.has(node) and self._free(node)]
+                 and self._free(node)]
         for first in range(0, len(nodes), AT_ONCE):
             try:
                 some = self._tracker.pull(

@@ -48,8 +48,9 @@ use the same number, or they disagree about who prefers which node.
 The most free nodes that this compute service takes from other live compute
 services in one audit ([DEFAULT]update_resources_interval).
 
-A compute service that joins is filled by and by: a node that changes its
-owner takes about 0.1 s, during which builds on this compute service wait.
+A compute service that joins is filled by and by: eight nodes change their
+owner at a time, during which builds on this compute service wait; one that
+cannot be moved as it is takes about 0.1 s.
 Nodes that nobody owns, or whose compute service is down, do not count. With 0
 nothing is taken from a live compute service, so that none can be drained.
 """),

@@ -57,8 +57,9 @@ class PulledTestCase(base.MultiHostTestCase):
     """host1 has all nodes, and host2 has joined."""
 
     #: Requests to placement for a node that is pulled, from the audit that
-    #: decides on it to the last one in which it is looked at for that.
-    REQUESTS = 13
+    #: decides on it to the last one in which it is looked at for that; and
+    #: for one that nova's tracker takes.
+    REQUESTS, OF_TRACKER = 13, 16
 
     def setUp(self):
         super().setUp()
@@ -82,20 +83,34 @@ class PulledTestCase(base.MultiHostTestCase):
         self.assertNotEqual(set(), pulled)
         return pulled
 
-    def test_what_a_pulled_node_costs(self):
+    def cost(self):
+        """Pull nodes, and go on until they are as all others.
+
+        :returns: (audits of single nodes until all have moved, audits at
+            all, requests to placement); of each node.
+        """
         requests = [self.spy(self.client, verb)
                     for verb in ('get', 'put', 'post')]
         audited = self.spy(self.tracker, '_update_available_resource')
         pulled = self.pull()
-        # The audit of all nodes waits for none of those.
-        self.assertEqual(0, audited.call_count)
+        first = audited.call_count
         for _ in range(4):
             self.fleet.keep_up('host2')
             self.fleet.audit('host2')
         self.assertEqual(pulled, self.nodes_of('host2'))
-        self.assertEqual(len(pulled), audited.call_count)
-        self.assertEqual(self.REQUESTS * len(pulled), sum(
-            asked.call_count for asked in requests))
+        return tuple(count / len(pulled) for count in (
+            first, audited.call_count,
+            sum(asked.call_count for asked in requests)))
+
+    def test_what_a_pulled_node_costs(self):
+        # The audit of all nodes waits for none of those.
+        self.assertEqual((0, 1, self.REQUESTS), self.cost())
+
+    def test_what_one_costs_that_the_tracker_takes(self):
+        with mock.patch.object(
+                self.fleet.manager('host2').driver._tracker, 'pull',
+                return_value=set()):
+            self.assertEqual((1, 1, self.OF_TRACKER), self.cost())
 
     def test_pulled_node_can_be_used_at_once(self):
         pulled = self.pull()

@@ -97,10 +97,14 @@ class PullsTestCase(cloud.AuditTestCase):
 
     def test_node_that_has_got_another_owner(self):
         self.cloud.set('c')
-        self.cloud.owners[self.nodes[0]] = 'c'
-        self.cloud.owners[self.nodes[1]] = 'a'
-        del self.cloud.owners[self.nodes[2]]
-        self.assertEqual(set(), set(self.nodes[:3]).intersection(self.pull()))
+        self.decide()
+        nodes = sorted(node for node, reason
+                       in self.auditor.last.reasons.items()
+                       if reason is Reason.PULLED)
+        self.cloud.owners[nodes[0]] = 'c'
+        self.cloud.owners[nodes[1]] = 'a'
+        del self.cloud.owners[nodes[2]]
+        self.assertEqual(nodes[3:], self.pull())
 
     def test_nothing_of_whom_is_no_member(self):
         """Its nodes are marked in placement."""

@@ -260,6 +260,7 @@ class ScheduleTestCase(ScheduledTestCase):
         for _ in range(model.RECENT):
             self.begin()
             self.assertEqual(came, self.come_to_each())
+            self.assertEqual(set(), self.come_to_each())
         self.begin()
         self.assertEqual(set(), self.come_to_each())
 

@@ -53,6 +53,8 @@ class DueTestCase(base.BaseTestCase):
             # It has been another's in between.
             self.assertTrue(self.due(came))
             self.assertTrue(self.due(Basis(BASIS.node, Reason.KEPT, 2), came))
+            self.assertTrue(self.due(
+                Basis(BASIS.node, Reason.LEAKED, 1), came))
             self.assertTrue(self.due(Basis(
                 BASIS.node._replace(instance='i'), Reason.KEPT, 1), came))
         self.assertTrue(self.due(

@@ -279,20 +279,20 @@ class Compute:
         """Audit, do what the driver does until the next one, claim meanwhile.
 
         :param builds: see :meth:`claim`.
-        :returns: what :meth:`_claim_while` does, and ``audit``: seconds.
+        :returns: what :meth:`_claim_while` does, and ``seconds`` of that.
         """
         took = []
 
         def act():
             begin = time.perf_counter()
             self._manager.update_available_resource(self._context)
-            took.append(time.perf_counter() - begin)
             if look := getattr(self._driver, '_look', None):
                 look()
             self.keep_up()
+            took.append(time.perf_counter() - begin)
 
         its = self._claim_while(act, builds)
-        return {'audit': took[0], **its}
+        return {'seconds': took[0], **its}
 
     def _claim_while(self, act, builds):
         """Claim nodes for builds until something is done, and abort that.

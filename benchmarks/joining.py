@@ -26,8 +26,9 @@ a pause in between, as in :mod:`.claiming`: free ones that are recorded on it
 and that stay there by our ring.
 
 Figures are nodes that moved; audits of the second one in which they did, the
-first one at its start among them; seconds that these took; nodes that moved in
-each of those seconds; claims that failed; milliseconds of the claims on each.
+first one at its start among them; seconds that these took, with what follows
+in the background; nodes that moved in each of those seconds; claims that
+failed; milliseconds of the claims on each.
 """
 
 from concurrent import futures
@@ -87,7 +88,7 @@ def _measure(settings, options, progress, driver, rows, staying):
                 started = second('start')
                 rounds = [{
                     FIRST: claims.result()['result'],
-                    SECOND: {'audit': started['wall'], 'claims': [],
+                    SECOND: {'seconds': started['wall'], 'claims': [],
                              'refused': 0},
                     'moved': rows.free_of(SECOND)}]
                 while not over([one['moved'] for one in rounds]):
@@ -124,7 +125,7 @@ def figures(rounds):
 
     :param rounds: what was measured of each audit.
     """
-    took = [one[SECOND]['audit'] for before, one
+    took = [one[SECOND]['seconds'] for before, one
             in zip([{'moved': 0}, *rounds], rounds, strict=False)
             if one['moved'] != before['moved']]
     moved, seconds = rounds[-1]['moved'], sum(took)

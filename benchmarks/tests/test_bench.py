@@ -522,11 +522,11 @@ class JoiningTestCase(base.BaseTestCase):
             with self.subTest(moved):
                 self.assertIs(over, joining.over(moved))
 
-    def round(self, moved, audit):
+    def round(self, moved, seconds):
         return {'moved': moved,
                 'compute-1': {'claims': [0.1], 'refused': 0},
                 'compute-2': {'claims': [0.1] * 2, 'refused': 1,
-                              'audit': audit}}
+                              'seconds': seconds}}
 
     def test_figures(self):
         found = joining.figures([

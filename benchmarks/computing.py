@@ -279,20 +279,23 @@ class Compute:
         """Audit, do what the driver does until the next one, claim meanwhile.
 
         :param builds: see :meth:`claim`.
-        :returns: what :meth:`_claim_while` does, and ``seconds`` of that.
+        :returns: what :meth:`_claim_while` does, and ``seconds`` of the audit
+            and ``after`` it.
         """
         took = []
 
         def act():
-            begin = time.perf_counter()
+            took.append(time.perf_counter())
             self._manager.update_available_resource(self._context)
+            took.append(time.perf_counter())
             if look := getattr(self._driver, '_look', None):
                 look()
             self.keep_up()
-            took.append(time.perf_counter() - begin)
+            took.append(time.perf_counter())
 
         its = self._claim_while(act, builds)
-        return {'seconds': took[0], **its}
+        begin, audited, done = took
+        return {'seconds': audited - begin, 'after': done - audited, **its}
 
     def _claim_while(self, act, builds):
         """Claim nodes for builds until something is done, and abort that.

@@ -26,8 +26,8 @@ a pause in between, as in :mod:`.claiming`: free ones that are recorded on it
 and that stay there by our ring.
 
 Figures are nodes that moved; audits of the second one in which they did, the
-first one at its start among them; seconds that these took, with what follows
-in the background; nodes that moved in each of those seconds; claims that
+first one at its start among them; seconds that these took; nodes that moved in
+each of those seconds; seconds of what followed in the background; claims that
 failed; milliseconds of the claims on each.
 """
 
@@ -88,8 +88,8 @@ def _measure(settings, options, progress, driver, rows, staying):
                 started = second('start')
                 rounds = [{
                     FIRST: claims.result()['result'],
-                    SECOND: {'seconds': started['wall'], 'claims': [],
-                             'refused': 0},
+                    SECOND: {'seconds': started['wall'], 'after': 0,
+                             'claims': [], 'refused': 0},
                     'moved': rows.free_of(SECOND)}]
                 while not over([one['moved'] for one in rounds]):
                     asked = {host: work(ask, host) for ask, host
@@ -125,13 +125,15 @@ def figures(rounds):
 
     :param rounds: what was measured of each audit.
     """
-    took = [one[SECOND]['seconds'] for before, one
+    took = [one[SECOND] for before, one
             in zip([{'moved': 0}, *rounds], rounds, strict=False)
             if one['moved'] != before['moved']]
-    moved, seconds = rounds[-1]['moved'], sum(took)
+    moved, seconds, after = rounds[-1]['moved'], *(
+        sum(one[part] for one in took) for part in ('seconds', 'after'))
     return {
         'moved': moved, 'audits': len(took), 'seconds': round(seconds, 1),
         'each second': round(moved / seconds, 1) if took else 0,
+        'after': round(after, 1),
         'refused': sum(one[host]['refused'] for one in rounds
                        for host in HOSTS),
         **{host: claiming.summary([
@@ -142,7 +144,8 @@ def figures(rounds):
 def table(found):
     """Return the figures as lines of text."""
     columns = {'moved': 'moved', 'audits': 'audits', 'seconds': 'seconds',
-               'each second': 'nodes/s', 'refused': 'refused'}
+               'each second': 'nodes/s', 'after': 'after s',
+               'refused': 'refused'}
     claims = ('claims', 'p50', 'p99', 'longest')
     return [f'{"":8}' + ''.join(f'{title:>10}' for title in columns.values())
             + ''.join(f'{name:>10}' for name in claims) * 2, *(

@@ -526,7 +526,7 @@ class JoiningTestCase(base.BaseTestCase):
         return {'moved': moved,
                 'compute-1': {'claims': [0.1], 'refused': 0},
                 'compute-2': {'claims': [0.1] * 2, 'refused': 1,
-                              'seconds': seconds}}
+                              'seconds': seconds, 'after': 0.5}}
 
     def test_figures(self):
         found = joining.figures([
@@ -534,9 +534,10 @@ class JoiningTestCase(base.BaseTestCase):
             self.round(6, 2), self.round(6, 5)])
         self.assertEqual(
             {'moved': 6, 'audits': 2, 'seconds': 4, 'each second': 1.5,
-             'refused': 5},
+             'after': 1, 'refused': 5},
             {name: found[name] for name in (
-                'moved', 'audits', 'seconds', 'each second', 'refused')})
+                'moved', 'audits', 'seconds', 'each second', 'after',
+                'refused')})
         self.assertEqual((5, 10), (found['compute-1']['claims'],
                                   found['compute-2']['claims']))
 

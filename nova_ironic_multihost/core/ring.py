@@ -61,6 +61,7 @@ class Ring:
         last = self._last
         if last is not None and last[0] == node_uuid:
             return last[1]
+        host: HostKey
         host, = self.hashring.get_nodes(node_uuid.encode('utf-8'))
         self._last = node_uuid, host
         return host

@@ -512,8 +512,8 @@ class Process:
     """A nova-compute from its start to its end.
 
     To the product it is nova's resource tracker (``has``, ``drop``,
-    ``audit``, ``move``, ``pull``, ``unchanged``) and its operations (``at_work``, ``left``,
-    ``forget``).
+    ``audit``, ``move``, ``pull``, ``unchanged``) and its operations
+    (``at_work``, ``left``, ``forget``).
 
     :ivar auditor: the product's.
     :ivar sources: what it asks.

@@ -67,16 +67,20 @@ class Pulls:
         if audit is None:
             return
         found: dict[str, Record] = {}
+        #: Of those that were asked for together last.
+        judged: list[list[Record]] = []
 
         def judge(idle: list[str]) -> list[Record]:
             records = self._offers.to_pull(idle, label)
             found.update((record.node, record) for record in records)
+            judged.append(records)
             return records
 
-        nodes = [node for node in audit.nodes
-                 if audit.reasons.get(node) is Reason.PULLED
-                 and self._free(node)]
+        nodes = sorted(node for node in audit.nodes
+                       if audit.reasons.get(node) is Reason.PULLED
+                       and self._free(node))
         for first in range(0, len(nodes), AT_ONCE):
+            judged.clear()
             try:
                 some = self._tracker.pull(
                     nodes[first:first + AT_ONCE], judge)
@@ -85,6 +89,6 @@ class Pulls:
                 break
             self._schedule.defer(some)
             self.records += tuple(found[node] for node in sorted(some))
-            if not some:
+            if not some and judged != [[]]:
                 # Who does not answer is not asked for each.
                 break

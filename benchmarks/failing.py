@@ -77,6 +77,7 @@ def _measure(settings, options, progress, driver, filled, rows):
             both('start')
         with progress.step(f'{driver}: nothing has changed'):
             both('update')
+            both('keep_up')
             both('react')
         free = rows.free_of(DEAD)
         filled.kill(DEAD)

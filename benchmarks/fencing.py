@@ -93,6 +93,7 @@ def _measure(settings, options, progress, filled, rows):
             both('start')
         with progress.step('nothing has changed'):
             both('update')
+            both('keep_up')
             both('react')
         theirs = rows.used_of(failing.DEAD)
         with progress.step(f'{len(theirs)} servers move'):

@@ -34,9 +34,11 @@ from nova_ironic_multihost.core import membership
 from nova_ironic_multihost.core.mirror import Row
 from nova_ironic_multihost.core import schedule
 
-#: Seconds for which nova audits nodes when the service starts, and how many
-#: at most. The others come in the background: builds wait until that is over.
+#: Seconds for which nova audits nodes when the service starts. The others come
+#: in the background: builds wait until that is over.
 START = 5
+
+#: Nodes to which nova comes in an audit, though the background does as well.
 FIRST = 250
 
 
@@ -244,15 +246,17 @@ class Schedule:
     def next_of(self, nodes: Iterable[str]) -> list[str]:
         """Return the nodes to which nova is to come in an audit of all.
 
-        While the service starts, a few of those that are not :meth:`ready`.
+        Those that it has to take, and few of the others, which come in the
+        background; while the service starts builds wait for this.
 
         :param nodes: uuids of all of them.
         """
-        due = filter(self.is_next, nodes)
-        if self._until is None:
-            return list(due)
-        return list(itertools.islice(
-            itertools.filterfalse(self._tracker.has, due), FIRST))
+        due = list(filter(self.is_next, nodes))
+        new = [node for node in due if not self._tracker.has(node)]
+        if self._until is not None:
+            return new[:FIRST]
+        known = (node for node in due if self._tracker.has(node))
+        return [*new, *itertools.islice(known, FIRST)]
 
     def is_next(self, node: str) -> bool:
         """Whether nova is to audit a node now that it has come to it."""

@@ -80,14 +80,23 @@ class ScheduleTestCase(ScheduledTestCase):
         self.schedule.touch(self.mine[1])
         self.assertEqual(self.mine[1:2], self.schedule.next_of(self.mine))
 
-    def test_nova_comes_to_few_while_it_starts(self):
+    def test_nova_comes_to_few_that_come_in_the_background(self):
+        new, *others = self.mine
+        for node in self.mine:
+            self.schedule.touch(node)
+        self.tracker.tracked = {*others}
+        self.useFixture(fixtures.MockPatchObject(schedule, 'FIRST', 2))
+        self.assertEqual([new, *others[:2]],
+                         self.schedule.next_of(self.mine))
+        self.assertEqual(set(self.mine), set(self.schedule.waiting()))
+
+    def test_nova_comes_to_new_ones_alone_while_it_starts(self):
         first, *others = self.mine
         for node in self.mine:
             self.schedule.touch(node)
         # The records of all others are still to be made.
         self.tracker.tracked = {first}
         self.useFixture(fixtures.MockPatchObject(schedule, 'FIRST', 2))
-        self.assertEqual(self.mine, self.schedule.next_of(self.mine))
         self.begin(starting=True)
         self.assertEqual(others[:2], self.schedule.next_of(self.mine))
 

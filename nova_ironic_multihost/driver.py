@@ -517,6 +517,9 @@ class IronicMultiHostDriver(names.IronicDriver):
         """Let nova work with nodes that a look has found to be mine."""
         self._recovery.took_over(audit.taken_over, audit.at_rest)
         self.node_cache.add({node: audit.nodes[node] for node in mine})
+        for node in mine:
+            # Another may have had it since it was audited here.
+            self._schedule.touch(node)
 
     def _forget(self, node_id):
         """Have a node read anew when it is needed next."""

@@ -35,6 +35,10 @@ LOG = logging.getLogger(__name__)
 #: Nodes that are taken at the same time; claims wait for that.
 AT_ONCE = 8
 
+#: Nodes that may be refused or have no answer until the others are left to
+#: nova's tracker: claims wait for each answer.
+FAILURES = 2
+
 
 class Pulls:
     """Pulls what an audit of all nodes has decided to pull.
@@ -69,6 +73,7 @@ class Pulls:
         found: dict[str, Record] = {}
         #: Of those that were asked for together last.
         judged: list[list[Record]] = []
+        failed = 0
 
         def judge(idle: list[str]) -> list[Record]:
             records = self._offers.to_pull(idle, label)
@@ -89,6 +94,6 @@ class Pulls:
                 break
             self._schedule.defer(some)
             self.records += tuple(found[node] for node in sorted(some))
-            if not some and judged != [[]]:
-                # Who does not answer is not asked for each.
+            failed += sum(map(len, judged)) - len(some)
+            if not judged or failed >= FAILURES:
                 break

@@ -458,9 +458,10 @@ def generation(context: nova_context.RequestContext,
     try:
         answer = report_client.get(f'/resource_providers/{node}',
                                    global_request_id=context.global_id)
-    except ks_exception.ClientException:
+        return answer.json()['generation'] if answer else None
+    except (ks_exception.ClientException, ValueError, LookupError, TypeError):
+        # What stands before it may answer in other words.
         return None
-    return answer.json()['generation'] if answer else None
 
 
 def volume_backed(bdms: objects.BlockDeviceMappingList | None) -> bool:

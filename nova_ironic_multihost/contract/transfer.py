@@ -37,6 +37,7 @@ from nova import objects
 from oslo_log import log as logging
 import oslo_messaging as messaging
 
+from nova_ironic_multihost.core import evacuation
 from nova_ironic_multihost.core.facts import InstanceState
 from nova_ironic_multihost.core.host import host_key
 from nova_ironic_multihost.core import takeover
@@ -78,7 +79,7 @@ def take_over(context: nova_context.RequestContext,
         (:mod:`.audit.recovery`).
     :raises Exception: as much is not known of any of them.
     """
-    transfers = {uuid: _Transfer(uuid, state, host)
+    transfers = {uuid: _Transfer(context, uuid, state, host)
                  for uuid, state in instances.items()}
 
     def each(act: Callable[[_Transfer, objects.Instance], None],
@@ -98,8 +99,8 @@ def take_over(context: nova_context.RequestContext,
 
         def attempt(uuid: str) -> None:
             if len(lost) < FAILURES or act is _Transfer.look:
-                transfers[uuid].attempt(act, rows[uuid])
-                lost.extend([uuid] * transfers[uuid].lost)
+                answered = transfers[uuid].attempt(act, rows[uuid])
+                lost.extend([] if answered else [uuid])
 
         for _ in pool.map(attempt, rows.keys() - others):
             pass
@@ -136,7 +137,8 @@ def _migrating(context: nova_context.RequestContext,
 
     Few, as a bare metal server can be evacuated and no more; nova takes a host
     in a filter, but no list of instances. Its API begins a migration when it
-    has written the task state, so a mark that follows this would fail.
+    has written the task state, so a mark that follows this fails, unless that
+    was the task state already.
     """
     hosts = {row.host for row in rows if row.host}
     found = [
@@ -158,8 +160,10 @@ class _Transfer:
     :ivar outcome: None while it is under way.
     """
 
-    def __init__(self, uuid: str, state: InstanceState, host: str) -> None:
+    def __init__(self, context: nova_context.RequestContext, uuid: str,
+                 state: InstanceState, host: str) -> None:
         self.outcome: Outcome | None = None
+        self._context = context
         self._uuid = uuid
         self._state = state
         self._host = host
@@ -168,14 +172,13 @@ class _Transfer:
         # lost.
         self._lost: Exception | None = None
 
-    @property
-    def lost(self) -> bool:
-        """Whether what was done last had no answer that says what it did."""
-        return self._lost is not None or isinstance(self.outcome, Exception)
-
     def attempt(self, act: Callable[['_Transfer', objects.Instance], None],
-                row: objects.Instance) -> None:
-        """Do something for it; what fails fails for it alone."""
+                row: objects.Instance) -> bool:
+        """Do something for it; what fails fails for it alone.
+
+        :returns: whether there was an answer, whatever it says.
+        """
+        before = self._lost
         try:
             act(self, row)
         except (exception.NotFound, exception.UnexpectedTaskStateError,
@@ -186,12 +189,17 @@ class _Transfer:
             self.outcome = None if act is _Transfer.move else False
         except Exception as exc:  # noqa: BLE001
             self.outcome = exc
+            return False
+        return self._lost is None or self._lost is before
 
     def mark(self, row: objects.Instance) -> None:
         """Write the first mark, if it is what it was seen to be."""
         state = self._state
         seen = (state.host, state.node, state.vm_state, state.task_state)
-        if seen != (row.host, row.node, row.vm_state, row.task_state):
+        if seen != (row.host, row.node, row.vm_state, row.task_state) or (
+                # nova may just be about to begin the migration.
+                state.task_state == evacuation.TASK
+                and self._uuid in _migrating(self._context, [row])):
             self.outcome = False
             return
         row.task_state = self._taking

@@ -694,6 +694,24 @@ class LookTestCase(DriverTestCase):
         self.driver._upkeep.once()
         self.assertEqual(NODES, sorted(self.audited))
 
+    def test_node_that_comes_again_is_audited_again(self):
+        def audit(context, node):
+            with self.driver._schedule.auditing(node):
+                self.take(context, node)
+                self.driver._schedule.touch(node)
+
+        self.manager._update_available_resource_for_node = audit
+        for _ in range(2):
+            self.services['compute-2'] = False
+            self.driver._look()
+            self.driver._upkeep.once()
+            self.assertEqual(NODES, sorted(self.audited))
+            # It was another's in between, and this host has not noticed.
+            self.audited.clear()
+            self.services['compute-2'] = True
+            self.owners.update(dict.fromkeys(NODES, 'compute-2'))
+            self.driver._look()
+
     def test_node_that_is_out_of_service_is_audited_as_it_is_taken(self):
         """It has to be reserved before a build can be sent here."""
         self.patch(FakeNode, 'is_maintenance', True)

@@ -131,6 +131,18 @@ class PullsTestCase(cloud.AuditTestCase):
         self.assertEqual([[]], self.tracker.pulled)
         self.assertTrue(all(map(self.schedule.is_next, self.nodes)))
 
+    def test_placement_that_does_not_answer_is_asked_once(self):
+        with mock.patch.object(
+                self.tracker, 'pull', return_value=set()) as pull:
+            self.pull()
+        self.assertEqual(1, pull.call_count)
+
+    def test_few_answers_are_lost_in_vain(self):
+        """One of two each time."""
+        self.tracker.failing = set(sorted(self.nodes)[::2])
+        self.pull()
+        self.assertEqual(pulls.FAILURES, len(self.tracker.pulled))
+
     def test_nova_goes_on_if_nobody_answers(self):
         with mock.patch.object(self.cloud, 'records', side_effect=OSError):
             self.pull()

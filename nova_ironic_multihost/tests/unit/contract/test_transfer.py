@@ -162,6 +162,60 @@ class TransferTestCase(base.DatabaseTestCase):
         self.evacuate(self.uuid, 'dead', 'failed')
         self.assertTrue(self.take_over())
 
+    def test_not_while_nova_is_about_to_begin_one(self):
+        self.row.task_state = 'rebuilding'
+        self.row.save()
+        mark = transfer._Transfer.mark
+
+        def late(transfer, row):
+            self.evacuate(self.uuid, 'dead', 'accepted')
+            mark(transfer, row)
+
+        # The task state was there when all were asked for.
+        with mock.patch.object(transfer._Transfer, 'mark', late):
+            self.assertFalse(self.take_over(
+                self.seen(task_state='rebuilding')))
+
+    def test_marks_that_were_lost_keep_no_others_from_being_moved(self):
+        wanted = self.some(6)
+        first, *others, last = wanted
+        save = objects.Instance.save
+
+        def lose(row, **how):
+            if row.uuid in (first, last) and 'expected_vm_state' in how:
+                raise messaging.MessagingTimeout
+            save(row, **how)
+
+        with mock.patch.object(objects.Instance, 'save', lose), \
+                mock.patch.object(transfer, 'FAILURES', 2), \
+                self.in_order([*others, first, last], [first, last, *others]):
+            found = transfer.take_over(self.context, wanted, 'mine')
+        self.assertEqual(dict.fromkeys(others, True), {
+            uuid: found[uuid] for uuid in others})
+
+    @contextlib.contextmanager
+    def in_order(self, *orders):
+        """Have each phase come to instances in an order."""
+        read, left = transfer._read, list(orders)
+
+        class Rows(dict):
+
+            def keys(self):
+                return Keys(self.order)
+
+        class Keys(list):
+
+            def __sub__(self, others):
+                return [uuid for uuid in self if uuid not in others]
+
+        def reading(context, uuids):
+            rows = Rows(read(context, uuids))
+            rows.order = left.pop(0) if left else list(rows)
+            return rows
+
+        with mock.patch.object(transfer, '_read', reading):
+            yield
+
     def test_migrations_are_asked_for_together(self):
         wanted = self.some()
         migrating, *others = wanted

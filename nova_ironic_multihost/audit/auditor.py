@@ -74,17 +74,21 @@ class Auditor:
     :param writes: what an audit changes.
     :param reader: reads what Ironic has.
     :param clock: monotonic clock, in seconds.
+    :param executor: makes what does something beside.
     :ivar sources: the same.
     :ivar last: the last :class:`.model.Audit`, None before the first.
     """
 
     def __init__(self, sources: Sources, writes: Writes, reader: Reader,
-                 clock: Callable[[], float] = time.monotonic) -> None:
+                 clock: Callable[[], float] = time.monotonic,
+                 executor: Callable[[], futures.Executor] = (
+                     lambda: futures.ThreadPoolExecutor(1))) -> None:
         self.sources = sources
         self.last: Audit | None = None
         self._writes = writes
         self._reader = reader
         self._clock = clock
+        self._executor = executor
         self._lock = threading.Lock()
         self._memory = Memory()
         self._outages_lock = threading.Lock()
@@ -372,7 +376,7 @@ class Auditor:
             return not reading.done() or node in self._memory.records
 
         undecided = itertools.count()
-        with futures.ThreadPoolExecutor(1) as pool:
+        with self._executor() as pool:
             reading = pool.submit(self._read_records, hosts)
             mirror = ask(wanted)
             reading.result()

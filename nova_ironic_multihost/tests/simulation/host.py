@@ -26,6 +26,7 @@ import types
 from unittest import mock
 import weakref
 
+import futurist
 import greenlet
 
 from nova_ironic_multihost.audit import arrivals
@@ -539,7 +540,8 @@ class Process:
             return world.clock
 
         self.auditor = auditor.Auditor(
-            self.sources, self.sources, Reader(self.sources), clock)
+            self.sources, self.sources, Reader(self.sources), clock,
+            futurist.SynchronousExecutor)
         self.auditor._lock = Lock()
         self._offers = offer.Offers(self.auditor, self, self._is_ending)
         self._schedule = schedule.Schedule(

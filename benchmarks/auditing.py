@@ -72,6 +72,26 @@ def measure(settings, options, progress, nodes, stock):
             'ratios': ratios(found['stock'], found['ours'])}
 
 
+def each_driver(settings, options, progress, nodes):
+    """Yield each driver, what asks its compute service, and the rows.
+
+    All nodes of a cloud at rest are that one's, and have been audited.
+
+    :param nodes: how many.
+    """
+    filled = filling.Filling(settings, progress)
+    rows = tracked.Tracked(settings, progress)
+    machines = filling.machines(nodes, [HOST])
+    for driver in ('stock', 'ours'):
+        filled.fill(machines, [HOST])
+        rows.complete()
+        with measured.Measured(settings, driver, options, HOST) as ask:
+            with progress.step(f'{driver}: the first audits'):
+                ask('start')
+                ask('keep_up')
+            yield driver, ask, rows
+
+
 def grown(cases, factor):
     """Return the figures of as many times the nodes; as many change.
 

@@ -36,9 +36,6 @@ import itertools
 
 from benchmarks import auditing
 from benchmarks import delays
-from benchmarks import filling
-from benchmarks import measured
-from benchmarks import tracked
 
 #: Claims in each case.
 CLAIMS = 100
@@ -50,23 +47,15 @@ def measure(settings, options, progress, nodes, claims=CLAIMS):
     :param nodes: how many, all of one compute service.
     :param claims: how many in each case.
     """
-    filled = filling.Filling(settings, progress)
-    rows = tracked.Tracked(settings, progress)
-    machines = filling.machines(nodes, [auditing.HOST])
     found = {}
-    for driver in ('stock', 'ours'):
-        filled.fill(machines, [auditing.HOST])
-        rows.complete()
-        with measured.Measured(
-                settings, driver, options, auditing.HOST) as ask:
-            with progress.step(f'{driver}: the first audit'):
-                ask('start')
-            with progress.step(f'{driver}: {claims} claims at rest'):
-                rest = ask('claim', builds(rows, claims))['result']
-            with progress.step(f'{driver}: {claims} claims while auditing'):
-                found[driver] = {
-                    'rest': summary(rest),
-                    'auditing': _auditing(ask, rows, nodes, claims)}
+    for driver, ask, rows in auditing.each_driver(
+            settings, options, progress, nodes):
+        with progress.step(f'{driver}: {claims} claims at rest'):
+            rest = ask('claim', builds(rows, claims))['result']
+        with progress.step(f'{driver}: {claims} claims while auditing'):
+            found[driver] = {
+                'rest': summary(rest),
+                'auditing': _auditing(ask, rows, nodes, claims)}
     return {'nodes': nodes, **found}
 
 

@@ -22,9 +22,6 @@ nova's conductor, Ironic and placement.
 """
 
 from benchmarks import auditing
-from benchmarks import filling
-from benchmarks import measured
-from benchmarks import tracked
 
 #: A task that takes less with both drivers, in seconds, has no line of its
 #: own.
@@ -36,22 +33,13 @@ def measure(settings, options, progress, nodes):
 
     :param nodes: how many, all of one compute service.
     """
-    filled = filling.Filling(settings, progress)
-    rows = tracked.Tracked(settings, progress)
-    machines = filling.machines(nodes, [auditing.HOST])
     found = {}
-    for driver in ('stock', 'ours'):
-        filled.fill(machines, [auditing.HOST])
-        rows.complete()
-        with measured.Measured(
-                settings, driver, options, auditing.HOST) as ask:
-            with progress.step(f'{driver}: the first audit'):
-                ask('start')
-                ask('keep_up')
-            found[driver] = {}
-            for name in ask('tasks')['result']:
-                with progress.step(f'{driver}: {name}'):
-                    found[driver][name] = figures(ask('task', name), settings)
+    for driver, ask, _ in auditing.each_driver(
+            settings, options, progress, nodes):
+        found[driver] = {}
+        for name in ask('tasks')['result']:
+            with progress.step(f'{driver}: {name}'):
+                found[driver][name] = figures(ask('task', name), settings)
     return {'nodes': nodes, **found}
 
 

@@ -34,9 +34,6 @@ import time
 
 from benchmarks import auditing
 from benchmarks import claiming
-from benchmarks import filling
-from benchmarks import measured
-from benchmarks import tracked
 
 #: How often it is disabled and enabled.
 TIMES = 3
@@ -54,25 +51,16 @@ def measure(settings, options, progress, nodes):
 
     :param nodes: how many, all of one compute service.
     """
-    filled = filling.Filling(settings, progress)
-    rows = tracked.Tracked(settings, progress)
-    machines = filling.machines(nodes, [auditing.HOST])
     found = {}
-    for driver in ('stock', 'ours'):
-        filled.fill(machines, [auditing.HOST])
-        rows.complete()
-        with measured.Measured(
-                settings, driver, options, auditing.HOST) as ask:
-            with progress.step(f'{driver}: the first audit'):
-                ask('start')
-                ask('keep_up')
-                ask('go_on')
-            turns = {case: [] for case in CASES}
-            for number in range(1, TIMES + 1):
-                for case, enabled in CASES.items():
-                    with progress.step(f'{driver}: {case}, {number}'):
-                        turns[case].append(
-                            _switch(ask, rows, enabled, nodes, settings))
+    for driver, ask, rows in auditing.each_driver(
+            settings, options, progress, nodes):
+        ask('go_on')
+        turns = {case: [] for case in CASES}
+        for number in range(1, TIMES + 1):
+            for case, enabled in CASES.items():
+                with progress.step(f'{driver}: {case}, {number}'):
+                    turns[case].append(
+                        _switch(ask, rows, enabled, nodes, settings))
         found[driver] = {case: figures(its, nodes)
                          for case, its in turns.items()}
     return {'nodes': nodes, **found}

@@ -141,15 +141,18 @@ def _migrating(context: nova_context.RequestContext,
     was the task state already.
     """
     hosts = {row.host for row in rows if row.host}
-    found = [
-        migration for filters in (
-            *({'host': host} for host in sorted(hosts)),
-            # Of a host that it was on before.
-            {'status': [*BEGUN]})
-        for migration
-        in objects.MigrationList.get_by_filters(context, filters)]
-    return frozenset(migration.instance_uuid for migration in found
-                     if migration.status not in MIGRATED)
+    return frozenset().union(
+        *(_under_way(context, {'host': host}) for host in sorted(hosts)),
+        # Of a host that it was on before.
+        _under_way(context, {'status': [*BEGUN]}))
+
+
+def _under_way(context: nova_context.RequestContext,
+               filters: Mapping[str, object]) -> frozenset[str]:
+    return frozenset(
+        migration.instance_uuid for migration
+        in objects.MigrationList.get_by_filters(context, filters)
+        if migration.status not in MIGRATED)
 
 
 class _Transfer:
@@ -199,7 +202,8 @@ class _Transfer:
         if seen != (row.host, row.node, row.vm_state, row.task_state) or (
                 # nova may just be about to begin the migration.
                 state.task_state == evacuation.TASK
-                and self._uuid in _migrating(self._context, [row])):
+                and _under_way(
+                    self._context, {'instance_uuid': self._uuid})):
             self.outcome = False
             return
         row.task_state = self._taking

@@ -334,6 +334,8 @@ class IronicMultiHostDriver(names.IronicDriver):
         if (self._offers.is_new(nodename)
                 or self._schedule.asks_anew(nodename)):
             self._tracker.refresh(nodename)
+        elif self._schedule.may_spare(nodename):
+            self._tracker.confirm(nodename)
         with self._patience.none():
             resources = super().get_available_resource(nodename)
         self._schedule.note_used(nodename, self.node_cache.row(nodename))

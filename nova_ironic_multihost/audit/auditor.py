@@ -18,6 +18,7 @@ audit found is an immutable :class:`.model.Audit`, replaced whole by the next.
 
 from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Set
 from concurrent import futures
@@ -246,7 +247,8 @@ class Auditor:
                     then: Callable[[Audit, list[str]], None],
                     known: Iterable[str] = (),
                     only: Set[str] | None = None,
-                    builds: Set[str] = frozenset()) -> Mapping[str, Reason]:
+                    builds: Set[str] = frozenset(),
+                    adoptions: int | None = None) -> Mapping[str, Reason]:
         """Audit the nodes that are recorded on some hosts, and no others.
 
         By the same rules. What is remembered from audit to audit stays,
@@ -260,6 +262,7 @@ class Auditor:
         :param known: other hosts that were seen, as nova spells them.
         :param only: uuids of the nodes that it is about, None for all.
         :param builds: ``arrived`` of :func:`.decision.decide`.
+        :param adoptions: as for that.
         :returns: {node: reason} of the nodes that this host may be preferred
             for; empty before the first audit of all nodes.
         :raises Exception: when something cannot be known; nothing is changed.
@@ -277,7 +280,7 @@ class Auditor:
                 self._reader, self._outages, self._clock(), only)
             decided = decision.decide(
                 self.sources, self._writes, gathered.facts, settings,
-                self._memory.busy, self._memory.refused, builds)
+                self._memory.busy, self._memory.refused, builds, adoptions)
             mine = sorted(node for node, reason in decided.reasons.items()
                           if reason.mine)
             latest, *earlier = self._memory.recent
@@ -285,10 +288,12 @@ class Auditor:
                 self._memory, busy=decided.busy, refused=decided.refused,
                 standing=_unsettled(self._memory.standing, decided.reasons),
                 recent=(latest.union(mine), *earlier))
+            reasons = {**last.reasons, **decided.reasons}
             self.last = _merged(
                 last, decided.reasons, gathered.facts.records, self._rows(
-                    gathered.mirror, mine, {*last.nodes, *mine},
-                    _served({**last.reasons, **decided.reasons})),
+                    gathered.mirror, mine,
+                    {*last.nodes, *mine, *_coming(reasons)},
+                    _served(reasons)),
                 decided.taken_over, decided.at_rest)
             then(self.last, mine)
         return decided.reasons
@@ -529,6 +534,15 @@ def _served(reasons: Mapping[str, Reason]) -> frozenset[str]:
     """
     return frozenset(node for node, reason in reasons.items()
                      if reason in ownership.SERVED)
+
+
+def _coming(reasons: Mapping[str, Reason]) -> Iterator[str]:
+    """Return the nodes that will be this host's in a moment.
+
+    Ironic shows all of them at once for what a few cost alone.
+    """
+    return (node for node, reason in reasons.items()
+            if reason is Reason.ADOPTION_WAITS)
 
 
 def _known(nodes: tuple[str, ...], decided: decision.Decision

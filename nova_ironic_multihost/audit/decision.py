@@ -64,18 +64,22 @@ class Decision:
 def decide(sources: Sources, writes: Writes, facts: Facts,
            settings: Settings, busy: tuple[str, ...] = (),
            refused: tuple[str, ...] = (),
-           arrived: Set[str] = frozenset()) -> Decision:
+           arrived: Set[str] = frozenset(),
+           adoptions: int | None = None) -> Decision:
     """Decide, and take over what is to be taken over.
 
     :param busy: of the audit before.
     :param refused: of the audit before.
     :param arrived: uuids of instances whose build is in this process: nobody
         else is to be waited for.
+    :param adoptions: the most free nodes of dead hosts that are taken, None
+        for all: placement is asked for each.
     """
     decided = ownership.decide(facts)
     reasons: Mapping[str, Reason] = decided
     asked = ownership.pulls(reasons, settings.pulls_per_audit, busy)
-    adopted = ownership.adoptions(reasons, refused)
+    adopted = ownership.adoptions(reasons, refused)[:adoptions]
+    reasons = ownership.with_adoptions(reasons, adopted)
     consumers = sources.consumers_of([*asked, *adopted])
     allocated = frozenset(
         node for node in asked if _may_be_used(consumers[node]))

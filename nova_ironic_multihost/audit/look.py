@@ -20,6 +20,7 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
+from collections.abc import Set
 import time
 
 from oslo_log import log as logging
@@ -43,6 +44,9 @@ LOG = logging.getLogger(__name__)
 #: auditor: builds whose nodes are adopted, and what has changed in Ironic. A
 #: multiple of what is taken over at a time.
 TOGETHER = 48
+
+#: Why nodes are still to be taken: they do not come all at once.
+WAITING = frozenset({Reason.ADOPTION_WAITS, Reason.INSTANCE_WAITS})
 
 #: The most records that are moved at the same time; claims wait for that.
 AT_ONCE = 8
@@ -165,14 +169,14 @@ class Look:
         missed: set[HostKey] = set()
         if not hosts:
             return missed, ()
-        #: Nodes that are not taken yet -> their owners, as decided first.
-        left: dict[str, HostKey | None] = {}
+        #: Nodes that are not taken yet -> who may be their owners.
+        left: dict[str, Set[HostKey]] = {}
 
         def take_some(audit: Audit, mine: list[str]) -> None:
             self._acquired(audit, mine)
             for node in mine[:TOGETHER]:
                 left.pop(node, None)
-            left.update((node, audit.owners[node])
+            left.update((node, {audit.owners[node]} - {None})
                         for node in mine[TOGETHER:])
             missed.update(self._take(audit, mine[:TOGETHER]))
 
@@ -181,21 +185,27 @@ class Look:
             return self._auditor.audit_hosts(
                 settings, [now.services[host].host for host in sorted(hosts)
                            if host in now.services and not now.member(host)],
-                take_some, now.hosts, only=frozenset(some))
+                take_some, now.hosts, only=frozenset(some),
+                adoptions=TOGETHER)
 
         due = self._watch.due(view, self._eligible)
         names = [view.services[host].host for host in sorted(hosts)]
         reasons = dict(self._auditor.audit_hosts(
-            settings, names, take_some, view.hosts))
+            settings, names, take_some, view.hosts, adoptions=TOGETHER))
+        left.update(dict.fromkeys(
+            _waiting(reasons, Reason.ADOPTION_WAITS), hosts))
         while left and not self._ending():
             some = list(left)[:TOGETHER]
             # Whoever waits for the auditor gets it while nova is asked.
             now = self._view = self._read(settings)
-            audit_some(now, some)
+            found = audit_some(now, some)
             # What is not mine in this moment may be in the next.
-            missed.update(owner for node in some if node in left
-                          if (owner := left.pop(node)) is not None)
-        while (waiting := _waiting(reasons)) and not self._ending():
+            missed.update(*(left.pop(node) for node in some if node in left))
+            for node in some:
+                del reasons[node]
+            reasons.update(found)
+        while (waiting := _waiting(reasons, Reason.INSTANCE_WAITS)) and (
+                not self._ending()):
             now = self._view = self._read(settings)
             if self._watch.due(now, self._eligible) - due:
                 # Somebody else has left.
@@ -218,7 +228,7 @@ class Look:
                          'hosts': ', '.join(names),
                          'tally': notices.in_words(
                              ownership.tally(reasons))})
-        waits = Reason.INSTANCE_WAITS in reasons.values() or (
+        waits = WAITING.intersection(reasons.values()) or (
             # Nobody can use them, and they were all given up at once.
             Reason.QUEUED in reasons.values()
             and any(map(view.gone, hosts)))
@@ -276,7 +286,9 @@ class Look:
                 self._tracker.audit(node)
 
 
-def _waiting(reasons: Mapping[str, Reason]) -> list[str]:
-    """Return the nodes with instances that are still to be taken over."""
-    return sorted(node for node, reason in reasons.items()
-                  if reason is Reason.INSTANCE_WAITS)
+def _waiting(reasons: Mapping[str, Reason], why: Reason) -> list[str]:
+    """Return the nodes that are still to be taken, in their order.
+
+    :param why: one of :data:`WAITING`.
+    """
+    return sorted(node for node, reason in reasons.items() if reason is why)

@@ -83,7 +83,8 @@ class Schedule:
         self._until: float | None = None
         # The node that a thread audits, its :class:`.core.schedule.Basis`,
         # whether placement is asked anew for it, whether the audit has come
-        # to its end, and whether it went by something else than the basis.
+        # to its end, whether it went by something else than the basis, and
+        # the audit before if what placement has said then may do.
         self._current = threading.local()
 
     def begin(self, starting: bool) -> None:
@@ -163,6 +164,9 @@ class Schedule:
             return
         with self._lock:
             self._touched.add(node)
+            if not told:
+                # It may have been asked for a part of it.
+                self._drifted.add(node)
 
     def touch_running(self) -> None:
         """Note that something has happened to each node that is audited now.
@@ -187,7 +191,12 @@ class Schedule:
         current = self._current
         basis = current.basis = self._basis(node, self._auditor.last)
         with self._lock:
+            last = self._audited.get(node)
             current.anew = node in self._drifted
+            current.last = (
+                None if current.anew or node in self._recent or last is None
+                or schedule.is_over(node, last, self._clock(), self._interval)
+                else last)
             self._drifted.discard(node)
             self._touched.discard(node)
             self._recent -= {node}
@@ -206,7 +215,8 @@ class Schedule:
                 self._audited.pop(node, None)
                 if done and basis is not None:
                     self._audited[node] = schedule.Success(
-                        basis, self._clock())
+                        basis, current.last.at if current.last is not None
+                        else self._clock())
                 if current.odd:
                     self._touched.add(node)
                 if current.anew and not done:
@@ -216,6 +226,16 @@ class Schedule:
         """Whether this audit of a node is to ask placement anew."""
         return (getattr(self._current, 'node', None) == node
                 and self._current.anew)
+
+    def may_spare(self, node: str) -> bool:
+        """Whether this audit of a node may go by what placement has said.
+
+        If placement still has the same, which its generation tells. Once in
+        an interval it is asked for all: before microversion 1.19 of a client
+        aggregates change without that.
+        """
+        return (getattr(self._current, 'node', None) == node
+                and self._current.last is not None)
 
     def note_used(self, node: str, row: Row | None) -> None:
         """Note what an audit of a node goes by.

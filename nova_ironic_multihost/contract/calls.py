@@ -27,6 +27,7 @@ import dataclasses
 import datetime
 import inspect
 import itertools
+import time
 
 from nova.compute import provider_tree
 from nova.compute import resource_tracker
@@ -78,6 +79,9 @@ class Tracker:
 
     def __init__(self, virtapi):
         self._manager = names.manager_of(virtapi)
+        #: Node -> when placement was asked for all of it, as of when it was
+        #: asked for a part.
+        self._renewed: dict[str, float | None] = {}
 
     @property
     def report_client(self):
@@ -279,6 +283,22 @@ class Tracker:
         if self._manager is not None:
             self._invalidate(node)
 
+    def confirm(self, node: str) -> None:
+        """Let nova go by what placement has said, if that is what it has.
+
+        nova asks for all of a node every 300 s, in four requests or more
+        (SchedulerReportClient._ensure_resource_provider). The generation of
+        its provider is one.
+        """
+        if self._manager is None:
+            return
+        client, now = self.report_client, time.time()
+        asked = client._association_refresh_time
+        if (node in asked and asked[node] != self._renewed.get(node)
+                and client._associations_stale(node)
+                and self.unchanged([node])):
+            asked[node] = now
+
     @names.synchronized(resource_tracker.COMPUTE_RESOURCE_SEMAPHORE, fair=True)
     def _remove(self, node):
         # Who audits the node at this moment would not find it any more.
@@ -300,10 +320,12 @@ class Tracker:
 
         :raises keystoneauth1.exceptions.ClientException: it does not answer.
         """
+        client = self.report_client
+        # Of the rest is known what it was by the generation before.
+        self._renewed[node] = client._association_refresh_time.get(node)
         # Another thread may have forgotten the provider since.
         with contextlib.suppress(ValueError):
-            self.report_client._refresh_and_get_inventory(
-                names.admin_context(), node)
+            client._refresh_and_get_inventory(names.admin_context(), node)
 
 
 class Instances:

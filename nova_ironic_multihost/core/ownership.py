@@ -64,6 +64,9 @@ class Reason(enum.Enum):
         False, 'with an instance of a compute service that is down', 3)
     INSTANCE_WAITS = (
         False, 'with an instance to be taken over by a later audit', 3)
+    ADOPTION_WAITS = (
+        False, 'recorded on a compute service that is down, to be taken later',
+        8)
     OTHER_PREFERRED = (
         False, 'free and preferred by another compute service', 11)
     AWAITED = (
@@ -336,6 +339,19 @@ def adoptions(reasons: Mapping[str, Reason],
     :param refused: as for :func:`takeovers`.
     """
     return _in_turn(reasons, Reason.ADOPTED, refused)
+
+
+def with_adoptions(reasons: Mapping[str, Reason], asked: Iterable[str]
+                   ) -> Mapping[str, Reason]:
+    """Return the reasons with only those nodes adopted that were asked for.
+
+    :param reasons: what :func:`decide` returned.
+    :param asked: those of :func:`adoptions` whose builds were looked at.
+    """
+    asked = frozenset(asked)
+    return _with(reasons, {
+        node: Reason.ADOPTION_WAITS for node, reason in reasons.items()
+        if reason is Reason.ADOPTED and node not in asked})
 
 
 def abandoned_builds(node: str, builds: Mapping[str, InstanceState],

@@ -62,7 +62,8 @@ class Success:
     """An audit of a node that succeeded.
 
     :param basis: how things stood when it began.
-    :param at: seconds, by a monotonic clock.
+    :param at: when placement was asked for all that it has of the node, for
+        this audit or one before; seconds, by a monotonic clock.
     """
 
     basis: Basis
@@ -80,7 +81,16 @@ def due(basis: Basis, last: Success | None, now: float, interval: float
     """
     return (last is None or basis.node.body is None
             or not _same(last.basis, basis)
-            or now - last.at >= interval * moment(basis.node.uuid))
+            or is_over(basis.node.uuid, last, now, interval))
+
+
+def is_over(node: str, last: Success, now: float, interval: float) -> bool:
+    """Whether a node is audited without any reason but the time.
+
+    :param node: its uuid.
+    :param last: as for :func:`due`, as are ``now`` and ``interval``.
+    """
+    return now - last.at >= interval * moment(node)
 
 
 def _same(before: Basis, now: Basis) -> bool:

@@ -82,7 +82,7 @@ class LookTestCase(cloud.AuditTestCase):
         self.cloud.set('b', up=False)
         self.assertFalse(self.look().live('b'))
         self.assertEqual(NODES[1:], self.tracker.audited)
-        self.assertEqual(NODES[1:], self.acquired[0])
+        self.assertEqual(NODES[1:], sum(self.acquired, []))
         self.look()
         self.assertEqual(NODES[1:], self.tracker.audited)
 
@@ -269,9 +269,9 @@ class LookTestCase(cloud.AuditTestCase):
         self.clock.now += 5
         audit = self.auditors['a'].audit_hosts
 
-        def audit_late(*args):
+        def audit_late(*args, **options):
             self.clock.now += 51
-            return audit(*args)
+            return audit(*args, **options)
 
         with mock.patch.object(
                 self.auditors['a'], 'audit_hosts', audit_late):
@@ -550,6 +550,35 @@ class PortionsTestCase(LookTestCase):
         self.assertIs(Reason.KEPT, found[0].reasons[NODES[0]])
         self.assertIs(Reason.ADOPTED, found[0].reasons[NODES[3]])
         self.assertEqual(NODES[:3], self.tracker.audited)
+
+    def test_placement_is_asked_for_each_once_and_ironic_for_all(self):
+        self.cloud.set('b', up=False)
+        self.cloud.asked.clear()
+        self.look()
+        self.assertEqual(NODES, self.tracker.audited)
+        self.assertEqual(NODES, sorted(self.asked('consumers')))
+        self.assertEqual([], self.asked('node'))
+
+    def test_those_that_come_later_are_not_its_own_yet(self):
+        """An audit of all nodes, or a build, is not to take them."""
+        seen = []
+        self.cloud.set('b', up=False)
+        self.between(lambda: seen.append(
+            {**self.auditors['a'].last.reasons}))
+        self.look()
+        self.assertIs(Reason.ADOPTED, seen[-1][NODES[0]])
+        self.assertIs(Reason.ADOPTION_WAITS, seen[-1][NODES[-1]])
+
+    def test_what_is_left_when_it_ends_is_left_to_the_next_look(self):
+        self.cloud.set('b', up=False)
+        audit = self.tracker.audit
+        self.tracker.audit = lambda node: (
+            setattr(self, 'ending', node == NODES[2]), audit(node))
+        self.look()
+        self.assertEqual(NODES[:3], self.tracker.audited)
+        self.ending = False
+        self.look()
+        self.assertEqual(NODES, self.tracker.audited)
 
     def test_who_is_back_in_between_keeps_what_is_left(self):
         self.options['pulls_per_audit'] = 200

@@ -259,6 +259,52 @@ class ScheduleTestCase(ScheduledTestCase):
             self.clock.now = begun + moment
             self.assertEqual({node}, self.come_to_each())
 
+    def test_what_placement_has_said_may_do_for_one_that_has_changed(self):
+        first, second = self.mine[:2]
+        self.assertFalse(self.schedule.may_spare(first))
+        with self.schedule.auditing(first):
+            self.assertTrue(self.schedule.may_spare(first))
+            self.assertFalse(self.schedule.may_spare(second))
+            self.schedule.touch(first)
+        self.assertFalse(self.schedule.may_spare(first))
+
+    def test_placement_is_asked_for_all_in_each_interval(self):
+        node = self.mine[0]
+        whole = self.INTERVAL * core.moment(node)
+        self.clock.now += whole - 1
+        self.assertEqual([True, True], [self.spares(node)] * 2)
+        self.clock.now += 1
+        self.assertTrue(self.schedule.is_due(node))
+        self.assertFalse(self.spares(node))
+        self.assertTrue(self.spares(node))
+        self.assertFalse(self.schedule.is_due(node))
+
+    def test_placement_is_asked_for_all_of_what_may_be_another(self):
+        node = self.mine[0]
+        # An audit that fails, a build that fails to tell, somebody else.
+        for spoil in (
+                lambda: self.come_to(node, reported=False),
+                lambda: self.schedule.touch(node, told=False),
+                lambda: self.schedule.note_drift({node})):
+            self.schedule.touch(node)
+            spoil()
+            self.assertFalse(self.spares(node))
+            self.assertTrue(self.spares(node))
+        self.cloud.set('b', up=False)
+        self.begin()
+        came = min(set(self.auditor.last.nodes) - set(self.mine))
+        self.tracker.tracked.add(came)
+        self.assertFalse(self.spares(came))
+        # Who had it may have written of it since.
+        self.begin()
+        self.assertFalse(self.spares(came))
+
+    def spares(self, node):
+        """Audit a node, and say whether what placement has said may do."""
+        with self.schedule.auditing(node):
+            self.schedule.touch(node)
+            return self.schedule.may_spare(node)
+
     def test_node_that_came_from_another_is_looked_at_again(self):
         self.cloud.set('b', up=False)
         self.begin()

@@ -123,6 +123,58 @@ class TrackerTestCase(base.TrackerTestCase):
             200, {'inventories': {}, 'resource_provider_generation': 7}))
         self.tracker.renew(NODE)
 
+    def confirm(self, generation):
+        """Return what placement is asked for when a node has changed."""
+        asked = []
+
+        def get(url, **_):
+            asked.append(url.removeprefix('/resource_providers/'))
+            return base.response(200, {
+                'generation': generation, 'resource_providers': [{
+                    'uuid': NODE, 'name': NODE, 'generation': generation,
+                    'parent_provider_uuid': None}],
+                'resource_provider_generation': generation,
+                'inventories': {}, 'aggregates': [], 'traits': []})
+
+        self.patch(self.client, 'get', new=get)
+        self.tracker.confirm(NODE)
+        self.client.get_provider_tree_and_ensure_root(
+            nova_context.get_admin_context(), NODE)
+        return asked
+
+    def age(self):
+        """Let 301 s pass."""
+        times = self.client._association_refresh_time
+        times[NODE] -= 301
+
+    def test_provider_that_has_not_changed_is_not_read_anew(self):
+        whole = self.confirm(1)
+        self.assertLess(3, len(whole))
+        # nova asks for nothing.
+        self.assertEqual([], self.confirm(1))
+        for _ in range(2):
+            self.age()
+            self.assertEqual([NODE], self.confirm(1))
+        self.assertEqual([], self.confirm(1))
+        self.age()
+        self.assertEqual([NODE, *whole], self.confirm(2))
+
+    def test_provider_of_which_a_part_was_read_is_read_anew(self):
+        whole = self.confirm(1)
+        self.age()
+        self.patch(self.client, 'get', return_value=base.response(
+            200, {'inventories': {}, 'resource_provider_generation': 2}))
+        self.tracker.renew(NODE)
+        # Its traits may be others since.
+        self.assertEqual(whole, self.confirm(2))
+        self.age()
+        self.assertEqual([NODE], self.confirm(2))
+
+    def test_provider_that_nova_has_not_asked_for_is_not_confirmed(self):
+        calls.Tracker(None).confirm(NODE)
+        self.client._provider_tree.new_root(NODE, NODE, generation=1)
+        self.assertLess(3, len(self.confirm(1)))
+
     def test_records_at_hand(self):
         self.assertFalse(self.tracker.has(NODE))
         self.rt.compute_nodes[NODE] = objects.ComputeNode()

@@ -520,6 +520,13 @@ class PullsTestCase(base.BaseTestCase):
 
 class AwaitedTestCase(base.BaseTestCase):
 
+    def test_those_are_adopted_whose_builds_were_looked_at(self):
+        reasons = {'n1': Reason.ADOPTED, 'n2': Reason.ADOPTED,
+                   'n3': Reason.LEAKED}
+        self.assertEqual(
+            {'n1': Reason.ADOPTED, 'n2': Reason.ADOPTION_WAITS,
+             'n3': Reason.LEAKED}, ownership.with_adoptions(reasons, ['n1']))
+
     def test_node_of_a_dead_host_with_a_build_is_not_adopted(self):
         reasons = {'n1': Reason.ADOPTED, 'n2': Reason.ADOPTED,
                    'n3': Reason.CREATED}

@@ -50,8 +50,9 @@ FIRST = 20
 #: Nodes that Ironic may not show until no others are asked for.
 FAILURES = 3
 
-#: Nodes in a page that cost Ironic as much as one that is asked for alone.
-TOGETHER = 10
+#: Nodes in a page that cost Ironic as much as one that is asked for alone: it
+#: takes half a millisecond for one and eleven for the other.
+TOGETHER = 20
 
 #: Of more touched nodes than these a listing of all nodes costs less.
 MANY = 2000
@@ -228,13 +229,30 @@ class Reader:
     def _read(self, partition: membership.Partition, mirror: Mirror,
               nodes: Sequence[str]) -> list[Row]:
         """Read some nodes, whichever way costs less."""
-        if TOGETHER * len(nodes) > len(mirror.nodes):
-            wanted = frozenset(nodes)
-            return [
-                row for page in self._from(
-                    partition, (), lambda node, instance: node in wanted)
-                for row in page.rows if row.uuid in wanted]
-        return [row for _, row in self._each(nodes) if row is not None]
+        if not nodes:
+            return []
+        unused = {node for node, instance in mirror.nodes.items()
+                  if instance is None}
+        rows: list[Row] = []
+        for listed, some in (
+                (unused, [node for node in nodes if node in unused]),
+                (mirror.nodes, [node for node in nodes
+                                if node not in unused])):
+            rows += (self._read_listed(
+                partition, frozenset(some), listed is unused)
+                if TOGETHER * len(some) > len(listed) else
+                [row for _, row in self._each(some) if row is not None])
+        return rows
+
+    def _read_listed(self, partition: membership.Partition,
+                     nodes: frozenset[str], unused: bool) -> list[Row]:
+        """Read some nodes out of a listing.
+
+        :param unused: they have no instance, as far as is known.
+        """
+        return [row for page in self._from(
+            partition, (), lambda node, instance: node in nodes, unused)
+                for row in page.rows if row.uuid in nodes]
 
     def _each(self, nodes: Iterable[str]) -> Iterator[tuple[str, Row | None]]:
         """Yield those of some nodes that Ironic shows, or says it has not.
@@ -440,10 +458,10 @@ class Reader:
             hurry=max(0, reading.hurry - 1))
 
     def _from(self, partition: membership.Partition, marks: Sequence[str],
-              wanted: Wanted) -> Iterator[Page]:
+              wanted: Wanted, unused: bool = False) -> Iterator[Page]:
         """Yield all pages after the last of some nodes that there is."""
         def ask(after: str | None) -> Page:
-            return self._pages.page(partition, after, PAGE, wanted)
+            return self._pages.page(partition, after, PAGE, wanted, unused)
 
         page = self._after(ask, marks)
         yield page

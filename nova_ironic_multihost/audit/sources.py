@@ -93,8 +93,8 @@ class Pages(typing.Protocol):
     """
 
     def page(self, partition: membership.Partition, after: str | None,
-             limit: int, wanted: Callable[[str, str | None], bool] | None
-             ) -> Page:
+             limit: int, wanted: Callable[[str, str | None], bool] | None,
+             unused: bool = False) -> Page:
         """Return some nodes in the order in which they were created.
 
         Those of the partition, and no others.
@@ -104,6 +104,7 @@ class Pages(typing.Protocol):
         :param limit: the most nodes; Ironic may have a lower one.
         :param wanted: says of which nodes the body is wanted, by the uuids of
             the node and of its instance; None for none.
+        :param unused: only those without an instance.
         :raises MarkError: there is no node ``after``.
         """
 

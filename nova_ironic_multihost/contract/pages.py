@@ -93,10 +93,12 @@ class Pages:
 
     @_asking()
     def page(self, partition: membership.Partition, after: str | None,
-             limit: int, wanted: Callable[[str, str | None], bool] | None
-             ) -> Page:
+             limit: int, wanted: Callable[[str, str | None], bool] | None,
+             unused: bool = False) -> Page:
         """List nodes in the order in which they were created."""
         filters, _ = query(partition)
+        if unused:
+            filters['associated'] = 'false'
         return self._page(
             partition, after, limit, wanted, filters, _fields(wanted))
 

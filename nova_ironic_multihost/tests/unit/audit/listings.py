@@ -123,13 +123,14 @@ class Ironic:
 
     # The port.
 
-    def page(self, partition, after, limit, wanted) -> Page:
-        self._answer('page')
+    def page(self, partition, after, limit, wanted, unused=False) -> Page:
+        self._answer('unused' if unused else 'page')
         mark = self._mark(after)
         return self._page(limit, wanted, (
             node for node in sorted(
                 self._visible(partition), key=lambda node: node.id)
-            if mark is None or node.id > mark.id))
+            if (mark is None or node.id > mark.id)
+            and not (unused and node.instance)))
 
     def newest(self, partition, after, limit, wanted) -> Page:
         def key(node: Node) -> tuple[datetime.datetime, int]:

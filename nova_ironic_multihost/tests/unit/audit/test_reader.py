@@ -343,6 +343,34 @@ class ReaderTestCase(base.BaseTestCase):
                     before.serial))
             mine = {'node-1', 'node-3'}
 
+    def test_of_unused_nodes_no_others_are_listed(self):
+        for node in NAMES[:4]:
+            self.ironic.change(node, instance=f'i-{node}')
+        self.read()
+        self.asked()
+        for mine, question in (set(NAMES[4:6]), 'unused'), (
+                set(NAMES[:2]), 'page'):
+            self.ironic.asked.clear()
+            with mock.patch.object(readers, 'TOGETHER', 100):
+                self.assertEqual(
+                    mine, self.consumer.reader.complete(mine).bodies.keys())
+            self.assertEqual({question}, {*self.ironic.asked})
+        with mock.patch.object(readers, 'TOGETHER', 100):
+            self.assertEqual(set(NAMES), {
+                *self.consumer.reader.complete(set(NAMES)).bodies})
+
+    def test_one_that_is_used_by_now_is_read_later(self):
+        self.read()
+        mine = set(NAMES[1:4])
+
+        def use():
+            self.ironic.change(NAMES[1], instance='i-1')
+
+        self.ironic.meanwhile = use
+        with mock.patch.object(readers, 'TOGETHER', 100):
+            self.assertEqual(mine - {NAMES[1]}, {
+                *self.consumer.reader.complete(mine).bodies})
+
     def test_of_what_becomes_mine_some_is_read_later(self):
         self.read()
         self.asked()

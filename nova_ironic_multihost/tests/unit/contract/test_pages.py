@@ -114,8 +114,8 @@ class PagesTestCase(base.BaseTestCase):
         self.ironic.answers[path] = status, body
 
     def page(self, wanted=lambda node, instance: True, after=None,
-             partition=ALL):
-        return self.pages.page(partition, after, 50, wanted)
+             partition=ALL, **options):
+        return self.pages.page(partition, after, 50, wanted, **options)
 
     def test_a_whole_node(self):
         self.answer(nodes=[NODE])
@@ -161,6 +161,13 @@ class PagesTestCase(base.BaseTestCase):
                          self.page(None).rows)
         self.assertEqual('uuid,instance_uuid',
                          self.ironic.asked[0][1]['fields'])
+
+    def test_those_without_an_instance_alone(self):
+        self.answer(nodes=[NODE])
+        for unused, expected in (False, None), (True, 'false'):
+            self.page(unused=unused)
+            self.assertEqual(
+                expected, self.ironic.asked[-1][1].get('associated'))
 
     def test_each_page_has_all_parameters(self):
         self.answer(nodes=[NODE], next='http://ironic/v1/nodes?marker=node-1')

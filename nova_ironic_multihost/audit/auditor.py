@@ -288,9 +288,13 @@ class Auditor:
                 self._memory, busy=decided.busy, refused=decided.refused,
                 standing=_unsettled(self._memory.standing, decided.reasons),
                 recent=(latest.union(mine), *earlier))
-            reasons = {**last.reasons, **decided.reasons}
+            # What nova's tracker takes by the audit before stays mine.
+            found = {node: reason for node, reason in decided.reasons.items()
+                     if reason is not Reason.ADOPTION_WAITS
+                     or not self.is_mine(node)}
+            reasons = {**last.reasons, **found}
             self.last = _merged(
-                last, decided.reasons, gathered.facts.records, self._rows(
+                last, found, gathered.facts.records, self._rows(
                     gathered.mirror, mine,
                     {*last.nodes, *mine, *_coming(reasons)},
                     _served(reasons)),
@@ -328,8 +332,8 @@ class Auditor:
             self.last = _merged(
                 last, reasons, {record.node: record
                                 for record in gathered.records},
-                self._rows(gathered.mirror, mine, {*last.nodes, *mine},
-                           served))
+                self._rows(gathered.mirror, mine, {
+                    *last.nodes, *mine, *_coming(last.reasons)}, served))
             then(self.last, mine)
 
     @property
@@ -352,7 +356,8 @@ class Auditor:
                 settings.partition, settings.sweep_interval, wanted, brief)
 
         last = self.last
-        return (ask(lambda node, instance: node in last.nodes)
+        return (ask(lambda node, instance: node in last.nodes
+                    or last.reasons.get(node) is Reason.ADOPTION_WAITS)
                 if last is not None else self._read_first(
                     settings, settled, ask))
 

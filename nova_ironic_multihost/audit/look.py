@@ -199,10 +199,12 @@ class Look:
             # Whoever waits for the auditor gets it while nova is asked.
             now = self._view = self._read(settings)
             found = audit_some(now, some)
-            # What is not mine in this moment may be in the next.
-            missed.update(*(left.pop(node) for node in some if node in left))
             for node in some:
                 del reasons[node]
+                owners = left.pop(node, frozenset())
+                # What is not mine in this moment may be in the next.
+                if found.get(node) is not Reason.AWAITED:
+                    missed |= owners
             reasons.update(found)
         while (waiting := _waiting(reasons, Reason.INSTANCE_WAITS)) and (
                 not self._ending()):

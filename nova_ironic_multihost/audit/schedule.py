@@ -192,11 +192,12 @@ class Schedule:
         basis = current.basis = self._basis(node, self._auditor.last)
         with self._lock:
             last = self._audited.get(node)
-            current.anew = node in self._drifted
-            current.last = (
-                None if current.anew or node in self._recent or last is None
-                or schedule.is_over(node, last, self._clock(), self._interval)
-                else last)
+            # Within 300 s nova would read nothing by itself.
+            current.anew = node in self._drifted or (
+                last is not None and schedule.is_over(
+                    node, last, self._clock(), self._interval))
+            current.last = (None if current.anew or node in self._recent
+                            else last)
             self._drifted.discard(node)
             self._touched.discard(node)
             self._recent -= {node}

@@ -293,10 +293,18 @@ class Tracker:
         if self._manager is None:
             return
         client, now = self.report_client, time.time()
-        asked = client._association_refresh_time
-        if (node in asked and asked[node] != self._renewed.get(node)
+        before = client._association_refresh_time.get(node)
+        if (before not in (None, self._renewed.get(node))
                 and client._associations_stale(node)
                 and self.unchanged([node])):
+            self._confirm(node, before, now)
+
+    @names.synchronized(resource_tracker.COMPUTE_RESOURCE_SEMAPHORE, fair=True)
+    def _confirm(self, node, before, now):
+        asked = self.report_client._association_refresh_time
+        # Unless another thread has asked for it or for a part, or has
+        # forgotten it, since.
+        if asked.get(node) == before != self._renewed.get(node):
             asked[node] = now
 
     @names.synchronized(resource_tracker.COMPUTE_RESOURCE_SEMAPHORE, fair=True)

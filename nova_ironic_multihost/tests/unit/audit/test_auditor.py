@@ -280,10 +280,10 @@ class FirstRecordsTestCase(cloud.AuditTestCase):
             waits.set()
             return wait(some)
 
-        def ask(partition, after, limit, wanted):
+        def ask(partition, after, limit, wanted, unused):
             for node in others[:2]:
                 found.append((wanted(node, None), waits.is_set()))
-            return page(partition, after, limit, wanted)
+            return page(partition, after, limit, wanted, unused)
 
         self.pages.page = ask
         with mock.patch.object(futures, 'wait', wait_and_note):

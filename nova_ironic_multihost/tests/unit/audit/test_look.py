@@ -16,8 +16,10 @@ from unittest import mock
 
 import fixtures
 
+from nova_ironic_multihost.audit import auditor
 from nova_ironic_multihost.audit import look
 from nova_ironic_multihost.audit import model
+from nova_ironic_multihost.audit import reader as readers
 from nova_ironic_multihost.core.outages import Heartbeats
 from nova_ironic_multihost.core.ownership import Reason
 from nova_ironic_multihost.core import takeover
@@ -73,6 +75,7 @@ class LookTestCase(cloud.AuditTestCase):
                 **{**self.options, **options})
 
         self.pause = lambda: one.pause(settings({}))
+        self.settings = settings
         self.may_close = lambda: one.may_close(settings({}))
         return lambda **options: one.once(settings(options))
 
@@ -558,6 +561,86 @@ class PortionsTestCase(LookTestCase):
         self.assertEqual(NODES, self.tracker.audited)
         self.assertEqual(NODES, sorted(self.asked('consumers')))
         self.assertEqual([], self.asked('node'))
+
+    def read_what_changes(self):
+        """Have Ironic asked for what has changed, and not for all nodes."""
+        self.pages = cloud.Pages(self.cloud)
+        self.auditors['a'] = auditor.Auditor(
+            self.cloud, self.cloud, readers.Reader(self.pages, self.clock),
+            self.clock)
+        self.pages.wait(100)
+        for _ in range(2):
+            self.audit('a')
+        self.look = self.look_of(self.auditors['a'])
+        self.look()
+        self.pages.wait(100)
+
+    def test_what_changes_in_between_is_seen(self):
+        """It may be out of service by now, or back."""
+        self.read_what_changes()
+        late, others = NODES[-1], NODES[:4]
+        self.useFixture(fixtures.MockPatchObject(readers, 'FIRST', 1))
+        for name in 'PAGE', 'HURRY':
+            self.useFixture(fixtures.MockPatchObject(readers, name, 1))
+        self.cloud.set('b', up=False)
+
+        def change():
+            if not self.tracker.audited:
+                return
+            self.pages.wait(40)
+            if self.cloud.contents.setdefault(late, 1) == 1 and (
+                    len(self.tracker.audited) > 3):
+                # Later ones hide that it was touched.
+                for node in others:
+                    self.cloud.contents[node] = len(self.tracker.audited)
+
+        self.between(change)
+        self.look()
+        row = self.auditors['a'].last.nodes[late]
+        self.assertIn(row.body, (None, self.pages.truth(
+            wanted=lambda node, instance: True)[late].body))
+
+    def test_changes_of_others_do_not_have_all_listed_anew(self):
+        self.cloud.set('b', up=False)
+        one = self.auditors['a']
+        self.between(lambda: self.tracker.audited and (
+            one._lock.locked() or one.audit_changed(
+                self.settings({}), [NODES[0]], lambda audit, mine: None)
+            ) and None)
+        with mock.patch.object(
+                one._reader, 'complete',
+                side_effect=one._reader.complete) as complete:
+            self.look()
+        self.assertEqual(NODES, self.tracker.audited)
+        # All that is read stays.
+        self.assertEqual([set(NODES)] * complete.call_count, [
+            set(call.args[0]) for call in complete.call_args_list])
+
+    def test_node_that_novas_tracker_takes_meanwhile_stays(self):
+        """An audit of all had it adopted before this look had."""
+        late = NODES[-1]
+        self.cloud.set('b', up=False)
+        self.auditors['a'].audit(self.settings({}))
+        ask = self.cloud.consumers_of
+
+        def take(nodes):
+            self.tracker.audit(late)
+            self.cloud.consumers_of = ask
+            return ask(nodes)
+
+        self.cloud.consumers_of = take
+        self.look()
+        self.assertTrue(self.auditors['a'].is_mine(late))
+        self.assertIn(late, self.auditors['a'].last.nodes)
+
+    def test_a_build_that_is_waited_for_makes_no_further_look(self):
+        self.cloud.placed['build'] = cloud.instance(None, None)
+        self.cloud.allocations[NODES[7]] = frozenset({'build'})
+        self.cloud.set('b', up=False)
+        self.look()
+        self.cloud.asked.clear()
+        self.look()
+        self.assertEqual([], self.asked('consumers'))
 
     def test_those_that_come_later_are_not_its_own_yet(self):
         """An audit of all nodes, or a build, is not to take them."""

@@ -170,6 +170,23 @@ class TrackerTestCase(base.TrackerTestCase):
         self.age()
         self.assertEqual([NODE], self.confirm(2))
 
+    def test_provider_that_others_ask_for_meanwhile_is_not_confirmed(self):
+        whole = self.confirm(1)
+        for meanwhile in (lambda: self.tracker.renew(NODE),
+                          lambda: self.tracker.refresh(NODE)):
+            self.age()
+            client, unchanged = self.client, self.tracker.unchanged
+
+            def ask(nodes):
+                found = unchanged(nodes)
+                meanwhile()
+                return found
+
+            with mock.patch.object(self.tracker, 'unchanged', ask):
+                asked = self.confirm(1)
+            self.assertEqual(whole, asked[-len(whole):])
+            self.assertIn(NODE, client._association_refresh_time)
+
     def test_provider_that_nova_has_not_asked_for_is_not_confirmed(self):
         calls.Tracker(None).confirm(NODE)
         self.client._provider_tree.new_root(NODE, NODE, generation=1)

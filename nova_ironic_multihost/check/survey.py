@@ -63,8 +63,9 @@ _COMPUTE = '2.69'
 _HYPERVISORS = '2.53'
 # The first that filters a list of providers by trait.
 _PLACEMENT = '1.18'
-# What nova needs of an Ironic.
+# What nova needs of an Ironic; the first that knows shards.
 _BAREMETAL = '1.46'
+_SHARDS = '1.82'
 _NODE_FIELDS = ('uuid,name,instance_uuid,provision_state,power_state,'
                 'maintenance')
 
@@ -166,17 +167,52 @@ class Survey:
             instances=servers + more,
             zones=None)
 
+    def zones(self) -> dict[HostKey, str]:
+        """Ask for the availability zones that hosts have been given.
+
+        :returns: host -> zone, without those that are in no aggregate of one
+        :raises SurveyError: when nova does not answer
+        """
+        return {
+            host_key(host): aggregate['availability_zone']
+            for aggregate in self._nova.get(
+                '/os-aggregates', _COMPUTE)['aggregates']
+            if aggregate['availability_zone'] for host in aggregate['hosts']}
+
+    def marked(self, trait: str) -> frozenset[str]:
+        """Ask which resource providers have a trait.
+
+        :returns: their uuids
+        :raises SurveyError: when placement does not answer
+        """
+        return frozenset(
+            provider['uuid'] for provider in self._placement.get(
+                '/resource_providers', _PLACEMENT, required=trait)[
+                    'resource_providers'])
+
+    def nodes_of(self, conductor_group: str | None,
+                 shard: str | None) -> frozenset[str]:
+        """Ask which nodes are in a conductor group, in a shard or in both.
+
+        :param conductor_group: None for any; '' is the default group
+        :param shard: None for any
+        :returns: their uuids
+        :raises SurveyError: when Ironic does not answer
+        """
+        wanted = {name: value for name, value in (
+            ('conductor_group', conductor_group), ('shard', shard))
+            if value is not None}
+        return frozenset(node['uuid'] for node in self._ironic.pages(
+            '/nodes', 'nodes', 'uuid', _SHARDS if shard else _BAREMETAL,
+            fields='uuid', **wanted))
+
     def _nodes(self) -> tuple[observation.Node, ...]:
         return tuple(_node(node) for node in self._ironic.pages(
             '/nodes', 'nodes', 'uuid', _BAREMETAL, fields=_NODE_FIELDS))
 
     def _providers(self) -> tuple[observation.Provider, ...]:
-        path = '/resource_providers'
-        every = self._placement.get(path, _PLACEMENT)
-        barred = {
-            provider['uuid'] for provider in self._placement.get(
-                path, _PLACEMENT, required=observation.DISABLED_TRAIT)[
-                    'resource_providers']}
+        every = self._placement.get('/resource_providers', _PLACEMENT)
+        barred = self.marked(observation.DISABLED_TRAIT)
         # nova names the provider of an Ironic node after the uuid of both.
         return tuple(
             observation.Provider(

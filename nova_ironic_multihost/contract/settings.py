@@ -14,6 +14,7 @@
 
 from nova_ironic_multihost.audit import model
 from nova_ironic_multihost.contract import names
+from nova_ironic_multihost.contract import partition as shared
 from nova_ironic_multihost.core import membership
 from nova_ironic_multihost.core import outages
 from nova_ironic_multihost.core import takeover
@@ -64,8 +65,4 @@ def notifications() -> tuple[str | None, str] | None:
 
 def partition() -> membership.Partition:
     """Read which nodes this compute service shares."""
-    group = names.CONF.ironic.conductor_group
-    return membership.Partition(
-        conductor_group=group if group is None else group.lower(),
-        shard=names.CONF.ironic.shard,
-        peer_list=tuple(names.CONF.ironic.peer_list))
+    return shared.read(names.CONF)

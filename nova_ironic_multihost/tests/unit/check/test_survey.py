@@ -79,6 +79,8 @@ class FakeCloud(fixtures.Fixture):
         self.providers = [{'uuid': n, 'name': n}
                           for n in ('n-0', 'n-1', 'n-2')]
         self.barred = []
+        self.marked = ['n-0', 'n-2']
+        self.aggregates = []
         self.allocations = {'n-0': ['s-0']}
         self.hidden = set()
         self.unlisted = []
@@ -89,6 +91,7 @@ class FakeCloud(fixtures.Fixture):
         self.http = self.useFixture(requests_mock_fixture.Fixture())
         for url, answer in (
                 (f'{NOVA}/os-services', self._services),
+                (f'{NOVA}/os-aggregates', self._aggregates),
                 (f'{NOVA}/os-hypervisors/detail', self._hypervisors),
                 (f'{NOVA}/servers/detail', self._servers),
                 (f'{NOVA}/servers/s-', self._server),
@@ -153,8 +156,19 @@ class FakeCloud(fixtures.Fixture):
             context, 'server', self.servers + self.unlisted, 'id',
             request.path.rpartition('/')[2])
 
+    def _aggregates(self, request, context):
+        self._note(request)
+        return {'aggregates': self.aggregates}
+
     def _nodes(self, request, context):
-        return {'nodes': self._page(request, context, self.nodes, 'uuid')}
+        wanted = {name: request.qs[name][0]
+                  for name in ('conductor_group', 'shard')
+                  if name in request.qs}
+        return {'nodes': self._page(
+            request, context, [
+                n for n in self.nodes
+                if all(n.get(name) == wanted[name] for name in wanted)],
+            'uuid')}
 
     def _node(self, request, context):
         self._note(request)
@@ -173,8 +187,10 @@ class FakeCloud(fixtures.Fixture):
         self._note(request)
         found = self.providers
         if 'required' in request.qs:
-            assert request.qs['required'] == ['compute_status_disabled']
-            found = [p for p in found if p['uuid'] in self.barred]
+            [trait] = request.qs['required']
+            having = {'compute_status_disabled': self.barred,
+                      'owner_nova': self.marked}[trait]
+            found = [p for p in found if p['uuid'] in having]
         return {'resource_providers': found}
 
     def _allocations(self, request, context):
@@ -319,6 +335,46 @@ class ReadTestCase(SurveyTestCase):
         seen = self.cloud.survey().read(allocations=True)
         self.assertEqual((observation.Allocation('s-0', 'n-0'),),
                          seen.allocations)
+
+
+class ZonesTestCase(SurveyTestCase):
+
+    def test_zones_that_somebody_has_given(self):
+        self.cloud.aggregates = [
+            {'hosts': ['East', 'west'], 'availability_zone': 'z'},
+            {'hosts': ['north'], 'availability_zone': None}]
+        self.assertEqual({'east': 'z', 'west': 'z'},
+                         self.cloud.survey().zones())
+
+
+class MarkedTestCase(SurveyTestCase):
+
+    def test_providers_with_a_trait(self):
+        self.assertEqual({'n-0', 'n-2'},
+                         self.cloud.survey().marked('OWNER_NOVA'))
+
+
+class NodesOfTestCase(SurveyTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.cloud.nodes = [
+            node('n-0', conductor_group='g', shard='s'),
+            node('n-1', conductor_group='g'),
+            node('n-2', conductor_group='')]
+
+    def version(self):
+        return self.cloud.versions['/nodes']
+
+    def test_conductor_group(self):
+        self.assertEqual({'n-0', 'n-1'},
+                         self.cloud.survey().nodes_of('g', None))
+        self.assertEqual('baremetal 1.46', self.version())
+
+    def test_shard_and_both(self):
+        for group in None, 'g':
+            self.assertEqual({'n-0'}, self.cloud.survey().nodes_of(group, 's'))
+            self.assertEqual('baremetal 1.82', self.version())
 
 
 class DoubtTestCase(SurveyTestCase):

@@ -42,11 +42,11 @@ from oslo_messaging import transport
 from oslotest import base as oslo_base
 
 from nova_ironic_multihost.contract import calls
+from nova_ironic_multihost.contract import fitness
 from nova_ironic_multihost.contract import listeners
 from nova_ironic_multihost.contract import names
 from nova_ironic_multihost.contract import operations
 from nova_ironic_multihost.contract import patches
-from nova_ironic_multihost.contract import roots
 from nova_ironic_multihost.core.facts import Record
 from nova_ironic_multihost.tests.unit.contract import base
 
@@ -185,27 +185,6 @@ class SignaturesTestCase(base.SignaturesTestCase):
 class TableTestCase(oslo_base.BaseTestCase):
     """The table at the head of the module, against nova and the patches."""
 
-    CLASSES = {'service': service.Service,
-               'manager': manager.ComputeManager,
-               'tracker': resource_tracker.ResourceTracker,
-               'client': report.SchedulerReportClient,
-               'driver': names.IronicDriver,
-               'transport': impl_rabbit.RabbitDriver}
-
-    #: What is replaced in this release of nova.
-    LISTED = [patch for patch in patches.PATCHES if patch.target != 'client'
-              or roots.needed(report.SchedulerReportClient)]
-
-    def attributes(self, patch):
-        """Return the names that a line of the table stands for."""
-        module, dot, name = patch.attribute.partition('.')
-        if not dot:
-            return {patch.attribute}
-        self.assertEqual('operations', module)
-        listed = getattr(operations, name)
-        return set(listed(manager.ComputeManager) if callable(listed)
-                   else listed)
-
     def test_all_that_is_replaced_is_listed_once(self):
         compute = object.__new__(manager.ComputeManager)
         compute.rt = object.__new__(resource_tracker.ResourceTracker)
@@ -241,15 +220,15 @@ class TableTestCase(oslo_base.BaseTestCase):
             + [('driver', name) for name in vars(driver)]
             + [('transport', name) for name in vars(rabbit)])
         self.assertCountEqual(replaced, [
-            (patch.target, name) for patch in self.LISTED
-            for name in self.attributes(patch)])
+            (patch.target, name) for patch in fitness.replaced()
+            for name in fitness.attributes(patch)])
 
     def test_nova_has_what_is_replaced_and_uses_it(self):
-        for patch in self.LISTED:
-            for name in self.attributes(patch):
+        for patch in fitness.replaced():
+            for name in fitness.attributes(patch):
                 self.assertTrue(
                     inspect.isfunction(
-                        getattr(self.CLASSES[patch.target], name)), name)
+                        getattr(fitness.CLASSES[patch.target], name)), name)
                 if 'RPCDispatcher' not in patch.users:
                     self.assertTrue(any(
                         uses(source_of(user), name)
@@ -260,10 +239,10 @@ class TableTestCase(oslo_base.BaseTestCase):
                       source_of('RPCDispatcher'))
 
     def test_each_user_relies_on_what_it_is_listed_for(self):
-        for patch in self.LISTED:
+        for patch in fitness.replaced():
             for user in patch.users:
                 source = source_of(user)
-                replaced = self.attributes(patch)
+                replaced = fitness.attributes(patch)
                 self.assertTrue(
                     user == 'RPCDispatcher' or any(
                         uses(source, name) for name in replaced),

@@ -1,0 +1,46 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What a check has to say: nothing, or complaints.
+
+Each judge of this package takes values and returns complaints. None means
+that all is well.
+"""
+
+import dataclasses
+
+
+class Unknown(Exception):
+    """What a check has to know cannot be known; says why, and the remedy."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Complaint:
+    """One thing that is wrong, or may be: a sentence with the remedy.
+
+    :param fatal: whether it stops an upgrade, or a switch to this driver.
+    """
+
+    sentence: str
+    fatal: bool = False
+
+
+def some(names: list[str], shown: int = 5) -> str:
+    """Return names, the first few of them if there are many."""
+    more = len(names) - shown
+    return ', '.join(names[:shown]) + (f' and {more} more' if more > 0
+                                       else '')
+
+
+def counted(number: int, word: str) -> str:
+    """Return a number of things: 1 node, 2 nodes."""
+    return f'{number} {word}' + ('' if number == 1 else 's')

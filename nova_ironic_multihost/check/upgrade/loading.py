@@ -1,0 +1,71 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Can nova-compute load this driver, and is it told to?"""
+
+from collections.abc import Iterator
+import dataclasses
+
+from nova_ironic_multihost.check.upgrade.complaint import Complaint
+from nova_ironic_multihost.check.upgrade import settings
+
+
+@dataclasses.dataclass(frozen=True)
+class Probe:
+    """What came of an attempt to load the driver, in a process of its own.
+
+    :ivar python: path of the interpreter, that of nova-compute.
+    :ivar nova: version of the nova that it has, None if there is none.
+    :ivar registered: whether os-vif finds the plug-in of this package.
+    :ivar error: why the driver cannot be loaded, None if it can.
+    :ivar lacking: what this package replaces in nova and that nova does not
+        have.
+    """
+
+    python: str
+    nova: str | None = None
+    registered: bool = False
+    error: str | None = None
+    lacking: tuple[str, ...] = ()
+
+
+def judge(probe: Probe) -> Iterator[Complaint]:
+    """Say why nova-compute cannot load the driver."""
+    if not probe.registered:
+        yield Complaint(
+            f'os-vif of {probe.python} has no plug-in "ironic_multihost", by '
+            'which nova-compute finds the driver: install the package there, '
+            f'{probe.python} -m pip install nova-ironic-multihost. A '
+            'repackaged nova-compute can be started as "python -m '
+            'nova_ironic_multihost.cmd.compute".', fatal=True)
+    elif probe.error:
+        yield Complaint(
+            f'{probe.python} cannot load the driver: {probe.error}. Mend '
+            'that, then ask again.', fatal=True)
+
+
+def judge_setting(found: settings.Settings) -> Iterator[Complaint]:
+    """Say which driver nova-compute is told to load instead of ours."""
+    driver = found.compute_driver
+    wanted = f'compute_driver = {settings.OURS}'
+    if driver is None:
+        yield Complaint(
+            f'{found.origin} sets no compute_driver, so that no compute '
+            'service is judged: ask again with the nova.conf of each one.')
+    elif driver == settings.STOCK:
+        yield Complaint(
+            f"compute_driver is nova's own, {driver}. To switch, set "
+            f'[DEFAULT]{wanted} in {found.origin}.')
+    elif driver != settings.OURS:
+        yield Complaint(
+            f'compute_driver is {driver}, which is not this driver: set '
+            f'[DEFAULT]{wanted} in {found.origin}.', fatal=True)

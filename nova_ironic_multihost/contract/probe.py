@@ -1,0 +1,66 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Load the driver as nova-compute does, and tell what came of it.
+
+Run as a script by the interpreter of nova-compute, which need not have this
+package. The last line of what it prints is a JSON object with the fields of
+:class:`nova_ironic_multihost.check.upgrade.loading.Probe`, but for ``python``.
+"""
+
+import importlib
+from importlib import metadata
+import json
+
+DRIVER = 'nova.virt.ironic_multihost'
+PLUG_IN = 'ironic_multihost'
+
+
+def look():
+    """Return what was found, as a dict."""
+    found = {'nova': _version(), 'registered': False, 'error': None,
+             'lacking': []}
+    plug_ins = metadata.entry_points(group='os_vif', name=PLUG_IN)
+    found['registered'] = bool(plug_ins)
+    try:
+        # It chooses how threads work before anything else is imported.
+        importlib.import_module('nova.cmd.compute')
+        importlib.import_module('os_vif').initialize()
+        _load(plug_ins)
+        fitness = importlib.import_module(
+            'nova_ironic_multihost.contract.fitness')
+        found['lacking'] = fitness.lacking()
+    # Whatever it is, it would be what nova-compute ends with.
+    except Exception as error:  # noqa: BLE001
+        found['error'] = f'{type(error).__name__}: {error}'
+    return found
+
+
+def _version():
+    try:
+        return metadata.version('nova')
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _load(plug_ins):
+    try:
+        importlib.import_module(DRIVER)
+    except ModuleNotFoundError:
+        # os-vif has logged why it has not loaded the plug-in, and gone on.
+        for plug_in in plug_ins:
+            plug_in.load()
+        raise
+
+
+if __name__ == '__main__':
+    print('\n' + json.dumps(look()))

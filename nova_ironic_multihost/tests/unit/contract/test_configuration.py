@@ -1,0 +1,171 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""nova.conf of several compute services, as nova-compute reads it."""
+
+import os
+import pathlib
+from unittest import mock
+
+import fixtures
+import nova.conf
+from oslotest import base
+
+from nova_ironic_multihost.check.upgrade import complaint
+from nova_ironic_multihost.check.upgrade import settings
+from nova_ironic_multihost.contract import configuration
+from nova_ironic_multihost.core import membership
+
+OURS = '[DEFAULT]\ncompute_driver = ironic_multihost.IronicMultiHostDriver\n'
+
+
+class ConfigurationTestCase(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.root = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        self.useFixture(fixtures.EnvironmentVariable('HOME', str(self.root)))
+        # Where nova-compute looks besides.
+        self.useFixture(fixtures.MockPatch(
+            'oslo_config.cfg._get_config_dirs',
+            lambda project=None: [str(self.root / 'etc')]))
+        (self.root / 'etc').mkdir()
+
+    def write(self, name, text):
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return str(path)
+
+    def assert_unknown(self, words, *args):
+        error = self.assertRaises(complaint.Unknown, *args)
+        self.assertIn(words, str(error))
+        return str(error)
+
+
+class ReadTestCase(ConfigurationTestCase):
+
+    def test_as_nova_compute_finds_it(self):
+        first = self.write('etc/nova.conf', OURS + 'host = First\n')
+        self.assertEqual(('First', first, settings.OURS), (
+            (found := configuration.read()).host, found.origin,
+            found.compute_driver))
+        self.write('etc/nova-compute.conf', '[DEFAULT]\nhost = Second\n')
+        self.write('etc/nova.conf.d/more.conf',
+                   '[ironic_multihost]\nring_partitions = 32\n')
+        found = configuration.read()
+        self.assertEqual('Second', found.host)
+        self.assertIn(('[ironic_multihost]ring_partitions', '32'),
+                      found.shared)
+
+    def test_as_nova_compute_is_told(self):
+        self.write('etc/nova.conf', OURS + 'host = other\n')
+        found = configuration.read(
+            [self.write('a.conf', OURS + 'host = one\n'),
+             self.write('b.conf', '[DEFAULT]\nservice_down_time = 120\n')],
+            [os.path.dirname(self.write(
+                'more/c.conf', '[ironic]\nshard = s\npeer_list = one,TWO\n'))])
+        self.assertEqual(
+            ('one', 120, membership.Partition(
+                None, 's', ('one', 'TWO'))),
+            (found.host, found.service_down_time, found.partition))
+        self.assertIn(('[DEFAULT]service_down_time', '120'), found.shared)
+        # Neither order nor case matters.
+        self.assertIn(('[ironic]peer_list', 'one two'), found.shared)
+        for name in 'a.conf', 'b.conf', 'more':
+            self.assertIn(str(self.root / name), found.origin)
+
+    def test_defaults_are_those_of_nova(self):
+        found = configuration.read([self.write('a.conf', '')])
+        conf = nova.conf.CONF
+        self.assertIsNone(found.compute_driver)
+        self.assertEqual(
+            (60, False, (), membership.Partition(),
+             [('[ironic_multihost]ring_partitions', '1024'),
+              ('[ironic_multihost]move_across_zones', 'False'),
+              ('[ironic_multihost]instance_takeover', 'forced_down'),
+              ('[DEFAULT]service_down_time', '60')]),
+            (found.service_down_time, found.move_across_zones,
+             found.contradictions, found.partition, list(found.shared)))
+        waits = 'manager_shutdown_timeout' in conf
+        self.assertEqual((180, 160) if waits else (60, None), (
+            found.graceful_shutdown_timeout, found.manager_shutdown_timeout))
+
+    def test_nova_itself_is_left_alone(self):
+        configuration.read(
+            [self.write('a.conf', OURS + '[ironic]\nshard = s\n')])
+        nova.conf.CONF([], project='nova', default_config_files=[],
+                       default_config_dirs=[])
+        self.assertIsNone(nova.conf.CONF.ironic.shard)
+        self.assertIsNone(nova.conf.CONF.compute_driver)
+
+    def test_contradictions(self):
+        [sentence] = configuration.read([self.write(
+            'a.conf', OURS + 'update_resources_interval = -1\n'
+        )]).contradictions
+        self.assertIn('update_resources_interval is negative', sentence)
+
+    def test_a_value_of_ours_that_is_invalid_is_a_contradiction(self):
+        found = configuration.read([self.write(
+            'a.conf', OURS + '[ironic_multihost]\nring_partitions = 0\n'
+            'move_across_zones = true\n')])
+        [sentence] = found.contradictions
+        self.assertIn('[ironic_multihost]ring_partitions', sentence)
+        self.assertIn(('[ironic_multihost]ring_partitions', None),
+                      found.shared)
+        self.assertTrue(found.move_across_zones)
+
+    def test_a_value_of_nova_that_is_invalid(self):
+        self.assert_unknown('service_down_time', configuration.read, [
+            self.write('a.conf', '[DEFAULT]\nservice_down_time = long\n')])
+
+    def test_nothing_to_read(self):
+        self.assert_unknown('--config-file', configuration.read)
+        self.assert_unknown('gone.conf', configuration.read, ['gone.conf'])
+        self.assert_unknown('gone', configuration.read, (), ['gone'])
+
+    def test_a_password_is_not_told(self):
+        said = self.assert_unknown('a.conf', configuration.read, [self.write(
+            'a.conf', '[DEFAULT]\nsecret\n')])
+        self.assertNotIn('secret', said)
+
+
+class ReadCollectedTestCase(ConfigurationTestCase):
+
+    def test_a_host_that_says_its_name_or_not(self):
+        named = self.write('a.conf', OURS + 'host = one\n')
+        self.assertEqual(
+            'one', configuration.read_collected([named], 'a').host)
+        unnamed = self.write('b.conf', OURS)
+        self.assertEqual(
+            'b', configuration.read_collected([unnamed], 'b').host)
+
+    def test_nothing_of_this_host(self):
+        self.write('etc/nova.conf', '[DEFAULT]\nservice_down_time = 90\n')
+        self.write('etc/nova.conf.d/more.conf',
+                   '[DEFAULT]\nservice_down_time = 80\n')
+        with mock.patch.dict(os.environ, OS_DEFAULT__SERVICE_DOWN_TIME='70'):
+            found = configuration.read_collected(
+                [self.write('a.conf', OURS)], 'a')
+        self.assertEqual(60, found.service_down_time)
+
+    def test_one_after_the_other(self):
+        first = configuration.read_collected([self.write(
+            'a.conf', OURS + '[ironic_multihost]\nring_partitions = 32\n'
+            '[ironic]\nconductor_group = G\n')], 'a')
+        second = configuration.read_collected(
+            [self.write('b.conf', OURS)], 'b')
+        self.assertEqual(('32', '1024'), (
+            dict(first.shared)['[ironic_multihost]ring_partitions'],
+            dict(second.shared)['[ironic_multihost]ring_partitions']))
+        self.assertEqual(('g', None), (first.partition.conductor_group,
+                                       second.partition.conductor_group))

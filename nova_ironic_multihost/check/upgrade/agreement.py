@@ -45,7 +45,7 @@ def missing(found: Sequence[settings.Settings],
             f'The settings of {complaint.some(absent)} are not compared: '
             'collect nova.conf of each compute service into one directory '
             'and name that with --collected.'
-            + ''.join(_to_compare(one) for one in found[:1]))
+            + (_to_compare(found[0]) if len(found) == 1 else ''))
 
 
 def _to_compare(one: settings.Settings) -> str:

@@ -81,4 +81,4 @@ def missing(found: Sequence[settings.Settings], hosts: Sequence[str],
         yield Complaint(
             f'Which driver {complaint.some(absent)} runs is not known: with '
             f'nova {release.MARKS} nothing but its nova.conf tells. Collect '
-            'it for --collected.')
+            'that, and name the directory with --collected.')

@@ -77,3 +77,8 @@ class MissingTestCase(base.JudgeTestCase):
             'a has [ironic_multihost]ring_partitions = 1024, '
             '[DEFAULT]service_down_time = 60.')
         self.assert_complains(agreement.missing([], ['a']), 'of a are not')
+
+    def test_what_is_compared_already_is_not_repeated(self):
+        [complaint] = agreement.missing(
+            [base.of_host('a'), base.of_host('b')], ['a', 'b', 'c'])
+        self.assertNotIn('ring_partitions', complaint.sentence)

@@ -1,0 +1,262 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What ``nova-ironic-multihost-status`` looks at, read when it is needed.
+
+Each part is read once. One that cannot be read raises the same error again.
+"""
+
+import functools
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+
+from oslo_config import cfg
+
+from nova_ironic_multihost.check import survey
+from nova_ironic_multihost.check.upgrade.complaint import Unknown
+from nova_ironic_multihost.check.upgrade import loading
+from nova_ironic_multihost.check.upgrade import placement
+from nova_ironic_multihost.check.upgrade import stopping
+
+#: What says, in one or two sentences with the remedy, that it is not known.
+ERRORS = (Unknown, survey.SurveyError)
+
+#: Seconds in which nova has to be imported.
+DEADLINE = 300
+
+_PROBE = pathlib.Path(__file__).parent.parent / 'contract' / 'probe.py'
+
+_PYTHON = ('It is the Python of nova-compute: see that it works, and run this '
+           'as a user who may run it.')
+
+_TRAIT = 'OWNER_NOVA'
+
+
+def once(read):
+    """Return a property that is read once, whether that succeeds or fails.
+
+    :param read: the method; it may raise one of :data:`ERRORS`.
+    """
+    @functools.wraps(read)
+    def get(self):
+        if read.__name__ not in self.known:
+            try:
+                self.known[read.__name__] = read(self)
+            except ERRORS as error:
+                self.known[read.__name__] = error
+        found = self.known[read.__name__]
+        if isinstance(found, ERRORS):
+            raise found
+        return found
+    return property(get)
+
+
+class Evidence:
+    """What there is on this host, and what the APIs say.
+
+    Each property raises one of :data:`ERRORS` if it is not known.
+
+    :param options: what the command line says.
+    """
+
+    def __init__(self, options):
+        self._options = options
+        self.known = {}
+
+    @once
+    def probe(self):
+        """What came of loading the driver, a Probe."""
+        python = interpreter()
+        try:
+            done = subprocess.run(
+                [python, '-P', str(_PROBE)], stdin=subprocess.DEVNULL,
+                capture_output=True, text=True, timeout=DEADLINE)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise Unknown(f'{python} cannot be run: {error}. {_PYTHON}'
+                          ) from error
+        try:
+            *_, last = done.stdout.splitlines() or ['']
+            told = json.loads(last)
+        except ValueError as error:
+            *_, said = done.stderr.splitlines() or ['nothing']
+            raise Unknown(
+                f'{python} ends with status {done.returncode} when it is to '
+                f'load the driver, and says: {said}. {_PYTHON}') from error
+        return loading.Probe(
+            python, told['nova'], told['registered'], told['error'],
+            tuple(told['lacking']))
+
+    @once
+    def settings(self):
+        """Those of nova.conf, a Settings."""
+        return _configuration().read(
+            self._options.config_file, self._options.config_dir)
+
+    @once
+    def collected(self):
+        """Those of all compute services that are here, a list of Settings.
+
+        This host's own come first, unless they are among what was collected
+        or it has no compute service.
+        """
+        found = [_configuration().read_collected(files, name)
+                 for name, files in _entries(self._options.collected)]
+        try:
+            mine = self.settings
+        except Unknown:
+            # Another check tells.
+            return found
+        if mine.of_compute and mine.key not in {one.key for one in found}:
+            return [mine, *found]
+        return found
+
+    @once
+    def placement(self):
+        """What placement.conf says, a Placement."""
+        conf = cfg.ConfigOpts()
+        conf.register_opt(cfg.IntOpt(
+            'allocation_conflict_retry_count', default=10), 'placement')
+        conf.register_opt(cfg.StrOpt(
+            'connection', secret=True), 'placement_database')
+        files = self._options.placement_config or cfg.find_config_files(
+            'placement', 'placement')
+        if not files:
+            raise Unknown(
+                'There is no placement.conf here: run this where placement '
+                'is, or name a copy with --placement-config FILE.')
+        origin = ', '.join(files)
+        try:
+            conf([], project='placement', default_config_files=files)
+            return placement.Placement(
+                origin, conf.placement.allocation_conflict_retry_count,
+                conf.placement_database.connection)
+        except (cfg.ConfigFileParseError, ValueError) as error:
+            # Without the text of the error: the password may be in it.
+            raise Unknown(f'{origin} cannot be understood: correct it.'
+                          ) from error
+        except cfg.Error as error:
+            raise Unknown(f'{error}: run this as a user who may read it.'
+                          ) from error
+
+    @once
+    def units(self):
+        """The units of nova-compute, a list; None without systemd."""
+        names = self._options.unit or stopping.UNITS
+        try:
+            done = subprocess.run(
+                ['systemctl', 'show', '--property=Id,LoadState,'
+                 'TimeoutStopUSec', *names], stdin=subprocess.DEVNULL,
+                capture_output=True, text=True, timeout=60)
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        return stopping.units(done.stdout) if done.returncode == 0 else None
+
+    @once
+    def cloud(self):
+        """The APIs, a Survey."""
+        return survey.connect(
+            self._options.os_cloud, self._options.os_baremetal_cloud)
+
+    @once
+    def seen(self):
+        """What the APIs say, an Observation."""
+        return self.cloud.read()
+
+    @once
+    def zones(self):
+        """Availability zones: host -> zone."""
+        return self.cloud.zones()
+
+    @once
+    def marked(self):
+        """Uuids of the resource providers that are marked as nova's."""
+        return self.cloud.marked(_TRAIT)
+
+    @once
+    def partition_nodes(self):
+        """Uuids of the nodes in the partition of this host."""
+        mine = self.settings.partition
+        return self.cloud.nodes_of(mine.conductor_group, mine.shard)
+
+    @property
+    def peers(self):
+        """The hosts that share nodes with this one, itself among them."""
+        peers = self.settings.partition.peers
+        return [service.host for service in self.seen.services
+                if peers is None or service.key in peers
+                or service.key == self.settings.key]
+
+    @property
+    def hosts(self):
+        """The compute services that are up or have nodes."""
+        having = {record.key for record in self.seen.records}
+        return [service.host for service in self.seen.services
+                if service.up or service.key in having]
+
+
+def interpreter():
+    """Return the path of the Python that nova-compute runs with.
+
+    That of this process, if there is no nova-compute that tells.
+    """
+    beside = pathlib.Path(sys.executable).parent / 'nova-compute'
+    script = beside if beside.exists() else shutil.which('nova-compute')
+    if script is not None:
+        try:
+            with open(script, encoding='utf-8') as opened:
+                first = opened.readline().strip()
+        except (OSError, UnicodeDecodeError):
+            first = ''
+        named = first.removeprefix('#!').split()
+        if first.startswith('#!/') and len(named) == 1 and (
+                'python' in pathlib.Path(named[0]).name):
+            return named[0]
+    return sys.executable
+
+
+def _entries(directory):
+    """Return (host, files) of each entry of a directory.
+
+    :raises Unknown: there is nothing in it.
+    """
+    if directory is None:
+        return []
+    root = pathlib.Path(directory)
+    try:
+        entries = sorted(root.iterdir())
+    except OSError as error:
+        raise Unknown(f'{directory} cannot be read: {error}. Name the '
+                      'directory with the collected files.') from error
+    found = []
+    for entry in entries:
+        files = (sorted(map(str, entry.rglob('*.conf'))) if entry.is_dir()
+                 else [str(entry)])
+        if files:
+            found.append((entry.name.removesuffix('.conf'), files))
+    if not found:
+        raise Unknown(f'{directory} holds no configuration: put the '
+                      'nova.conf of each compute service into it.')
+    return found
+
+
+def _configuration():
+    """Return what reads nova.conf; imported here, as it needs nova."""
+    try:
+        from nova_ironic_multihost.contract import configuration
+    except ImportError as error:
+        raise Unknown(
+            f'nova cannot be imported by {sys.executable}: {error}. Install '
+            'the package where nova is, and run this from there.') from error
+    return configuration

@@ -29,6 +29,7 @@ from nova_ironic_multihost.check.upgrade.complaint import Unknown
 from nova_ironic_multihost.check.upgrade import loading
 from nova_ironic_multihost.check.upgrade import placement
 from nova_ironic_multihost.check.upgrade import stopping
+from nova_ironic_multihost.core.host import host_key
 
 #: What says, in one or two sentences with the remedy, that it is not known.
 ERRORS = (Unknown, survey.SurveyError)
@@ -130,24 +131,30 @@ class Evidence:
             'allocation_conflict_retry_count', default=10), 'placement')
         conf.register_opt(cfg.StrOpt(
             'connection', secret=True), 'placement_database')
-        files = self._options.placement_config or cfg.find_config_files(
-            'placement', 'placement')
+        given = self._options.placement_config
+        # For a copy nothing of this host counts.
+        how = {'default_config_dirs': [], 'use_env': False} if given else {}
+        files = given or list(dict.fromkeys(
+            cfg.find_config_files('placement', 'placement')))
         if not files:
             raise Unknown(
-                'There is no placement.conf here: run this where placement '
-                'is, or name a copy with --placement-config FILE.')
+                'There is no placement.conf here, or not for this user: run '
+                'this where placement is, or name a copy with '
+                '--placement-config FILE.')
         origin = ', '.join(files)
         try:
-            conf([], project='placement', default_config_files=files)
+            conf([], project='placement', prog='placement',
+                 default_config_files=files, **how)
             return placement.Placement(
                 origin, conf.placement.allocation_conflict_retry_count,
                 conf.placement_database.connection)
-        except (cfg.ConfigFileParseError, ValueError) as error:
+        except (cfg.ConfigFilesNotFoundError,
+                cfg.ConfigFilesPermissionDeniedError) as error:
+            raise Unknown(f'{error}. Name a file that is there, and run this '
+                          'as a user who may read it.') from error
+        except (cfg.Error, ValueError) as error:
             # Without the text of the error: the password may be in it.
             raise Unknown(f'{origin} cannot be understood: correct it.'
-                          ) from error
-        except cfg.Error as error:
-            raise Unknown(f'{error}: run this as a user who may read it.'
                           ) from error
 
     @once
@@ -191,19 +198,19 @@ class Evidence:
         return self.cloud.nodes_of(mine.conductor_group, mine.shard)
 
     @property
-    def peers(self):
-        """The hosts that share nodes with this one, itself among them."""
-        peers = self.settings.partition.peers
-        return [service.host for service in self.seen.services
-                if peers is None or service.key in peers
-                or service.key == self.settings.key]
-
-    @property
     def hosts(self):
         """The compute services that are up or have nodes."""
         having = {record.key for record in self.seen.records}
         return [service.host for service in self.seen.services
                 if service.up or service.key in having]
+
+    @property
+    def peers(self):
+        """Those of them that share nodes with this one, itself included."""
+        mine = self.settings
+        peers = mine.partition.peers
+        return [host for host in self.hosts
+                if peers is None or host_key(host) in {mine.key, *peers}]
 
 
 def interpreter():
@@ -241,14 +248,20 @@ def _entries(directory):
                       'directory with the collected files.') from error
     found = []
     for entry in entries:
-        files = (sorted(map(str, entry.rglob('*.conf'))) if entry.is_dir()
-                 else [str(entry)])
-        if files:
-            found.append((entry.name.removesuffix('.conf'), files))
+        files = (sorted(entry.rglob('*.conf'), key=_order)
+                 if entry.is_dir() else [entry])
+        if files and (entry.is_dir() or entry.suffix == '.conf'):
+            found.append((entry.name.removesuffix('.conf'),
+                          [str(file) for file in files]))
     if not found:
         raise Unknown(f'{directory} holds no configuration: put the '
                       'nova.conf of each compute service into it.')
     return found
+
+
+def _order(file):
+    """Sort files as nova-compute reads them: what is read last counts."""
+    return file.parent.suffix == '.d', file.name != 'nova.conf', str(file)
 
 
 def _configuration():

@@ -211,7 +211,7 @@ def parser():
         '--collected', metavar='DIRECTORY',
         help='the nova.conf of other compute services: each entry is one '
         "host's, a file HOST.conf, or a directory HOST of which all *.conf "
-        'files are read, in the order of their names')
+        'files are read')
     top.add_argument(
         '--placement-config', action='append', default=[], metavar='FILE',
         help='placement.conf (default: where placement looks)')

@@ -56,8 +56,9 @@ def read(files: Sequence[str] = (),
     conf = _parsed(files, directories)
     if not conf.config_file and not conf.config_dir:
         raise Unknown(
-            'There is no nova.conf where nova-compute looks for it: name it '
-            'with --config-file, as nova-compute is started.')
+            'There is no nova.conf where nova-compute looks for it, or not '
+            'for this user: name it with --config-file, as nova-compute is '
+            'started.')
     origin = ', '.join([*conf.config_file, *conf.config_dir])
     return _settings(conf, origin, None)
 
@@ -106,7 +107,7 @@ def _settings(conf: cfg.ConfigOpts, origin: str,
               name: str | None) -> settings.Settings:
     try:
         return _values(conf, origin, name)
-    except ValueError as error:
+    except (cfg.Error, ValueError) as error:
         raise Unknown(f'{origin}: {error}. Correct it.') from error
 
 

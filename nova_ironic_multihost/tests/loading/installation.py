@@ -171,6 +171,28 @@ class Installation(fixtures.Fixture):
         """Run a piece of Python; return the subprocess.CompletedProcess."""
         return self._run([str(self.python), '-P', '-c', code])
 
+    def run_status(self):
+        """Run ``nova-ironic-multihost-status upgrade check``.
+
+        :returns: {name of the check: (result, details)}
+        """
+        configuration = self._configuration(
+            'ironic_multihost.IronicMultiHostDriver')
+        # Without the nova-compute of the outer environment in it.
+        process = self._run(
+            [str(self.python.parent / 'nova-ironic-multihost-status'),
+             '--config-file', str(configuration), 'upgrade', 'check',
+             '--json'], PATH='/usr/bin:/bin')
+        return {one['check']: (one['result'], one['details'])
+                for one in json.loads(process.stdout)['checks']}
+
+    def _configuration(self, compute_driver):
+        path = self._directory / 'nova.conf'
+        path.write_text(CONFIGURATION.format(
+            compute_driver=compute_driver, directory=self._directory,
+            placement=self._placement.url))
+        return path
+
     def run_nova_compute(
             self, compute_driver='ironic_multihost.IronicMultiHostDriver',
             module=None, **environment):
@@ -182,10 +204,7 @@ class Installation(fixtures.Fixture):
         :param environment: environment variables.
         :returns: :class:`NovaCompute`.
         """
-        configuration = self._directory / 'nova.conf'
-        configuration.write_text(CONFIGURATION.format(
-            compute_driver=compute_driver, directory=self._directory,
-            placement=self._placement.url))
+        configuration = self._configuration(compute_driver)
         program = (['module', module] if module else
                    ['script', str(pathlib.Path(sysconfig.get_path('scripts'),
                                                'nova-compute'))])

@@ -47,6 +47,15 @@ class FailureTestCase(unittest.TestCase):
         self.assert_refused(self.installation.run_nova_compute(),
                             "No module named 'what_nobody_has'")
 
+    def test_the_command_that_checks_it_tells_the_cause(self):
+        for name in 'driver.py', 'vif.py':
+            with self.subTest(name):
+                self.break_module(name)
+                result, details = self.installation.run_status()['Driver']
+                self.assertEqual(2, result)
+                self.assertIn("No module named 'what_nobody_has'", details)
+                self.doCleanups()
+
     def test_broken_package_leaves_stock_alone(self):
         self.break_module('vif.py')
         nova_compute = self.installation.run_nova_compute(

@@ -68,6 +68,11 @@ class Threadings:
                 module='nova_ironic_multihost.cmd.compute'),
             eventlet=NOVA < 34)
 
+    def test_the_command_that_checks_it_says_so(self):
+        found = self.installation.run_status()
+        for name in 'Driver', 'Release of nova':
+            self.assertEqual((0, None), found[name])
+
     def test_stock_driver_stays_loadable(self):
         nova_compute = self.installation.run_nova_compute(
             compute_driver='ironic.IronicDriver')

@@ -181,12 +181,23 @@ class CollectedTestCase(EvidenceTestCase):
         self.write('all/compute-2.conf')
         self.write('all/compute-3.example.org/etc/nova/nova.conf')
         self.write('all/compute-3.example.org/etc/nova/policy.yaml', '-')
-        self.write('all/compute-4/nova.conf')
-        self.write('all/compute-4/zz.conf', '[DEFAULT]\nhost = four\n')
+        self.write('all/compute-4/nova.conf', OURS + 'host = four\n')
         self.write('all/empty/nothing.txt', '')
+        self.write('all/README', 'What is here')
         self.assertEqual(
             ['compute-1', 'compute-2', 'compute-3.example.org', 'four'],
             self.hosts(self.known('--collected', str(self.root / 'all'))))
+
+    def test_files_of_one_host_are_read_as_nova_compute_does(self):
+        for name, host in (('nova.conf', 'first'),
+                           ('nova-compute.conf', 'second')):
+            self.write(f'all/a/etc/nova/{name}', f'[DEFAULT]\nhost = {host}')
+        known = self.known('--collected', str(self.root / 'all'))
+        self.assertEqual(['compute-1', 'second'], self.hosts(known))
+        self.write('all/a/etc/nova/nova.conf.d/0.conf',
+                   '[DEFAULT]\nhost = last')
+        known = self.known('--collected', str(self.root / 'all'))
+        self.assertEqual(['compute-1', 'last'], self.hosts(known))
 
     def test_this_host_is_among_them(self):
         self.write('all/COMPUTE-1.conf')
@@ -228,15 +239,22 @@ class PlacementTestCase(EvidenceTestCase):
             '[placement_database]\nconnection = sqlite://\n').placement
         self.assertEqual((1, 'sqlite://'), (found.retries, found.connection))
 
+    def look_in(self, *directories):
+        return mock.patch('oslo_config.cfg._get_config_dirs',
+                          lambda project=None: list(directories))
+
     def test_where_placement_looks(self):
         path = self.write('etc/placement.conf', '')
-        with mock.patch('oslo_config.cfg.find_config_files',
-                        return_value=[path]):
+        with self.look_in(str(self.root / 'etc')):
             self.assertEqual(path, self.known().placement.origin)
+            self.write('etc/placement.conf.d/more.conf',
+                       '[placement]\nallocation_conflict_retry_count = 1\n')
+            self.assertEqual(1, self.known().placement.retries)
+            # Another host has other directories.
+            self.assertEqual(10, self.placement('').placement.retries)
 
     def test_none(self):
-        with mock.patch('oslo_config.cfg.find_config_files',
-                        return_value=[]):
+        with self.look_in():
             self.assert_unknown('--placement-config FILE', self.known(),
                                 'placement')
         self.assert_unknown('gone.conf', self.known(
@@ -244,6 +262,7 @@ class PlacementTestCase(EvidenceTestCase):
 
     def test_a_password_is_not_told(self):
         for text in ('[placement_database]\nsecret\n',
+                     '[placement_database]\nconnection = mysql://u:$secret@d',
                      '[placement]\nallocation_conflict_retry_count = secret'):
             self.assertNotIn('secret', self.assert_unknown(
                 'cannot be understood', self.placement(text), 'placement'))

@@ -127,6 +127,8 @@ class ReadTestCase(ConfigurationTestCase):
     def test_a_value_of_nova_that_is_invalid(self):
         self.assert_unknown('service_down_time', configuration.read, [
             self.write('a.conf', '[DEFAULT]\nservice_down_time = long\n')])
+        self.assert_unknown('host', configuration.read, [
+            self.write('a.conf', '[DEFAULT]\nhost = $nothing_like_it\n')])
 
     def test_nothing_to_read(self):
         self.assert_unknown('--config-file', configuration.read)

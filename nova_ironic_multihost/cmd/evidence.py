@@ -28,6 +28,7 @@ from nova_ironic_multihost.check import survey
 from nova_ironic_multihost.check.upgrade.complaint import Unknown
 from nova_ironic_multihost.check.upgrade import loading
 from nova_ironic_multihost.check.upgrade import placement
+from nova_ironic_multihost.check.upgrade import release
 from nova_ironic_multihost.check.upgrade import stopping
 from nova_ironic_multihost.core.host import host_key
 
@@ -90,14 +91,22 @@ class Evidence:
         try:
             *_, last = done.stdout.splitlines() or ['']
             told = json.loads(last)
-        except ValueError as error:
+            return loading.Probe(
+                python, told['nova'], told['registered'], told['error'],
+                tuple(told['lacking']))
+        except (KeyError, TypeError, ValueError) as error:
             *_, said = done.stderr.splitlines() or ['nothing']
             raise Unknown(
                 f'{python} ends with status {done.returncode} when it is to '
                 f'load the driver, and says: {said}. {_PYTHON}') from error
-        return loading.Probe(
-            python, told['nova'], told['registered'], told['error'],
-            tuple(told['lacking']))
+
+    @property
+    def release(self):
+        """The release of nova, a number; None if it is not known."""
+        try:
+            return release.number(self.probe.nova)
+        except Unknown:
+            return None
 
     @once
     def settings(self):

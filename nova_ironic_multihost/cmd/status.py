@@ -120,8 +120,8 @@ def _missing(known):
 
 def _drivers(known):
     if len(known.hosts) > 1:
-        yield from drivers.missing(known.collected, known.hosts,
-                                   release.number(known.probe.nova))
+        yield from drivers.missing(
+            known.collected, known.hosts, known.release)
 
 
 def _marks(known):
@@ -146,8 +146,7 @@ def _own_name(known):
 
 
 def _stopping(known):
-    return stopping.judge(known.settings, release.number(known.probe.nova),
-                          known.units)
+    return stopping.judge(known.settings, known.release, known.units)
 
 
 #: (name, functions that take the evidence and return complaints).
@@ -183,7 +182,7 @@ def main(argv=None):
     args = parser().parse_args(argv)
     # Libraries log of what the checks tell; without a handler Python prints
     # it among the results.
-    logging.getLogger().addHandler(logging.NullHandler())
+    logging.basicConfig(handlers=[logging.NullHandler()])
     return upgradecheck.main(
         cfg.ConfigOpts(), PROGRAM, Commands(evidence.Evidence(args)),
         ['upgrade', 'check', *(['--json'] if args.json else [])],

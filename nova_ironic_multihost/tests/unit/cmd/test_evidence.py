@@ -112,8 +112,14 @@ class ProbeTestCase(EvidenceTestCase):
             self.run_instead(fails=error)
             self.assert_unknown('cannot be run', self.known(), 'probe')
 
+    def test_release_of_nova(self):
+        self.run_instead(json.dumps(LOADED))
+        self.assertEqual(34, self.known().release)
+        self.run_instead(fails=FileNotFoundError('gone'))
+        self.assertIsNone(self.known().release)
+
     def test_a_python_that_is_too_old(self):
-        for out in '', 'nothing like it':
+        for out in '', 'nothing like it', '7', '{}':
             self.run_instead(out, 2, 'usage\nunknown option -P\n')
             self.assert_unknown('status 2 when it is to load the driver, and '
                                 'says: unknown option -P', self.known(),

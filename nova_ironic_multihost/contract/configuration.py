@@ -27,7 +27,7 @@ from nova.conf import ironic
 from nova.conf import netconf
 from nova.conf import service
 from oslo_config import cfg
-from oslo_service import opts as service_options
+from oslo_service import service as oslo_service
 
 from nova_ironic_multihost.check.upgrade.complaint import Unknown
 from nova_ironic_multihost.check.upgrade import settings
@@ -83,7 +83,8 @@ def _parsed(files: Sequence[str], directories: Sequence[str],
         module.register_opts(conf)
     # In a group of its own: nova's belongs to nova's global object.
     conf.register_opts(ironic.ironic_options, group='ironic')
-    service_options.register_service_opts(conf)
+    for _, listed in oslo_service.list_opts():
+        conf.register_opts(listed)
     options.register_opts(conf)
     arguments = [argument for file in files
                  for argument in ('--config-file', file)]

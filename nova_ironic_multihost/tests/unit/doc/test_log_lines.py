@@ -1,0 +1,157 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The page of log lines has each WARNING and ERROR, and nothing else."""
+
+import ast
+import pathlib
+import re
+import textwrap
+
+from oslotest import base
+
+from nova_ironic_multihost import conf
+
+PACKAGE = pathlib.Path(__file__).resolve().parents[3]
+PAGE = PACKAGE.parent / 'doc' / 'source' / 'user' / 'log-lines.rst'
+
+#: What logs -> its level.
+LEVELS = {'warning': 'WARNING', 'error': 'ERROR', 'exception': 'ERROR',
+          'critical': 'CRITICAL'}
+
+#: Logs sentences that are made elsewhere: where, and by what expression.
+INDIRECT = {
+    # Of conf/contradictions.py.
+    ('driver.py', 'LOG.error(sentence)'),
+    # A Notice of its own module.
+    ('audit/notices.py', 'LOG.log(notice.level, notice.sentence)'),
+}
+
+CONTRADICTIONS = 'conf/contradictions.py'
+
+#: A term of the page, and its level.
+ENTRY = re.compile(r'^``(?P<text>.+)`` : (?P<level>[A-Z]+)$', re.MULTILINE)
+
+#: What differs from one time to the next, in % and in {}.
+VALUE = re.compile(r'%\(\w+\)[sd]|%[sd]|\{\w+\}')
+
+DOTS = '...'
+
+
+def text_of(node):
+    """What a message says, with dots for values; None if it is made elsewhere.
+
+    :param node: an ast expression.
+    """
+    if isinstance(node, ast.Constant):
+        return VALUE.sub(DOTS, node.value)
+    if isinstance(node, ast.JoinedStr):
+        return ''.join(
+            part.value if isinstance(part, ast.Constant)
+            else conf.GROUP.name
+            if ast.unparse(part.value) == 'options.GROUP.name' else DOTS
+            for part in node.values)
+    return None
+
+
+def messages(source, path):
+    """Return what a module logs: ({(text, level)}, {(path, expression)}).
+
+    The second are calls that log what is made elsewhere.
+
+    :param source: the text of the module.
+    :param path: of the module, below the package.
+    """
+    found, indirect = set(), set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Yield) and path == CONTRADICTIONS:
+            found.add((text_of(node.value), 'ERROR'))
+        if not isinstance(node, ast.Call):
+            continue
+        name = ast.unparse(node.func)
+        if name == 'Notice':
+            level = ast.unparse(node.args[0]).removeprefix('logging.')
+            if level in LEVELS.values():
+                found.add((text_of(node.args[1]), level))
+        elif name == 'LOG.log':
+            indirect.add((path, ast.unparse(node)))
+        elif name.startswith('LOG.') and name[4:] in LEVELS:
+            text = text_of(node.args[0])
+            if text is None:
+                indirect.add((path, ast.unparse(node)))
+            else:
+                found.add((text, LEVELS[name[4:]]))
+    return found, indirect
+
+
+def covers(entry, message):
+    """Whether a term of the page is the beginning of a message."""
+    (begins, entry_level), (text, level) = entry, message
+    return level == entry_level and text.startswith(
+        begins.removesuffix(DOTS).rstrip())
+
+
+class LogLinesTestCase(base.BaseTestCase):
+
+    maxDiff = None
+
+    def setUp(self):
+        super().setUp()
+        self.entries = [(entry['text'], entry['level'])
+                        for entry in ENTRY.finditer(PAGE.read_text())]
+        self.messages, self.indirect = set(), set()
+        for path in sorted(PACKAGE.rglob('*.py')):
+            name = path.relative_to(PACKAGE)
+            if name.parts[0] != 'tests':
+                found, indirect = messages(path.read_text(), str(name))
+                self.messages |= found
+                self.indirect |= indirect
+
+    def test_each_message_has_an_entry(self):
+        self.assertEqual([], sorted(
+            message for message in self.messages
+            if not any(covers(entry, message) for entry in self.entries)))
+
+    def test_each_entry_is_of_one_message(self):
+        counts = {entry: sum(covers(entry, message)
+                             for message in self.messages)
+                  for entry in self.entries}
+        self.assertEqual({}, {entry: count for entry, count
+                              in counts.items() if count != 1})
+
+    def test_no_entry_stands_twice(self):
+        self.assertEqual(len(set(self.entries)), len(self.entries))
+
+    def test_what_is_made_elsewhere_is_known(self):
+        self.assertEqual(INDIRECT, self.indirect)
+
+    def test_contradictions_are_seen(self):
+        self.assertIn(
+            ('[ironic_multihost]takeover_after is ... s, and a compute '
+             'service is not even called down before '
+             '[DEFAULT]service_down_time, ... s: make takeover_after longer.',
+             'ERROR'), self.messages)
+
+    def test_messages(self):
+        source = textwrap.dedent('''
+            LOG.warning('%(count)d of %s: %(exc)s', values)
+            LOG.exception(f'{host} is gone')
+            LOG.info('Nothing')
+            LOG.error(sentence)
+            Notice(logging.INFO, 'Nothing')
+            Notice(logging.WARNING, '{count} nodes')
+            ''')
+        self.assertEqual(
+            ({('... of ...: ...', 'WARNING'), ('... is gone', 'ERROR'),
+              ('... nodes', 'WARNING')},
+             {('driver.py', 'LOG.error(sentence)')}),
+            messages(source, 'driver.py'))

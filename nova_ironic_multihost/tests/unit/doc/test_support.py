@@ -1,0 +1,76 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The page of what is tested says what tox.ini and pyproject.toml say."""
+
+import pathlib
+import re
+import tomllib
+
+from oslotest import base
+
+from nova_ironic_multihost.tests.unit import tools
+
+ROOT = pathlib.Path(__file__).resolve().parents[4]
+PAGE = ROOT / 'doc' / 'source' / 'reference' / 'support.rst'
+
+#: A row of a list-table: its name, and its cells.
+ROW = re.compile(r'^   \* -(?P<name>[^\n]*)\n(?P<cells>(?:     .*\n)+)',
+                 re.MULTILINE)
+
+#: Functional tests of a nova that is not the latest, in tox.ini.
+FUNCTIONAL = re.compile(
+    r'functional-nova(\d+): .*posargs:\[\.\]test_\((.*)\)\[\.\]')
+
+
+class SupportTestCase(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.page = PAGE.read_text()
+        self.novas = sorted(tools.load('test').NOVAS)
+
+    def cells(self, name):
+        [row] = [row for row in ROW.finditer(self.page)
+                 if row['name'].strip() == name]
+        return [' '.join(cell.split()) for cell
+                in re.split(r'^     - ', row['cells'], flags=re.MULTILINE)[1:]]
+
+    def test_releases(self):
+        header = next(ROW.finditer(self.page))['cells']
+        self.assertEqual(self.novas, re.findall(r'nova (\d+)', header))
+
+    def test_functional(self):
+        wanted = {nova: set(tests.split('|')) for nova, tests
+                  in FUNCTIONAL.findall((ROOT / 'tox.ini').read_text())}
+        found = {nova: set(re.findall('``(.+?)``', cell)) for nova, cell
+                 in zip(self.novas[:-1], self.cells('functional'))}
+        self.assertEqual(wanted, found)
+
+    def test_pythons(self):
+        classifiers = tomllib.loads(
+            (ROOT / 'pyproject.toml').read_text())['project']['classifiers']
+        wanted = {name.rpartition(' ')[2] for name in classifiers
+                  if re.search(r':: 3\.\d+$', name)}
+        tested, untested = self.cells('Python')
+        self.assertEqual(wanted, set(re.findall(r'3\.\d+', tested + untested)))
+
+    def test_services(self):
+        # Of the series of the lab: its Ironic and its placement.
+        [tested, _] = self.cells('Ironic, placement')
+        for series in sorted((ROOT / 'lab' / 'releases').glob('*.txt')):
+            versions = dict(re.findall(
+                r'^(ironic|openstack-placement)==(\d+\.\d+)',
+                series.read_text(), re.MULTILINE))
+            self.assertIn(f'{versions["ironic"]} and '
+                          f'{versions["openstack-placement"]} ({series.stem})',
+                          tested)

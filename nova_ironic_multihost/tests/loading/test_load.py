@@ -28,9 +28,9 @@ OURS = 'nova_ironic_multihost.driver.IronicMultiHostDriver'
 OTHER_MODE = {'OS_NOVA_DISABLE_EVENTLET_PATCHING': str(NOVA < 34)}
 
 
-#: What a build needs besides the package.
-NEEDED = {'LICENSE', 'MANIFEST.in', 'README.rst', 'pyproject.toml',
-          'requirements.txt', 'setup.cfg'}
+#: What a build needs besides the package, and what people look for first.
+NEEDED = {'CONTRIBUTING.rst', 'LICENSE', 'MANIFEST.in', 'README.rst',
+          'SECURITY.rst', 'pyproject.toml', 'requirements.txt', 'setup.cfg'}
 
 
 class InstallationTestCase(unittest.TestCase):

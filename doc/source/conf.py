@@ -27,6 +27,7 @@ extensions = [
     'oslo_config.sphinxconfiggen',
     'oslo_config.sphinxext',
     'ownership_rules',
+    'reno.sphinxext',
     'sphinx.ext.autodoc',
 ]
 source_suffix = '.rst'

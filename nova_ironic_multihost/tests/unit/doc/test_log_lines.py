@@ -104,17 +104,18 @@ class LogLinesTestCase(base.BaseTestCase):
 
     maxDiff = None
 
-    def setUp(self):
-        super().setUp()
-        self.entries = [(entry['text'], entry['level'])
-                        for entry in ENTRY.finditer(PAGE.read_text())]
-        self.messages, self.indirect = set(), set()
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.entries = [(entry['text'], entry['level'])
+                       for entry in ENTRY.finditer(PAGE.read_text())]
+        cls.messages, cls.indirect = set(), set()
         for path in sorted(PACKAGE.rglob('*.py')):
             name = path.relative_to(PACKAGE)
             if name.parts[0] != 'tests':
                 found, indirect = messages(path.read_text(), str(name))
-                self.messages |= found
-                self.indirect |= indirect
+                cls.messages |= found
+                cls.indirect |= indirect
 
     def test_each_message_has_an_entry(self):
         self.assertEqual([], sorted(
@@ -142,14 +143,14 @@ class LogLinesTestCase(base.BaseTestCase):
              'ERROR'), self.messages)
 
     def test_messages(self):
-        source = textwrap.dedent('''
+        source = textwrap.dedent("""
             LOG.warning('%(count)d of %s: %(exc)s', values)
             LOG.exception(f'{host} is gone')
             LOG.info('Nothing')
             LOG.error(sentence)
             Notice(logging.INFO, 'Nothing')
             Notice(logging.WARNING, '{count} nodes')
-            ''')
+            """)
         self.assertEqual(
             ({('... of ...: ...', 'WARNING'), ('... is gone', 'ERROR'),
               ('... nodes', 'WARNING')},

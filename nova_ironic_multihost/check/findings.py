@@ -44,6 +44,19 @@ from nova_ironic_multihost.core.host import host_key
 #: is away: their nodes stay with it.
 ON_DEAD_HOST = 'instance-on-dead-host'
 
+#: The kind of a machine that no server has, and that nobody else can have.
+LEAKED = 'leaked-machine'
+
+#: All kinds, those of notes included.
+KINDS = (
+    'compute-missing', 'compute-not-up', 'node-without-record',
+    'node-with-many-records', 'record-without-node', 'record-on-dead-host',
+    ON_DEAD_HOST, 'host-not-mapped', 'node-without-provider',
+    'provider-without-node', 'free-node-barred',
+    'allocation-without-instance', 'instance-without-allocation', LEAKED,
+    'record-elsewhere', 'instance-without-machine', 'stuck',
+    'still-stopping')
+
 #: Seconds for which a service may be up that has been told to end; with the
 #: settings that nova has by default it ends within 180.
 STOP_LIMIT = 600
@@ -119,11 +132,6 @@ def _expected(seen: observation.Observation,
 
 
 def _records(seen: observation.Observation) -> Iterator[Finding]:
-    # A server names its node before Ironic holds the node for it.
-    in_use = {i.node: i.uuid for i in seen.instances
-              if i.node and not i.deleted}
-    in_use.update((n.uuid, n.instance_uuid) for n in seen.nodes
-                  if n.instance_uuid)
     owners: dict[str, list[str]] = {}
     for record in seen.records:
         owners.setdefault(record.node, []).append(record.host)
@@ -139,7 +147,8 @@ def _records(seen: observation.Observation) -> Iterator[Finding]:
                           f'{", ".join(sorted(hosts))}')
         for host in hosts:
             if host_key(host) not in seen.up_hosts:
-                yield _on_dead_host(node, host, in_use.get(node.uuid))
+                yield _on_dead_host(
+                    node, host, seen.server_of.get(node.uuid))
     for uuid, hosts in owners.items():
         yield Finding('record-without-node', uuid,
                       f'{", ".join(sorted(hosts))} has a record of node '
@@ -231,7 +240,7 @@ def _machines(seen: observation.Observation) -> Iterator[Finding]:
         if node.instance_uuid:
             instance = seen.instance_of.get(node.instance_uuid)
             if instance is None or instance.deleted:
-                yield Finding('leaked-machine', node.uuid,
+                yield Finding(LEAKED, node.uuid,
                               f'node {node.uuid} ({node.provision_state}) '
                               f'is held for server {node.instance_uuid}, '
                               'which does not exist')
@@ -242,7 +251,7 @@ def _machines(seen: observation.Observation) -> Iterator[Finding]:
                               f'{seen.owner_of[node.uuid]}, its server '
                               f'{_named(instance)} is on {instance.host}')
         elif node.provision_state == 'active':
-            yield Finding('leaked-machine', node.uuid,
+            yield Finding(LEAKED, node.uuid,
                           f'node {node.uuid} is active for no server')
     held = {node.instance_uuid for node in seen.nodes}
     for instance in seen.instances:

@@ -194,6 +194,26 @@ class Observation:
         """Uuids of nodes that Ironic says have an instance."""
         return frozenset(n.uuid for n in self.nodes if n.instance_uuid)
 
+    @functools.cached_property
+    def server_of(self) -> dict[str, str]:
+        """Node uuid -> uuid of the server that has it, or is to have it."""
+        # A server names its node before Ironic holds the node for it.
+        servers = {i.node: i.uuid for i in self.instances
+                   if i.node and not i.deleted}
+        servers.update((n.uuid, n.instance_uuid) for n in self.nodes
+                       if n.instance_uuid)
+        return servers
+
+    @functools.cached_property
+    def names(self) -> dict[HostKey, str]:
+        """Host -> its name, of all services and owners, sorted.
+
+        As nova's services spell it, or the record of one that has none.
+        """
+        names = {record.key: record.host for record in self.records}
+        names.update((s.key, s.host) for s in self.services)
+        return dict(sorted(names.items()))
+
     def owned_by(self, host: str) -> list[str]:
         """Uuids of the nodes whose record names this host, sorted."""
         key = host_key(host)
@@ -214,8 +234,7 @@ class Observation:
         :returns: {host as nova spells it: number} of hosts that are up or
             own something
         """
-        names = {record.key: record.host for record in self.records}
-        names.update((s.key, s.host) for s in self.services
-                     if s.up or s.key in names)
+        owning = {record.key for record in self.records}
         counts = collections.Counter(self.owner_of.values())
-        return {names[key]: counts[key] for key in sorted(names)}
+        return {name: counts[key] for key, name in self.names.items()
+                if key in self.up_hosts or key in owning}

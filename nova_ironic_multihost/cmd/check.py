@@ -92,14 +92,7 @@ def parser():
         prog=PROGRAM, description=_DESCRIPTION, epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter)
     add_clouds(top)
-    top.add_argument(
-        '--host', action='append', default=[], metavar='HOST',
-        help='this compute service must exist and be up; may be given '
-        'several times')
-    top.add_argument(
-        '--allocations', action='store_true',
-        help='also compare allocations with servers: one request for each '
-        'node, eight at a time')
+    add_extent(top)
     top.add_argument(
         '--wait', type=float, default=0, metavar='SECONDS',
         help='look again until nothing is found and no server is in the '
@@ -121,6 +114,18 @@ def add_clouds(options):
     options.add_argument(
         '--os-baremetal-cloud', metavar='NAME',
         help='entry of clouds.yaml for Ironic (default: the same)')
+
+
+def add_extent(options):
+    """Add the options that say what else is looked at."""
+    options.add_argument(
+        '--host', action='append', default=[], metavar='HOST',
+        help='this compute service must exist and be up; may be given '
+        'several times')
+    options.add_argument(
+        '--allocations', action='store_true',
+        help='also compare allocations with servers: one request for each '
+        'node, eight at a time')
 
 
 def answer(seen, found, notes):

@@ -253,6 +253,63 @@ class InstallerTestCase(base.BaseTestCase):
         self.assertTrue(log.exists())
 
 
+class PromtoolTestCase(base.BaseTestCase):
+
+    def provide(self, apt='exit 1'):
+        """Fetch promtool with an apt-get of ours.
+
+        :param apt: what apt-get does, in the shell
+        :returns: (what is returned, commands of apt-get, what was printed)
+        """
+        test = tools.load('test')
+        top = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        for name, path in (('LOGS', 'logs'), ('PROMETHEUS', 'prometheus'),
+                           ('PROMTOOL', 'prometheus/usr/bin/promtool')):
+            self.useFixture(fixtures.MockPatchObject(test, name, top / path))
+        programs = top / 'bin'
+        programs.mkdir()
+        for name, script in (
+                ('apt-get', f'echo $1 >> {top}/asked\n{apt}'),
+                ('dpkg-deb', 'mkdir -p usr/bin; cp $2 usr/bin/promtool')):
+            (programs / name).write_text(f'#!/bin/sh\n{script}\n')
+            (programs / name).chmod(0o755)
+        self.useFixture(fixtures.EnvironmentVariable(
+            'PATH', f'{programs}:/usr/bin:/bin'))
+        self.useFixture(fixtures.MockPatch(
+            'shutil.which', return_value=None))
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            path = pathlib.Path(test.provide_promtool(test.Processes()))
+            # A second time there is nothing to do.
+            again = pathlib.Path(test.provide_promtool(test.Processes()))
+        self.assertEqual(path, again)
+        return path, (top / 'asked').read_text().split(), out.getvalue()
+
+    def test_is_fetched_once(self):
+        path, asked, _ = self.provide(apt='echo it > prometheus_1.deb')
+        self.assertEqual('it\n', path.read_text())
+        self.assertEqual(['download'], asked)
+
+    def test_lists_of_packages_are_updated_if_need_be(self):
+        path, asked, _ = self.provide(apt="""
+cd $(dirname $0)
+case $1 in
+download) test -e updated && echo it > "$OLDPWD/prometheus_1.deb";;
+update) touch updated;;
+esac""")
+        self.assertEqual('it\n', path.read_text())
+        self.assertEqual(['download', 'update', 'download'], asked)
+
+    def test_that_it_cannot_be_had_is_said(self):
+        path, _, printed = self.provide()
+        self.assertFalse(path.exists())
+        self.assertIn('cannot fetch promtool', printed)
+
+    def test_the_one_of_the_machine(self):
+        test = tools.load('test')
+        with mock.patch('shutil.which', return_value='/x/promtool'):
+            self.assertEqual('/x/promtool', test.provide_promtool(None))
+
+
 class ReportTestCase(base.BaseTestCase):
 
     def report(self, *counts, tests=()):

@@ -1,0 +1,40 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Prometheus' own tool, which checks rules and plays them."""
+
+import os
+import shutil
+import subprocess
+
+#: tools/test says here where it is: then the tests that need it are run.
+VARIABLE = 'PROMTOOL'
+
+
+def run(test, *argv):
+    """Run it; skip the test if there is none and nobody has promised one.
+
+    :param test: the test case, which fails if it fails
+    """
+    promised = os.environ.get(VARIABLE)
+    program = shutil.which(promised or 'promtool')
+    if promised and not program:
+        test.fail(f'There is no {promised}. Install promtool, which Debian '
+                  'has in the package prometheus, or see why tools/test could '
+                  'not fetch it: .tools/logs/install-promtool.log')
+    if not program:
+        test.skipTest('There is no promtool; Debian has it in the package '
+                      'prometheus.')
+    done = subprocess.run(
+        [program, *map(str, argv)], stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    test.assertEqual(0, done.returncode, done.stdout)

@@ -1,0 +1,55 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The series that there are, for those who ask for them in etc/."""
+
+import re
+
+from nova_ironic_multihost.check import findings
+from nova_ironic_multihost.check import samples
+from nova_ironic_multihost.tests import views
+
+#: What each nova-compute tells, with its labels.
+OF_COMPUTES = {
+    'nova_ironic_multihost_info': {'version'},
+    'nova_ironic_multihost_members': set(),
+    'nova_ironic_multihost_nodes': {'reason'},
+    'nova_ironic_multihost_brake_engaged': set(),
+    'nova_ironic_multihost_moves_total': {'result'},
+    'nova_ironic_multihost_takeovers_total': {'result'},
+    'nova_ironic_multihost_takeover_oldest_pending_seconds': set(),
+    'nova_ironic_multihost_listing_seconds': set(),
+    'nova_ironic_multihost_listing_age_seconds': set(),
+    'nova_ironic_multihost_audit_seconds': set(),
+    'nova_ironic_multihost_audit_age_seconds': set(),
+    'nova_ironic_multihost_looks_failed_total': set(),
+    'nova_ironic_multihost_operations_refused_total': set(),
+}
+
+#: What the exporter tells.
+OF_CLOUD = {
+    series.name: set(series.labels) for series in (
+        *samples.of_cloud(views.consistent(), []),
+        *samples.of_survey(True, 0))}
+
+ALL = OF_COMPUTES | OF_CLOUD
+
+_NAME = re.compile(r'\bnova_ironic_multihost_\w+')
+_KIND = re.compile(r'kind(?:=|!=|=~|!~)"([^"]*)"')
+
+
+def unknown(expression):
+    """What an expression names and does not exist: series and kinds."""
+    kinds = {kind for one in _KIND.findall(expression)
+             for kind in one.split('|')}
+    return sorted((set(_NAME.findall(expression)) - ALL.keys())
+                  | (kinds - set(findings.KINDS)))

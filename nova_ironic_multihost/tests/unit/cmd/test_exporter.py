@@ -11,6 +11,7 @@
 # under the License.
 
 import contextlib
+import datetime
 import io
 import pathlib
 import re
@@ -29,6 +30,7 @@ from prometheus_client import parser
 from nova_ironic_multihost.check import findings
 from nova_ironic_multihost.check import survey
 from nova_ironic_multihost.cmd import exporter
+from nova_ironic_multihost.core import farewell
 from nova_ironic_multihost.tests import views
 
 PREFIX = 'nova_ironic_multihost_cloud_'
@@ -41,8 +43,11 @@ def figures(text):
         for sample in metric.samples:
             labels = ','.join(f'{name}={value}' for name, value
                               in sorted(sample.labels.items()))
-            read[sample.name.removeprefix(PREFIX)
-                 + (f'{{{labels}}}' if labels else '')] = sample.value
+            name = sample.name.removeprefix(PREFIX) + (
+                f'{{{labels}}}' if labels else '')
+            # Prometheus takes nothing of what has a sample twice.
+            assert name not in read, name
+            read[name] = sample.value
     return read
 
 
@@ -120,6 +125,13 @@ class TextfileTestCase(ExporterTestCase):
     def test_compute_that_must_be_up(self):
         self.write('--host', 'compute-9')
         self.assertEqual(1, self.figures()['findings{kind=compute-missing}'])
+
+    def test_notes_are_told_too(self):
+        words = farewell.farewell(datetime.datetime(1970, 1, 1))
+        self.read.return_value = views.changed(
+            self.good, 'services', 0, farewell=words)
+        self.assertEqual(0, self.write()[0])
+        self.assertEqual(1, self.figures()['findings{kind=still-stopping}'])
 
     def test_allocations_on_demand(self):
         self.write()
@@ -344,6 +356,7 @@ import sys
 from unittest import mock
 from nova_ironic_multihost.check import survey
 from nova_ironic_multihost.cmd import exporter
+from nova_ironic_multihost.core import farewell
 from nova_ironic_multihost.tests import views
 survey.connect = mock.Mock()
 survey.connect.return_value.read.return_value = views.consistent()

@@ -26,6 +26,7 @@ from lab import check
 from lab import demo
 from lab import errors
 from lab import install
+from lab import monitor
 from lab import options
 from lab import processes
 from lab import progress
@@ -133,6 +134,7 @@ def parser():
     _add_boot(commands)
     _add_delete(commands)
     check.register(commands)
+    monitor.register(commands)
     _add_logs(commands)
     runner.register(commands)
     demo.register(commands)

@@ -189,6 +189,26 @@ def relay(settings):
         port=settings.port('relay'))
 
 
+def watchers(settings):
+    """What watches the others: the exporter for operators, Prometheus."""
+    exporter, prometheus = (
+        settings.port(name) for name in ('exporter', 'prometheus'))
+    return [
+        Service('exporter', (
+            settings.program('nova-ironic-multihost-exporter'),
+            '--port', str(exporter), '--interval', '5',
+            '--os-cloud', 'lab-admin',
+            '--os-baremetal-cloud', 'lab-system-admin'),
+            {'OS_CLIENT_CONFIG_FILE': str(settings.clouds)}, port=exporter),
+        Service('prometheus', (
+            str(settings.prometheus / 'usr' / 'bin' / 'prometheus'),
+            f'--config.file={settings.conf / "prometheus.json"}',
+            f'--storage.tsdb.path={settings.data / "prometheus"}',
+            f'--web.listen-address={places.HOST}:{prometheus}'),
+            port=prometheus, url=f'http://{places.HOST}:{prometheus}/-/ready'),
+    ]
+
+
 def start(settings, processes, service):
     """Start the process of a service; its log is named like it."""
     processes.spawn(service.name, service.argv,

@@ -44,7 +44,7 @@ DATABASES = ('keystone', 'placement', 'glance', 'neutron', 'ironic',
 # Order matters: a name's place is its distance from the base port.
 PORT_NAMES = ('mariadb', 'epmd', 'rabbitmq', 'rabbitmq-dist', 'memcached',
               'keystone', 'placement', 'glance', 'neutron', 'ironic', 'nova',
-              'relay')
+              'relay', 'exporter', 'prometheus')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,6 +106,11 @@ class Settings:
         Labs that share a Python environment share it as well.
         """
         return self.venv.with_name(_of_release('snapshot', self.release))
+
+    @property
+    def prometheus(self):
+        """Where Debian's package prometheus is unpacked."""
+        return self.venv.with_name('prometheus')
 
     @property
     def state_file(self):

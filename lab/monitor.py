@@ -1,0 +1,167 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A Prometheus that watches the lab, with the alerts for operators."""
+
+import configparser
+import json
+import signal
+import subprocess
+import urllib.request
+
+from lab import errors
+from lab import lock
+from lab import processes
+from lab import progress
+from lab import services
+from lab import settings as places
+from lab import state
+
+#: Seconds from scrape to scrape, and from one look at the alerts to the next.
+_INTERVAL = 5
+
+
+def register(subparsers):
+    """Add ``lab monitor`` to the command line."""
+    parser = subparsers.add_parser(
+        'monitor', help='watch the lab with Prometheus',
+        description='Start a Prometheus that scrapes the exporter for '
+        'operators, which is started too, and each nova-compute that has a '
+        'port for metrics; with the alerts of etc/prometheus. Prints where it '
+        'is, and the alerts as they are now: again each time. Both end with '
+        '"tools/lab down". Debian\'s package prometheus is unpacked below '
+        'the directory of the lab the first time.',
+        epilog='Example: tools/lab monitor; tools/lab compute kill compute-1; '
+        'sleep 60; tools/lab monitor')
+    parser.add_argument(
+        '--json', action='store_true',
+        help='print {"url": ..., "alerts": [...]} instead, the alerts as '
+        'Prometheus has them')
+    parser.set_defaults(func=run)
+
+
+def run(args, settings):
+    """Carry out ``lab monitor``; returns the exit status."""
+    if state.State(settings).read()['phase'] != 'up':
+        raise errors.LabError('The lab is not up; run "tools/lab up".')
+    url = settings.url('prometheus')
+    with lock.hold(settings.run / 'lock', 'monitor'):
+        Monitor(settings, progress.Progress()).ensure()
+    alerts = _alerts(url)
+    if args.json:
+        print(json.dumps({'url': url, 'alerts': alerts}))
+        return 0
+    print(f'Prometheus is at {url}')
+    for line in lines(alerts):
+        print(line)
+    return 0
+
+
+class Monitor:
+    """Starts what watches a lab that is up.
+
+    :param settings: :class:`lab.settings.Settings`
+    :param progress: :class:`lab.progress.Progress`
+    """
+
+    def __init__(self, settings, progress):
+        self._settings = settings
+        self._progress = progress
+        self._processes = processes.Processes(settings.run, settings.logs)
+
+    def ensure(self):
+        """Start what does not run.
+
+        :raises LabError: when it cannot be fetched, or does not start
+        """
+        self._fetch()
+        path = self._settings.conf / 'prometheus.json'
+        path.write_text(json.dumps(configuration(self._settings)))
+        watchers = services.watchers(self._settings)
+        missing = [service for service in watchers
+                   if self._processes.state(service.name) == 'stopped']
+        if self._processes.state('prometheus') == 'running':
+            # It reads its file anew: there may be other computes by now.
+            self._processes.signal('prometheus', signal.SIGHUP)
+        for service in missing:
+            services.start(self._settings, self._processes, service)
+        services.wait(
+            self._processes, missing,
+            done=lambda service, seconds: self._progress.report(
+                f'start {service.name}', seconds))
+
+    def _fetch(self):
+        directory = self._settings.prometheus
+        if directory.exists():
+            return
+        log = self._settings.logs / 'install.log'
+        with self._progress.step('fetch Prometheus'), open(log, 'ab') as out:
+            done = subprocess.run(
+                [self._settings.repository / 'tools' / 'fetch-prometheus',
+                 directory], stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+        if done.returncode:
+            raise errors.LabError(
+                f'Prometheus cannot be fetched, see {log}. It takes apt-get, '
+                'and its lists of packages: "sudo apt-get update".')
+
+
+def configuration(settings):
+    """The file of Prometheus, as a dict."""
+    return {
+        'global': {'scrape_interval': f'{_INTERVAL}s',
+                   'evaluation_interval': f'{_INTERVAL}s'},
+        'rule_files': [
+            str(settings.repository / 'etc' / 'prometheus' / '*.yaml')],
+        'scrape_configs': [
+            {'job_name': 'exporter', 'static_configs': [
+                {'targets': [f'{places.HOST}:{settings.port("exporter")}']}]},
+            {'job_name': 'nova-compute', 'static_configs': [
+                {'targets': [f'{places.HOST}:{port}'],
+                 'labels': {'host': host}}
+                for host, port in _computes(settings)]}]}
+
+
+def _computes(settings):
+    """(host, port) of each nova-compute that has a port for metrics."""
+    for path in sorted((settings.conf / 'nova').glob('*.conf')):
+        # Values may have a percent sign in them.
+        options = configparser.RawConfigParser(strict=False)
+        options.read(path)
+        port = options.getint('ironic_multihost', 'metrics_port', fallback=0)
+        if port:
+            yield path.stem, port
+
+
+def lines(alerts):
+    """Alerts, one in each line, for people.
+
+    :param alerts: as Prometheus has them
+    """
+    for alert in alerts or ():
+        labels = dict(alert['labels'])
+        name = labels.pop('alertname')
+        about = labels.get('host') or labels.get('kind') or (
+            labels.get('instance', ''))
+        yield f'{alert["state"]:8} {name} {about}'.rstrip()
+    if not alerts:
+        yield 'no alert'
+
+
+def _alerts(url):
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with direct.open(f'{url}/api/v1/alerts', timeout=30) as answer:
+            return json.load(answer)['data']['alerts']
+    except OSError as error:
+        raise errors.LabError(
+            f'Prometheus does not answer: {error}; see "tools/lab logs '
+            'prometheus".') from error

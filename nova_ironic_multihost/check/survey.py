@@ -44,6 +44,10 @@ _Json: typing.TypeAlias = dict[str, typing.Any]
 _One = typing.TypeVar('_One')
 _Answer = typing.TypeVar('_Answer')
 
+#: To nova and placement, and to Ironic.
+Connections: typing.TypeAlias = tuple[
+    openstack.connection.Connection, openstack.connection.Connection]
+
 #: Entries of a page; the most that nova and Ironic give by default.
 PAGE = 1000
 
@@ -85,18 +89,37 @@ class _EntryGone(Exception):
 
 def connect(cloud: str | None = None,
             baremetal_cloud: str | None = None) -> 'Survey':
+    """Return a Survey with the credentials of :func:`connections`.
+
+    :raises SurveyError: without usable credentials
+    """
+    return Survey(*connections(cloud, baremetal_cloud))
+
+
+def connections(cloud: str | None = None,
+                baremetal_cloud: str | None = None) -> Connections:
     """Find the credentials as every OpenStack client does.
 
     :param cloud: entry of clouds.yaml for nova and placement; None for
         OS_CLOUD or the other OS_* variables
     :param baremetal_cloud: entry for Ironic; None for the same as cloud
+    :returns: (connection to nova and placement, one to Ironic)
     :raises SurveyError: without usable credentials
     """
-    project = _connection(cloud, '--os-cloud NAME, or OS_CLOUD')
+    return connections_beside(
+        _connection(cloud, '--os-cloud NAME, or OS_CLOUD'), baremetal_cloud)
+
+
+def connections_beside(project: openstack.connection.Connection,
+                       baremetal_cloud: str | None = None) -> Connections:
+    """Return a connection that somebody has made, and the one to Ironic.
+
+    Parameters and errors as for :func:`connections`.
+    """
     if baremetal_cloud is None:
-        return Survey(project, project)
-    return Survey(project, _connection(
-        baremetal_cloud, '--os-baremetal-cloud NAME'))
+        return project, project
+    return project, _connection(
+        baremetal_cloud, '--os-baremetal-cloud NAME')
 
 
 def _connection(cloud: str | None,

@@ -1,0 +1,85 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What all commands have in common: whom they ask, and how they fail."""
+
+import argparse
+
+from nova_ironic_multihost.check import survey
+
+PROGRAM = 'nova-ironic-multihost'
+
+#: Exit status when the cloud cannot be asked.
+UNKNOWN = 2
+
+
+def add_baremetal_cloud(options):
+    """Add the option that says whose credentials Ironic is asked with."""
+    options.add_argument(
+        '--os-baremetal-cloud', metavar='NAME',
+        help='entry of clouds.yaml for Ironic, which shows all nodes to '
+        'system scope only (default: the same as for nova)')
+
+
+class CloudCommand:
+    """Mixin for cliff's Command, Lister and ShowOne; name it before them.
+
+    The command runs in our own program and inside python-openstackclient,
+    whose shell looks at the two attributes below. ``EPILOG`` is printed as it
+    is at the end of the help: examples, exit status.
+    """
+
+    auth_required = True
+    required_scope = True
+
+    EPILOG = ''
+
+    def connections(self):
+        """Return (connection to nova and placement, one to Ironic).
+
+        :raises SurveyError: without usable credentials
+        """
+        baremetal = self.app.options.os_baremetal_cloud
+        manager = getattr(self.app, 'client_manager', None)
+        if manager is None:
+            return survey.connections(self.app.options.os_cloud, baremetal)
+        return survey.connections_beside(manager.sdk_connection, baremetal)
+
+    def survey(self):
+        """Return the survey.Survey that asks the cloud of the options.
+
+        :raises SurveyError: without usable credentials
+        """
+        return survey.Survey(*self.connections())
+
+    def get_parser(self, prog_name):
+        """Return cliff's parser, with a help whose lines stay as they are."""
+        parser = super().get_parser(prog_name)
+        parser.formatter_class = argparse.RawDescriptionHelpFormatter
+        return parser
+
+    def get_epilog(self):
+        """Return what stands at the end of the help."""
+        return '\n'.join(filter(None, (self.EPILOG, super().get_epilog())))
+
+    def run(self, parsed_args):
+        """Carry out the command; what cannot be asked is one line.
+
+        :returns: exit status
+        """
+        try:
+            return super().run(parsed_args)
+        except survey.SurveyError as error:
+            if self.app.options.debug:
+                raise
+            print(f'{PROGRAM}: {error}', file=self.app.stderr)
+            return UNKNOWN

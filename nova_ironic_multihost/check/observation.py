@@ -82,7 +82,11 @@ class Record:
 
 @dataclasses.dataclass(frozen=True)
 class Node:
-    """A node as Ironic has it."""
+    """A node as Ironic has it.
+
+    ``since`` is when it got its provision state. ``shard`` is '' for none,
+    and where Ironic has no shards.
+    """
 
     uuid: str
     name: str = ''
@@ -90,6 +94,9 @@ class Node:
     provision_state: str = 'available'
     power_state: str | None = 'power on'
     maintenance: bool = False
+    conductor_group: str = ''
+    shard: str = ''
+    since: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,7 +14,8 @@
 
 For those who have credentials and no database: an operator, a job of CI.
 The survey reads lists, page by page. It asks about a single node only for
-allocations, which are optional, and where two lists contradict each other.
+allocations, which are optional, where two lists contradict each other, and
+whether nova has deleted a server that Ironic still holds a node for.
 
 As a rule it needs two connections: nova and placement answer an admin of a
 project, while Ironic shows all nodes to system scope only.
@@ -36,6 +37,7 @@ import openstack
 from openstack import exceptions as sdk_exceptions
 
 from nova_ironic_multihost.check import observation
+from nova_ironic_multihost.core import aggregates
 from nova_ironic_multihost.core import farewell
 from nova_ironic_multihost.core.host import host_key
 from nova_ironic_multihost.core.host import HostKey
@@ -70,8 +72,10 @@ _PLACEMENT = '1.18'
 # What nova needs of an Ironic; the first that knows shards.
 _BAREMETAL = '1.46'
 _SHARDS = '1.82'
+# What nova needs of an Ironic; and the first that has shards.
+_BAREMETAL, _SHARDS = '1.46', '1.82'
 _NODE_FIELDS = ('uuid,name,instance_uuid,provision_state,power_state,'
-                'maintenance')
+                'maintenance,conductor_group,provision_updated_at')
 
 _AS_ADMIN = ('Ask with an account that has the role admin in a project: '
              '--os-cloud NAME, or OS_CLOUD.')
@@ -81,6 +85,10 @@ _AS_SYSTEM = ('Ask with an account of system scope (system_scope: all in '
 
 class SurveyError(Exception):
     """The cloud cannot be asked; one sentence or two, with the remedy."""
+
+
+class _TooOld(SurveyError):
+    """A service does not know the microversion of a request."""
 
 
 class _EntryGone(Exception):
@@ -154,14 +162,18 @@ class Survey:
         self._nova = _Api('nova', project, 'compute', _AS_ADMIN)
         self._placement = _Api('placement', project, 'placement', _AS_ADMIN)
         self._ironic = _Api('Ironic', system, 'baremetal', _AS_SYSTEM)
+        # How nodes are asked for: microversion, fields.
+        self._node_form = _SHARDS, f'{_NODE_FIELDS},shard'
 
-    def read(self, allocations: bool = False) -> observation.Observation:
+    def read(self, allocations: bool = False,
+             zones: bool = False) -> observation.Observation:
         """Ask everyone once.
 
         Computes and servers of other hypervisors are left out. Whether a
         host is mapped to a cell is known only if nova shows a record of it.
 
         :param allocations: also ask for those, provider by provider
+        :param zones: also ask for the availability zones of hosts
         :raises SurveyError: when somebody does not answer
         """
         nodes = self._nodes()
@@ -188,7 +200,7 @@ class Survey:
             providers=providers,
             allocations=allocated,
             instances=servers + more,
-            zones=None)
+            zones=self._zones() if zones else None)
 
     def zones(self) -> dict[HostKey, str]:
         """Ask for the availability zones that hosts have been given.
@@ -230,8 +242,24 @@ class Survey:
             fields='uuid', **wanted))
 
     def _nodes(self) -> tuple[observation.Node, ...]:
+        try:
+            return self._listed()
+        except _TooOld:
+            self._node_form = _BAREMETAL, _NODE_FIELDS
+            return self._listed()
+
+    def _listed(self) -> tuple[observation.Node, ...]:
+        microversion, fields = self._node_form
         return tuple(_node(node) for node in self._ironic.pages(
-            '/nodes', 'nodes', 'uuid', _BAREMETAL, fields=_NODE_FIELDS))
+            '/nodes', 'nodes', 'uuid', microversion, fields=fields))
+
+    def _zones(self) -> tuple[tuple[HostKey, str], ...]:
+        """Hosts with their explicit availability zones, by one request."""
+        found = self._nova.get('/os-aggregates', _COMPUTE)['aggregates']
+        return tuple(sorted(aggregates.zones(
+            aggregates.Aggregate.of(one['uuid'], one['hosts'],
+                                    one['availability_zone'])
+            for one in found).items()))
 
     def _providers(self) -> tuple[observation.Provider, ...]:
         every = self._placement.get('/resource_providers', _PLACEMENT)
@@ -317,9 +345,25 @@ class Survey:
                                 may_be_gone=True)
         if answer is not None:
             return node.uuid, (node, _instance(answer['server']))
-        answer = self._ironic.get(f'/nodes/{node.uuid}', _BAREMETAL,
-                                  may_be_gone=True, fields=_NODE_FIELDS)
-        return node.uuid, (_node(answer) if answer else None, None)
+        microversion, fields = self._node_form
+        answer = self._ironic.get(f'/nodes/{node.uuid}', microversion,
+                                  may_be_gone=True, fields=fields)
+        now = _node(answer) if answer else None
+        return node.uuid, (now, self._deleted(now) if now else None)
+
+    def _deleted(
+            self, node: observation.Node) -> observation.Instance | None:
+        """The server that a node is held for, if nova has deleted it.
+
+        None if nova never had it, or has archived or purged it since.
+        """
+        if node.instance_uuid is None:
+            return None
+        found = self._nova.get('/servers', _COMPUTE, all_tenants=1, deleted=1,
+                               uuid=node.instance_uuid)['servers']
+        return next((observation.Instance(
+            server['id'], server['name'], deleted=True) for server in found
+            if server['id'] == node.instance_uuid), None)
 
     def _allocations(
             self, providers: tuple[observation.Provider, ...],
@@ -348,7 +392,8 @@ def _node(node: _Json) -> observation.Node:
     return observation.Node(
         node['uuid'], node['name'] or '', node['instance_uuid'],
         node['provision_state'] or '', node['power_state'],
-        node['maintenance'])
+        node['maintenance'], node['conductor_group'],
+        node.get('shard') or '', _epoch(node['provision_updated_at']))
 
 
 def _instance(server: _Json) -> observation.Instance:
@@ -364,6 +409,7 @@ def _instance(server: _Json) -> observation.Instance:
 def _epoch(text: str | None) -> float | None:
     if text is None:
         return None
+    # All of them speak of UTC, whether they say so or not.
     moment = datetime.datetime.fromisoformat(text)
     return moment.replace(tzinfo=datetime.UTC).timestamp()
 
@@ -437,6 +483,11 @@ class _Api:
         if status == 403:
             raise SurveyError(
                 f'{self._name} forbids this account {path}. {self._remedy}')
+        if status == 406:
+            raise _TooOld(
+                f'{self._name} is too old: it does not know microversion '
+                f'{microversion} of its API, which {path} is asked with. '
+                'Upgrade it, or look at the endpoint in the catalog.')
         if status != 200:
             raise SurveyError(
                 f'{self._name} answered {path} with HTTP {status}. Look into '

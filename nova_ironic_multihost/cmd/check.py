@@ -17,12 +17,11 @@ import json
 import sys
 import time
 
+from nova_ironic_multihost.check import cli
 from nova_ironic_multihost.check import findings
 from nova_ironic_multihost.check import survey
 
 PROGRAM = 'nova-ironic-multihost-check'
-
-CONSISTENT, FOUND, UNKNOWN = range(3)
 
 _DESCRIPTION = """\
 Ask nova, placement and Ironic, through their APIs, whether everything is in
@@ -73,17 +72,17 @@ def main(argv=None):
             lambda: cloud.read(args.allocations), args.wait, args.host)
     except survey.SurveyError as error:
         print(f'{PROGRAM}: {error}', file=sys.stderr)
-        return UNKNOWN
+        return cli.UNKNOWN
     except KeyboardInterrupt:
         print(f'{PROGRAM}: interrupted', file=sys.stderr)
-        return UNKNOWN
+        return cli.UNKNOWN
     notes = findings.notes(seen, time.time())
     if args.json:
         print(json.dumps(answer(seen, found, notes)))
     else:
         for line in lines(seen, found, notes):
             print(line)
-    return FOUND if found else CONSISTENT
+    return cli.FOUND if found else cli.CONSISTENT
 
 
 def parser():
@@ -97,6 +96,8 @@ def parser():
         '--wait', type=float, default=0, metavar='SECONDS',
         help='look again until nothing is found and no server is in the '
         'middle of something, at most this long (default: look once)')
+    cli.add_clouds(top)
+    cli.add_look(top)
     top.add_argument(
         '--json', action='store_true',
         help='print {"consistent": ..., "findings": [{"kind", "subject", '
@@ -139,17 +140,7 @@ def lines(seen, found, notes):
     """The same for people."""
     yield from map(str, found)
     yield from (f'note: {note}' for note in notes)
-    counts = (f'{counted(len(seen.nodes), "node")}, '
-              f'{counted(len(seen.up_hosts), "compute service")} up')
-    if found:
-        yield f'{counts}: {counted(len(found), "finding")}'
-    else:
-        yield f'{counts}: each node has exactly one owner'
-
-
-def counted(number, word):
-    """A number of things: 1 node, 2 nodes."""
-    return f'{number} {word}' + ('' if number == 1 else 's')
+    yield cli.summary(seen, found)
 
 
 if __name__ == '__main__':

@@ -18,6 +18,7 @@ import sys
 from cliff import app
 from cliff import commandmanager
 
+from nova_ironic_multihost.check import cli
 from nova_ironic_multihost.shell import base
 
 #: The group of entry points that names the commands.
@@ -39,18 +40,16 @@ class Shell(app.App):
     def __init__(self):
         super().__init__(
             _DESCRIPTION, metadata.version(base.PROGRAM),
-            commandmanager.CommandManager(NAMESPACE))
+            commandmanager.CommandManager(NAMESPACE),
+            # So that --help after a command is its own.
+            deferred_help=True)
 
     def build_option_parser(self, description, version, argparse_kwargs=None):
         """Add the options that say whose credentials are used."""
         parser = super().build_option_parser(
             description, version, argparse_kwargs)
         parser.prog = self.NAME
-        parser.add_argument(
-            '--os-cloud', metavar='NAME',
-            help='entry of clouds.yaml for nova and placement (default: '
-            'OS_CLOUD, or the other OS_* variables)')
-        base.add_baremetal_cloud(parser)
+        cli.add_clouds(parser)
         return parser
 
     def initialize_app(self, argv):

@@ -14,20 +14,14 @@
 
 import argparse
 
+from nova_ironic_multihost.check import cli
 from nova_ironic_multihost.check import survey
 
 PROGRAM = 'nova-ironic-multihost'
 
-#: Exit status when the cloud cannot be asked.
-UNKNOWN = 2
 
-
-def add_baremetal_cloud(options):
-    """Add the option that says whose credentials Ironic is asked with."""
-    options.add_argument(
-        '--os-baremetal-cloud', metavar='NAME',
-        help='entry of clouds.yaml for Ironic, which shows all nodes to '
-        'system scope only (default: the same as for nova)')
+class Refused(Exception):
+    """What is asked for makes no sense; a sentence or two, the remedy."""
 
 
 class CloudCommand:
@@ -43,6 +37,8 @@ class CloudCommand:
 
     EPILOG = ''
 
+    _survey = None
+
     def connections(self):
         """Return (connection to nova and placement, one to Ironic).
 
@@ -57,9 +53,13 @@ class CloudCommand:
     def survey(self):
         """Return the survey.Survey that asks the cloud of the options.
 
+        The same one each time, so that it authenticates once.
+
         :raises SurveyError: without usable credentials
         """
-        return survey.Survey(*self.connections())
+        if self._survey is None:
+            self._survey = survey.Survey(*self.connections())
+        return self._survey
 
     def get_parser(self, prog_name):
         """Return cliff's parser, with a help whose lines stay as they are."""
@@ -78,8 +78,12 @@ class CloudCommand:
         """
         try:
             return super().run(parsed_args)
-        except survey.SurveyError as error:
+        except (survey.SurveyError, Refused) as error:
             if self.app.options.debug:
                 raise
-            print(f'{PROGRAM}: {error}', file=self.app.stderr)
-            return UNKNOWN
+            self.tell(error)
+            return cli.UNKNOWN
+
+    def tell(self, sentence):
+        """Say something to people, beside the output."""
+        print(f'{PROGRAM}: {sentence}', file=self.app.stderr)

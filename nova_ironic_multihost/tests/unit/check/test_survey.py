@@ -10,16 +10,10 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-import collections
 import datetime
-import re
-import types
 from unittest import mock
 
 import fixtures
-from keystoneauth1 import adapter
-from keystoneauth1 import session as sessions
-from keystoneauth1 import token_endpoint
 from oslotest import base
 import requests
 from requests_mock.contrib import fixture as requests_mock_fixture
@@ -202,13 +196,14 @@ class FakeCloud(fixtures.Fixture):
         return {'allocations': {
             consumer: {'resources': {'CUSTOM_BAREMETAL': 1}}
             for consumer in consumers}}
+from nova_ironic_multihost.tests import clouds
 
 
 class SurveyTestCase(base.BaseTestCase):
 
     def setUp(self):
         super().setUp()
-        self.cloud = self.useFixture(FakeCloud())
+        self.cloud = self.useFixture(clouds.FakeCloud())
 
     def kinds(self, seen, now=1767225640):
         return [(f.kind, f.subject)
@@ -232,8 +227,9 @@ class ReadTestCase(SurveyTestCase):
 
     def test_states_of_computes(self):
         self.cloud.services = [
-            service('east', status='disabled'),
-            service('west', state='down', forced_down=True, updated_at=None)]
+            clouds.service('east', status='disabled'),
+            clouds.service('west', state='down', forced_down=True,
+                           updated_at=None)]
         [east, west] = self.cloud.survey().read().services
         self.assertEqual((True, True, False),
                          (east.up, east.disabled, east.forced_down))
@@ -243,19 +239,19 @@ class ReadTestCase(SurveyTestCase):
     def test_compute_that_was_told_to_end(self):
         words = farewell.farewell(datetime.datetime(2026, 5, 4))
         self.cloud.services = [
-            service('east', status='disabled', disabled_reason=words),
-            service('west', disabled_reason=None)]
+            clouds.service('east', status='disabled', disabled_reason=words),
+            clouds.service('west', disabled_reason=None)]
         [east, west] = self.cloud.survey().read().services
         self.assertEqual((True, words), (east.disabled, east.farewell))
         self.assertEqual('', west.farewell)
 
     def test_what_a_cloud_of_several_pages_has(self):
         names = [f'n-{i}' for i in range(5)]
-        self.cloud.nodes = [node(n, instance_uuid=n.replace('n', 's'))
+        self.cloud.nodes = [clouds.node(n, instance_uuid=n.replace('n', 's'))
                             for n in names]
-        self.cloud.hypervisors = [hypervisor(n, 'east') for n in names]
+        self.cloud.hypervisors = [clouds.hypervisor(n, 'east') for n in names]
         self.cloud.providers = [{'uuid': n, 'name': n} for n in names]
-        self.cloud.servers = [server(f's-{i}', 'east', f'n-{i}')
+        self.cloud.servers = [clouds.server(f's-{i}', 'east', f'n-{i}')
                               for i in range(5)]
         with mock.patch.object(survey, 'PAGE', 2):
             seen = self.cloud.survey().read()
@@ -280,8 +276,8 @@ class ReadTestCase(SurveyTestCase):
     def test_records_that_nova_hides(self):
         # A page of what is left may be short before the last one.
         self.cloud.hidden = {'n-0', 'n-1'}
-        self.cloud.hypervisors += [hypervisor('n-3', 'west')]
-        self.cloud.nodes += [node('n-3')]
+        self.cloud.hypervisors += [clouds.hypervisor('n-3', 'west')]
+        self.cloud.nodes += [clouds.node('n-3')]
         self.cloud.providers += [{'uuid': 'n-3', 'name': 'n-3'}]
         with mock.patch.object(survey, 'PAGE', 3):
             seen = self.cloud.survey().read()
@@ -292,12 +288,13 @@ class ReadTestCase(SurveyTestCase):
                           ('node-without-record', 'n-1')], self.kinds(seen))
 
     def test_hypervisors_of_other_kinds_are_left_out(self):
-        self.cloud.services += [service('KVM-1', state='down'),
-                                service('new')]
-        self.cloud.hypervisors += [hypervisor('kvm-id', 'Kvm-1', 'QEMU')]
-        self.cloud.servers += [server('s-1', 'kvm-1', 'kvm-1'),
-                               server('s-2', vm_state='building',
-                                      task='scheduling')]
+        self.cloud.services += [clouds.service('KVM-1', state='down'),
+                                clouds.service('new')]
+        self.cloud.hypervisors += [
+            clouds.hypervisor('kvm-id', 'Kvm-1', 'QEMU')]
+        self.cloud.servers += [clouds.server('s-1', 'kvm-1', 'kvm-1'),
+                               clouds.server('s-2', vm_state='building',
+                                             task='scheduling')]
         self.cloud.providers += [{'uuid': 'kvm-id', 'name': 'kvm-1'},
                                  {'uuid': 'port-id', 'name': 'kvm-1:nic'}]
         seen = self.cloud.survey().read()
@@ -313,12 +310,13 @@ class ReadTestCase(SurveyTestCase):
 
     def test_servers_without_a_machine_of_theirs(self):
         self.cloud.servers += [
-            server('s-1', vm_state='shelved_offloaded'),
-            server('s-2', 'west', 'n-2', 'building', 'spawning')]
+            clouds.server('s-1', vm_state='shelved_offloaded'),
+            clouds.server('s-2', 'west', 'n-2', 'building', 'spawning')]
         self.assertEqual([], self.kinds(self.cloud.survey().read()))
 
     def test_servers_in_progress(self):
-        self.cloud.servers = [server('s-0', 'east', 'n-0', task='deleting')]
+        self.cloud.servers = [
+            clouds.server('s-0', 'east', 'n-0', task='deleting')]
         self.assertEqual(1, findings.busy(self.cloud.survey().read()))
 
     def test_allocations_are_read_on_demand(self):
@@ -375,6 +373,33 @@ class NodesOfTestCase(SurveyTestCase):
         for group in None, 'g':
             self.assertEqual({'n-0'}, self.cloud.survey().nodes_of(group, 's'))
             self.assertEqual('baremetal 1.82', self.version())
+    def test_zones_are_read_on_demand(self):
+        self.cloud.aggregates = [('rack-a', ['East', 'kvm-1']),
+                                 (None, ['west'])]
+        self.assertIsNone(self.cloud.survey().read().zones)
+        self.assertEqual(0, self.cloud.asked['/os-aggregates'])
+        self.assertEqual((('east', 'rack-a'), ('kvm-1', 'rack-a')),
+                         self.cloud.survey().read(zones=True).zones)
+
+    def test_groups_and_shards(self):
+        self.cloud.nodes[1] = clouds.node(
+            'n-1', conductor_group='rack', shard='blue')
+        self.assertEqual(
+            [('', ''), ('rack', 'blue'), ('', '')],
+            [(n.conductor_group, n.shard)
+             for n in self.cloud.survey().read().nodes])
+
+    def test_ironic_without_shards(self):
+        self.cloud.latest = '1.46'
+        del self.cloud.nodes[1]['shard']
+        self.assertEqual(['', '', ''], [
+            n.shard for n in self.cloud.survey().read().nodes])
+
+    def test_since_when_a_node_is_what_it_is(self):
+        self.cloud.nodes[1] = clouds.node('n-1', provision_updated_at=None)
+        self.assertEqual(
+            [1767225605.0, None],
+            [n.since for n in self.cloud.survey().read().nodes[:2]])
 
 
 class DoubtTestCase(SurveyTestCase):
@@ -382,7 +407,7 @@ class DoubtTestCase(SurveyTestCase):
 
     def setUp(self):
         super().setUp()
-        self.cloud.nodes[1] = node('n-1', instance_uuid='s-1')
+        self.cloud.nodes[1] = clouds.node('n-1', instance_uuid='s-1')
 
     def test_nova_does_not_have_it(self):
         seen = self.cloud.survey().read()
@@ -391,8 +416,14 @@ class DoubtTestCase(SurveyTestCase):
             (1, 0), (self.cloud.asked['/servers/s-1'],
                      self.cloud.asked['/servers/s-0']))
 
+    def test_nova_has_deleted_it(self):
+        self.cloud.deleted = ['s-1']
+        seen = self.cloud.survey().read()
+        self.assertEqual(['n-1'], [n.uuid for n in seen.leaked()])
+        self.assertEqual([('leaked-machine', 'n-1')], self.kinds(seen))
+
     def test_it_is_new_or_hidden(self):
-        self.cloud.unlisted = [server('s-1', 'east', 'n-1')]
+        self.cloud.unlisted = [clouds.server('s-1', 'east', 'n-1')]
         self.assertEqual([], self.kinds(self.cloud.survey().read()))
 
     def then(self, nodes):
@@ -403,10 +434,11 @@ class DoubtTestCase(SurveyTestCase):
             self.cloud.nodes = nodes
             return listed(request, context)
 
-        self.cloud.http.get(f'{NOVA}/servers/detail', json=answer)
+        self.cloud.http.get(f'{clouds.NOVA}/servers/detail', json=answer)
 
     def test_it_went_between_two_looks(self):
-        self.then([self.cloud.nodes[0], node('n-1'), self.cloud.nodes[2]])
+        self.then([self.cloud.nodes[0], clouds.node('n-1'),
+                   self.cloud.nodes[2]])
         seen = self.cloud.survey().read()
         self.assertEqual({'n-0'}, seen.used_nodes)
         self.assertEqual([], self.kinds(seen))
@@ -436,15 +468,25 @@ class ErrorTestCase(SurveyTestCase):
 
     def test_forbidden(self):
         for path, words in (
-                (f'{NOVA}/os-services', 'role admin in a project'),
-                (f'{NOVA}/servers/detail', 'role admin in a project'),
-                (f'{PLACEMENT}/resource_providers', 'role admin'),
-                (f'{IRONIC}/nodes', 'system scope')):
-            with FakeCloud() as self.cloud:
+                (f'{clouds.NOVA}/os-services', 'role admin in a project'),
+                (f'{clouds.NOVA}/servers/detail', 'role admin in a project'),
+                (f'{clouds.PLACEMENT}/resource_providers', 'role admin'),
+                (f'{clouds.IRONIC}/nodes', 'system scope')):
+            with clouds.FakeCloud() as self.cloud:
                 self.cloud.http.get(path, status_code=403)
                 told = self.refused()
             self.assertIn(words, told)
             self.assertIn(path.rpartition('/')[2], told)
+
+    def test_too_old_for_what_is_asked(self):
+        for path, words in (
+                (f'{clouds.NOVA}/os-services', 'nova is too old'),
+                (f'{clouds.IRONIC}/nodes', 'Ironic is too old')):
+            with clouds.FakeCloud() as self.cloud:
+                self.cloud.http.get(path, status_code=406)
+                told = self.refused()
+            self.assertIn(words, told)
+            self.assertIn('microversion', told)
 
     def test_answers_of_other_kinds(self):
         for answer, words in (
@@ -458,7 +500,7 @@ class ErrorTestCase(SurveyTestCase):
                  'no way to Ironic'),
                 ({'exc': requests.exceptions.SSLError('certificate')},
                  'certificate')):
-            self.cloud.http.get(f'{IRONIC}/nodes', **answer)
+            self.cloud.http.get(f'{clouds.IRONIC}/nodes', **answer)
             told = self.refused()
             self.assertIn(words, told)
             self.assertNotIn('secret', told)
@@ -483,7 +525,8 @@ class ErrorTestCase(SurveyTestCase):
             finally:
                 self.cloud.hypervisors = first
 
-        self.cloud.http.get(f'{NOVA}/os-hypervisors/detail', json=answer)
+        self.cloud.http.get(f'{clouds.NOVA}/os-hypervisors/detail',
+                            json=answer)
         with mock.patch.object(survey, 'PAGE', 1):
             self.failures = 1
             self.assertEqual(3, len(self.cloud.survey().read().records))

@@ -1,0 +1,101 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Which compute services share which nodes, as it looks from outside.
+
+A compute service keeps its ``[ironic]conductor_group`` and ``shard`` to
+itself: no API shows them. But it owns nodes of its partition only, so whoever
+owns nodes of one group and shard shares them all. A node that has just been
+put into another group or shard makes two partitions look like one until it
+has moved.
+"""
+
+import dataclasses
+import functools
+import typing
+
+from nova_ironic_multihost.check import observation
+from nova_ironic_multihost.core.host import HostKey
+
+#: Conductor group and shard of nodes, '' for none.
+Kind: typing.TypeAlias = tuple[str, str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Partition:
+    """Compute services, and the nodes that they share."""
+
+    hosts: frozenset[HostKey]
+    kinds: frozenset[Kind]
+    whole: bool = False
+
+    @property
+    def label(self) -> str:
+        """What people call it: 'all', or its groups and shards."""
+        if self.whole:
+            return 'all'
+        return ' + '.join(map(_said, sorted(self.kinds)))
+
+
+def _said(kind: Kind) -> str:
+    group, shard = kind
+    words = ([f'group {group}'] if group else
+             [] if shard else ['default group'])
+    return ', '.join(words + ([f'shard {shard}'] if shard else []))
+
+
+@dataclasses.dataclass(frozen=True)
+class Partitions:
+    """All of them. One that has all hosts has all nodes, too."""
+
+    found: tuple[Partition, ...]
+
+    @classmethod
+    def of(cls, seen: observation.Observation) -> 'Partitions':
+        """Tell them by who owns what."""
+        served: dict[HostKey, set[Kind]] = {}
+        for record in seen.records:
+            node = seen.node_of.get(record.node)
+            if node is not None:
+                served.setdefault(record.key, set()).add(_kind(node))
+        found: list[Partition] = []
+        for host, kinds in sorted(served.items()):
+            shared = [part for part in found if part.kinds & kinds]
+            found = [part for part in found if part not in shared]
+            found.append(Partition(
+                frozenset({host}).union(*(part.hosts for part in shared)),
+                frozenset(kinds).union(*(part.kinds for part in shared))))
+        if len(found) > 1:
+            return cls(tuple(found))
+        return cls((Partition(
+            frozenset(seen.service_of).union(served),
+            frozenset(map(_kind, seen.nodes)), whole=True),))
+
+    @functools.cached_property
+    def _of_host(self) -> dict[HostKey, Partition]:
+        return {host: part for part in self.found for host in part.hosts}
+
+    @functools.cached_property
+    def _of_kind(self) -> dict[Kind, Partition]:
+        return {kind: part for part in self.found for kind in part.kinds}
+
+    def of_host(self, host: HostKey) -> Partition | None:
+        """Return the partition that a host serves, None if not known."""
+        return self._of_host.get(host)
+
+    def of_node(self, node: observation.Node) -> Partition | None:
+        """Return the partition of a node, None if nobody serves it."""
+        return self._of_kind.get(_kind(node))
+
+
+def _kind(node: observation.Node) -> Kind:
+    return node.conductor_group, node.shard

@@ -1,0 +1,250 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The APIs of a cloud, as far as they are asked, for tests."""
+
+import collections
+import re
+import types
+
+import fixtures
+from keystoneauth1 import adapter
+from keystoneauth1 import session as sessions
+from keystoneauth1 import token_endpoint
+from requests_mock.contrib import fixture as requests_mock_fixture
+
+from nova_ironic_multihost.check import survey
+from nova_ironic_multihost.core.host import host_key
+from nova_ironic_multihost.core import takeover
+
+NOVA = 'http://nova.test'
+PLACEMENT = 'http://placement.test'
+IRONIC = 'http://ironic.test'
+
+
+def service(host, **more):
+    return {'binary': 'nova-compute', 'host': host, 'status': 'enabled',
+            'state': 'up', 'updated_at': '2026-01-01T00:00:10.000000',
+            'forced_down': False} | more
+
+
+def hypervisor(uuid, host, kind='ironic'):
+    return {'id': uuid, 'hypervisor_hostname': uuid,
+            'hypervisor_type': kind, 'service': {'host': host}}
+
+
+def node(uuid, **more):
+    return {'uuid': uuid, 'name': None, 'instance_uuid': None,
+            'provision_state': 'available', 'power_state': 'power on',
+            'maintenance': False, 'conductor_group': '', 'shard': None,
+            'provision_updated_at': '2026-01-01T00:00:05+00:00'} | more
+
+
+def server(uuid, host=None, machine=None, vm_state='active', task=None):
+    return {'id': uuid, 'name': uuid, 'updated': '2026-01-01T00:00:20Z',
+            'OS-EXT-SRV-ATTR:host': host,
+            'OS-EXT-SRV-ATTR:hypervisor_hostname': machine,
+            'OS-EXT-STS:vm_state': vm_state, 'OS-EXT-STS:task_state': task}
+
+
+class FakeCloud(fixtures.Fixture):
+    """The APIs, as far as they are asked.
+
+    :ivar hidden: ids of hypervisors that nova counts and does not show
+    :ivar unlisted: servers that are only shown when asked for
+    :ivar deleted: ids of servers that nova has deleted
+    :ivar latest: the latest microversion of Ironic
+    :ivar asked: {path: number of requests}
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.services = [service('east'), service('west')]
+        self.hypervisors = [hypervisor('n-0', 'east'),
+                            hypervisor('n-1', 'east'),
+                            hypervisor('n-2', 'west')]
+        self.nodes = [
+            node('n-0', instance_uuid='s-0', provision_state='active'),
+            node('n-1'), node('n-2')]
+        self.servers = [server('s-0', 'east', 'n-0')]
+        self.providers = [{'uuid': n, 'name': n}
+                          for n in ('n-0', 'n-1', 'n-2')]
+        self.barred = []
+        self.allocations = {'n-0': ['s-0']}
+        self.hidden = set()
+        self.unlisted = []
+        self.deleted = []
+        self.aggregates = []
+        self.latest = '1.99'
+        self.asked = collections.Counter()
+        self.versions = {}
+
+    def _setUp(self):
+        self.http = self.useFixture(requests_mock_fixture.Fixture())
+        for url, answer in (
+                (f'{NOVA}/os-services', self._services),
+                (f'{NOVA}/os-hypervisors/detail', self._hypervisors),
+                (f'{NOVA}/servers/detail', self._servers),
+                (f'{NOVA}/servers/s-', self._server),
+                (f'{NOVA}/servers', self._gone),
+                (f'{NOVA}/os-aggregates', self._aggregates),
+                (f'{PLACEMENT}/resource_providers', self._providers),
+                (f'{PLACEMENT}/resource_providers/n-', self._allocations),
+                (f'{IRONIC}/nodes', self._nodes),
+                (f'{IRONIC}/nodes/n-', self._node)):
+            end = '[^/]*' if url.endswith('-') else r'(\?|$)'
+            if 'resource_providers/' in url:
+                end += '/allocations'
+            self.http.get(re.compile(re.escape(url) + end), json=answer)
+
+    def connection(self):
+        session = sessions.Session(
+            token_endpoint.Token('http://unused.test', 'token'))
+        return types.SimpleNamespace(session=session, **{
+            name: adapter.Adapter(session, service_type=name,
+                                  endpoint_override=url)
+            for name, url in (('compute', NOVA), ('placement', PLACEMENT),
+                              ('baremetal', IRONIC))})
+
+    def survey(self):
+        return survey.Survey(self.connection(), self.connection())
+
+    def _note(self, request):
+        self.asked[request.path] += 1
+        self.versions[request.path] = (
+            request.headers.get('OpenStack-API-Version')
+            or request.headers['X-OpenStack-Ironic-API-Version'])
+
+    def _page(self, request, context, entries, identity):
+        self._note(request)
+        ids = [entry[identity] for entry in entries]
+        [marker] = request.qs.get('marker', [None])
+        if marker and marker not in ids:
+            context.status_code = 400
+            return []
+        first = ids.index(marker) + 1 if marker else 0
+        # What the services have as their max_limit.
+        return entries[first:][:min(int(request.qs['limit'][0]), 1000)]
+
+    def _services(self, request, context):
+        self._note(request)
+        assert request.qs['binary'] == ['nova-compute']
+        # Those of a cell that does not answer are shown since 2.69.
+        told = request.headers['OpenStack-API-Version'] >= 'compute 2.69'
+        return {'services': [s for s in self.services
+                             if told or s['status'] != 'UNKNOWN']}
+
+    def _hypervisors(self, request, context):
+        page = self._page(request, context, self.hypervisors, 'id')
+        return {'hypervisors': [
+            one for one in page if one['id'] not in self.hidden]}
+
+    def _servers(self, request, context):
+        every = self.servers if 'all_tenants' in request.qs else []
+        return {'servers': self._page(request, context, every, 'id')}
+
+    def _server(self, request, context):
+        self._note(request)
+        return self._one(
+            context, 'server', self.servers + self.unlisted, 'id',
+            request.path.rpartition('/')[2])
+
+    def _gone(self, request, context):
+        self._note(request)
+        assert 'all_tenants' in request.qs and 'deleted' in request.qs
+        return {'servers': [{'id': uuid, 'name': uuid}
+                            for uuid in self.deleted
+                            if [uuid] == request.qs['uuid']]}
+
+    def _aggregates(self, request, context):
+        self._note(request)
+        return {'aggregates': [
+            {'uuid': zone, 'hosts': hosts, 'availability_zone': zone}
+            for zone, hosts in self.aggregates]}
+
+    def _nodes(self, request, context):
+        asked = request.headers['X-OpenStack-Ironic-API-Version']
+        if asked > self.latest:
+            context.status_code = 406
+            return {}
+        assert ('shard' in request.qs['fields'][0]) == (asked >= '1.82')
+        return {'nodes': self._page(request, context, self.nodes, 'uuid')}
+
+    def _node(self, request, context):
+        self._note(request)
+        return self._one(context, None, self.nodes, 'uuid',
+                         request.path.rpartition('/')[2])
+
+    @staticmethod
+    def _one(context, key, entries, identity, wanted):
+        for entry in entries:
+            if entry[identity] == wanted:
+                return {key: entry} if key else entry
+        context.status_code = 404
+        return {}
+
+    def _providers(self, request, context):
+        self._note(request)
+        found = self.providers
+        if 'required' in request.qs:
+            assert request.qs['required'] == ['compute_status_disabled']
+            found = [p for p in found if p['uuid'] in self.barred]
+        return {'resource_providers': found}
+
+    def _allocations(self, request, context):
+        self._note(request)
+        consumers = self.allocations.get(request.path.split('/')[2])
+        if consumers is None:
+            context.status_code = 404
+            return {}
+        return {'allocations': {
+            consumer: {'resources': {'CUSTOM_BAREMETAL': 1}}
+            for consumer in consumers}}
+
+
+class TroubledCloud(FakeCloud):
+    """Five computes, twelve nodes, and one of everything that can be wrong.
+
+    The examples of the documentation are of this cloud.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.services = [
+            service('compute-1'),
+            service('compute-2', state='down'),
+            service('compute-3', state='down', forced_down=True),
+            service('compute-4', status='disabled',
+                    disabled_reason='new disks'),
+            service('compute-5')]
+        owners = (1, 1, 1, 1, 2, 2, 3, 3, 4, 4, 4, None)
+        held = {0: 's-0', 2: 's-2', 3: 's-3', 4: 's-4', 6: 's-6'}
+        names = [f'n-{index}' for index in range(len(owners))]
+        self.hypervisors = [
+            hypervisor(name, f'compute-{owner}')
+            for name, owner in zip(names, owners) if owner]
+        self.nodes = [
+            node(name, name=f'rack1-u{index:02}',
+                 instance_uuid=held.get(index),
+                 provision_state='active' if index in held else 'available')
+            for index, name in enumerate(names)]
+        self.servers = [
+            server('s-0', 'compute-1', 'n-0'),
+            server('s-4', 'compute-2', 'n-4'),
+            server('s-6', 'compute-3', 'n-6', 'building',
+                   takeover.taking('spawning', host_key('compute-5')))
+            # It is in the middle of something, and not for long.
+            | {'updated': '2099-01-01T00:00:00Z'}]
+        self.deleted = ['s-2']
+        self.providers = [{'uuid': name, 'name': name} for name in names]
+        self.barred = ['n-8', 'n-9', 'n-10']
+        self.aggregates = [('rack-a', ['compute-1', 'compute-2'])]

@@ -19,6 +19,9 @@ from nova_ironic_multihost.check import survey
 
 PROGRAM = 'nova-ironic-multihost'
 
+#: How the commands begin in python-openstackclient.
+OPENSTACK = 'openstack baremetal compute'
+
 
 class Refused(Exception):
     """What is asked for makes no sense; a sentence or two, the remedy."""
@@ -69,7 +72,10 @@ class CloudCommand:
 
     def get_epilog(self):
         """Return what stands at the end of the help."""
-        return '\n'.join(filter(None, (self.EPILOG, super().get_epilog())))
+        own = self.EPILOG
+        if self.app.NAME != PROGRAM:
+            own = own.replace(f'  {PROGRAM} ', f'  {OPENSTACK} ')
+        return '\n'.join(filter(None, (own, super().get_epilog())))
 
     def run(self, parsed_args):
         """Carry out the command; what cannot be asked is one line.

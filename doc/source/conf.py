@@ -22,6 +22,7 @@ project = 'nova-ironic-multihost'
 copyright = 'nova-ironic-multihost contributors'
 
 extensions = [
+    'command_help',
     'house_modules',
     'openstackdocstheme',
     'oslo_config.sphinxconfiggen',
@@ -42,6 +43,11 @@ openstackdocs_auto_name = False
 config_generator_config_file = [
     ('../../etc/nova/nova-ironic-multihost-config-generator.conf',
      '_static/nova-ironic-multihost'),
+]
+
+man_pages = [
+    ('man/nova-ironic-multihost', 'nova-ironic-multihost',
+     'who owns which Ironic node, and why', [], 1),
 ]
 
 autodoc_member_order = 'bysource'

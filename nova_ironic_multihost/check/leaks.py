@@ -17,9 +17,9 @@ import dataclasses
 from nova_ironic_multihost.check import judgement
 from nova_ironic_multihost.check import usage
 
-#: nova's interval, in seconds, at which it deletes what a host still has of
-#: servers that are deleted.
-REAPER = '[DEFAULT]running_deleted_instance_poll_interval, 1800 s by default'
+#: When nova next deletes what a host still has of servers that are deleted.
+REAPER = ('within 1800 s, or what '
+          '[DEFAULT]running_deleted_instance_poll_interval says')
 
 _UNDEPLOY = '"openstack baremetal node undeploy {uuid}" frees it'
 
@@ -67,11 +67,11 @@ def _deleted(verdict: judgement.Verdict) -> tuple[str, str]:
     """Who frees a machine whose server nova has deleted, and how."""
     if verdict.why is not None and verdict.why.mine:
         host = str(verdict.owner)
-        return host, f'{host} tears it down within {REAPER}'
+        return host, f'{host} tears it down {REAPER}'
     if verdict.next is not None and verdict.next.mine:
         host = str(verdict.decider)
         return host, (f'{host} takes it at its next audit, and tears it down '
-                      f'within {REAPER}')
+                      f'{REAPER}')
     if verdict.next is not None:
         return str(verdict.decider), (
             f'{verdict.decider} is to take it and does not yet: '

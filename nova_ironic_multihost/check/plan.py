@@ -88,7 +88,8 @@ class Plan:
 
     :param moves: by source and target.
     :param nodes: how many nodes were looked at.
-    :param anyway: how many of those that move would also move without it.
+    :param anyway: how many of those that move would move without it, too, if
+        not to the same one.
     :param before: member of the ring -> free nodes, at rest without it.
     :param after: the same with it.
     """
@@ -229,7 +230,7 @@ class _Sums:
                 self._count(self._after, after, new)
             if after == place.owner:
                 continue
-            self._anyway += before == after
+            self._anyway += before != place.owner
             self._moves.setdefault(
                 (place.owner, after), collections.Counter())[place.held] += 1
 

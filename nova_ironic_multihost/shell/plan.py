@@ -94,7 +94,7 @@ asked
         moved = sum(move.free + move.held for move in planned.moves)
         self.tell(
             f'of {cli.counted(planned.nodes, "node")} {moved} would change '
-            f'the owner, {planned.anyway} of them also without this change')
+            f'their owner, {planned.anyway} of them without this change, too')
         for host in sorted(planned.before.keys() | planned.after.keys()):
             self.tell(f'free nodes of {host}: {planned.before.get(host, 0)} '
                       f'before, {planned.after.get(host, 0)} after')

@@ -227,7 +227,7 @@ class TroubledTestCase(CommandTestCase):
         self.assertIn(
             {'From': 'compute-1', 'To': 'compute-5', 'Free nodes': 1,
              'Held nodes': 2}, json.loads(out))
-        self.assertIn('4 of them also without this change', err)
+        self.assertIn('8 of them without this change, too', err)
         self.assertIn('free nodes of compute-5: 3 before, 7 after', err)
 
     def test_plan_of_imagined_nodes(self):

@@ -1,0 +1,55 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Directive ``command-help``: what a command says when it is asked for help.
+
+Its argument is a command of nova-ironic-multihost, or nothing for the program
+itself.
+"""
+
+import contextlib
+import io
+import os
+from unittest import mock
+
+from docutils import nodes
+from sphinx.util import docutils
+
+from nova_ironic_multihost.shell import app
+
+
+def help_of(*command):
+    """Return the help of a command, as wide as a page."""
+    with (contextlib.redirect_stdout(io.StringIO()) as out,
+          mock.patch.dict(os.environ, {'COLUMNS': '79'}),
+          contextlib.suppress(SystemExit)):
+        app.main([*command, '--help'])
+    return out.getvalue()
+
+
+class CommandHelp(docutils.SphinxDirective):
+    """Puts the help where it is named."""
+
+    optional_arguments = 9
+
+    def run(self):
+        """Return the nodes of the help."""
+        said = help_of(*self.arguments)
+        if not said:
+            raise self.error(f'There is no command {self.arguments}.')
+        return [nodes.literal_block(said, said, language='none')]
+
+
+def setup(app):
+    """Register the directive."""
+    app.add_directive('command-help', CommandHelp)
+    return {'parallel_read_safe': False}

@@ -127,7 +127,8 @@ def plan(judged: judgement.Judgement, change: Change,
     :raises PlanError: when the change does not fit the cloud
     """
     _refuse(judged, change)
-    where = _partition(judged, change)
+    where = _partition(
+        judged, change, needed=bool(change.add) or imagined is not None)
     zones = dict(judged.zones)
     if change.zone:
         zones.update(dict.fromkeys(change.added, change.zone))
@@ -166,13 +167,13 @@ def _refuse(judged: judgement.Judgement, change: Change) -> None:
                         'removed at once. Name it once.')
 
 
-def _partition(judged: judgement.Judgement, change: Change
+def _partition(judged: judgement.Judgement, change: Change, needed: bool
                ) -> partitions.Partition:
-    """Return the one that added hosts and imagined nodes are in."""
+    """Return the one that added hosts and imagined nodes are in, if any."""
     found = {part.label: part for part in judged.partitions.found}
     labels = ', '.join(f'"{label}"' for label in sorted(found))
     if change.partition is None:
-        if len(found) == 1 or not change.add:
+        if len(found) == 1 or not needed:
             return next(iter(found.values()))
         raise PlanError(f'The nodes are shared in {len(found)} partitions. '
                         f'Say --partition with one of {labels}.')

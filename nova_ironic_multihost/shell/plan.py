@@ -64,8 +64,9 @@ asked
             'host aggregates have it)')
         parser.add_argument(
             '--partition', metavar='PARTITION',
-            help='with whom those that come share nodes, as "list" calls it; '
-            'needed where there are several')
+            help='with whom those that come share nodes, and whose nodes '
+            '--nodes reckons with, as "list" calls it; needed where there '
+            'are several')
         parser.add_argument(
             '--plot', metavar='FILE',
             help='also draw the free nodes of each before and after; the '

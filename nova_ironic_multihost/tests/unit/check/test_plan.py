@@ -177,6 +177,8 @@ class PlanTestCase(base.BaseTestCase):
         planned = self.plan(self.partitioned(), imagined=100,
                             partition='group compute-2')
         self.assertEqual({'compute-2': 100}, planned.before)
+        self.assertIn('--partition', self.refused(
+            self.partitioned(), imagined=100))
 
     def test_changes_that_make_no_sense(self):
         self.assertIn('no compute service nix', self.refused(

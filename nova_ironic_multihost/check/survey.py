@@ -27,6 +27,7 @@ from collections.abc import Iterator
 from collections.abc import Set
 import concurrent.futures
 import contextlib
+import copy
 import dataclasses
 import datetime
 import time
@@ -125,9 +126,25 @@ def connections_beside(project: openstack.connection.Connection,
     Parameters and errors as for :func:`connections`.
     """
     if baremetal_cloud is None:
-        return project, project
-    return project, _connection(
-        baremetal_cloud, '--os-baremetal-cloud NAME')
+        return project, _undemanding(project)
+    return project, _undemanding(_connection(
+        baremetal_cloud, '--os-baremetal-cloud NAME'))
+
+
+def _undemanding(connection: openstack.connection.Connection
+                 ) -> openstack.connection.Connection:
+    """Return a connection that insists on no microversion of Ironic.
+
+    With python-ironicclient every connection of python-openstackclient wants
+    the latest one that this knows, and openstacksdk then refuses any Ironic
+    that is older. Each of our requests names the one that it needs.
+    """
+    settings = connection.config.config
+    if '.' not in str(settings.get('baremetal_api_version', '')):
+        return connection
+    config = copy.copy(connection.config)
+    config.config = settings | {'baremetal_api_version': '1'}
+    return openstack.connection.Connection(config=config)
 
 
 def _connection(cloud: str | None,

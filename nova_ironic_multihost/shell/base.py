@@ -36,7 +36,9 @@ class CloudCommand:
     """
 
     auth_required = True
-    required_scope = True
+    # It looks for the scope in a token that it does not have yet; the APIs
+    # say what is missing.
+    required_scope = False
 
     EPILOG = ''
 

@@ -109,7 +109,8 @@ class FakeCloud(fixtures.Fixture):
     def connection(self):
         session = sessions.Session(
             token_endpoint.Token('http://unused.test', 'token'))
-        return types.SimpleNamespace(session=session, **{
+        config = types.SimpleNamespace(config={})
+        return types.SimpleNamespace(session=session, config=config, **{
             name: adapter.Adapter(session, service_type=name,
                                   endpoint_override=url)
             for name, url in (('compute', NOVA), ('placement', PLACEMENT),

@@ -548,6 +548,9 @@ clouds:
   impatient:
     api_timeout: 7
     auth: *auth
+  latest:
+    baremetal_api_version: '1.112'
+    auth: *auth
   empty:
     region_name: Nowhere
 """
@@ -615,7 +618,8 @@ class ConnectTestCase(base.BaseTestCase):
         self.refused('impatient')
         self.assertEqual(7, self.http.last_request.timeout)
 
-    def test_region_without_ironic(self):
+    def authenticated(self, **urls):
+        """Let keystone accept, and its catalog have these services."""
         self.keystone(
             status_code=201, headers={'X-Subject-Token': 'token'},
             json={'token': {
@@ -624,7 +628,25 @@ class ConnectTestCase(base.BaseTestCase):
                     'domain': {'id': 'default', 'name': 'Default'}},
                 'issued_at': '2026-01-01T00:00:00.000000Z',
                 'expires_at': '2226-01-01T00:00:00.000000Z',
-                'catalog': [{'type': 'compute', 'id': 'c', 'name': 'nova',
-                             'endpoints': []}]}})
+                'catalog': [{'type': name, 'id': name, 'name': name,
+                             'endpoints': [
+                                 {'id': name, 'interface': 'public',
+                                  'region': '', 'url': url}]}
+                            for name, url in urls.items()]}})
+
+    def test_region_without_ironic(self):
+        self.authenticated(compute=clouds.NOVA)
         self.assertIn('catalog has no baremetal service',
                       self.refused('one'))
+
+    def test_ironic_older_than_the_client(self):
+        self.authenticated(baremetal=clouds.IRONIC)
+        version = {'id': 'v1', 'status': 'CURRENT', 'version': '1.99',
+                   'min_version': '1.1', 'links': [
+                       {'rel': 'self', 'href': f'{clouds.IRONIC}/v1/'}]}
+        self.http.get(f'{clouds.IRONIC}', json={
+            'default_version': version, 'versions': [version]})
+        self.http.get(f'{clouds.IRONIC}/v1/nodes', json={'nodes': []})
+        for cloud in ('latest',), ('one', 'latest'):
+            # It has come to the next one, which is not there.
+            self.assertIn('no placement service', self.refused(*cloud))

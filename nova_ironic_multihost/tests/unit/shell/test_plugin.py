@@ -65,7 +65,7 @@ class PluginTestCase(base.ShellTestCase):
         self.assertEqual((0, 5), (status, len(json.loads(out))))
         self.assertEqual(0, self.connect.call_count)
         self.assertTrue(self.client.seen.auth_required)
-        self.assertTrue(self.client.seen.required_scope)
+        self.assertFalse(self.client.seen.required_scope)
 
     def test_another_cloud_for_ironic(self):
         self.openstack('--os-baremetal-cloud', 'system',

@@ -86,7 +86,7 @@ asked
         except plan.PlanError as error:
             raise base.Refused(error) from error
         if chart is not None:
-            chart.draw(planned, parsed_args.plot)
+            _draw(chart, planned, parsed_args.plot)
         self._sums(planned)
         return COLUMNS, [(move.source, move.target, move.free, move.held)
                          for move in planned.moves]
@@ -106,6 +106,15 @@ def _positive(text):
     if number < 1:
         raise ValueError(text)
     return number
+
+
+def _draw(chart, planned, path):
+    try:
+        chart.draw(planned, path)
+    except (OSError, ValueError) as error:
+        raise base.Refused(
+            f'{path} cannot be drawn: {error}. Name a file that can be '
+            'written and ends with .png, .svg or .pdf.') from error
 
 
 def _chart():

@@ -21,8 +21,8 @@ _DEFAULTS = {option.dest: option.default for option in conf.OPTS}
 def add(parser):
     """Add them; the defaults are those of nova.conf."""
     group = parser.add_argument_group(
-        'as in nova.conf', 'what the compute services have there, if it is '
-        'not the default; no API shows it')
+        'as in nova.conf',
+        'what the compute services have there; no API shows it')
     group.add_argument(
         '--ring-partitions', type=int, metavar='NUMBER',
         default=_DEFAULTS['ring_partitions'],

@@ -37,12 +37,19 @@ class PlotTestCase(base.ShellTestCase):
         self.assertIn('pip install matplotlib', err)
         self.assertEqual({}, dict(self.cloud.asked))
 
+    def test_file_that_cannot_be_written(self):
+        figure = mock.MagicMock()
+        figure.Figure.return_value.savefig.side_effect = OSError('read-only')
+        status, out, err = self.plot(
+            matplotlib=types.SimpleNamespace(figure=figure))
+        self.assertEqual((2, ''), (status, out))
+        self.assertIn('plan.png cannot be drawn: read-only. Name', err)
+
     def test_picture(self):
         figure = mock.Mock()
         axes = figure.Figure.return_value.subplots.return_value
         status, out, _ = self.plot(
-            matplotlib=types.SimpleNamespace(figure=figure),
-            **{'matplotlib.figure': figure})
+            matplotlib=types.SimpleNamespace(figure=figure))
         self.assertEqual(0, status)
         self.assertIn(' new ', out)
         axes.set_yticks.assert_called_once_with(

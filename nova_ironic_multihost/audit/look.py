@@ -176,8 +176,9 @@ class Look:
             self._acquired(audit, mine)
             for node in mine[:TOGETHER]:
                 left.pop(node, None)
-            left.update((node, {audit.owners[node]} - {None})
-                        for node in mine[TOGETHER:])
+            left.update(
+                (node, {owner} if (owner := audit.owners[node]) else set())
+                for node in mine[TOGETHER:])
             missed.update(self._take(audit, mine[:TOGETHER]))
 
         def audit_some(now: membership.View, some: list[str]
@@ -198,14 +199,7 @@ class Look:
             some = list(left)[:TOGETHER]
             # Whoever waits for the auditor gets it while nova is asked.
             now = self._view = self._read(settings)
-            found = audit_some(now, some)
-            for node in some:
-                del reasons[node]
-                owners = left.pop(node, frozenset())
-                # What is not mine in this moment may be in the next.
-                if found.get(node) is not Reason.AWAITED:
-                    missed |= owners
-            reasons.update(found)
+            missed |= _note(some, audit_some(now, some), reasons, left)
         while (waiting := _waiting(reasons, Reason.INSTANCE_WAITS)) and (
                 not self._ending()):
             now = self._view = self._read(settings)
@@ -286,6 +280,26 @@ class Look:
         for node in pulled:
             if node not in unchanged and self._tracker.has(node):
                 self._tracker.audit(node)
+
+
+def _note(nodes: Iterable[str], found: Mapping[str, Reason],
+          reasons: dict[str, Reason], left: dict[str, Set[HostKey]]
+          ) -> set[HostKey]:
+    """Note what was found of some nodes when their turn had come.
+
+    :param reasons: those of all nodes that the look is about.
+    :param left: nodes that are not taken yet -> who may be their owners.
+    :returns: of which owners a node is to be tried again: what is not mine in
+        this moment may be in the next, unless a build is waited for.
+    """
+    missed: set[HostKey] = set()
+    for node in nodes:
+        del reasons[node]
+        owners = left.pop(node, frozenset())
+        if found.get(node) is not Reason.AWAITED:
+            missed |= owners
+    reasons.update(found)
+    return missed
 
 
 def _waiting(reasons: Mapping[str, Reason], why: Reason) -> list[str]:

@@ -37,8 +37,8 @@ def add_baremetal_cloud(options: argparse.ArgumentParser) -> None:
         help='entry of clouds.yaml for Ironic (default: the same)')
 
 
-def add_look(options: argparse.ArgumentParser) -> None:
-    """Add the options that say what is looked at, and how often."""
+def add_extent(options: argparse.ArgumentParser) -> None:
+    """Add the options that say what else is looked at."""
     options.add_argument(
         '--host', action='append', default=[], metavar='HOST',
         help='this compute service must exist and be up; may be given '
@@ -47,6 +47,11 @@ def add_look(options: argparse.ArgumentParser) -> None:
         '--allocations', action='store_true',
         help='also compare allocations with servers: one request for each '
         'node, eight at a time')
+
+
+def add_look(options: argparse.ArgumentParser) -> None:
+    """Add the options that say what is looked at, and how often."""
+    add_extent(options)
     options.add_argument(
         '--wait', type=float, default=0, metavar='SECONDS',
         help='look again until nothing is found and no server is in the '

@@ -70,9 +70,6 @@ _COMPUTE = '2.69'
 _HYPERVISORS = '2.53'
 # The first that filters a list of providers by trait.
 _PLACEMENT = '1.18'
-# What nova needs of an Ironic; the first that knows shards.
-_BAREMETAL = '1.46'
-_SHARDS = '1.82'
 # What nova needs of an Ironic; and the first that has shards.
 _BAREMETAL, _SHARDS = '1.46', '1.82'
 _NODE_FIELDS = ('uuid,name,instance_uuid,provision_state,power_state,'
@@ -217,7 +214,7 @@ class Survey:
             providers=providers,
             allocations=allocated,
             instances=servers + more,
-            zones=self._zones() if zones else None)
+            zones=tuple(sorted(self.zones().items())) if zones else None)
 
     def zones(self) -> dict[HostKey, str]:
         """Ask for the availability zones that hosts have been given.
@@ -225,11 +222,11 @@ class Survey:
         :returns: host -> zone, without those that are in no aggregate of one
         :raises SurveyError: when nova does not answer
         """
-        return {
-            host_key(host): aggregate['availability_zone']
-            for aggregate in self._nova.get(
-                '/os-aggregates', _COMPUTE)['aggregates']
-            if aggregate['availability_zone'] for host in aggregate['hosts']}
+        found = self._nova.get('/os-aggregates', _COMPUTE)['aggregates']
+        return aggregates.zones(
+            aggregates.Aggregate.of(one['uuid'], one['hosts'],
+                                    one['availability_zone'])
+            for one in found)
 
     def marked(self, trait: str) -> frozenset[str]:
         """Ask which resource providers have a trait.
@@ -269,14 +266,6 @@ class Survey:
         microversion, fields = self._node_form
         return tuple(_node(node) for node in self._ironic.pages(
             '/nodes', 'nodes', 'uuid', microversion, fields=fields))
-
-    def _zones(self) -> tuple[tuple[HostKey, str], ...]:
-        """Hosts with their explicit availability zones, by one request."""
-        found = self._nova.get('/os-aggregates', _COMPUTE)['aggregates']
-        return tuple(sorted(aggregates.zones(
-            aggregates.Aggregate.of(one['uuid'], one['hosts'],
-                                    one['availability_zone'])
-            for one in found).items()))
 
     def _providers(self) -> tuple[observation.Provider, ...]:
         every = self._placement.get('/resource_providers', _PLACEMENT)

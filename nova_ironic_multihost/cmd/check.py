@@ -90,12 +90,6 @@ def parser():
     top = argparse.ArgumentParser(
         prog=PROGRAM, description=_DESCRIPTION, epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter)
-    add_clouds(top)
-    add_extent(top)
-    top.add_argument(
-        '--wait', type=float, default=0, metavar='SECONDS',
-        help='look again until nothing is found and no server is in the '
-        'middle of something, at most this long (default: look once)')
     cli.add_clouds(top)
     cli.add_look(top)
     top.add_argument(
@@ -104,29 +98,6 @@ def parser():
         '"sentence"}], "notes": [the same], "nodes": N, "owners": {host: '
         'number}} instead')
     return top
-
-
-def add_clouds(options):
-    """Add the options that say whose credentials are used."""
-    options.add_argument(
-        '--os-cloud', metavar='NAME',
-        help='entry of clouds.yaml for nova and placement (default: '
-        'OS_CLOUD, or the other OS_* variables)')
-    options.add_argument(
-        '--os-baremetal-cloud', metavar='NAME',
-        help='entry of clouds.yaml for Ironic (default: the same)')
-
-
-def add_extent(options):
-    """Add the options that say what else is looked at."""
-    options.add_argument(
-        '--host', action='append', default=[], metavar='HOST',
-        help='this compute service must exist and be up; may be given '
-        'several times')
-    options.add_argument(
-        '--allocations', action='store_true',
-        help='also compare allocations with servers: one request for each '
-        'node, eight at a time')
 
 
 def answer(seen, found, notes):

@@ -22,10 +22,10 @@ import prometheus_client
 from prometheus_client import core
 from prometheus_client import parser as exposition
 
+from nova_ironic_multihost.check import cli
 from nova_ironic_multihost.check import findings
 from nova_ironic_multihost.check import samples
 from nova_ironic_multihost.check import survey
-from nova_ironic_multihost.cmd import check
 
 PROGRAM = 'nova-ironic-multihost-exporter'
 
@@ -152,8 +152,8 @@ def parser():
         metavar='SECONDS',
         help='with --port: rest between the end of a survey and the next one '
         '(default: %(default)s)')
-    check.add_clouds(top)
-    check.add_extent(top)
+    cli.add_clouds(top)
+    cli.add_extent(top)
     return top
 
 

@@ -19,6 +19,7 @@ import sys
 from oslo_config import cfg
 from oslo_upgradecheck import upgradecheck
 
+from nova_ironic_multihost.check import cli
 from nova_ironic_multihost.check.upgrade import agreement
 from nova_ironic_multihost.check.upgrade import cells
 from nova_ironic_multihost.check.upgrade.complaint import Complaint
@@ -30,7 +31,6 @@ from nova_ironic_multihost.check.upgrade import release
 from nova_ironic_multihost.check.upgrade import spelling
 from nova_ironic_multihost.check.upgrade import stopping
 from nova_ironic_multihost.check.upgrade import zones
-from nova_ironic_multihost.cmd import check
 from nova_ironic_multihost.cmd import evidence
 
 PROGRAM = 'nova-ironic-multihost-status'
@@ -205,7 +205,7 @@ def parser():
     top.add_argument(
         '--config-dir', action='append', default=[], metavar='DIRECTORY',
         help='as of nova-compute, may be given several times')
-    check.add_clouds(top)
+    cli.add_clouds(top)
     top.add_argument(
         '--collected', metavar='DIRECTORY',
         help='the nova.conf of other compute services: each entry is one '

@@ -79,6 +79,7 @@ class FakeCloud(fixtures.Fixture):
         self.providers = [{'uuid': n, 'name': n}
                           for n in ('n-0', 'n-1', 'n-2')]
         self.barred = []
+        self.marked = ['n-0', 'n-2']
         self.allocations = {'n-0': ['s-0']}
         self.hidden = set()
         self.unlisted = []
@@ -177,8 +178,13 @@ class FakeCloud(fixtures.Fixture):
         if asked > self.latest:
             context.status_code = 406
             return {}
-        assert ('shard' in request.qs['fields'][0]) == (asked >= '1.82')
-        return {'nodes': self._page(request, context, self.nodes, 'uuid')}
+        assert 'shard' not in request.qs['fields'][0] or asked >= '1.82'
+        wanted = {name: request.qs[name][0]
+                  for name in ('conductor_group', 'shard')
+                  if name in request.qs}
+        return {'nodes': self._page(request, context, [
+            one for one in self.nodes
+            if all(one[name] == wanted[name] for name in wanted)], 'uuid')}
 
     def _node(self, request, context):
         self._note(request)
@@ -197,8 +203,10 @@ class FakeCloud(fixtures.Fixture):
         self._note(request)
         found = self.providers
         if 'required' in request.qs:
-            assert request.qs['required'] == ['compute_status_disabled']
-            found = [p for p in found if p['uuid'] in self.barred]
+            [trait] = request.qs['required']
+            having = {'compute_status_disabled': self.barred,
+                      'owner_nova': self.marked}[trait]
+            found = [p for p in found if p['uuid'] in having]
         return {'resource_providers': found}
 
     def _allocations(self, request, context):

@@ -22,180 +22,6 @@ from nova_ironic_multihost.check import findings
 from nova_ironic_multihost.check import observation
 from nova_ironic_multihost.check import survey
 from nova_ironic_multihost.core import farewell
-
-NOVA = 'http://nova.test'
-PLACEMENT = 'http://placement.test'
-IRONIC = 'http://ironic.test'
-
-
-def service(host, **more):
-    return {'binary': 'nova-compute', 'host': host, 'status': 'enabled',
-            'state': 'up', 'updated_at': '2026-01-01T00:00:10.000000',
-            'forced_down': False} | more
-
-
-def hypervisor(uuid, host, kind='ironic'):
-    return {'id': uuid, 'hypervisor_hostname': uuid,
-            'hypervisor_type': kind, 'service': {'host': host}}
-
-
-def node(uuid, **more):
-    return {'uuid': uuid, 'name': None, 'instance_uuid': None,
-            'provision_state': 'available', 'power_state': 'power on',
-            'maintenance': False} | more
-
-
-def server(uuid, host=None, machine=None, vm_state='active', task=None):
-    return {'id': uuid, 'name': uuid, 'updated': '2026-01-01T00:00:20Z',
-            'OS-EXT-SRV-ATTR:host': host,
-            'OS-EXT-SRV-ATTR:hypervisor_hostname': machine,
-            'OS-EXT-STS:vm_state': vm_state, 'OS-EXT-STS:task_state': task}
-
-
-class FakeCloud(fixtures.Fixture):
-    """The APIs, as far as they are asked.
-
-    :ivar hidden: ids of hypervisors that nova counts and does not show
-    :ivar unlisted: servers that are only shown when asked for
-    :ivar asked: {path: number of requests}
-    """
-
-    def __init__(self):
-        super().__init__()
-        self.services = [service('east'), service('west')]
-        self.hypervisors = [hypervisor('n-0', 'east'),
-                            hypervisor('n-1', 'east'),
-                            hypervisor('n-2', 'west')]
-        self.nodes = [
-            node('n-0', instance_uuid='s-0', provision_state='active'),
-            node('n-1'), node('n-2')]
-        self.servers = [server('s-0', 'east', 'n-0')]
-        self.providers = [{'uuid': n, 'name': n}
-                          for n in ('n-0', 'n-1', 'n-2')]
-        self.barred = []
-        self.marked = ['n-0', 'n-2']
-        self.aggregates = []
-        self.allocations = {'n-0': ['s-0']}
-        self.hidden = set()
-        self.unlisted = []
-        self.asked = collections.Counter()
-        self.versions = {}
-
-    def _setUp(self):
-        self.http = self.useFixture(requests_mock_fixture.Fixture())
-        for url, answer in (
-                (f'{NOVA}/os-services', self._services),
-                (f'{NOVA}/os-aggregates', self._aggregates),
-                (f'{NOVA}/os-hypervisors/detail', self._hypervisors),
-                (f'{NOVA}/servers/detail', self._servers),
-                (f'{NOVA}/servers/s-', self._server),
-                (f'{PLACEMENT}/resource_providers', self._providers),
-                (f'{PLACEMENT}/resource_providers/n-', self._allocations),
-                (f'{IRONIC}/nodes', self._nodes),
-                (f'{IRONIC}/nodes/n-', self._node)):
-            end = '[^/]*' if url.endswith('-') else r'(\?|$)'
-            if 'resource_providers/' in url:
-                end += '/allocations'
-            self.http.get(re.compile(re.escape(url) + end), json=answer)
-
-    def connection(self):
-        session = sessions.Session(
-            token_endpoint.Token('http://unused.test', 'token'))
-        return types.SimpleNamespace(**{
-            name: adapter.Adapter(session, service_type=name,
-                                  endpoint_override=url)
-            for name, url in (('compute', NOVA), ('placement', PLACEMENT),
-                              ('baremetal', IRONIC))})
-
-    def survey(self):
-        return survey.Survey(self.connection(), self.connection())
-
-    def _note(self, request):
-        self.asked[request.path] += 1
-        self.versions[request.path] = (
-            request.headers.get('OpenStack-API-Version')
-            or request.headers['X-OpenStack-Ironic-API-Version'])
-
-    def _page(self, request, context, entries, identity):
-        self._note(request)
-        ids = [entry[identity] for entry in entries]
-        [marker] = request.qs.get('marker', [None])
-        if marker and marker not in ids:
-            context.status_code = 400
-            return []
-        first = ids.index(marker) + 1 if marker else 0
-        # What the services have as their max_limit.
-        return entries[first:][:min(int(request.qs['limit'][0]), 1000)]
-
-    def _services(self, request, context):
-        self._note(request)
-        assert request.qs['binary'] == ['nova-compute']
-        # Those of a cell that does not answer are shown since 2.69.
-        told = request.headers['OpenStack-API-Version'] >= 'compute 2.69'
-        return {'services': [s for s in self.services
-                             if told or s['status'] != 'UNKNOWN']}
-
-    def _hypervisors(self, request, context):
-        page = self._page(request, context, self.hypervisors, 'id')
-        return {'hypervisors': [
-            one for one in page if one['id'] not in self.hidden]}
-
-    def _servers(self, request, context):
-        every = self.servers if 'all_tenants' in request.qs else []
-        return {'servers': self._page(request, context, every, 'id')}
-
-    def _server(self, request, context):
-        self._note(request)
-        return self._one(
-            context, 'server', self.servers + self.unlisted, 'id',
-            request.path.rpartition('/')[2])
-
-    def _aggregates(self, request, context):
-        self._note(request)
-        return {'aggregates': self.aggregates}
-
-    def _nodes(self, request, context):
-        wanted = {name: request.qs[name][0]
-                  for name in ('conductor_group', 'shard')
-                  if name in request.qs}
-        return {'nodes': self._page(
-            request, context, [
-                n for n in self.nodes
-                if all(n.get(name) == wanted[name] for name in wanted)],
-            'uuid')}
-
-    def _node(self, request, context):
-        self._note(request)
-        return self._one(context, None, self.nodes, 'uuid',
-                         request.path.rpartition('/')[2])
-
-    @staticmethod
-    def _one(context, key, entries, identity, wanted):
-        for entry in entries:
-            if entry[identity] == wanted:
-                return {key: entry} if key else entry
-        context.status_code = 404
-        return {}
-
-    def _providers(self, request, context):
-        self._note(request)
-        found = self.providers
-        if 'required' in request.qs:
-            [trait] = request.qs['required']
-            having = {'compute_status_disabled': self.barred,
-                      'owner_nova': self.marked}[trait]
-            found = [p for p in found if p['uuid'] in having]
-        return {'resource_providers': found}
-
-    def _allocations(self, request, context):
-        self._note(request)
-        consumers = self.allocations.get(request.path.split('/')[2])
-        if consumers is None:
-            context.status_code = 404
-            return {}
-        return {'allocations': {
-            consumer: {'resources': {'CUSTOM_BAREMETAL': 1}}
-            for consumer in consumers}}
 from nova_ironic_multihost.tests import clouds
 
 
@@ -335,44 +161,6 @@ class ReadTestCase(SurveyTestCase):
                          seen.allocations)
 
 
-class ZonesTestCase(SurveyTestCase):
-
-    def test_zones_that_somebody_has_given(self):
-        self.cloud.aggregates = [
-            {'hosts': ['East', 'west'], 'availability_zone': 'z'},
-            {'hosts': ['north'], 'availability_zone': None}]
-        self.assertEqual({'east': 'z', 'west': 'z'},
-                         self.cloud.survey().zones())
-
-
-class MarkedTestCase(SurveyTestCase):
-
-    def test_providers_with_a_trait(self):
-        self.assertEqual({'n-0', 'n-2'},
-                         self.cloud.survey().marked('OWNER_NOVA'))
-
-
-class NodesOfTestCase(SurveyTestCase):
-
-    def setUp(self):
-        super().setUp()
-        self.cloud.nodes = [
-            node('n-0', conductor_group='g', shard='s'),
-            node('n-1', conductor_group='g'),
-            node('n-2', conductor_group='')]
-
-    def version(self):
-        return self.cloud.versions['/nodes']
-
-    def test_conductor_group(self):
-        self.assertEqual({'n-0', 'n-1'},
-                         self.cloud.survey().nodes_of('g', None))
-        self.assertEqual('baremetal 1.46', self.version())
-
-    def test_shard_and_both(self):
-        for group in None, 'g':
-            self.assertEqual({'n-0'}, self.cloud.survey().nodes_of(group, 's'))
-            self.assertEqual('baremetal 1.82', self.version())
     def test_zones_are_read_on_demand(self):
         self.cloud.aggregates = [('rack-a', ['East', 'kvm-1']),
                                  (None, ['west'])]
@@ -400,6 +188,44 @@ class NodesOfTestCase(SurveyTestCase):
         self.assertEqual(
             [1767225605.0, None],
             [n.since for n in self.cloud.survey().read().nodes[:2]])
+
+
+class ZonesTestCase(SurveyTestCase):
+
+    def test_zones_that_somebody_has_given(self):
+        self.cloud.aggregates = [('z', ['East', 'west']), (None, ['north'])]
+        self.assertEqual({'east': 'z', 'west': 'z'},
+                         self.cloud.survey().zones())
+
+
+class MarkedTestCase(SurveyTestCase):
+
+    def test_providers_with_a_trait(self):
+        self.assertEqual({'n-0', 'n-2'},
+                         self.cloud.survey().marked('OWNER_NOVA'))
+
+
+class NodesOfTestCase(SurveyTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.cloud.nodes = [
+            clouds.node('n-0', conductor_group='g', shard='s'),
+            clouds.node('n-1', conductor_group='g'),
+            clouds.node('n-2', conductor_group='')]
+
+    def version(self):
+        return self.cloud.versions['/nodes']
+
+    def test_conductor_group(self):
+        self.assertEqual({'n-0', 'n-1'},
+                         self.cloud.survey().nodes_of('g', None))
+        self.assertEqual('baremetal 1.46', self.version())
+
+    def test_shard_and_both(self):
+        for group in None, 'g':
+            self.assertEqual({'n-0'}, self.cloud.survey().nodes_of(group, 's'))
+            self.assertEqual('baremetal 1.82', self.version())
 
 
 class DoubtTestCase(SurveyTestCase):

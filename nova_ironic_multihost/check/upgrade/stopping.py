@@ -88,7 +88,7 @@ def judge(found: settings.Settings, release: int | None,
         return
     limit = found.graceful_shutdown_timeout or math.inf
     for unit in running or ():
-        if unit.seconds < limit + MARGIN and unit.seconds != math.inf:
+        if unit.seconds < limit + MARGIN:
             yield Complaint(
                 f'{unit.name} is killed {unit.seconds:.0f} s after it is '
                 f'told to end, and nova {_takes(limit)}: '

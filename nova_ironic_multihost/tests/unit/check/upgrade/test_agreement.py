@@ -60,7 +60,7 @@ class JudgeTestCase(base.JudgeTestCase):
 
     def test_two_of_one_name(self):
         self.assert_complains(
-            agreement.judge([base.of_host('a'), base.of_host('A')]),
+            agreement.judge([base.of_host(name) for name in ('a', 'B', 'A')]),
             'A.conf, a.conf are of one host, a', fatal=True)
 
 

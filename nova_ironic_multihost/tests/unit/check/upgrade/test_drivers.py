@@ -60,7 +60,7 @@ class JudgeMarksTestCase(base.JudgeTestCase):
 class MissingTestCase(base.JudgeTestCase):
 
     def missing(self, nova):
-        return drivers.missing([base.of_host('A')], ['a', 'b'], nova)
+        return drivers.missing([base.of_host('a')], ['A', 'b'], nova)
 
     def test_nova_marks_nodes_itself(self):
         for nova in 34, None:

@@ -27,7 +27,9 @@ class JudgeTestCase(base.JudgeTestCase):
         self.assert_silent(self.judge(a='z', b='z', c='y', d='y'))
 
     def test_names_are_compared_in_lower_case(self):
-        self.assert_silent(zones.judge(['A', 'B'], {'a': 'z', 'b': 'z'}))
+        self.assert_complains(
+            zones.judge(['A', 'B', 'C'], {'a': 'z', 'b': 'z', 'c': 'y'}),
+            'C is alone')
 
     def test_a_single_one(self):
         self.assert_silent(self.judge(a='z'))

@@ -26,6 +26,7 @@ from nova_ironic_multihost.audit import auditor
 from nova_ironic_multihost.audit import changes
 from nova_ironic_multihost.audit import departure
 from nova_ironic_multihost.audit import drift
+from nova_ironic_multihost.audit import herald
 from nova_ironic_multihost.audit import hints
 from nova_ironic_multihost.audit import keeper
 from nova_ironic_multihost.audit import look
@@ -41,8 +42,10 @@ from nova_ironic_multihost.audit import schedule
 from nova_ironic_multihost.audit import sorter
 from nova_ironic_multihost.audit.sources import ListingError
 from nova_ironic_multihost.audit import status
+from nova_ironic_multihost.audit import tally
 from nova_ironic_multihost.audit import timer
 from nova_ironic_multihost.audit import upkeep
+from nova_ironic_multihost.audit import witness
 from nova_ironic_multihost import conf
 from nova_ironic_multihost.conf import contradictions
 from nova_ironic_multihost.contract import answers
@@ -51,6 +54,7 @@ from nova_ironic_multihost.contract import builds
 from nova_ironic_multihost.contract import calls
 from nova_ironic_multihost.contract import copies
 from nova_ironic_multihost.contract import evacuation
+from nova_ironic_multihost.contract import listeners
 from nova_ironic_multihost.contract import machines
 from nova_ironic_multihost.contract import mailbox
 from nova_ironic_multihost.contract import names
@@ -63,14 +67,18 @@ from nova_ironic_multihost.contract import patience
 from nova_ironic_multihost.contract import provider
 from nova_ironic_multihost.contract import reads
 from nova_ironic_multihost.contract import registration
+from nova_ironic_multihost.contract import reports
 from nova_ironic_multihost.contract import settings
 from nova_ironic_multihost.contract import sources
 from nova_ironic_multihost.contract import traits
 from nova_ironic_multihost.core import membership
 from nova_ironic_multihost.core import ownership
 from nova_ironic_multihost.core.ownership import Reason
+from nova_ironic_multihost.core.tallies import Event
+from nova_ironic_multihost.core.tallies import Work
 from nova_ironic_multihost import exception
 from nova_ironic_multihost import gate
+from nova_ironic_multihost.window import front
 
 LOG = logging.getLogger(__name__)
 CONF = names.CONF
@@ -90,15 +98,17 @@ class IronicMultiHostDriver(names.IronicDriver):
         conf.register_opts(CONF)
         self.node_cache = node_cache.NodeCache(
             lambda body: pages.node(body, self.ironic_connection))
-        self._tracker = calls.Tracker(virtapi)
+        self._tally = tally.Tally()
+        self._tracker = calls.Tracker(virtapi, self._moved)
         self._departure = departure.Departure(
             registration.Registration(CONF.host),
             lambda: self._looks.may_close(settings.read()))
         ending = self._departure.begun
-        self._reader = reader.Reader(pages.Pages(self))
-        writes = sources.NovaWrites(ending)
+        self._reader = reader.Reader(pages.Pages(self), tally=self._tally)
+        writes = sources.NovaWrites(ending, self._tally)
         self._auditor = auditor.Auditor(
-            sources.NovaSources(self, self._tracker), writes, self._reader)
+            sources.NovaSources(self, self._tracker), writes, self._reader,
+            tally=self._tally)
         self._schedule = schedule.Schedule(
             CONF.host, self._auditor, self._tracker)
         self._drift = drift.Drift(
@@ -109,10 +119,10 @@ class IronicMultiHostDriver(names.IronicDriver):
         self._offers = offer.Offers(self._auditor, self._tracker, ending)
         self._pulls = pulls.Pulls(
             self._auditor, self._tracker, self._schedule, self._offers,
-            self._free)
+            self._free, self._tally)
         self._looks = look.Look(
             self._auditor, self._tracker, self._acquired, ending=ending,
-            to_move=self._to_move)
+            to_move=self._to_move, tally=self._tally)
         self._status = status.Status(
             self._auditor, self._schedule, traits.Traits(self._tracker),
             lambda: self._looks.view, self._drift.expect, ending)
@@ -126,7 +136,8 @@ class IronicMultiHostDriver(names.IronicDriver):
             self._auditor, self._tracker, self._acquired)
         self._gate = gate.Gate(
             CONF.host, self._auditor.sources, settings.patience,
-            passing=answers.passing)
+            passing=answers.passing,
+            refused=lambda: self._tally.count(Event.REFUSED))
         self._patience = patience.Patience(
             settings.patience,
             lambda: self._settled and not self._gate.hurried)
@@ -140,11 +151,13 @@ class IronicMultiHostDriver(names.IronicDriver):
             CONF.host, self._auditor, self._looks, self._attempts)
         self._keeper = keeper.Keeper(
             CONF.host, mailboxes, copies.Copier(CONF.host), letters, here)
+        instances = calls.Instances(virtapi)
+        self._herald = herald.Herald(instances.notify)
         self._recovery = recovery.Recovery(
-            CONF.host, calls.Instances(virtapi), machines.Machines(self),
+            CONF.host, instances, machines.Machines(self),
             self._gate, repetition.Repetition(
                 self._keeper, self._attempts, here),
-            under_way=lambda: writes.under_way)
+            under_way=lambda: writes.under_way, tally=self._tally)
         self._arrivals = arrivals.Arrivals(
             builds.Builds(CONF.host, self._tracker), self._recorded,
             self._keeper.may_come)
@@ -165,6 +178,13 @@ class IronicMultiHostDriver(names.IronicDriver):
             upkeep=self._upkeep.once, drift=self._drift.once,
             status=self._status.once,
             refusal=lambda: self._refusals.sweep(self._looks.view))
+        self._attendance = listeners.Attendance()
+        self._witness = witness.Witness(
+            CONF.host, self._auditor, self._looks, self._tally,
+            settings.bounds, ending, self._attendance.goes_on)
+        self._window = front.Window(
+            self._witness.picture, self._witness.verdict, settings.metrics())
+        self._section = reports.Section(front.TITLE, self._window.report)
         self._settled = self._filled = False
         # The last audit of all nodes; looks have changed the auditor's.
         self._audited = None
@@ -182,7 +202,7 @@ class IronicMultiHostDriver(names.IronicDriver):
         """
         stock = super()
         return self._patience.connection(lambda: operations.AskingConnection(
-            stock.ironic_connection, self._gate))
+            stock.ironic_connection, self._gate, self._tally.asking))
 
     def init_host(self, host):
         """Refuse settings that cannot work, then see who else is there.
@@ -193,6 +213,8 @@ class IronicMultiHostDriver(names.IronicDriver):
             for sentence in found:
                 LOG.error(sentence)
             raise exception.ConfigurationContradiction(found)
+        self._window.open()
+        self._section.begin()
         manager = names.manager_of(self.virtapi)
         patches.patch_record_reads(
             manager, lambda: self._audited.records,
@@ -201,8 +223,10 @@ class IronicMultiHostDriver(names.IronicDriver):
         patches.patch_record_moves(
             manager,
             lambda record: self._offers.still_valid(record.node, record),
-            lambda node: self._offers.may_create(node, settings.read()))
-        patches.patch_node_audits(manager, self._schedule)
+            lambda node: self._offers.may_create(node, settings.read()),
+            self._moved)
+        patches.patch_node_audits(
+            manager, self._schedule, lambda: self._tally.sign(Work.AUDIT))
         patches.patch_instance_init(manager, self._recovery.start)
         patches.patch_nodes_at_start(manager)
         patches.patch_instances_at_start(manager)
@@ -216,7 +240,7 @@ class IronicMultiHostDriver(names.IronicDriver):
         patches.patch_post_start(manager, self._begin)
         patches.patch_enabling(manager, self._switched)
         patches.patch_stop(manager, self._end)
-        patches.patch_listeners(manager)
+        patches.patch_listeners(manager, self._attendance.note)
         patches.patch_traits(manager, self._is_about_to_end)
         patches.patch_roots(manager)
         super().init_host(host)
@@ -226,11 +250,14 @@ class IronicMultiHostDriver(names.IronicDriver):
         self._end()
         self._departure.wait()
         super().cleanup_host(host)
+        self._section.end()
+        self._window.close()
 
     def _begin(self):
         # While it started the others took it for dead.
         self._auditor.doubt()
         self._timers.start()
+        self._witness.note_start()
 
     def _switched(self):
         """Go by it that this service was disabled or enabled."""
@@ -278,11 +305,16 @@ class IronicMultiHostDriver(names.IronicDriver):
                 self._tracker.fill(self._schedule.ready())
                 self._filled = True
             self._schedule.spare()
+            self._herald.follow(
+                CONF.host, self._auditor.last, self._auditor.absences)
             self._pulls.once(settings.partition().label)
             return nodes
         finally:
             # nova audits once before it listens for builds.
             self._settled = True
+
+    def _moved(self, node, done):
+        self._tally.note_move(self._auditor.reason(node), done)
 
     def _recorded(self):
         return [record.node for record

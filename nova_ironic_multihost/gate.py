@@ -95,15 +95,18 @@ class Gate:
     :param sleep: waits for so many seconds.
     :param passing: function of an exception, and of whether this is not the
         first time, that says whether what has failed may succeed another time.
+    :param refused: function without arguments that is called when an
+        operation is not carried out.
     """
 
     def __init__(self, host, sources, patience=lambda: 0,
                  clock=time.monotonic, sleep=time.sleep,
-                 passing=lambda exc, again: False):
+                 passing=lambda exc, again: False, refused=lambda: None):
         self._host = host_key(host)
         self._sources = sources
         self._patience = patience
         self._passing = passing
+        self._refused = refused
         self._clock = clock
         self._sleep = sleep
         self._thread = threading.local()
@@ -244,6 +247,7 @@ class Gate:
             LOG.warning('%(name)s of instance %(instance)s is not carried '
                         'out: %(exc)s. If it was to be it ends in ERROR.',
                         {'name': name, 'exc': exc, 'instance': instance.uuid})
+            self._refused()
             return otherwise()
         if self._tireless:
             self._thread.patience_left = None
@@ -252,6 +256,7 @@ class Gate:
                      'on another compute service now, or about to be%(or)s.',
                      {'name': name, 'instance': instance.uuid,
                       'or': ', or done, or has failed' if is_left else ''})
+            self._refused()
             return otherwise()
         with self._entered(patient):
             try:

@@ -39,6 +39,8 @@ from nova_ironic_multihost.audit.reader import Reader
 from nova_ironic_multihost.audit.reader import Wanted
 from nova_ironic_multihost.audit.sources import Sources
 from nova_ironic_multihost.audit.sources import Writes
+from nova_ironic_multihost.audit.tally import Tally
+from nova_ironic_multihost.core import absence
 from nova_ironic_multihost.core.facts import Record
 from nova_ironic_multihost.core.farewell import Farewells
 from nova_ironic_multihost.core.host import HostKey
@@ -51,6 +53,8 @@ from nova_ironic_multihost.core.ownership import Reason
 from nova_ironic_multihost.core import revision
 from nova_ironic_multihost.core import ring
 from nova_ironic_multihost.core import takeover
+from nova_ironic_multihost.core.tallies import Pending
+from nova_ironic_multihost.core.tallies import Work
 
 #: Nodes that are kept before it is known whether they are this host's.
 UNDECIDED = 5000
@@ -76,6 +80,7 @@ class Auditor:
     :param reader: reads what Ironic has.
     :param clock: monotonic clock, in seconds.
     :param executor: makes what does something beside.
+    :param tally: counts and times what is done.
     :ivar sources: the same.
     :ivar last: the last :class:`.model.Audit`, None before the first.
     """
@@ -83,13 +88,15 @@ class Auditor:
     def __init__(self, sources: Sources, writes: Writes, reader: Reader,
                  clock: Callable[[], float] = time.monotonic,
                  executor: Callable[[], futures.Executor] = (
-                     lambda: futures.ThreadPoolExecutor(1))) -> None:
+                     lambda: futures.ThreadPoolExecutor(1)),
+                 tally: Tally | None = None) -> None:
         self.sources = sources
         self.last: Audit | None = None
         self._writes = writes
         self._reader = reader
         self._clock = clock
         self._executor = executor
+        self._tally = tally or Tally(clock)
         self._lock = threading.Lock()
         self._memory = Memory()
         self._outages_lock = threading.Lock()
@@ -113,6 +120,11 @@ class Auditor:
     def in_doubt(self) -> bool:
         """Whether all records of this host are still to be read anew."""
         return revision.in_doubt(self._memory.recorded, self._doubted)
+
+    @property
+    def absences(self) -> absence.Absences:
+        """The nodes that are not listed, as of the last audit of all."""
+        return self._memory.absences
 
     @property
     def preferences(self) -> ring.Preferences | None:
@@ -217,6 +229,13 @@ class Auditor:
         :returns: what is also :attr:`last` from now on.
         :raises ListingError: when Ironic does not answer.
         """
+        with self._tally.turn(Work.AUDIT):
+            audit = self._audit(settings, settled, then)
+        self._notices.count(audit.reasons)
+        return audit
+
+    def _audit(self, settings: Settings, settled: bool,
+               then: Callable[[Audit], None]) -> Audit:
         # That takes long when all nodes have to be listed, and the nodes of
         # a host that dies are not to wait for the audit.
         self.read(settings, settled)
@@ -239,9 +258,15 @@ class Auditor:
                 # Its records were read before Ironic was asked.
                 self.doubt()
             self.last = audit
+            self._note_waiting(audit)
             then(audit)
-        self._notices.count(audit.reasons)
         return audit
+
+    def _note_waiting(self, audit: Audit) -> None:
+        """Note whose instances are still to be taken over."""
+        self._tally.note_pending(Pending.TURN, {
+            node for node, reason in audit.reasons.items()
+            if reason is Reason.INSTANCE_WAITS})
 
     def audit_hosts(self, settings: Settings, hosts: Iterable[str],
                     then: Callable[[Audit, list[str]], None],
@@ -299,6 +324,7 @@ class Auditor:
                     {*last.nodes, *mine, *_coming(reasons)},
                     _served(reasons)),
                 decided.taken_over, decided.at_rest)
+            self._note_waiting(self.last)
             then(self.last, mine)
         return decided.reasons
 

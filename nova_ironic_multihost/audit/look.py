@@ -30,6 +30,7 @@ from nova_ironic_multihost.audit.model import Audit
 from nova_ironic_multihost.audit.model import Settings
 from nova_ironic_multihost.audit import notices
 from nova_ironic_multihost.audit.sources import Tracker
+from nova_ironic_multihost.audit.tally import Tally
 from nova_ironic_multihost.audit import watch
 from nova_ironic_multihost.core.facts import Record
 from nova_ironic_multihost.core import farewell
@@ -37,6 +38,8 @@ from nova_ironic_multihost.core.host import HostKey
 from nova_ironic_multihost.core import membership
 from nova_ironic_multihost.core import ownership
 from nova_ironic_multihost.core.ownership import Reason
+from nova_ironic_multihost.core.tallies import Event
+from nova_ironic_multihost.core.tallies import Work
 
 LOG = logging.getLogger(__name__)
 
@@ -64,6 +67,7 @@ class Look:
         goes on then takes nothing more.
     :param to_move: says of some nodes that are mine which records can be
         moved as they are, see :meth:`.offer.Offers.to_move`.
+    :param tally: counts and times looks.
     """
 
     def __init__(self, auditor: auditors.Auditor, tracker: Tracker,
@@ -71,12 +75,14 @@ class Look:
                  clock: Callable[[], float] = time.monotonic,
                  ending: Callable[[], bool] = lambda: False,
                  to_move: Callable[[Iterable[str]], Sequence[Record]] = (
-                     lambda nodes: ())) -> None:
+                     lambda nodes: ()),
+                 tally: Tally | None = None) -> None:
         self._auditor = auditor
         self._tracker = tracker
         self._acquired = acquired
         self._to_move = to_move
         self._ending = ending
+        self._tally = tally or Tally(clock)
         self._watch = watch.Watch(clock)
         self._view: membership.View | None = None
         self._eligible: frozenset[HostKey] = frozenset()
@@ -120,6 +126,14 @@ class Look:
 
         :returns: what was seen.
         """
+        with self._tally.turn(Work.LOOK):
+            try:
+                return self._once(settings)
+            except Exception:
+                self._tally.count(Event.LOOK_FAILED)
+                raise
+
+    def _once(self, settings: Settings) -> membership.View:
         view = self._read(settings)
         if self._auditor.last is None:
             return view
@@ -155,8 +169,9 @@ class Look:
     def _read(self, settings: Settings) -> membership.View:
         last = self._auditor.last
         known = last.view.hosts if last else ()
-        return self._auditor.read_view(settings, dict.fromkeys(
-            [*self._watch.hosts, *known]))
+        with self._tally.turn(Work.SERVICES):
+            return self._auditor.read_view(settings, dict.fromkeys(
+                [*self._watch.hosts, *known]))
 
     def _audit_hosts(self, settings: Settings, view: membership.View,
                      hosts: frozenset[HostKey]
@@ -246,6 +261,7 @@ class Look:
         for node in nodes:
             if self._ending():
                 return missed
+            self._tally.sign(Work.LOOK)
             if node not in moved:
                 self._tracker.audit(node)
             owner = audit.owners[node]

@@ -27,8 +27,10 @@ from nova_ironic_multihost.audit import auditor as auditors
 from nova_ironic_multihost.audit.offer import Offers
 from nova_ironic_multihost.audit.schedule import Schedule
 from nova_ironic_multihost.audit.sources import Tracker
+from nova_ironic_multihost.audit.tally import Tally
 from nova_ironic_multihost.core.facts import Record
 from nova_ironic_multihost.core.ownership import Reason
+from nova_ironic_multihost.core.tallies import Work
 
 LOG = logging.getLogger(__name__)
 
@@ -48,16 +50,19 @@ class Pulls:
     :param schedule: says which nodes nova's tracker audits.
     :param offers: judges each node once more.
     :param free: says of a node whether Ironic has it free.
+    :param tally: told how far it gets.
     """
 
     def __init__(self, auditor: auditors.Auditor, tracker: Tracker,
                  schedule: Schedule, offers: Offers,
-                 free: Callable[[str], bool]) -> None:
+                 free: Callable[[str], bool],
+                 tally: Tally | None = None) -> None:
         self._auditor = auditor
         self._tracker = tracker
         self._schedule = schedule
         self._offers = offers
         self._free = free
+        self._tally = tally or Tally()
         #: Of what was pulled last, so that the tracker keeps it: they were
         #: not this host's when its audit read its own.
         self.records: tuple[Record, ...] = ()
@@ -85,6 +90,7 @@ class Pulls:
                        if audit.reasons.get(node) is Reason.PULLED
                        and self._free(node))
         for first in range(0, len(nodes), AT_ONCE):
+            self._tally.sign(Work.AUDIT)
             judged.clear()
             try:
                 some = self._tracker.pull(

@@ -32,11 +32,13 @@ from oslo_log import log as logging
 from nova_ironic_multihost.audit.sources import ListingError
 from nova_ironic_multihost.audit.sources import MarkError
 from nova_ironic_multihost.audit.sources import Pages
+from nova_ironic_multihost.audit.tally import Tally
 from nova_ironic_multihost.core import membership
 from nova_ironic_multihost.core import mirror as mirrors
 from nova_ironic_multihost.core.mirror import Mirror
 from nova_ironic_multihost.core.mirror import Page
 from nova_ironic_multihost.core.mirror import Row
+from nova_ironic_multihost.core.tallies import Work
 
 LOG = logging.getLogger(__name__)
 
@@ -101,12 +103,15 @@ class Reader:
 
     :param pages: how Ironic is asked.
     :param clock: monotonic clock, in seconds.
+    :param tally: times what is read.
     """
 
     def __init__(self, pages: Pages,
-                 clock: Callable[[], float] = time.monotonic) -> None:
+                 clock: Callable[[], float] = time.monotonic,
+                 tally: Tally | None = None) -> None:
         self._pages = pages
         self._clock = clock
+        self._tally = tally or Tally(clock)
         # One reading at a time; also guards _reading and _counts.
         self._lock = threading.Lock()
         self._reading: Reading | None = None
@@ -134,7 +139,8 @@ class Reader:
             if brief:
                 self._reading = self._with_news(partition, seconds, wanted)
             else:
-                self._read_on(partition, seconds, wanted)
+                with self._tally.turn(Work.LISTING):
+                    self._read_on(partition, seconds, wanted)
             return self.mirror
         finally:
             self._lock.release()

@@ -33,18 +33,22 @@ import time
 
 from oslo_log import log as logging
 
+from nova_ironic_multihost.audit import herald
 from nova_ironic_multihost.audit import patrol
 from nova_ironic_multihost.audit.repetition import Repetition
 from nova_ironic_multihost.audit.sources import Instance
 from nova_ironic_multihost.audit.sources import Instances
 from nova_ironic_multihost.audit.sources import Machines
 from nova_ironic_multihost.audit.sources import Operations
+from nova_ironic_multihost.audit.tally import Tally
+from nova_ironic_multihost.core import events
 from nova_ironic_multihost.core.facts import InstanceState
 from nova_ironic_multihost.core.host import host_key
 from nova_ironic_multihost.core import membership
 from nova_ironic_multihost.core import pauses
 from nova_ironic_multihost.core import takeover
 from nova_ironic_multihost.core.takeover import Step
+from nova_ironic_multihost.core.tallies import Pending
 
 LOG = logging.getLogger(__name__)
 
@@ -88,20 +92,24 @@ class Recovery:
     :param start: calls a function with arguments, in a thread of its own.
     :param under_way: returns the uuids of the instances that are being taken
         over at this moment.
+    :param tally: told what is not at rest yet.
     """
 
     def __init__(self, host: str, instances: Instances, machines: Machines,
                  operations: Operations, repetition: Repetition,
                  clock: Callable[[], float] = time.monotonic,
                  start: Callable[..., None] = start_thread,
-                 under_way: Callable[[], Set[str]] = frozenset) -> None:
+                 under_way: Callable[[], Set[str]] = frozenset,
+                 tally: Tally | None = None) -> None:
         self._name = host
         self._host = host_key(host)
         self._instances = instances
         self._machines = machines
         self._clock = clock
         self._start = start
+        self._herald = herald.Herald(instances.notify, start)
         self._under_way = under_way
+        self._tally = tally or Tally(clock)
         self._operations = operations
         self._repetition = repetition
         self._lock = threading.Lock()
@@ -164,16 +172,7 @@ class Recovery:
             LOG.info('Took over %(count)d instances of compute service '
                      '%(host)s, which is down.',
                      {'count': len(uuids), 'host': host})
-            # The caller audits, and waits for no bus.
-            self._begin(self._notify, {
-                'host': self._name, 'source_host': host, 'instances': uuids})
-
-    def _notify(self, payload: dict[str, object]) -> None:
-        try:
-            self._instances.notify('ironic_multihost.takeover', payload)
-        except Exception as exc:  # noqa: BLE001
-            LOG.warning('The notification of a take-over was not sent: %s. '
-                        'Nothing else depends on it.', exc)
+            self._herald.tell(events.takeover(self._name, host, uuids))
 
     def start(self, init: Callable[[], object], instance: Instance) -> None:
         """Do what is due for an instance at the start of the service.
@@ -245,6 +244,9 @@ class Recovery:
         marked = takeover.sort_marked(self._host, found)
         self.add(sorted(self._due(marked.rest, paused)))
         self._undo(marked.astray, found, view)
+        self._tally.note_pending(Pending.REST, {
+            *marked.rest, *(uuid for uuid, _ in marked.astray),
+            *self._seen_to()})
         self._sweeps += 1
         if view is None or view.fenced(self._host):
             self._patrol.interrupt()

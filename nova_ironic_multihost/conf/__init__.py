@@ -204,6 +204,27 @@ than this compute service, as with several cells.
 Topic of Ironic's notifications, with ``ironic_notifications``: one of
 [DEFAULT]versioned_notifications_topics in ironic.conf.
 """),
+    cfg.PortOpt(
+        'metrics_port',
+        default=0,
+        help="""
+TCP port on which this compute service answers over HTTP: ``/metrics`` for
+Prometheus, and ``/healthz``, which says 200 or 503 and why.
+
+0 for none. If the port is in use a WARNING says so and nova-compute goes on
+without; several nova-computes on one machine need a port each. See the
+documentation (page "Metrics and health").
+"""),
+    cfg.HostAddressOpt(
+        'metrics_address',
+        default='127.0.0.1',
+        help="""
+Address or host name on which ``metrics_port`` is listened to.
+
+Whoever reaches it can read what is said there, without a password: how many
+nodes there are and what this compute service does with them, no name and no
+secret. ``0.0.0.0`` or ``::`` for all addresses of the machine.
+"""),
 ]
 
 

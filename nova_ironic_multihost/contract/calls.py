@@ -43,6 +43,7 @@ from nova_ironic_multihost.contract import evacuation
 from nova_ironic_multihost.contract import names
 from nova_ironic_multihost.contract import reads
 from nova_ironic_multihost.contract import reservation
+from nova_ironic_multihost.contract import settings
 from nova_ironic_multihost.core import evacuation as rules
 from nova_ironic_multihost.core.facts import InstanceState
 from nova_ironic_multihost.core.facts import Record
@@ -75,10 +76,14 @@ class Tracker:
     A driver that is used alone has none; nothing is then tracked.
 
     :param virtapi: what nova gave to the driver.
+    :param moved: called with the uuid of a node and whether its record could
+        be moved to this host, when it was to be.
     """
 
-    def __init__(self, virtapi):
+    def __init__(self, virtapi, moved: Callable[[str, bool], None] = (
+            lambda node, done: None)):
         self._manager = names.manager_of(virtapi)
+        self._moved = moved
         #: Node -> when placement was asked for all of it, as of when it was
         #: asked for a part.
         self._renewed: dict[str, float | None] = {}
@@ -147,10 +152,18 @@ class Tracker:
     @names.synchronized(resource_tracker.COMPUTE_RESOURCE_SEMAPHORE, fair=True)
     def _move(self, records):
         with futures.ThreadPoolExecutor(len(records)) as pool:
-            moved = [record for record, done in zip(
-                records, pool.map(self._save, records), strict=True) if done]
+            moved = self._noted(records, pool.map(self._save, records))
         self._insert(moved)
         return {record.node for record in moved}
+
+    def _noted(self, records, results):
+        """Return those of the records that could be moved."""
+        moved = []
+        for record, done in zip(records, results, strict=True):
+            self._moved(record.node, bool(done))
+            if done:
+                moved.append(record)
+        return moved
 
     def _save(self, record):
         row, tracker = record.row, self._manager.rt
@@ -192,9 +205,9 @@ class Tracker:
         records = {record.node: record
                    for record in judge([one.node for one in idle])}
         reserved = [one for one in idle if one.node in records]
-        moved = [one for one, done in zip(reserved, pool.map(
+        moved = self._noted(reserved, pool.map(
             lambda one: one.make() and self._save(records[one.node]),
-            reserved), strict=True) if done]
+            reserved))
         # From the end of its reservation on a node may be claimed.
         self._insert([records[one.node] for one in moved])
         for one in moved:
@@ -465,7 +478,8 @@ class Instances:
     def notify(self, event: str, payload: dict) -> None:
         """Send a notification of this package, as nova's are sent.
 
-        It is tried once: a bus that is down is no reason to wait.
+        Where nova's versioned ones go, if it sends such, and else where its
+        others go. It is tried once: a bus that is down is no reason to wait.
 
         :param event: type of the event.
         :param payload: dict of JSON.
@@ -474,7 +488,8 @@ class Instances:
             return
         messaging.Notifier(
             rpc.NOTIFICATION_TRANSPORT,
-            publisher_id=f'nova-compute:{names.CONF.host}', retry=0).info(
+            publisher_id=f'nova-compute:{names.CONF.host}', retry=0,
+            topics=settings.topics()).info(
                 {}, event, payload)
 
 

@@ -148,6 +148,25 @@ class Listener(amqpdriver.RpcAMQPListener):
                             'be acknowledged: %s', exc)
 
 
+class Attendance:
+    """Says whether somebody reads what comes: each listener has a thread."""
+
+    def __init__(self) -> None:
+        self._adapters: tuple[typing.Any, ...] = ()
+
+    def note(self, adapter: typing.Any) -> None:
+        """Note a listener.
+
+        :param adapter: a PollStyleListenerAdapter of oslo.messaging.
+        """
+        self._adapters += (adapter,)
+
+    def goes_on(self) -> bool:
+        """Whether no thread has ended of a listener that was not stopped."""
+        return all(adapter._listen_thread.is_alive()
+                   for adapter in self._adapters if adapter._started)
+
+
 def acknowledge() -> None:
     """Acknowledge what this thread carries out, if that was put off."""
     message = getattr(_current, 'message', None)

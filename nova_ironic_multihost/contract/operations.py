@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Mapping
+import contextlib
 import functools
 import inspect
 import types
@@ -320,19 +321,24 @@ class AskingConnection:
 
     :param connection: what nova's driver works with.
     :param gate: :class:`nova_ironic_multihost.gate.Gate`.
+    :param asking: returns a context manager that is entered while a request
+        is under way.
     """
 
-    def __init__(self, connection, gate):
+    def __init__(self, connection, gate, asking=contextlib.nullcontext):
         self._connection = connection
         self._gate = gate
+        self._asking = asking
 
     def __getattr__(self, name):
         found = getattr(self._connection, name)
-        if not name.startswith(CHANGES):
+        if not callable(found):
             return found
 
-        def ask_first(*args, **kwargs):
-            self._gate.ask_again()
-            return found(*args, **kwargs)
+        def ask(*args, **kwargs):
+            if name.startswith(CHANGES):
+                self._gate.ask_again()
+            with self._asking():
+                return found(*args, **kwargs)
 
-        return ask_first
+        return ask

@@ -289,7 +289,9 @@ def patch_record_reads(
 def patch_record_moves(
         manager: ComputeManager | None,
         may_take: Callable[[Record], bool],
-        may_create: Callable[[str], bool]) -> None:
+        may_create: Callable[[str], bool],
+        moved: Callable[[str, bool], None] = lambda node, done: None
+        ) -> None:
     """Ask before the tracker makes a record this host's.
 
     The tracker reads a record, makes this host its owner and saves it,
@@ -303,24 +305,40 @@ def patch_record_moves(
     :param manager: nova's ComputeManager.
     :param may_take: says whether a record may become this host's.
     :param may_create: says whether this host may create the record of a node.
+    :param moved: as for :class:`.calls.Tracker`.
     """
     if manager is None:
         return
     tracker = manager.rt
     read = tracker._get_compute_node
     create = tracker._init_compute_node
+    # Of the one node that the tracker is at, under its lock.
+    moving = set()
 
     def read_if_it_may_be_taken(context, node_uuid):
         row = read(context, node_uuid)
         if not (may_create(node_uuid) if row is None or row.deleted
                 else may_take(reads.record(row))):
             raise names.ComputeHostNotFound(host=node_uuid)
+        if row is not None and not row.deleted and row.host != tracker.host:
+            moving.add(node_uuid)
         return row
+
+    def create_and_note(context, resources):
+        moving.clear()
+        done = False
+        try:
+            created = create(context, resources)
+            done = True
+            return created
+        finally:
+            for node in moving:
+                moved(node, done)
 
     def create_unless_taken(context, resources):
         node = resources['hypervisor_hostname']
         try:
-            created = create(context, resources)
+            created = create_and_note(context, resources)
         except exception.InvalidConfiguration as exc:
             if not isinstance(exc.__context__, exception.DuplicateRecord):
                 raise
@@ -336,7 +354,8 @@ def patch_record_moves(
     tracker._init_compute_node = create_unless_taken
 
 
-def patch_node_audits(manager: ComputeManager | None, schedule) -> None:
+def patch_node_audits(manager: ComputeManager | None, schedule,
+                      step: Callable[[], None] = lambda: None) -> None:
     """Audit a node when it is due, and know which audits have succeeded.
 
     At each audit nova comes to every node
@@ -345,6 +364,7 @@ def patch_node_audits(manager: ComputeManager | None, schedule) -> None:
 
     :param manager: nova's ComputeManager.
     :param schedule: :class:`nova_ironic_multihost.audit.schedule.Schedule`.
+    :param step: called when nova begins and has ended with a node.
     """
     if manager is None:
         return
@@ -356,8 +376,13 @@ def patch_node_audits(manager: ComputeManager | None, schedule) -> None:
     # What is wrapped stays at hand: :meth:`.calls.Tracker.audit` asks nobody.
     @functools.wraps(audit_node)
     def audit_if_due(context, nodename, startup=False):
-        if schedule.is_next(nodename):
+        if not schedule.is_next(nodename):
+            return
+        step()
+        try:
             audit_node(context, nodename, startup=startup)
+        finally:
+            step()
 
     @functools.wraps(audit)
     def audit_and_note(context, nodename, startup=False):
@@ -509,7 +534,9 @@ def _starting_service(manager):
     return None
 
 
-def patch_listeners(manager: ComputeManager | None) -> None:
+def patch_listeners(manager: ComputeManager | None,
+                    made: Callable[[typing.Any], None] = lambda adapter: None
+                    ) -> None:
     """Have messages acknowledged when they are safe (:mod:`.listeners`).
 
     Each listener that is made from now on: nova makes those of a service
@@ -518,6 +545,7 @@ def patch_listeners(manager: ComputeManager | None) -> None:
     MessageHandlingServer.start).
 
     :param manager: nova's ComputeManager.
+    :param made: called with each of them.
     """
     driver = listeners.transport_driver()
     if manager is None or driver is None:
@@ -528,6 +556,7 @@ def patch_listeners(manager: ComputeManager | None) -> None:
     def listen_and_hold(*args, **kwargs):
         adapter = listen(*args, **kwargs)
         listeners.hold_builds(adapter)
+        made(adapter)
         return adapter
 
     driver.listen = listen_and_hold

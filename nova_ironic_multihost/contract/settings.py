@@ -15,9 +15,14 @@
 from nova_ironic_multihost.audit import model
 from nova_ironic_multihost.contract import names
 from nova_ironic_multihost.contract import partition as shared
+from nova_ironic_multihost.core import health
 from nova_ironic_multihost.core import membership
 from nova_ironic_multihost.core import outages
 from nova_ironic_multihost.core import takeover
+
+#: Seconds between two runs of a task of nova for which no interval is set
+#: (oslo_service.periodic_task).
+DEFAULT_INTERVAL = 60
 
 
 def read() -> model.Settings:
@@ -50,6 +55,34 @@ def patience() -> float:
     which it is decided whose an instance is (:mod:`.audit.recovery`).
     """
     return max(300, 5 * names.CONF.rpc_response_timeout)
+
+
+def bounds() -> health.Bounds:
+    """Return the seconds after which something is taken for broken."""
+    conf = names.CONF
+    interval = conf.update_resources_interval
+    return health.bounds(
+        (interval or DEFAULT_INTERVAL) + conf.periodic_fuzzy_delay
+        if interval >= 0 and conf.periodic_enable else None,
+        read().heartbeats.period, conf.rpc_response_timeout)
+
+
+def metrics() -> tuple[str, int] | None:
+    """Return where metrics can be read, (address, port); None if nowhere."""
+    options = names.CONF.ironic_multihost
+    if not options.metrics_port:
+        return None
+    return options.metrics_address, options.metrics_port
+
+
+def topics() -> list[str] | None:
+    """Return where nova's versioned notifications go.
+
+    None if it sends none: where its unversioned ones go.
+    """
+    options = names.CONF.notifications
+    return (None if options.notification_format == 'unversioned'
+            else options.versioned_notifications_topics)
 
 
 def notifications() -> tuple[str | None, str] | None:

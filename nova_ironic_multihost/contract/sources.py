@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from collections.abc import Set
 from concurrent import futures
 
+from nova_ironic_multihost.audit.tally import Tally
 from nova_ironic_multihost.contract import calls
 from nova_ironic_multihost.contract import names
 from nova_ironic_multihost.contract import reads
@@ -28,6 +29,7 @@ from nova_ironic_multihost.core import aggregates as core_aggregates
 from nova_ironic_multihost.core.facts import InstanceState
 from nova_ironic_multihost.core.facts import Record
 from nova_ironic_multihost.core import membership
+from nova_ironic_multihost.core.tallies import Event
 
 #: Questions to placement at a time. It answers one in 5 to 7 ms; keystoneauth
 #: keeps ten connections.
@@ -118,10 +120,13 @@ class NovaWrites:
 
     :param ending: says whether this service is about to end; nothing is
         taken over then, though it has been decided.
+    :param tally: counts what has come of it.
     """
 
-    def __init__(self, ending: Callable[[], bool] = lambda: False) -> None:
+    def __init__(self, ending: Callable[[], bool] = lambda: False,
+                 tally: Tally | None = None) -> None:
         self._ending = ending
+        self._tally = tally or Tally()
         self._under_way: Set[str] = frozenset()
 
     @property
@@ -136,7 +141,15 @@ class NovaWrites:
             return dict.fromkeys(instances, False)
         # One audit at a time comes here.
         self._under_way = frozenset(instances)
+        unknown = len(instances)
         try:
-            return transfer.take_over(names.admin_context(), instances, host)
+            outcomes = transfer.take_over(
+                names.admin_context(), instances, host)
+            unknown = sum(isinstance(outcome, Exception)
+                          for outcome in outcomes.values())
+            self._tally.count(Event.TAKEN_OVER, sum(
+                outcome is True for outcome in outcomes.values()))
+            return outcomes
         finally:
+            self._tally.count(Event.TAKEOVER_FAILED, unknown)
             self._under_way = frozenset()

@@ -1,0 +1,86 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The witness: what is known of this compute service, for those outside.
+
+It only reads what others have replaced whole: it takes no lock and asks
+nobody, so it can be asked at any moment, whatever hangs.
+"""
+
+from collections.abc import Callable
+import time
+
+from nova_ironic_multihost.audit import auditor as auditors
+from nova_ironic_multihost.audit import look
+from nova_ironic_multihost.audit.tally import Tally
+from nova_ironic_multihost.core import health
+from nova_ironic_multihost.core.picture import Picture
+from nova_ironic_multihost.core.tallies import Work
+
+
+class Witness:
+    """Says what is known at this moment.
+
+    :param host: this host, as nova spells it.
+    :param auditor: says what is known of the nodes.
+    :param looks: says who is there.
+    :param tally: what was counted and timed; its clock is :meth:`picture`'s.
+    :param bounds: returns after which time something is taken for broken.
+    :param ending: says whether this service is about to end.
+    :param listening: says whether somebody reads its messages.
+    :param clock: monotonic clock, in seconds.
+    """
+
+    def __init__(self, host: str, auditor: auditors.Auditor,
+                 looks: look.Look, tally: Tally,
+                 bounds: Callable[[], health.Bounds],
+                 ending: Callable[[], bool] = lambda: False,
+                 listening: Callable[[], bool] = lambda: True,
+                 clock: Callable[[], float] = time.monotonic) -> None:
+        self._host = host
+        self._auditor = auditor
+        self._looks = looks
+        self._tally = tally
+        self._bounds = bounds
+        self._ending = ending
+        self._listening = listening
+        self._clock = clock
+        self._started: float | None = None
+
+    def note_start(self) -> None:
+        """Note that this service has started."""
+        if self._started is None:
+            self._started = self._clock()
+
+    def verdict(self) -> health.Verdict:
+        """Say whether this compute service is well."""
+        # What is read first is not younger than the moment.
+        tallies = self._tally.tallies
+        turns = tallies.turns
+        return health.judge(health.Signs(
+            started=self._started, ending=self._ending(),
+            listening=self._listening(),
+            audit=turns[Work.AUDIT].sign, look=turns[Work.LOOK].sign,
+            look_ended=turns[Work.LOOK].ended,
+            services=turns[Work.SERVICES].succeeded,
+            asking=tallies.oldest_asking), self._bounds(), self._clock())
+
+    def picture(self) -> Picture:
+        """Return all that is known."""
+        audit = self._auditor.last
+        absences = self._auditor.absences
+        tallies = self._tally.tallies
+        return Picture(
+            self._host, self._clock(), tallies, self.verdict(),
+            view=self._looks.view or (audit.view if audit else None),
+            reasons=audit.reasons if audit else None,
+            missing=len(absences.counts), braked=absences.braked)

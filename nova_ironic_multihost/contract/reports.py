@@ -1,0 +1,60 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A section of our own in nova's Guru Meditation Reports.
+
+nova-compute writes a report when it gets SIGUSR2 (oslo.reports). The sections
+belong to a class, which is the only way to have one.
+"""
+
+from collections.abc import Callable
+import weakref
+
+from oslo_reports import guru_meditation_report
+
+Report = guru_meditation_report.TextGuruMeditation
+
+
+class Section:
+    """A section, from :meth:`begin` to :meth:`end`.
+
+    nova's handler of signals makes the report, in the middle of anything that
+    the main thread does: what makes the text must take no lock.
+
+    :param title: what it is called.
+    :param text: bound method that returns it. Whose it is, is not kept alive.
+    """
+
+    def __init__(self, title: str, text: Callable[[], str]) -> None:
+        self._title = title
+        self._text = weakref.WeakMethod(text)
+        self._begun = False
+
+    def begin(self) -> None:
+        """Be in the reports, once."""
+        if not self._begun:
+            self._begun = True
+            Report.register_section(self._title, self._generate)
+
+    def end(self) -> None:
+        """Be in no report any more."""
+        if self._begun:
+            self._begun = False
+            Report.persistent_sections.remove((self._title, self._generate))
+
+    def _generate(self) -> str:
+        text = self._text()
+        try:
+            return text() if text is not None else 'It has ended.'
+        except Exception as exc:  # noqa: BLE001
+            # The rest of the report is wanted all the more.
+            return f'It cannot be said: {exc!r}'

@@ -1,0 +1,118 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The tally: counts and times what happens."""
+
+import threading
+
+from oslotest import base
+
+from nova_ironic_multihost.audit import tally
+from nova_ironic_multihost.core.ownership import Reason
+from nova_ironic_multihost.core import tallies
+from nova_ironic_multihost.core.tallies import Event
+from nova_ironic_multihost.core.tallies import Pending
+from nova_ironic_multihost.core.tallies import Work
+from nova_ironic_multihost.tests.unit.audit import cloud
+
+
+class TallyTestCase(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.clock = cloud.Clock()
+        self.tally = tally.Tally(self.clock)
+
+    def turns(self, work):
+        return self.tally.tallies.turns[work]
+
+    def counts(self):
+        return {event: count for event, count
+                in self.tally.tallies.counts.items() if count}
+
+    def test_work_is_timed(self):
+        with self.tally.turn(Work.AUDIT):
+            self.assertEqual(tallies.Turns(sign=1000),
+                             self.turns(Work.AUDIT))
+            self.clock.now += 5
+            self.tally.sign(Work.AUDIT)
+            self.assertEqual(tallies.Turns(sign=1005),
+                             self.turns(Work.AUDIT))
+            self.clock.now += 2
+        self.assertEqual(tallies.Turns(1007, 1007, 1007, 7),
+                         self.turns(Work.AUDIT))
+        self.assertEqual(tallies.Turns(), self.turns(Work.LOOK))
+
+    def test_work_that_fails_comes_to_its_end(self):
+        def work():
+            with self.tally.turn(Work.LOOK):
+                raise OSError
+
+        self.assertRaises(OSError, work)
+        self.assertEqual(tallies.Turns(sign=1000, ended=1000),
+                         self.turns(Work.LOOK))
+
+    def test_moves_of_free_nodes_are_counted(self):
+        for reason, done in (
+                (Reason.ADOPTED, True), (Reason.PULLED, True),
+                (Reason.PULLED, True), (Reason.ADOPTED, False),
+                (Reason.PULLED, False),
+                # With a server, new, or not known any more.
+                (Reason.INSTANCE_HERE, True), (Reason.TAKEN_OVER, False),
+                (Reason.CREATED, True), (None, True)):
+            self.tally.note_move(reason, done)
+        self.assertEqual({Event.ADOPTED: 1, Event.PULLED: 2,
+                          Event.MOVE_FAILED: 2}, self.counts())
+
+    def test_pending(self):
+        self.tally.note_pending(Pending.TURN, {'n1'})
+        self.clock.now += 3
+        self.tally.note_pending(Pending.TURN, {'n1', 'n2'})
+        self.assertEqual(1000, self.tally.tallies.oldest_pending)
+
+    def test_requests_at_the_same_time(self):
+        with self.tally.asking():
+            self.clock.now += 1
+            with self.tally.asking():
+                self.assertEqual(1000, self.tally.tallies.oldest_asking)
+                self.assertEqual(2, len(self.tally.tallies.asking))
+        self.assertIsNone(self.tally.tallies.oldest_asking)
+
+    def test_request_that_fails_is_over(self):
+        def ask():
+            with self.tally.asking():
+                raise OSError
+
+        self.assertRaises(OSError, ask)
+        self.assertIsNone(self.tally.tallies.oldest_asking)
+
+    def test_it_begins_when_it_is_made(self):
+        self.clock.now += 5
+        self.assertEqual(5, self.tally.tallies.age(
+            Work.LISTING, self.clock.now))
+
+    def test_threads_lose_nothing(self):
+        def count():
+            for _ in range(500):
+                self.tally.count(Event.REFUSED)
+
+        threads = [threading.Thread(target=count) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual({Event.REFUSED: 2000}, self.counts())
+
+    def test_whoever_reads_waits_for_nobody(self):
+        """A handler of signals reads in the middle of a write."""
+        with self.tally._lock:
+            self.assertEqual({}, self.counts())

@@ -1,0 +1,76 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The window of a compute service: all that is shown of it."""
+
+from collections.abc import Callable
+from importlib import metadata
+
+from nova_ironic_multihost.core.health import Verdict
+from nova_ironic_multihost.core.picture import Picture
+from nova_ironic_multihost.window import exposition
+from nova_ironic_multihost.window import report
+from nova_ironic_multihost.window import server
+
+TITLE = report.TITLE
+
+#: What pip calls this package.
+DISTRIBUTION = 'nova-ironic-multihost'
+
+
+class Window:
+    """Shows metrics, health and a report.
+
+    :param picture: returns what is shown.
+    :param verdict: returns whether the compute service is well.
+    :param where: (address, port) of the server, None for none.
+    """
+
+    def __init__(self, picture: Callable[[], Picture],
+                 verdict: Callable[[], Verdict],
+                 where: tuple[str, int] | None) -> None:
+        self._picture = picture
+        self._verdict = verdict
+        self._exposition = exposition.Exposition(picture, version())
+        self.server = server.Server(*where, {
+            '/metrics': self._metrics, '/healthz': self._health,
+        }) if where is not None else None
+
+    def open(self) -> None:
+        """Begin to answer, if anybody is to be answered; raises nothing."""
+        if self.server:
+            self.server.start()
+
+    def close(self) -> None:
+        """Answer no more."""
+        if self.server:
+            self.server.stop()
+
+    def report(self) -> str:
+        """Return the section of a report."""
+        return report.text(self._picture())
+
+    def _metrics(self) -> server.Page:
+        return server.Page(
+            200, exposition.CONTENT_TYPE, self._exposition.text())
+
+    def _health(self) -> server.Page:
+        verdict = self._verdict()
+        return server.line(200 if verdict.well else 503, verdict.why)
+
+
+def version() -> str:
+    """Return the version of this package, '' if it is not installed."""
+    try:
+        return metadata.version(DISTRIBUTION)
+    except metadata.PackageNotFoundError:
+        return ''

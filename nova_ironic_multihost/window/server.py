@@ -1,0 +1,206 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A server for HTTP, with a few pages that anybody may read.
+
+It is made of the standard library, with what works whether threads are native
+ones or eventlet's: the latter's patches go for sockets and threads, but a loop
+over a selector, as in :meth:`socketserver.BaseServer.serve_forever`, may hold
+up all of them.
+"""
+
+from collections.abc import Callable
+from collections.abc import Mapping
+import contextlib
+import dataclasses
+from http import server
+import socket
+import socketserver
+import sys
+import threading
+import typing
+
+from oslo_log import log as logging
+
+LOG = logging.getLogger(__name__)
+
+#: Seconds for which a reader may keep the server waiting.
+PATIENCE = 5
+
+#: Readers at a time; whoever comes then is turned away.
+READERS = 16
+
+#: Seconds after which it listens again, if there is no file for a reader.
+PAUSE = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Page:
+    """An answer.
+
+    :param status: of HTTP.
+    :param kind: of what follows, as in Content-Type.
+    """
+
+    status: int
+    kind: str
+    body: bytes
+
+
+def line(status: int, sentence: str) -> Page:
+    """Return a page of one line of text."""
+    return Page(status, 'text/plain; charset=utf-8',
+                f'{sentence}\n'.encode())
+
+
+class Server:
+    """Answers, from :meth:`start` to :meth:`stop`.
+
+    :param address: where it listens.
+    :param port: the same; 0 for any that is free.
+    :param pages: path -> function without arguments that returns the page.
+    """
+
+    def __init__(self, address: str, port: int,
+                 pages: Mapping[str, Callable[[], Page]]) -> None:
+        self._address = address, port
+        self._pages = pages
+        self._server: _TCPServer | None = None
+
+    @property
+    def port(self) -> int | None:
+        """The port on which it listens; None if it does not."""
+        own = self._server
+        return own.server_address[1] if own is not None else None
+
+    def start(self) -> None:
+        """Begin to answer; raises nothing.
+
+        A compute service must start whoever has the port.
+        """
+        if self._server is not None:
+            return
+        own: _TCPServer | None = None
+        try:
+            own = _TCPServer(self._address, self._pages)
+            threading.Thread(target=own.answer, daemon=True,
+                             name='ironic-multihost-metrics').start()
+        except (OSError, OverflowError, RuntimeError) as exc:
+            if own is not None:
+                own.end()
+            LOG.warning(
+                'Metrics and health of this compute service cannot be read, '
+                'as nothing can listen on %(address)s, port %(port)d: '
+                '%(exc)s. Set [ironic_multihost]metrics_address and '
+                'metrics_port to what is free on this machine, for each '
+                'nova-compute another one, and restart nova-compute. All '
+                'else goes on.',
+                {'address': self._address[0], 'port': self._address[1],
+                 'exc': exc})
+            return
+        self._server = own
+
+    def stop(self) -> None:
+        """Answer no more, and free the port; again does nothing."""
+        own, self._server = self._server, None
+        if own is not None:
+            own.end()
+
+
+class _TCPServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
+    """Listens, with a thread for each reader."""
+
+    allow_reuse_address = True
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = READERS
+
+    def __init__(self, address: tuple[str, int],
+                 pages: Mapping[str, Callable[[], Page]]) -> None:
+        self.pages = pages
+        self._ended = threading.Event()
+        self._places = threading.BoundedSemaphore(READERS)
+        # It may be a name.
+        family, _, _, _, where = socket.getaddrinfo(
+            *address, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        self.address_family = family
+        super().__init__((str(where[0]), int(where[1])), _Handler)
+
+    def answer(self) -> None:
+        """Answer until it is ended."""
+        while not self._ended.is_set():
+            try:
+                request, reader = self.get_request()
+            except OSError as exc:
+                if not self._ended.wait(PAUSE):
+                    LOG.debug('A reader was lost: %s', exc)
+                continue
+            if not self._places.acquire(blocking=False):
+                self.shutdown_request(request)
+                continue
+            try:
+                self.process_request(request, reader)
+            except RuntimeError as exc:
+                LOG.debug('No thread for a reader: %s', exc)
+                self._places.release()
+                self.shutdown_request(request)
+
+    def process_request_thread(self, request: typing.Any,
+                               client_address: typing.Any) -> None:
+        """Answer one reader, in a thread of its own."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._places.release()
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Leave a reader to himself: he may be gone."""
+        LOG.debug('A reader got no answer: %s', sys.exc_info()[1])
+
+    def end(self) -> None:
+        """Stop listening."""
+        self._ended.set()
+        with contextlib.suppress(OSError):
+            # Whoever waits for a reader is told.
+            self.socket.shutdown(socket.SHUT_RDWR)
+        self.server_close()
+
+
+class _Handler(server.BaseHTTPRequestHandler):
+    """Answers one reader."""
+
+    timeout = PATIENCE
+    server: _TCPServer
+    server_version = 'nova-ironic-multihost'
+    sys_version = ''
+
+    def do_GET(self) -> None:
+        """Send a page."""
+        make = self.server.pages.get(self.path.partition('?')[0])
+        page = self._made(make) if make is not None else line(
+            404, f'There is {" and ".join(self.server.pages)}.')
+        self.send_response(page.status)
+        self.send_header('Content-Type', page.kind)
+        self.send_header('Content-Length', str(len(page.body)))
+        self.end_headers()
+        self.wfile.write(page.body)
+
+    def _made(self, make: Callable[[], Page]) -> Page:
+        try:
+            return make()
+        except Exception:
+            LOG.exception('A page cannot be made.')
+            return line(500, 'It cannot be said; see the log of '
+                        'nova-compute.')
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing: somebody asks every few seconds."""

@@ -152,7 +152,7 @@ class IronicMultiHostDriver(names.IronicDriver):
         self._keeper = keeper.Keeper(
             CONF.host, mailboxes, copies.Copier(CONF.host), letters, here)
         instances = calls.Instances(virtapi)
-        self._herald = herald.Herald(instances.notify)
+        self._herald = herald.Herald(instances)
         self._recovery = recovery.Recovery(
             CONF.host, instances, machines.Machines(self),
             self._gate, repetition.Repetition(

@@ -23,6 +23,7 @@ import threading
 from oslo_log import log as logging
 
 from nova_ironic_multihost.audit.model import Audit
+from nova_ironic_multihost.audit.sources import Instances
 from nova_ironic_multihost.core import absence
 from nova_ironic_multihost.core import events
 from nova_ironic_multihost.core import ownership
@@ -44,13 +45,13 @@ def start_thread(target: Callable[..., object], *args: object) -> None:
 class Herald:
     """Sends notifications. Audits follow each other, in whatever threads.
 
-    :param notify: sends one: the type of an event and its payload.
+    :param instances: sends them, by nova's bus.
     :param start: calls a function with arguments, in a thread of its own.
     """
 
-    def __init__(self, notify: Callable[[str, dict[str, object]], None],
+    def __init__(self, instances: Instances,
                  start: Callable[..., None] = start_thread) -> None:
-        self._notify = notify
+        self._instances = instances
         self._start = start
         self._lock = threading.Lock()
         # What was told last; of a process that has begun nothing is new.
@@ -89,7 +90,7 @@ class Herald:
 
     def _send(self, event: events.Event) -> None:
         try:
-            self._notify(event.kind, event.payload)
+            self._instances.notify(event.kind, event.payload)
         except Exception as exc:  # noqa: BLE001
             LOG.warning('The notification %(kind)s was not sent: %(exc)s. '
                         'Nothing else depends on it.',

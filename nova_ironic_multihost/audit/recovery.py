@@ -107,7 +107,7 @@ class Recovery:
         self._machines = machines
         self._clock = clock
         self._start = start
-        self._herald = herald.Herald(instances.notify, start)
+        self._herald = herald.Herald(instances, start)
         self._under_way = under_way
         self._tally = tally or Tally(clock)
         self._operations = operations

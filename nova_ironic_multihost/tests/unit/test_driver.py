@@ -47,6 +47,7 @@ from nova_ironic_multihost.contract import reads
 from nova_ironic_multihost.contract import registration
 from nova_ironic_multihost.contract import transfer
 from nova_ironic_multihost.core import aggregates
+from nova_ironic_multihost.core import events
 from nova_ironic_multihost.core.facts import InstanceState
 from nova_ironic_multihost.core.facts import Record
 from nova_ironic_multihost.core import membership
@@ -327,7 +328,7 @@ class InitHostTestCase(DriverTestCase):
 
     def test_ironic_is_reached_by_way_of_the_operations(self):
         self.patch(operations, 'AskingConnection',
-                   lambda connection, gate: ('asks', connection))
+                   lambda connection, gate, asking: ('asks', connection))
         self.assertEqual(('asks', self.connection),
                          self.driver.ironic_connection)
 
@@ -1124,9 +1125,8 @@ class TakeoverTestCase(DriverTestCase):
         self.assertEqual(ME, self.placed['i1'].host)
         self.assertEqual(['i1'], self.recovered)
         self.join()
-        self.assertEqual([('ironic_multihost.takeover', {
-            'host': ME, 'source_host': 'dead', 'instances': ['i1']})],
-            self.notified)
+        event = events.takeover(ME, 'dead', ['i1'])
+        self.assertEqual([(event.kind, event.payload)], self.notified)
         self.driver.get_available_nodes()
         self.assertEqual(1, len(self.notified))
 

@@ -57,7 +57,9 @@ class GateTestCase(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         self.sources = Sources()
-        self.gate = gate.Gate('Me', self.sources)
+        self.refused = []
+        self.gate = gate.Gate('Me', self.sources,
+                              refused=lambda: self.refused.append(1))
         self.done = []
 
     def move(self):
@@ -84,6 +86,7 @@ class GateTestCase(base.BaseTestCase):
 
     def test_operation_here_is_carried_out(self):
         self.assertEqual('result', self.operate(self.act))
+        self.assertEqual([], self.refused)
 
     def test_operation_elsewhere_is_dropped(self):
         self.move()
@@ -91,6 +94,7 @@ class GateTestCase(base.BaseTestCase):
         self.assertEqual('other', self.operate(
             self.act, otherwise=lambda: 'other'))
         self.assertEqual([], self.done)
+        self.assertEqual(2, len(self.refused))
 
     def test_operation_on_what_cannot_be_read_fails(self):
         self.sources.error = TimeoutError()
@@ -108,7 +112,8 @@ class GateTestCase(base.BaseTestCase):
         self.sources.error = TimeoutError('no conductor')
         self.gate = gate.Gate(
             'Me', self.sources, lambda: patience, lambda: self.now,
-            self.sleep, lambda exc, again: isinstance(exc, TimeoutError))
+            self.sleep, lambda exc, again: isinstance(exc, TimeoutError),
+            lambda: self.refused.append(1))
         return self.useFixture(fixtures.FakeLogger(level=logging.WARNING))
 
     def test_operation_waits_for_a_conductor_that_is_away(self):
@@ -220,6 +225,7 @@ class GateTestCase(base.BaseTestCase):
             self.sources.allocated = {'n1': allocated}
             self.assertEqual('left', self.build(self.act))
         self.assertEqual([], self.done)
+        self.assertEqual(4, len(self.refused))
         self.sources.allocated = {'n1': {'i1', 'i2'}}
         self.assertEqual('result', self.build(self.act))
 

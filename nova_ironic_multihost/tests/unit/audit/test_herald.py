@@ -13,6 +13,7 @@
 """The herald: tells who listens to notifications, and waits for nobody."""
 
 import threading
+from unittest import mock
 
 from oslotest import base
 
@@ -29,10 +30,11 @@ class HeraldTestCase(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         self.sent = []
-        self.herald = herald.Herald(
-            lambda kind, payload: self.sent.append(
-                (kind, payload['ironic_multihost_object.data'])),
-            lambda target, *args: target(*args))
+        self.herald = self.herald_of(lambda kind, payload: self.sent.append(
+            (kind, payload['ironic_multihost_object.data'])))
+
+    def herald_of(self, notify, start=lambda target, *args: target(*args)):
+        return herald.Herald(mock.Mock(notify=notify), start)
 
     def follow(self, reasons=(), missing=0, braked=False, **state):
         view = membership.view(
@@ -90,7 +92,7 @@ class HeraldTestCase(base.BaseTestCase):
         def refuse(kind, payload):
             raise OSError('no bus')
 
-        one = herald.Herald(refuse, lambda target, *args: target(*args))
+        one = self.herald_of(refuse)
         with self.assertLogs(herald.__name__, 'WARNING') as logs:
             one.tell(events.brake('me', True, 7))
         self.assertIn('no bus', logs.output[0])
@@ -100,7 +102,7 @@ class HeraldTestCase(base.BaseTestCase):
         def refuse(target, *args):
             raise RuntimeError("can't start new thread")
 
-        one = herald.Herald(self.fail, refuse)
+        one = self.herald_of(self.fail, refuse)
         with self.assertLogs(herald.__name__, 'WARNING') as logs:
             one.tell(events.brake('me', True, 7))
         self.assertIn('used up', logs.output[0])
@@ -113,7 +115,8 @@ class HeraldTestCase(base.BaseTestCase):
             answers.wait(60)
             sent.set()
 
-        herald.Herald(notify).tell(events.brake('me', True, 7))
+        self.herald_of(notify, herald.start_thread).tell(
+            events.brake('me', True, 7))
         self.assertFalse(sent.is_set())
         answers.set()
         self.assertTrue(sent.wait(60))

@@ -21,6 +21,7 @@ from unittest import mock
 import fixtures
 from oslotest import base
 
+from nova_ironic_multihost.audit import herald
 from nova_ironic_multihost.audit import recovery
 from nova_ironic_multihost.contract import calls
 from nova_ironic_multihost.core.facts import InstanceState
@@ -443,7 +444,7 @@ class WorkTestCase(InstancesTestCase):
 
     def test_a_notification_that_cannot_be_sent_hurts_nobody(self):
         self.taken('active', 'rescuing')
-        with self.assertLogs(recovery.__name__, 'WARNING') as logs:
+        with self.assertLogs(herald.__name__, 'WARNING') as logs:
             self.recovery.took_over({'i1': 'dead'})
             self.join()
         self.assertIn('no bus', logs.output[0])

@@ -283,7 +283,9 @@ class TrackerTestCase(base.TrackerTestCase):
 
     def test_records_are_moved_as_they_are(self):
         other, lost = uuidsentinel.other, uuidsentinel.lost
-        saved = []
+        saved, self.moved = [], []
+        self.tracker = calls.Tracker(
+            self.virtapi, lambda *move: self.moved.append(move))
 
         def held():
             return lockutils.internal_fair_lock(
@@ -307,6 +309,8 @@ class TrackerTestCase(base.TrackerTestCase):
             row.obj_reset_changes()
             records.append(Record(node, 'host-2', row=row))
         self.assertEqual({NODE, other}, self.tracker.move(records))
+        self.assertCountEqual(
+            [(NODE, True), (other, True), (lost, False)], self.moved)
         self.assertCountEqual(
             [(node, {'host': 'host-1', 'service_id': 5})
              for node in (NODE, other)], saved)
@@ -577,6 +581,7 @@ class InstanceOfThisHostTestCase(base.DatabaseTestCase):
             self.instances.notify('event', {'host': 'h'})
         self.assertEqual([({}, 'event', {'host': 'h'})], sent)
         self.assertEqual(0, notifier.call_args.kwargs['retry'])
+        self.assertIsNone(notifier.call_args.kwargs['topics'])
 
     def test_nobody_to_be_notified(self):
         with mock.patch.object(rpc, 'NOTIFICATION_TRANSPORT', None):

@@ -402,6 +402,45 @@ class ListenerTestCase(base.SignaturesTestCase):
         self.assertIs(other, self.hold(other))
         self.assertFalse(other.method_calls)
 
+    def test_attendance_ends_with_the_thread_of_a_listener(self):
+        self.assertIn(
+            'self._listen_thread.start()', inspect.getsource(
+                driver_base.PollStyleListenerAdapter.start))
+        attendance = listeners.Attendance()
+        self.assertTrue(attendance.goes_on())
+        ends = threading.Event()
+        self.addCleanup(ends.set)
+
+        class Polled:
+            prefetch_size = 0
+
+            def poll(self, batch_size, batch_timeout):
+                ends.wait(60)
+                raise SystemExit
+
+            def stop(self):
+                ends.set()
+
+        def listen():
+            adapter = driver_base.PollStyleListenerAdapter(Polled(), 1, None)
+            attendance.note(adapter)
+            # It is polled later.
+            self.assertTrue(attendance.goes_on())
+            adapter.start(self.fail)
+            self.assertTrue(attendance.goes_on())
+            return adapter
+
+        first, second = listen(), listen()
+        ends.set()
+        for adapter in first, second:
+            adapter._listen_thread.join(60)
+        self.assertFalse(attendance.goes_on())
+        # Those that were stopped are no matter.
+        first.stop()
+        self.assertFalse(attendance.goes_on())
+        second.stop()
+        self.assertTrue(attendance.goes_on())
+
     def test_driver_of_the_transport(self):
         transport = self.server.transport
         for found, there in (

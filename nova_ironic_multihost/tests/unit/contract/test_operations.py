@@ -13,6 +13,7 @@
 """The gate before nova's operations, on the ComputeManager installed here."""
 
 import ast
+import contextlib
 import functools
 import inspect
 import re
@@ -553,6 +554,26 @@ class SeamTestCase(base.BaseTestCase):
                 functools.partial(getattr(self.driver, name)),
                 **arguments | {'instance': self.instance})
         self.assertEqual([], connection.method_calls)
+
+    def test_requests_that_are_under_way_are_noted(self):
+        under_way = []
+
+        @contextlib.contextmanager
+        def asking():
+            under_way.append(1)
+            try:
+                yield
+            finally:
+                under_way.pop()
+
+        ironic = mock.Mock(microversion='1.82')
+        ironic.get.side_effect = lambda path: (path, len(under_way))
+        ironic.nodes.side_effect = OSError
+        connection = operations.AskingConnection(ironic, self.gate, asking)
+        self.assertEqual(('/nodes', 1), connection.get('/nodes'))
+        self.assertRaises(OSError, connection.nodes)
+        self.assertEqual([], under_way)
+        self.assertEqual('1.82', connection.microversion)
 
     def test_machine_is_left_alone_from_the_moment_it_moves(self):
         ironic = mock.Mock()

@@ -341,7 +341,8 @@ class RecordMovesTestCase(base.TrackerTestCase):
         asked = []
         patches.patch_record_moves(
             self.compute, lambda found: asked.append(found) or may_take,
-            self.fail)
+            self.fail, lambda *move: moved.append(move))
+        moved = []
         resources = {'hypervisor_hostname': NODE, 'uuid': NODE}
         context = names.admin_context()
         may_take = False
@@ -351,10 +352,21 @@ class RecordMovesTestCase(base.TrackerTestCase):
         self.assertEqual(('compute-2', 2), (record.host, record.service_id))
         self.assertEqual([Record(NODE, 'compute-2')], asked)
         self.assertFalse(self.tracker.has(NODE))
+        self.assertEqual([], moved)
         may_take = True
+        saved.side_effect = OSError
+        self.assertRaises(OSError, self.rt._init_compute_node,
+                          context, resources)
+        self.assertEqual([(NODE, False)], moved)
+        record.host = 'compute-2'
+        saved.reset_mock(side_effect=True)
         self.rt._init_compute_node(context, resources)
         saved.assert_called_once()
         self.assertNotEqual('compute-2', record.host)
+        self.assertEqual([(NODE, False), (NODE, True)], moved)
+        # From now on it is here.
+        self.rt._init_compute_node(context, resources)
+        self.assertEqual(2, len(moved))
 
     def test_record_is_not_created_without_asking(self):
         created = self.patch(self.rt, '_init_compute_node')
@@ -398,7 +410,11 @@ class NodeAuditsTestCase(base.TrackerTestCase):
         self.compute._complete_deletion = self.complete = mock.Mock()
         for tree in self.both_trees():
             tree.new_root(NODE, NODE)
-        patches.patch_node_audits(self.compute, self)
+        self.steps = 0
+        patches.patch_node_audits(self.compute, self, self.step)
+
+    def step(self):
+        self.steps += 1
 
     def both_trees(self):
         """Return what was to be told to placement, and what was told."""
@@ -428,11 +444,14 @@ class NodeAuditsTestCase(base.TrackerTestCase):
         self.assertEqual(
             [('begins', NODE), ('audits', NODE, True), ('ends', NODE)],
             self.noted)
+        # At its beginning and at its end.
+        self.assertEqual(2, self.steps)
 
     def test_node_that_is_not(self):
         self.next = False
         self.compute._update_available_resource_for_node(None, NODE)
         self.assertEqual([], self.noted)
+        self.assertEqual(0, self.steps)
 
     def test_node_that_the_driver_wants_to_be_audited(self):
         self.next = False

@@ -12,13 +12,17 @@
 
 """The options of nova.conf, as plain values."""
 
+import inspect
+
 from oslo_config import fixture as config_fixture
+from oslo_service import periodic_task
 from oslotest import base
 
 from nova_ironic_multihost.audit import model
 from nova_ironic_multihost import conf
 from nova_ironic_multihost.contract import names
 from nova_ironic_multihost.contract import settings
+from nova_ironic_multihost.core import health
 from nova_ironic_multihost.core import membership
 from nova_ironic_multihost.core import takeover
 
@@ -36,6 +40,45 @@ class SettingsTestCase(base.BaseTestCase):
             membership.Partition(conductor_group='g', shard='s',
                                  peer_list=('a', 'b')),
             settings.partition())
+
+    def configure(self, **options):
+        config = self.useFixture(config_fixture.Config(names.CONF))
+        names.CONF([], project='nova', default_config_files=[])
+        conf.register_opts(names.CONF)
+        config.config(**options)
+        return config
+
+    def test_bounds_of_health_follow_the_intervals_of_nova(self):
+        self.configure()
+        self.assertEqual(health.Bounds(960, 330, 300), settings.bounds())
+        self.configure(
+            update_resources_interval=600, periodic_fuzzy_delay=0,
+            report_interval=5, service_down_time=30, rpc_response_timeout=90)
+        self.assertEqual(health.bounds(600, 5, 90), settings.bounds())
+        self.assertIn(
+            'DEFAULT_INTERVAL = 60.0', inspect.getsource(periodic_task))
+        self.assertEqual(60, settings.DEFAULT_INTERVAL)
+
+    def test_no_bound_for_audits_that_nova_does_not_make(self):
+        self.configure(update_resources_interval=-1)
+        self.assertIsNone(settings.bounds().audit)
+        self.configure(periodic_enable=False)
+        self.assertIsNone(settings.bounds().audit)
+
+    def test_metrics_are_nowhere_unless_there_is_a_port(self):
+        config = self.configure()
+        self.assertIsNone(settings.metrics())
+        config.config(group='ironic_multihost', metrics_port=9106)
+        self.assertEqual(('127.0.0.1', 9106), settings.metrics())
+        config.config(group='ironic_multihost', metrics_address='::')
+        self.assertEqual(('::', 9106), settings.metrics())
+
+    def test_notifications_go_where_those_of_nova_go(self):
+        config = self.configure()
+        self.assertIsNone(settings.topics())
+        for kind in 'versioned', 'both':
+            config.config(group='notifications', notification_format=kind)
+            self.assertEqual(['versioned_notifications'], settings.topics())
 
     def test_each_option_is_read_as_it_is_now(self):
         config = self.useFixture(config_fixture.Config(names.CONF))

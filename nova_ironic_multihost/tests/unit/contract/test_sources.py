@@ -19,6 +19,7 @@ from unittest import mock
 import fixtures
 
 from nova_ironic_multihost.audit import sources as ports
+from nova_ironic_multihost.audit import tally as tallies
 from nova_ironic_multihost.contract import calls
 from nova_ironic_multihost.contract import machines
 from nova_ironic_multihost.contract import mailbox
@@ -28,6 +29,7 @@ from nova_ironic_multihost.contract import registration
 from nova_ironic_multihost.contract import sources
 from nova_ironic_multihost.contract import traits
 from nova_ironic_multihost.contract import transfer
+from nova_ironic_multihost.core.tallies import Event
 from nova_ironic_multihost.tests.unit.contract import base
 
 
@@ -88,9 +90,30 @@ class SignaturesTestCase(base.SignaturesTestCase):
         moved = self.useFixture(fixtures.MockPatchObject(
             transfer, 'take_over', return_value={'uuid': True})).mock
         ending = False
-        writes = sources.NovaWrites(lambda: ending)
+        tally = tallies.Tally()
+        writes = sources.NovaWrites(lambda: ending, tally)
         wanted = {'uuid': mock.Mock()}
         self.assertEqual({'uuid': True}, writes.take_over(wanted, 'host'))
         ending = True
         self.assertEqual({'uuid': False}, writes.take_over(wanted, 'host'))
         moved.assert_called_once()
+        self.assertEqual(1, tally.tallies.counts[Event.TAKEN_OVER])
+
+    def test_take_overs_are_counted(self):
+        take_over = self.useFixture(fixtures.MockPatchObject(
+            transfer, 'take_over', return_value={
+                'i1': True, 'i2': True, 'i3': False, 'i4': OSError()})).mock
+        tally = tallies.Tally()
+        writes = sources.NovaWrites(tally=tally)
+        wanted = dict.fromkeys(['i1', 'i2', 'i3', 'i4'])
+
+        def counted():
+            counts = tally.tallies.counts
+            return counts[Event.TAKEN_OVER], counts[Event.TAKEOVER_FAILED]
+
+        writes.take_over(wanted, 'host')
+        self.assertEqual((2, 1), counted())
+        take_over.side_effect = OSError
+        self.assertRaises(OSError, writes.take_over, wanted, 'host')
+        self.assertEqual((2, 5), counted())
+        self.assertEqual(frozenset(), writes.under_way)

@@ -73,7 +73,7 @@ class HealthTestCase(base.BaseTestCase):
                         services=ago(BOUNDS.look - 1))
         self.assertIll('no look got any further', look=ago(BOUNDS.look + 1),
                        look_ended=ago(BOUNDS.look + 2),
-                       services=ago(BOUNDS.look + 2.5))
+                       services=ago(BOUNDS.look + 1.5))
 
     def test_both_hang(self):
         self.assertIll('and no audit', look=ago(5000), look_ended=ago(5001),

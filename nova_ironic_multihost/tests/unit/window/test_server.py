@@ -1,0 +1,175 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A server for HTTP, with a few pages that anybody may read."""
+
+import contextlib
+import socket
+import threading
+import urllib.error
+import urllib.request
+
+from oslotest import base
+
+from nova_ironic_multihost.window import server
+
+
+def get(one, path='/page', host='127.0.0.1'):
+    """Return (status, content type, body)."""
+    try:
+        with urllib.request.urlopen(
+                f'http://{host}:{one.port}{path}', timeout=30) as answer:
+            return answer.status, answer.headers['Content-Type'], (
+                answer.read())
+    except urllib.error.HTTPError as exc:
+        with exc:
+            return exc.code, exc.headers['Content-Type'], exc.read()
+
+
+class ServerTestCase(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.page = server.line(200, 'Hello.')
+        self.one = self.begin()
+
+    def begin(self, address='127.0.0.1', port=0):
+        one = server.Server(
+            address, port, {'/page': lambda: self.page,
+                            '/broken': lambda: self.page.nothing})
+        one.start()
+        self.addCleanup(one.stop)
+        return one
+
+    def test_page(self):
+        self.assertEqual(
+            (200, 'text/plain; charset=utf-8', b'Hello.\n'), get(self.one))
+        self.page = server.line(503, 'It hangs.')
+        self.assertEqual(
+            (503, 'text/plain; charset=utf-8', b'It hangs.\n'),
+            get(self.one, '/page?verbose'))
+
+    def test_other_pages_and_methods(self):
+        status, _, body = get(self.one, '/else')
+        self.assertEqual(404, status)
+        self.assertIn(b'/page', body)
+        with contextlib.closing(socket.create_connection(
+                ('127.0.0.1', self.one.port), timeout=30)) as reader:
+            reader.sendall(b'DELETE /page HTTP/1.0\r\n\r\n')
+            self.assertIn(b' 501 ', reader.makefile('rb').readline())
+
+    def test_page_that_cannot_be_made(self):
+        with self.assertLogs(server.__name__, 'ERROR'):
+            self.assertEqual(500, get(self.one, '/broken')[0])
+        self.assertEqual(200, get(self.one)[0])
+
+    def test_versions_of_python_are_nobodys_business(self):
+        with urllib.request.urlopen(
+                f'http://127.0.0.1:{self.one.port}/page',
+                timeout=30) as answer:
+            self.assertEqual('nova-ironic-multihost',
+                             answer.headers['Server'].strip())
+
+    def test_port_in_use_is_said_and_nothing_else(self):
+        with self.assertLogs(server.__name__, 'WARNING') as logs:
+            other = self.begin(port=self.one.port)
+        self.assertIsNone(other.port)
+        self.assertIn('metrics_port', logs.output[0])
+        self.assertIn(str(self.one.port), logs.output[0])
+        other.stop()
+        self.assertEqual(200, get(self.one)[0])
+
+    def test_address_that_is_not_there(self):
+        with self.assertLogs(server.__name__, 'WARNING'):
+            self.assertIsNone(self.begin('192.0.2.1').port)
+        with self.assertLogs(server.__name__, 'WARNING'):
+            self.assertIsNone(self.begin('no such host').port)
+
+    def test_threads_that_are_used_up(self):
+        self.one.stop()
+        start = threading.Thread.start
+
+        def refuse(thread):
+            raise RuntimeError("can't start new thread")
+
+        threading.Thread.start = refuse
+        try:
+            with self.assertLogs(server.__name__, 'WARNING'):
+                one = self.begin()
+        finally:
+            threading.Thread.start = start
+        self.assertIsNone(one.port)
+
+    def test_port_is_free_when_it_has_ended(self):
+        port = self.one.port
+        self.assertEqual(200, get(self.one)[0])
+        self.one.stop()
+        self.one.stop()
+        self.assertIsNone(self.one.port)
+        self.assertRaises(OSError, socket.create_connection,
+                          ('127.0.0.1', port), 30)
+        self.assertEqual(port, self.begin(port=port).port)
+
+    def test_starting_twice_is_starting_once(self):
+        port = self.one.port
+        self.one.start()
+        self.assertEqual(port, self.one.port)
+
+    def test_thread_ends_with_it(self):
+        def threads():
+            return [thread for thread in threading.enumerate()
+                    if thread.name == 'ironic-multihost-metrics']
+
+        [thread] = threads()
+        self.assertTrue(thread.daemon)
+        self.one.stop()
+        thread.join(30)
+        self.assertEqual([], threads())
+
+    def test_reader_that_says_nothing_holds_up_no_other(self):
+        silent = [socket.create_connection(
+            ('127.0.0.1', self.one.port), timeout=30) for _ in range(3)]
+        for reader in silent:
+            self.addCleanup(reader.close)
+        self.assertEqual(200, get(self.one)[0])
+
+    def test_reader_that_says_nothing_is_left(self):
+        self.patch_patience(0.01)
+        with contextlib.closing(socket.create_connection(
+                ('127.0.0.1', self.one.port), timeout=30)) as reader:
+            self.assertEqual(b'', reader.recv(1))
+
+    def patch_patience(self, seconds):
+        before = server._Handler.timeout
+        server._Handler.timeout = seconds
+        self.addCleanup(setattr, server._Handler, 'timeout', before)
+
+    def test_only_so_many_readers_at_a_time(self):
+        silent = [socket.create_connection(
+            ('127.0.0.1', self.one.port), timeout=30)
+            for _ in range(server.READERS)]
+        for reader in silent:
+            self.addCleanup(reader.close)
+        with contextlib.closing(socket.create_connection(
+                ('127.0.0.1', self.one.port), timeout=30)) as reader:
+            self.assertEqual(b'', reader.recv(1))
+
+    def test_ipv6(self):
+        if not socket.has_ipv6:
+            self.skipTest('no IPv6')
+        try:
+            with contextlib.closing(
+                    socket.socket(socket.AF_INET6)) as trial:
+                trial.bind(('::1', 0))
+        except OSError as exc:
+            self.skipTest(str(exc))
+        self.assertEqual(200, get(self.begin('::1'), host='[::1]')[0])

@@ -23,6 +23,7 @@ from nova_ironic_multihost.audit import reader as readers
 from nova_ironic_multihost.core.outages import Heartbeats
 from nova_ironic_multihost.core.ownership import Reason
 from nova_ironic_multihost.core import takeover
+from nova_ironic_multihost.core.tallies import Work
 from nova_ironic_multihost.tests.unit.audit import cloud
 
 NODES = cloud.NODES
@@ -124,6 +125,13 @@ class LookTestCase(cloud.AuditTestCase):
         # Only its portion is tried again.
         self.assertEqual(NODES[:1] + NODES[look.AT_ONCE:],
                          self.tracker.audited[:len(NODES)])
+
+    def test_each_node_is_a_sign_of_the_look(self):
+        signs = self.last._tally = mock.MagicMock()
+        self.cloud.set('b', up=False)
+        self.look()
+        self.assertEqual(len(NODES), signs.sign.mock_calls.count(
+            mock.call(Work.LOOK)))
 
     def test_who_may_be_starting_keeps_its_nodes(self):
         self.heartbeats = Heartbeats(10, 60)

@@ -20,6 +20,7 @@ from nova_ironic_multihost.audit import pulls
 from nova_ironic_multihost.audit import schedule
 from nova_ironic_multihost.core import aggregates
 from nova_ironic_multihost.core.ownership import Reason
+from nova_ironic_multihost.core.tallies import Work
 from nova_ironic_multihost.tests.unit.audit import cloud
 
 
@@ -36,10 +37,11 @@ class PullsTestCase(cloud.AuditTestCase):
         self.schedule = schedule.Schedule(
             'a', self.auditor, self.tracker, self.clock)
         self.used = set()
+        self.tally = mock.Mock()
         self.pulls = pulls.Pulls(
             self.auditor, self.tracker, self.schedule, offer.Offers(
                 self.auditor, self.tracker, lambda: self.ending),
-            lambda node: node not in self.used)
+            lambda node: node not in self.used, self.tally)
         self.pulls.once('')
         for _ in range(2):
             self.decide()
@@ -69,6 +71,11 @@ class PullsTestCase(cloud.AuditTestCase):
             record.node for record in self.pulls.records))
         # Their records are read once.
         self.assertEqual(len(self.nodes), len(self.asked('record')))
+
+    def test_each_portion_is_a_sign_of_the_audit(self):
+        self.pull()
+        self.assertEqual([mock.call.sign(Work.AUDIT)] * len(
+            self.tracker.pulled), self.tally.mock_calls)
 
     def test_audits_are_left_to_the_background_once(self):
         self.pull()

@@ -23,11 +23,13 @@ from oslotest import base
 
 from nova_ironic_multihost.audit import herald
 from nova_ironic_multihost.audit import recovery
+from nova_ironic_multihost.audit import tally
 from nova_ironic_multihost.contract import calls
 from nova_ironic_multihost.core.facts import InstanceState
 from nova_ironic_multihost.core import membership
 from nova_ironic_multihost.core import pauses
 from nova_ironic_multihost.core import takeover
+from nova_ironic_multihost.core.tallies import Pending
 
 
 NOON = datetime.datetime(2026, 11, 22, 12, tzinfo=datetime.UTC)
@@ -142,9 +144,10 @@ class InstancesTestCase(base.BaseTestCase):
         self.under_way = frozenset()
         # What becomes of a build that Ironic was not told of.
         self.attempt = takeover.Step.FAIL
+        self.tally = tally.Tally(lambda: self.now)
         self.recovery = recovery.Recovery(
             'Mine', self.instances, self, self, self, lambda: self.now,
-            under_way=lambda: self.under_way)
+            under_way=lambda: self.under_way, tally=self.tally)
 
     def here(self, uuid):
         return uuid in self.arrived
@@ -825,6 +828,47 @@ class SweepTestCase(InstancesTestCase):
         self.taken('active', 'rescuing')
         self.sweep()
         self.assertEqual(('active', None), self.states())
+
+    def pending(self):
+        return dict(self.tally.tallies.pending[Pending.REST])
+
+    def test_what_is_not_at_rest_is_pending_from_when_it_was_seen(self):
+        self.taken('active', 'rescuing')
+        init, self.instances.init_does = (
+            self.instances.init_does, mock.Mock(side_effect=OSError))
+        self.now = 10
+        self.sweep()
+        self.assertEqual({'i1': 10}, self.pending())
+        self.now = 2000
+        self.sweep()
+        self.assertEqual({'i1': 10}, self.pending())
+        self.instances.init_does = init
+        self.now = 4000
+        self.sweep()
+        self.assertEqual(('active', None), self.states())
+        self.sweep()
+        self.assertEqual({}, self.pending())
+
+    def test_mark_on_an_instance_of_another_is_pending(self):
+        self.taking('rescuing', 'mine', 'other')
+        self.sweep()
+        self.assertEqual({'i1'}, self.pending().keys())
+
+    def test_what_ironic_deploys_is_pending(self):
+        self.machine = 'deploying'
+        self.taken('active', 'rebuild_spawning')
+        self.sweep()
+        self.sweep()
+        self.assertEqual({'i1'}, self.pending().keys())
+
+    def test_what_cannot_be_asked_for_stays_pending(self):
+        self.taken('active', 'rescuing')
+        self.instances.init_does = mock.Mock(side_effect=OSError)
+        self.sweep()
+        with mock.patch.object(self.instances, 'marked',
+                               side_effect=TimeoutError):
+            self.assertRaises(TimeoutError, self.recovery.sweep)
+        self.assertEqual({'i1'}, self.pending().keys())
 
     def test_nobody_is_at_work_on_one_twice(self):
         self.taken('active', None)

@@ -1,0 +1,220 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The witness: what is known of this compute service, for those outside."""
+
+import threading
+from unittest import mock
+
+from nova_ironic_multihost.audit import look
+from nova_ironic_multihost.audit import model
+from nova_ironic_multihost.audit import tally
+from nova_ironic_multihost.audit import witness
+from nova_ironic_multihost.core import health
+from nova_ironic_multihost.core.ownership import Reason
+from nova_ironic_multihost.core import takeover
+from nova_ironic_multihost.core.tallies import Event
+from nova_ironic_multihost.core.tallies import Pending
+from nova_ironic_multihost.core.tallies import Work
+from nova_ironic_multihost.tests.unit.audit import cloud
+
+NODES = cloud.NODES
+
+BOUNDS = health.bounds(60, 10, 60)
+
+
+class WitnessTestCase(cloud.AuditTestCase):
+    """a and b share the nodes; a is seen from outside."""
+
+    ending, listening = False, True
+
+    def setUp(self):
+        super().setUp()
+        self.tally = tally.Tally(self.clock)
+        self.auditors['a'] = self.new_auditor()
+        self.auditors['a']._tally = self.tally
+        self.auditors['a']._reader._tally = self.tally
+        self.look = look.Look(
+            self.auditors['a'], cloud.Tracker(), lambda audit, mine: None,
+            self.clock, tally=self.tally)
+        self.witness = witness.Witness(
+            'A', self.auditors['a'], self.look, self.tally, lambda: BOUNDS,
+            lambda: self.ending, lambda: self.listening, self.clock)
+
+    def look_once(self):
+        return self.look.once(model.Settings('a', points=32))
+
+    def counts(self):
+        return self.tally.tallies.counts
+
+    def turns(self, work):
+        return self.tally.tallies.turns[work]
+
+    def start(self):
+        self.audit()
+        self.look_once()
+        self.witness.note_start()
+
+    def verdict(self, **later):
+        self.clock.now += later.get('seconds', 0)
+        return self.witness.verdict()
+
+    def test_nothing_is_known_before_the_first_audit(self):
+        found = self.witness.picture()
+        self.assertIsNone(found.view)
+        self.assertIsNone(found.reasons)
+        self.assertFalse(found.braked)
+        self.assertTrue(found.verdict.well)
+
+    def test_picture_is_of_the_last_audit_and_the_last_look(self):
+        self.audit()
+        self.assertEqual({'a', 'b'}, self.witness.picture().view.members)
+        self.cloud.set('b', up=False)
+        self.look_once()
+        found = self.witness.picture()
+        self.assertEqual('A', found.host)
+        self.assertEqual({'a'}, found.view.members)
+        self.assertEqual(set(NODES), set(found.reasons))
+        self.assertEqual(self.clock.now, found.at)
+
+    def test_brake(self):
+        self.settle('a')
+        for node in NODES[1:]:
+            self.cloud.owners[node] = 'a'
+            del self.cloud.ironic[node]
+        self.audit()
+        self.audit()
+        found = self.witness.picture()
+        self.assertTrue(found.braked)
+        self.assertEqual(len(NODES) - 1, found.missing)
+
+    def test_audits_are_timed_with_what_they_ask_ironic(self):
+        self.audit()
+        for work in Work.AUDIT, Work.LISTING:
+            self.assertIsNotNone(self.turns(work).succeeded)
+        before = self.turns(Work.AUDIT).succeeded
+        self.clock.now += 100
+        with mock.patch.object(self.cloud, 'services', side_effect=OSError):
+            self.assertRaises(OSError, self.audit)
+        self.assertEqual(before, self.turns(Work.AUDIT).succeeded)
+        self.assertEqual(self.clock.now, self.turns(Work.AUDIT).ended)
+
+    def test_what_a_look_reads_of_ironic_is_no_listing(self):
+        self.audit()
+        before = self.turns(Work.LISTING)
+        self.clock.now += 10
+        self.auditors['a'].read(model.Settings('a'), brief=True)
+        self.assertEqual(before, self.turns(Work.LISTING))
+
+    def test_looks_that_fail_are_counted(self):
+        self.audit()
+        self.look_once()
+        self.assertEqual(0, self.counts()[Event.LOOK_FAILED])
+        with mock.patch.object(self.cloud, 'services', side_effect=OSError):
+            self.assertRaises(OSError, self.look_once)
+        self.assertEqual(1, self.counts()[Event.LOOK_FAILED])
+
+    def test_instances_that_wait_to_be_taken_over_are_pending(self):
+        self.options['policy'] = takeover.Policy(takeover.FORCED_DOWN)
+        for node in NODES[:3]:
+            self.cloud.ironic[node] = f'i of {node}'
+            self.cloud.placed[f'i of {node}'] = cloud.instance('b', node)
+            self.cloud.owners[node] = 'b'
+        self.settle('a')
+        self.cloud.set('b', up=False, forced_down=True)
+        self.audit(takeovers_per_audit=1)
+        waits = {node for node, reason
+                 in self.auditors['a'].last.reasons.items()
+                 if reason is Reason.INSTANCE_WAITS}
+        self.assertEqual(2, len(waits))
+        self.assertEqual(
+            waits, self.tally.tallies.pending[Pending.TURN].keys())
+        self.clock.now += 7
+        self.assertEqual(7, self.witness.picture().pending_seconds)
+        self.audit(takeovers_per_audit=1)
+        self.audit_hosts('a', 'b')
+        self.assertEqual(0, self.witness.picture().pending_seconds)
+
+    def test_start_takes_its_time(self):
+        self.assertTrue(self.verdict(seconds=90000).well)
+
+    def test_well(self):
+        self.start()
+        self.assertIn('is well', self.verdict(seconds=60).why)
+
+    def test_start_is_noted_once(self):
+        self.start()
+        self.clock.now += 2000
+        self.witness.note_start()
+        self.assertFalse(self.verdict().well)
+
+    def test_audit_that_hangs(self):
+        self.start()
+        hangs, goes_on = threading.Event(), threading.Event()
+        self.addCleanup(goes_on.set)
+
+        def wait(nodes):
+            hangs.set()
+            goes_on.wait(60)
+            return []
+
+        self.cloud.set('b', up=False)
+        with mock.patch.object(self.cloud, 'mapped', wait), \
+                mock.patch.object(self.cloud, 'aggregates',
+                                  lambda: wait(())):
+            thread = threading.Thread(target=self.audit)
+            thread.start()
+            self.assertTrue(hangs.wait(60))
+            # It holds the auditor's lock, which nobody here waits for.
+            self.clock.now += BOUNDS.audit + 1
+            self.tally.sign(Work.LOOK)
+            with self.tally.turn(Work.SERVICES):
+                pass
+            verdict = self.witness.picture().verdict
+            goes_on.set()
+            thread.join(60)
+        self.assertFalse(verdict.well)
+        self.assertIn('no audit', verdict.why)
+        self.assertTrue(self.verdict().well)
+
+    def test_looks_that_are_dead(self):
+        self.start()
+        self.clock.now += BOUNDS.look + 1
+        self.audit()
+        self.assertIn('no look', self.verdict().why)
+        self.look_once()
+        self.assertTrue(self.verdict().well)
+
+    def test_conductor_that_is_silent(self):
+        self.start()
+        with mock.patch.object(self.cloud, 'services', side_effect=OSError):
+            for _ in range(31):
+                self.clock.now += 10
+                self.assertRaises(OSError, self.look_once)
+        self.assertIn('nova-conductor', self.verdict().why)
+        self.look_once()
+        self.assertTrue(self.verdict().well)
+
+    def test_ironic_that_does_not_answer(self):
+        self.start()
+        with self.tally.asking():
+            self.clock.now += BOUNDS.audit + 1
+            self.assertIn('Ironic has not answered', self.verdict().why)
+            self.assertTrue(self.verdict().well)
+        self.assertFalse(self.verdict().well)
+
+    def test_messages_and_the_end(self):
+        self.start()
+        self.listening = False
+        self.assertFalse(self.verdict().well)
+        self.ending = True
+        self.assertTrue(self.verdict().well)

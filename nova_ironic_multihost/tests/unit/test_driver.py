@@ -14,6 +14,7 @@
 import collections
 import dataclasses
 import inspect
+import socket
 import threading
 from unittest import mock
 
@@ -27,6 +28,7 @@ from nova.scheduler.client import report
 from openstack import exceptions as sdk_exception
 from oslo_config import fixture as config_fixture
 import oslo_messaging
+from oslo_messaging import conffixture as messaging_fixture
 from oslo_messaging._drivers import impl_fake
 from oslotest import base
 
@@ -45,6 +47,8 @@ from nova_ironic_multihost.contract import patches
 from nova_ironic_multihost.contract import patience
 from nova_ironic_multihost.contract import reads
 from nova_ironic_multihost.contract import registration
+from nova_ironic_multihost.contract import reports
+from nova_ironic_multihost.contract import settings
 from nova_ironic_multihost.contract import transfer
 from nova_ironic_multihost.core import aggregates
 from nova_ironic_multihost.core import events
@@ -53,11 +57,16 @@ from nova_ironic_multihost.core.facts import Record
 from nova_ironic_multihost.core import membership
 from nova_ironic_multihost.core import mirror
 from nova_ironic_multihost.core.mirror import Row
+from nova_ironic_multihost.core import ownership
 from nova_ironic_multihost.core import revision
 from nova_ironic_multihost.core import ring as hash_ring
+from nova_ironic_multihost.core import tallies
 from nova_ironic_multihost import driver as multihost
 from nova_ironic_multihost import exception
 from nova_ironic_multihost.tests.unit.audit import listings
+from nova_ironic_multihost.tests.unit.window import test_exposition
+from nova_ironic_multihost.tests.unit.window import test_server
+from nova_ironic_multihost.window import server
 
 NODES = [f'1be26c0b-03f2-4d2e-ae87-c02d7f33c1{i:02}' for i in range(20)]
 ME = 'compute-1'
@@ -1085,7 +1094,8 @@ class NodeCacheTestCase(DriverTestCase):
         self.assertEqual({}, self.driver.node_cache)
 
 
-class TakeoverTestCase(DriverTestCase):
+class DeadTestCase(DriverTestCase):
+    """A node of a compute service that is dead, with a server."""
 
     def setUp(self):
         super().setUp()
@@ -1119,6 +1129,9 @@ class TakeoverTestCase(DriverTestCase):
         self.placed |= {instance: dataclasses.replace(state, host=host)
                         for instance, state in instances.items()}
         return dict.fromkeys(instances, True)
+
+
+class TakeoverTestCase(DeadTestCase):
 
     def test_it_is_managed_said_and_brought_to_rest(self):
         self.assertIn(self.mine, self.driver.get_available_nodes())
@@ -1157,3 +1170,238 @@ class TakeoverTestCase(DriverTestCase):
             group='ironic_multihost', instance_takeover='never')
         self.assertNotIn(self.mine, self.driver.get_available_nodes())
         self.assertEqual('dead', self.placed['i1'].host)
+
+
+class WindowTestCase(DeadTestCase):
+    """A scrape over HTTP, and what is said of what goes on."""
+
+    def setUp(self):
+        self.patch(settings, 'metrics', lambda: ('127.0.0.1', 0))
+        super().setUp()
+        # As nova has them when it calls its conductor.
+        self.useFixture(messaging_fixture.ConfFixture(multihost.CONF))
+        self.now = 10000
+        for one in self.driver._tally, self.driver._witness:
+            one._clock = lambda: self.now
+        self.driver._tally._tallies = tallies.Tallies(begun=self.now)
+        self.patch(self.driver, '_timers', mock.Mock())
+        self.driver.init_host(ME)
+        self.addCleanup(self.driver.cleanup_host, ME)
+
+    def start(self):
+        self.driver._begin()
+        self.go_on()
+
+    def bury(self):
+        """Forget the dead one."""
+        del self.services['dead']
+        self.owners.clear()
+        self.placed.clear()
+        self.ironic[self.mine] = None
+
+    def go_on(self):
+        """Let an audit and a look come to their end."""
+        self.driver.get_available_nodes()
+        self.driver._look()
+
+    def get(self, path):
+        return test_server.get(self.driver._window.server, path)
+
+    def scrape(self):
+        status, _, body = self.get('/metrics')
+        self.assertEqual(200, status)
+        return test_exposition.parsed(body.decode())
+
+    def health(self):
+        status, _, body = self.get('/healthz')
+        return status, body.decode()
+
+    def assertWell(self, why):
+        status, text = self.health()
+        self.assertEqual(200, status, text)
+        self.assertIn(why, text)
+
+    def assertIll(self, why):
+        status, text = self.health()
+        self.assertEqual(503, status, text)
+        self.assertIn(why, text)
+
+    def test_start_however_long_it_takes(self):
+        self.now += 90000
+        self.assertWell('starts')
+        self.assertEqual(90000, self.scrape()['audit_age_seconds',])
+
+    def test_well(self):
+        self.start()
+        self.now += 5
+        self.assertWell('is well')
+        found = self.scrape()
+        self.assertEqual(2, found['members',])
+        self.assertEqual(len(NODES), sum(
+            number for (name, *_), number in found.items()
+            if name == 'nodes'))
+        self.assertEqual(5, found['audit_age_seconds',])
+        self.assertEqual(5, found['listing_age_seconds',])
+        self.assertEqual(0, found['brake_engaged',])
+        self.assertEqual(0, found['operations_refused_total',])
+
+    def test_audit_that_hangs(self):
+        self.bury()
+        self.start()
+        hangs, goes_on = threading.Event(), threading.Event()
+        self.addCleanup(goes_on.set)
+
+        def mapped(context, host):
+            hangs.set()
+            goes_on.wait(60)
+
+        self.driver._auditor._memory = dataclasses.replace(
+            self.driver._auditor._memory, mapped=False)
+        self.patch(reads, 'host_mapped', mapped)
+        thread = threading.Thread(target=self.driver.get_available_nodes)
+        thread.start()
+        self.addCleanup(thread.join, 60)
+        self.addCleanup(goes_on.set)
+        self.assertTrue(hangs.wait(60))
+        self.now += 2000
+        self.driver._look()
+        self.assertIll('no audit got any further for 2000 s')
+        self.assertEqual(2000, self.scrape()['audit_age_seconds',])
+        goes_on.set()
+        thread.join(60)
+        self.assertWell('is well')
+
+    def test_look_that_is_dead(self):
+        self.start()
+        self.now += 2000
+        self.driver.get_available_nodes()
+        self.assertIll('no look got any further for 2000 s')
+        self.driver._look()
+        self.assertWell('is well')
+
+    def test_conductor_that_is_silent(self):
+        self.start()
+        self.patch(reads, 'ironic_services', mock.Mock(side_effect=OSError))
+        for _ in range(40):
+            self.now += 10
+            self.assertRaises(OSError, self.driver._look)
+        self.assertIll('nova-conductor has not answered for 400 s')
+        self.assertEqual(40, self.scrape()['looks_failed_total',])
+
+    def test_ironic_that_refuses(self):
+        self.bury()
+        self.start()
+        self.pages.act = self.refuse
+        for _ in range(40):
+            self.now += 60
+            self.assertRaises(nova_exception.VirtDriverNotReady,
+                              self.driver.get_available_nodes)
+            self.driver._look()
+        self.assertWell('is well')
+        self.assertEqual(2400, self.scrape()['listing_age_seconds',])
+
+    def test_ironic_that_does_not_answer(self):
+        self.start()
+        hangs, goes_on = threading.Event(), threading.Event()
+        self.addCleanup(goes_on.set)
+
+        def ask(node):
+            hangs.set()
+            goes_on.wait(60)
+
+        self.connection.get_node = ask
+        connection = self.driver.ironic_connection
+        thread = threading.Thread(target=connection.get_node, args=['n1'])
+        thread.start()
+        self.assertTrue(hangs.wait(60))
+        self.now += 2000
+        self.assertWell('Ironic has not answered a request for 2000 s')
+        goes_on.set()
+        thread.join(60)
+        self.assertIll('It hangs')
+
+    def test_thread_that_reads_messages_is_dead(self):
+        self.start()
+        self.driver._attendance.note(mock.Mock(
+            _started=True, **{'_listen_thread.is_alive.return_value': False}))
+        self.assertIll('Nobody reads the messages')
+
+    def test_brake(self):
+        self.owners = dict.fromkeys(NODES, ME)
+        self.start()
+        for node in NODES[1:]:
+            self.ironic.pop(node)
+        self.go_on()
+        self.go_on()
+        self.assertEqual(1, self.scrape()['brake_engaged',])
+        self.assertIn('engaged, 19 are missing', self.driver._window.report())
+
+    def test_brake_is_notified(self):
+        self.test_brake()
+        for thread in threading.enumerate():
+            if thread.name == 'ironic-multihost-herald':
+                thread.join(60)
+        self.assertEqual(
+            [events.brake(ME, True, 19).payload],
+            [payload for kind, payload in self.notified
+             if kind == 'ironic_multihost.brake'])
+
+    def test_take_over_that_is_pending(self):
+        second = next(node for node in self.preferred(ME, ME, 'compute-2')
+                      if node != self.mine)
+        self.owners[second], self.ironic[second] = 'dead', 'i2'
+        self.placed['i2'] = dataclasses.replace(
+            self.placed['i1'], node=second)
+        self.config.config(
+            group='ironic_multihost', takeovers_per_audit=1)
+        self.driver.get_available_nodes()
+        self.now += 30
+        found = self.scrape()
+        self.assertEqual(30, found['takeover_oldest_pending_seconds',])
+        self.assertEqual(1, found['nodes', 'instance_waits'])
+        self.assertIn('In transition:\n', self.driver._window.report())
+
+    def test_gate_that_refuses(self):
+        self.start()
+        self.placed['i3'] = InstanceState('compute-2')
+        _, _, door, *_ = self.patch_operations.call_args.args
+        door.operate('stop_instance', mock.Mock(uuid='i3'), self.fail)
+        self.assertEqual(1, self.scrape()['operations_refused_total',])
+
+    def test_moves_are_counted(self):
+        self.start()
+        reasons = dict.fromkeys(NODES[:3], ownership.Reason.ADOPTED)
+        self.patch(self.driver._auditor, 'reason', reasons.get)
+        for node in NODES[:3]:
+            self.driver._tracker._moved(node, node != NODES[0])
+        found = self.scrape()
+        self.assertEqual(2, found['moves_total', 'adopted'])
+        self.assertEqual(1, found['moves_total', 'failed'])
+
+    def test_end(self):
+        self.start()
+        self.now += 2000
+        port = self.driver._window.server.port
+        self.driver._end()
+        self.assertWell('about to end')
+        self.driver.cleanup_host(ME)
+        self.assertIsNone(self.driver._window.server.port)
+        self.assertRaises(OSError, socket.create_connection,
+                          ('127.0.0.1', port), 30)
+
+    def test_port_in_use_ends_nothing(self):
+        self.patch(settings, 'metrics', lambda: (
+            '127.0.0.1', self.driver._window.server.port))
+        other = multihost.IronicMultiHostDriver(
+            mock.Mock(_compute=self.manager))
+        with self.assertLogs(server.__name__, 'WARNING'):
+            other.init_host(ME)
+        other._section.end()
+
+    def test_report(self):
+        sections = reports.Report.persistent_sections
+        self.start()
+        text = dict(sections)['Ironic multi-host']()
+        self.assertIn('Members: 2', text)
+        self.driver.cleanup_host(ME)
+        self.assertNotIn('Ironic multi-host', dict(sections))

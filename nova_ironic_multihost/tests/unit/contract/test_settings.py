@@ -15,6 +15,7 @@
 import inspect
 
 from oslo_config import fixture as config_fixture
+from oslo_messaging import conffixture as messaging_fixture
 from oslo_service import periodic_task
 from oslotest import base
 
@@ -45,6 +46,8 @@ class SettingsTestCase(base.BaseTestCase):
         config = self.useFixture(config_fixture.Config(names.CONF))
         names.CONF([], project='nova', default_config_files=[])
         conf.register_opts(names.CONF)
+        # As nova has them when it calls its conductor.
+        self.useFixture(messaging_fixture.ConfFixture(names.CONF))
         config.config(**options)
         return config
 

@@ -49,7 +49,10 @@ class Section:
         """Be in no report any more."""
         if self._begun:
             self._begun = False
-            Report.persistent_sections.remove((self._title, self._generate))
+            # Pairs, of one type or another.
+            sections = Report.persistent_sections
+            sections[:] = [pair for pair in sections
+                           if pair[1] != self._generate]
 
     def _generate(self) -> str:
         text = self._text()

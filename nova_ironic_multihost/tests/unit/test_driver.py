@@ -1401,7 +1401,9 @@ class WindowTestCase(DeadTestCase):
     def test_report(self):
         sections = reports.Report.persistent_sections
         self.start()
-        text = dict(sections)['Ironic multi-host']()
-        self.assertIn('Members: 2', text)
+        # The drivers of other tests may have some.
+        title, text = sections[-1]
+        self.assertEqual('Ironic multi-host', title)
+        self.assertIn('Members: 2', text())
         self.driver.cleanup_host(ME)
-        self.assertNotIn('Ironic multi-host', dict(sections))
+        self.assertNotIn(text, [one for _, one in sections])

@@ -13,14 +13,54 @@
 """A server for HTTP, with a few pages that anybody may read."""
 
 import contextlib
+import importlib.util
 import socket
+import subprocess
+import sys
 import threading
 import urllib.error
 import urllib.request
 
 from oslotest import base
+import testtools
 
 from nova_ironic_multihost.window import server
+
+
+#: A process with eventlet's threads: while somebody waits for the next reader,
+#: and for one that says nothing, another thread goes on.
+EVENTLET = '''
+import eventlet
+eventlet.monkey_patch()
+import socket
+import urllib.request
+
+from nova_ironic_multihost.window import server
+
+one = server.Server('127.0.0.1', 0, {'/page': lambda: server.line(200, 'It')})
+one.start()
+silent = socket.create_connection(('127.0.0.1', one.port))
+turns = 0
+
+
+def turn():
+    global turns
+    while True:
+        turns += 1
+        eventlet.sleep(0)
+
+
+eventlet.spawn(turn)
+for _ in range(3):
+    before = turns
+    with urllib.request.urlopen(f'http://127.0.0.1:{one.port}/page') as page:
+        assert page.read() == b'It\\n'
+    assert turns > before
+one.stop()
+eventlet.sleep(0)
+assert one.port is None
+print('done')
+'''
 
 
 def get(one, path='/page', host='127.0.0.1'):
@@ -162,6 +202,15 @@ class ServerTestCase(base.BaseTestCase):
         with contextlib.closing(socket.create_connection(
                 ('127.0.0.1', self.one.port), timeout=30)) as reader:
             self.assertEqual(b'', reader.recv(1))
+
+    @testtools.skipUnless(
+        importlib.util.find_spec('eventlet'), 'no nova has it any more')
+    def test_threads_of_eventlet(self):
+        done = subprocess.run(
+            [sys.executable, '-W', 'ignore', '-c', EVENTLET],
+            capture_output=True, text=True, timeout=120)
+        self.assertEqual((0, 'done\n'), (done.returncode, done.stdout),
+                         done.stderr)
 
     def test_ipv6(self):
         if not socket.has_ipv6:

@@ -25,8 +25,8 @@ import itertools
 import threading
 import time
 
-from nova_ironic_multihost.core import tallies
 from nova_ironic_multihost.core.ownership import Reason
+from nova_ironic_multihost.core import tallies
 from nova_ironic_multihost.core.tallies import Event
 from nova_ironic_multihost.core.tallies import Pending
 from nova_ironic_multihost.core.tallies import Tallies

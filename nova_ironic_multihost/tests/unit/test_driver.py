@@ -28,8 +28,8 @@ from nova.scheduler.client import report
 from openstack import exceptions as sdk_exception
 from oslo_config import fixture as config_fixture
 import oslo_messaging
-from oslo_messaging import conffixture as messaging_fixture
 from oslo_messaging._drivers import impl_fake
+from oslo_messaging import conffixture as messaging_fixture
 from oslotest import base
 
 from nova_ironic_multihost.audit import changes

@@ -15,8 +15,8 @@
 from oslotest import base
 
 from nova_ironic_multihost.core import health
-from nova_ironic_multihost.core import picture
 from nova_ironic_multihost.core.ownership import Reason
+from nova_ironic_multihost.core import picture
 from nova_ironic_multihost.core import tallies
 from nova_ironic_multihost.core.tallies import Pending
 from nova_ironic_multihost.core.tallies import Work

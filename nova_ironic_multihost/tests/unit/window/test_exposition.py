@@ -16,8 +16,8 @@ import pathlib
 import re
 
 from oslotest import base
-from prometheus_client import parser
 import prometheus_client
+from prometheus_client import parser
 
 from nova_ironic_multihost.core.ownership import Reason
 from nova_ironic_multihost.core import tallies

@@ -29,7 +29,7 @@ from nova_ironic_multihost.window import server
 
 #: A process with eventlet's threads: while somebody waits for the next reader,
 #: and for one that says nothing, another thread goes on.
-EVENTLET = '''
+EVENTLET = """
 import eventlet
 eventlet.monkey_patch()
 import socket
@@ -60,7 +60,7 @@ one.stop()
 eventlet.sleep(0)
 assert one.port is None
 print('done')
-'''
+"""
 
 
 def get(one, path='/page', host='127.0.0.1'):

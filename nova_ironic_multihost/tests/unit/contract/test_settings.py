@@ -63,9 +63,9 @@ class SettingsTestCase(base.BaseTestCase):
         self.assertEqual(60, settings.DEFAULT_INTERVAL)
 
     def test_no_bound_for_audits_that_nova_does_not_make(self):
-        self.configure(update_resources_interval=-1)
+        config = self.configure(update_resources_interval=-1)
         self.assertIsNone(settings.bounds().audit)
-        self.configure(periodic_enable=False)
+        config.config(update_resources_interval=60, periodic_enable=False)
         self.assertIsNone(settings.bounds().audit)
 
     def test_metrics_are_nowhere_unless_there_is_a_port(self):

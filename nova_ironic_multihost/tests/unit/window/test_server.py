@@ -190,10 +190,12 @@ class ServerTestCase(base.BaseTestCase):
 
     def patch_patience(self, seconds):
         before = server._Handler.timeout
+        self.assertEqual(server.PATIENCE, before)
         server._Handler.timeout = seconds
         self.addCleanup(setattr, server._Handler, 'timeout', before)
 
     def test_only_so_many_readers_at_a_time(self):
+        self.patch_patience(600)
         silent = [socket.create_connection(
             ('127.0.0.1', self.one.port), timeout=30)
             for _ in range(server.READERS)]
@@ -211,6 +213,10 @@ class ServerTestCase(base.BaseTestCase):
             capture_output=True, text=True, timeout=120)
         self.assertEqual((0, 'done\n'), (done.returncode, done.stdout),
                          done.stderr)
+
+    def test_any_number_of_readers_one_after_the_other(self):
+        for _ in range(2 * server.READERS):
+            self.assertEqual(200, get(self.one)[0])
 
     def test_ipv6(self):
         if not socket.has_ipv6:

@@ -44,6 +44,8 @@ class Service:
     host is mapped to a cell. ``farewell`` is what it has said when it was told
     to end (:mod:`.core.farewell`), '' if nothing, and ``over`` says whether
     that is longer ago than its nodes wait for it; False if that is not known.
+    ``reason`` is that for which it is disabled, '' without one. ``id`` is a
+    uuid, '' if nobody asked for it.
     """
 
     host: str
@@ -54,6 +56,8 @@ class Service:
     mapped: bool | None = True
     farewell: str = ''
     over: bool = False
+    reason: str = ''
+    id: str = ''
 
     @property
     def key(self) -> HostKey:

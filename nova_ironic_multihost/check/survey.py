@@ -70,6 +70,12 @@ _COMPUTE = '2.69'
 _HYPERVISORS = '2.53'
 # The first that filters a list of providers by trait.
 _PLACEMENT = '1.18'
+# Lists of migrations have pages from here on.
+_MIGRATIONS = '2.59'
+# Statuses of a migration that is over.
+_MIGRATED = frozenset({
+    'confirmed', 'reverted', 'error', 'failed', 'completed', 'cancelled',
+    'done'})
 # What nova needs of an Ironic; and the first that has shards.
 _BAREMETAL, _SHARDS = '1.46', '1.82'
 _NODE_FIELDS = ('uuid,name,instance_uuid,provision_state,power_state,'
@@ -255,6 +261,47 @@ class Survey:
             '/nodes', 'nodes', 'uuid', _SHARDS if shard else _BAREMETAL,
             fields='uuid', **wanted))
 
+    def computes(self) -> tuple[observation.Service, ...]:
+        """Ask nova alone, for the compute services of bare metal.
+
+        :raises SurveyError: when it does not answer
+        """
+        services = self._services()
+        _, others = self._records()
+        return tuple(s for s in services if s.key not in others)
+
+    def servers_of(self, host: str) -> tuple[observation.Instance, ...]:
+        """Ask nova alone, for the living servers of a compute service.
+
+        :raises SurveyError: when it does not answer
+        """
+        return tuple(_instance(server) for server in self._nova.pages(
+            '/servers/detail', 'servers', 'id', _COMPUTE, all_tenants=1,
+            host=host))
+
+    def migrating(self, host: str) -> frozenset[str]:
+        """Ask nova which servers are on their way from or to a host.
+
+        :returns: their uuids; evacuations count
+        :raises SurveyError: when it does not answer
+        """
+        return frozenset(
+            migration['instance_uuid'] for migration in self._nova.pages(
+                '/os-migrations', 'migrations', 'uuid', _MIGRATIONS,
+                host=host)
+            if migration['status'] not in _MIGRATED)
+
+    def change(self, service: observation.Service, body: _Json) -> None:
+        """Have nova change a compute service, all that is asked for at once.
+
+        :param service: what a survey has read
+        :param body: of nova's PUT /os-services/ID: ``status``,
+            ``disabled_reason``, ``forced_down``
+        :raises SurveyError: for anything but success; when the answer was
+            lost it may be changed all the same
+        """
+        self._nova.put(f'/os-services/{service.id}', _COMPUTE, body)
+
     def _nodes(self) -> tuple[observation.Node, ...]:
         try:
             return self._listed()
@@ -292,10 +339,12 @@ class Survey:
         return [
             observation.Service(
                 service['host'],
+                id=service['id'],
                 up=service['state'] == 'up',
                 disabled=service['status'] == 'disabled',
                 forced_down=service['forced_down'],
                 seen=_epoch(service['updated_at']),
+                reason=service.get('disabled_reason') or '',
                 farewell=farewell.said(service.get('disabled_reason')))
             for service in found]
 
@@ -420,6 +469,15 @@ def _epoch(text: str | None) -> float | None:
     return moment.replace(tzinfo=datetime.UTC).timestamp()
 
 
+def _said(answer: typing.Any) -> str:
+    """What nova says why it does not do what it was asked for, or ''."""
+    try:
+        [fault] = answer.json().values()
+        return ' '.join(fault['message'].split()).rstrip('.')
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return ''
+
+
 class _Api:
     """One API: decoded answers, and errors that say what to do.
 
@@ -473,15 +531,42 @@ class _Api:
         :returns: the answer, decoded
         :raises SurveyError: for anything but an answer
         """
-        with self._telling():
-            answer = getattr(self._connection, self._service).get(
-                path, params=parameters, microversion=microversion,
-                raise_exc=False)
+        answer = self._ask('get', path, microversion, params=parameters)
         status = answer.status_code
         if status == 404 and may_be_gone:
             return None
         if status in (400, 404) and 'marker' in parameters:
             raise _EntryGone
+        self._expect_success(answer, path, microversion)
+        try:
+            return answer.json()
+        except ValueError:
+            raise SurveyError(
+                f'{self._name} answered {path} with something that is not '
+                'JSON. Look at the endpoint in the catalog.') from None
+
+    def put(self, path: str, microversion: str, body: _Json) -> None:
+        """Change something.
+
+        :raises SurveyError: for anything but success
+        """
+        self._expect_success(
+            self._ask('put', path, microversion, json=body), path,
+            microversion)
+
+    def _ask(self, method: str, path: str, microversion: str,
+             **parameters: typing.Any) -> typing.Any:
+        with self._telling():
+            adapter = getattr(self._connection, self._service)
+            return getattr(adapter, method)(
+                path, microversion=microversion, raise_exc=False,
+                **parameters)
+
+    def _expect_success(self, answer: typing.Any, path: str,
+                        microversion: str) -> None:
+        status = answer.status_code
+        if status == 200:
+            return
         if status == 401:
             raise SurveyError(
                 f'{self._name} does not accept the token of this account. '
@@ -494,16 +579,10 @@ class _Api:
                 f'{self._name} is too old: it does not know microversion '
                 f'{microversion} of its API, which {path} is asked with. '
                 'Upgrade it, or look at the endpoint in the catalog.')
-        if status != 200:
-            raise SurveyError(
-                f'{self._name} answered {path} with HTTP {status}. Look into '
-                'its log.')
-        try:
-            return answer.json()
-        except ValueError:
-            raise SurveyError(
-                f'{self._name} answered {path} with something that is not '
-                'JSON. Look at the endpoint in the catalog.') from None
+        told = _said(answer) if status < 500 else ''
+        raise SurveyError(
+            f'{self._name} answered {path} with HTTP {status}'
+            + (f': {told}.' if told else '. Look into its log.'))
 
     @contextlib.contextmanager
     def _telling(self) -> Iterator[None]:

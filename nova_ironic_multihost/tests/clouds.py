@@ -34,6 +34,7 @@ IRONIC = 'http://ironic.test'
 def service(host, **more):
     return {'binary': 'nova-compute', 'host': host, 'status': 'enabled',
             'state': 'up', 'updated_at': '2026-01-01T00:00:10.000000',
+            'id': f'id-{host}', 'disabled_reason': None,
             'forced_down': False} | more
 
 
@@ -63,7 +64,9 @@ class FakeCloud(fixtures.Fixture):
     :ivar unlisted: servers that are only shown when asked for
     :ivar deleted: ids of servers that nova has deleted
     :ivar latest: the latest microversion of Ironic
+    :ivar migrations: (server, host that it leaves, status)
     :ivar asked: {path: number of requests}
+    :ivar changes: bodies of requests that change a service
     """
 
     def __init__(self):
@@ -85,6 +88,8 @@ class FakeCloud(fixtures.Fixture):
         self.unlisted = []
         self.deleted = []
         self.aggregates = []
+        self.migrations = []
+        self.changes = []
         self.latest = '1.99'
         self.asked = collections.Counter()
         self.versions = {}
@@ -94,6 +99,7 @@ class FakeCloud(fixtures.Fixture):
         for url, answer in (
                 (f'{NOVA}/os-services', self._services),
                 (f'{NOVA}/os-hypervisors/detail', self._hypervisors),
+                (f'{NOVA}/os-migrations', self._migrations),
                 (f'{NOVA}/servers/detail', self._servers),
                 (f'{NOVA}/servers/s-', self._server),
                 (f'{NOVA}/servers', self._gone),
@@ -106,6 +112,8 @@ class FakeCloud(fixtures.Fixture):
             if 'resource_providers/' in url:
                 end += '/allocations'
             self.http.get(re.compile(re.escape(url) + end), json=answer)
+        self.http.put(re.compile(re.escape(f'{NOVA}/os-services/id-')),
+                      json=self.change)
 
     def connection(self):
         session = sessions.Session(
@@ -145,6 +153,27 @@ class FakeCloud(fixtures.Fixture):
         return {'services': [s for s in self.services
                              if told or s['status'] != 'UNKNOWN']}
 
+    def change(self, request, context):
+        """Change a service as nova does, all at once."""
+        self._note(request)
+        body = request.json()
+        self.changes.append(body)
+        [found] = [s for s in self.services
+                   if s['id'] == request.path.rpartition('/')[2]]
+        if 'status' in body:
+            found['disabled_reason'] = None
+        found.update(body)
+        if found['forced_down']:
+            found['state'] = 'down'
+        return {'service': found}
+
+    def _migrations(self, request, context):
+        found = [{'uuid': f'm-{server}', 'instance_uuid': server,
+                  'status': status}
+                 for server, host, status in self.migrations
+                 if [host] == request.qs['host']]
+        return {'migrations': self._page(request, context, found, 'uuid')}
+
     def _hypervisors(self, request, context):
         page = self._page(request, context, self.hypervisors, 'id')
         return {'hypervisors': [
@@ -152,6 +181,9 @@ class FakeCloud(fixtures.Fixture):
 
     def _servers(self, request, context):
         every = self.servers if 'all_tenants' in request.qs else []
+        if 'host' in request.qs:
+            every = [s for s in every if request.qs['host'] ==
+                     [s['OS-EXT-SRV-ATTR:host']]]
         return {'servers': self._page(request, context, every, 'id')}
 
     def _server(self, request, context):

@@ -11,6 +11,7 @@
 # under the License.
 
 import datetime
+import re
 from unittest import mock
 
 import fixtures
@@ -41,8 +42,9 @@ class ReadTestCase(SurveyTestCase):
     def test_a_cloud_in_order(self):
         seen = self.cloud.survey().read()
         self.assertEqual((
-            observation.Service('east', seen=1767225610.0),
-            observation.Service('west', seen=1767225610.0)), seen.services)
+            observation.Service('east', seen=1767225610.0, id='id-east'),
+            observation.Service('west', seen=1767225610.0, id='id-west')),
+            seen.services)
         self.assertEqual({'n-0': 'east', 'n-1': 'east', 'n-2': 'west'},
                          seen.owner_of)
         self.assertEqual({'n-0'}, seen.used_nodes)
@@ -61,6 +63,13 @@ class ReadTestCase(SurveyTestCase):
                          (east.up, east.disabled, east.forced_down))
         self.assertEqual((False, False, True),
                          (west.up, west.disabled, west.forced_down))
+
+    def test_why_a_compute_is_disabled(self):
+        self.cloud.services = [
+            clouds.service('east', status='disabled', disabled_reason='mine'),
+            clouds.service('west', status='disabled')]
+        self.assertEqual(['mine', ''], [
+            s.reason for s in self.cloud.survey().read().services])
 
     def test_compute_that_was_told_to_end(self):
         words = farewell.farewell(datetime.datetime(2026, 5, 4))
@@ -226,6 +235,64 @@ class NodesOfTestCase(SurveyTestCase):
         for group in None, 'g':
             self.assertEqual({'n-0'}, self.cloud.survey().nodes_of(group, 's'))
             self.assertEqual('baremetal 1.82', self.version())
+
+
+class NovaTestCase(SurveyTestCase):
+    """What is asked of nova alone, as when the others do not answer."""
+
+    def setUp(self):
+        super().setUp()
+        for url in clouds.IRONIC, clouds.PLACEMENT:
+            self.cloud.http.get(
+                re.compile(re.escape(url)),
+                exc=requests.exceptions.ConnectionError('refused'))
+
+    def test_computes(self):
+        self.cloud.services += [clouds.service('kvm'),
+                                clouds.service('new')]
+        self.cloud.hypervisors += [
+            clouds.hypervisor('kvm-id', 'Kvm', 'QEMU')]
+        self.assertEqual(['east', 'west', 'new'], [
+            s.host for s in self.cloud.survey().computes()])
+
+    def test_servers_of_a_host(self):
+        self.cloud.servers += [clouds.server('s-1', 'west', 'n-2')]
+        self.assertEqual(['s-1'], [
+            s.uuid for s in self.cloud.survey().servers_of('west')])
+
+    def test_servers_on_their_way(self):
+        self.cloud.migrations = [
+            ('s-0', 'east', 'accepted'), ('s-1', 'east', 'failed'),
+            ('s-2', 'west', 'accepted'), ('s-3', 'east', 'pre-migrating')]
+        self.assertEqual({'s-0', 's-3'},
+                         self.cloud.survey().migrating('east'))
+
+    def test_what_is_changed(self):
+        [east, _] = self.cloud.survey().computes()
+        self.cloud.survey().change(east, {'forced_down': True})
+        [east, west] = self.cloud.survey().computes()
+        self.assertEqual((True, False), (east.forced_down, west.forced_down))
+        self.assertLessEqual('compute 2.53',
+                             self.cloud.versions['/os-services/id-east'])
+
+    def test_changes_that_nova_refuses(self):
+        cloud = self.cloud.survey()
+        [east, _] = cloud.computes()
+        for status, answer, words in (
+                (400, {'badRequest': {'message': 'It has\n done.'}},
+                 'HTTP 400: It has done.'),
+                (400, ['secret'], 'HTTP 400. Look into its log'),
+                (403, {}, 'role admin in a project'),
+                (404, {'itemNotFound': {'message': 'no'}}, 'HTTP 404: no.'),
+                (406, {}, 'too old'),
+                (500, {'computeFault': {'message': 'secret'}},
+                 'HTTP 500. Look into its log')):
+            self.cloud.http.put(f'{clouds.NOVA}/os-services/id-east',
+                                json=answer, status_code=status)
+            told = str(self.assertRaises(
+                survey.SurveyError, cloud.change, east, {}))
+            self.assertIn(words, told)
+            self.assertNotIn('secret', told)
 
 
 class DoubtTestCase(SurveyTestCase):

@@ -1,0 +1,91 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Changes compute services in nova, as an operator asks for it.
+
+All that is asked for goes to nova in one request, which it writes down at
+once: there is no half of it. Whatever is there already is not asked for, so a
+command can be given again and again.
+"""
+
+from collections.abc import Mapping
+import typing
+
+from nova_ironic_multihost.check import observation
+from nova_ironic_multihost.check import survey
+from nova_ironic_multihost.core.host import host_key
+
+
+def named(services: tuple[observation.Service, ...],
+          host: str) -> observation.Service:
+    """Return the compute service of a host, in any spelling.
+
+    :raises SurveyError: when there is none; says which there are
+    """
+    for service in services:
+        if service.key == host_key(host):
+            return service
+    known = ', '.join(sorted(s.host for s in services)) or 'none'
+    raise survey.SurveyError(
+        f'nova has no compute service of bare metal on {host}. Name one of '
+        f'those that it has: {known}.')
+
+
+def change(cloud: survey.Survey, service: observation.Service,
+           body: Mapping[str, typing.Any]) -> None:
+    """Have nova change a compute service; nothing is asked for with {}.
+
+    :param cloud: asks nova
+    :param service: as it was seen
+    :param body: as for :meth:`.survey.Survey.change`
+    :raises SurveyError: when nova has not done it, or that is not known;
+        says what state the compute service is in
+    """
+    if not body:
+        return
+    try:
+        cloud.change(service, dict(body))
+    except survey.SurveyError as error:
+        # nova writes it down first and tells the compute service then, which
+        # a proxy may not wait for.
+        now = _look(cloud, service, error)
+        if not _has(now, body):
+            raise survey.SurveyError(
+                f'{error} {service.host} is {state(now)}.') from error
+
+
+def _look(cloud: survey.Survey, service: observation.Service,
+          error: survey.SurveyError) -> observation.Service:
+    try:
+        return named(cloud.computes(), service.host)
+    except survey.SurveyError as another:
+        raise survey.SurveyError(
+            f'{error} Whether {service.host} is changed is not known: '
+            f'{another} Then give the same command again.') from another
+
+
+def _has(service: observation.Service,
+         body: Mapping[str, typing.Any]) -> bool:
+    return (
+        body.get('forced_down', service.forced_down) == service.forced_down
+        and body.get('disabled_reason', service.reason) == service.reason
+        and ('status' not in body
+             or service.disabled == (body['status'] == 'disabled')))
+
+
+def state(service: observation.Service) -> str:
+    """Say what nova has: enabled and up, forced down and disabled, ..."""
+    if service.forced_down:
+        return ('forced down and disabled' if service.disabled
+                else 'forced down and not disabled')
+    return (f'{"disabled" if service.disabled else "enabled"} and '
+            f'{"up" if service.up else "down"}')

@@ -1,0 +1,49 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Looks again and again, for as long as somebody is ready to wait.
+
+Clock and sleep may be replaced in a test.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterator
+import time
+import typing
+
+_Seen = typing.TypeVar('_Seen')
+
+#: The least seconds between two looks.
+PAUSE = 2.0
+
+
+def looks(read: Callable[[], _Seen], seconds: float,
+          clock: Callable[[], float] = time.monotonic,
+          sleep: Callable[[float], object] = time.sleep,
+          ) -> Iterator[tuple[float, _Seen]]:
+    """Look at once, and then until the time is over or nobody asks for more.
+
+    :param read: looks once
+    :param seconds: how long; 0 looks once
+    :returns: (seconds since the beginning, what was read), again and again
+    """
+    began = clock()
+    while True:
+        asked = clock()
+        seen = read()
+        now = clock()
+        yield now - began, seen
+        left = began + seconds - clock()
+        if left <= 0:
+            return
+        # A large cloud is not to be asked all the time.
+        sleep(min(left, max(PAUSE, now - asked)))

@@ -1,0 +1,52 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+from oslotest import base
+
+from nova_ironic_multihost.check import watch
+
+
+class LooksTestCase(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.now = 100.0
+        self.slept = []
+
+    def sleep(self, seconds):
+        self.slept.append(seconds)
+        self.now += seconds
+
+    def looks(self, seconds, lasting=0.0):
+        def read():
+            self.now += lasting
+            return self.now
+
+        return list(watch.looks(read, seconds, lambda: self.now, self.sleep))
+
+    def test_looks_once_without_time(self):
+        self.assertEqual([(0.0, 100.0)], self.looks(0))
+        self.assertEqual([], self.slept)
+
+    def test_looks_until_the_time_is_over(self):
+        self.assertEqual([0.0, 2.0, 4.0, 5.0],
+                         [after for after, _ in self.looks(5)])
+
+    def test_rests_for_as_long_as_a_look_takes(self):
+        self.assertEqual([30.0, 90.0, 130.0],
+                         [after for after, _ in self.looks(100, 30)])
+        self.assertEqual([30.0, 10.0], self.slept)
+
+    def test_who_has_seen_enough_waits_no_more(self):
+        for _ in watch.looks(lambda: None, 60, lambda: self.now, self.sleep):
+            break
+        self.assertEqual([], self.slept)

@@ -1,0 +1,62 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Who takes what a compute service leaves, as far as it shows from outside."""
+
+import dataclasses
+
+from nova_ironic_multihost.check import judgement
+from nova_ironic_multihost.check import observation
+from nova_ironic_multihost.core.host import host_key
+from nova_ironic_multihost.core.host import HostKey
+
+
+def open_for_builds(services: tuple[observation.Service, ...]
+                    ) -> list[observation.Service]:
+    """Return the compute services that nova sends builds to."""
+    return [s for s in services if s.up and not s.disabled]
+
+
+class Heirs:
+    """Those that share the nodes when one compute service is gone.
+
+    :param seen: with its zones
+    :param host: the one that is gone, whether it is or not
+    :param settings: what they have in nova.conf
+    """
+
+    def __init__(self, seen: observation.Observation, host: str,
+                 settings: judgement.Settings) -> None:
+        self.host = host_key(host)
+        judged = judgement.Judgement(
+            dataclasses.replace(seen, services=tuple(
+                dataclasses.replace(service, up=False)
+                if service.key == self.host else service
+                for service in seen.services)), settings)
+        self._zones = judged.zones
+        # Who owns nothing may be of any; it has nothing to leave either.
+        part = judged.partitions.of_host(self.host)
+        self._preferences = judged.preferences(
+            part or judged.partitions.found[0])
+
+    def may_keep(self, other: HostKey) -> bool:
+        """Whether who has the node of a server may have the server, too."""
+        return (self._preferences.cross_zones
+                or self._zones.get(other) == self._zones.get(self.host))
+
+    def of_node(self, node: str) -> HostKey | None:
+        """Return who is to have a free node, None for nobody."""
+        return self._preferences.host_for(node, self._zones.get(self.host))
+
+    def of_server(self, node: str) -> HostKey | None:
+        """Return who is to have the server on a node, None for nobody."""
+        return self._preferences.heir(node, self._zones.get(self.host))

@@ -41,5 +41,12 @@ def judged(command, args):
     :raises SurveyError: when somebody does not answer
     """
     return judgement.Judgement(
-        command.survey().read(zones=True),
-        judgement.Settings(args.ring_partitions, args.move_across_zones))
+        command.survey().read(zones=True), given(args))
+
+
+def given(args):
+    """Return them.
+
+    :param args: what the parser made of the options
+    """
+    return judgement.Settings(args.ring_partitions, args.move_across_zones)

@@ -21,7 +21,8 @@ from nova_ironic_multihost.shell import app
 from nova_ironic_multihost.tests import clouds
 from nova_ironic_multihost.tests.unit.shell import base
 
-COMMANDS = ('list', 'check', 'node list', 'node show', 'plan', 'leaks')
+COMMANDS = ('list', 'check', 'node list', 'node show', 'plan', 'leaks',
+            'drain', 'undrain', 'fence', 'unfence')
 
 
 class AppTestCase(base.ShellTestCase):

@@ -1,0 +1,138 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The operator's commands that change something, against the real APIs."""
+
+import contextlib
+import functools
+import io
+import types
+from unittest import mock
+
+from cliff import commandmanager
+import fixtures
+from keystoneauth1 import adapter
+from keystoneauth1 import session
+from keystoneauth1 import token_endpoint
+from nova import objects
+import openstack
+from oslo_utils import fixture as time_fixture
+
+from nova_ironic_multihost.check import draining
+from nova_ironic_multihost.check import fencing
+from nova_ironic_multihost.check import watch
+from nova_ironic_multihost.shell import app
+from nova_ironic_multihost.tests.functional import dead
+from nova_ironic_multihost.tests.unit.shell import base
+
+
+class ShellTestCase(dead.DeadComputeTestCase):
+    """While a command waits the others audit, once for each look."""
+
+    def setUp(self):
+        super().setUp()
+        self.now = 0
+        self.meanwhile = self.audit
+        self.useFixture(fixtures.MockPatchObject(
+            watch, 'looks', functools.partial(
+                watch.looks, clock=lambda: self.now, sleep=self._sleep)))
+        self.useFixture(fixtures.MockPatchObject(
+            openstack, 'connect', return_value=self._connection()))
+        self.useFixture(fixtures.MockPatchObject(
+            commandmanager.CommandManager, 'load_commands',
+            base.load_commands))
+
+    def _sleep(self, seconds):
+        self.now += seconds
+        self.meanwhile()
+
+    def _connection(self):
+        http = session.Session(token_endpoint.Token(
+            'http://unused.test', self.placement.fixture.token))
+        admin = {'X-Auth-User': 'admin', 'X-User-Id': 'admin',
+                 'X-Auth-Project-Id': self.admin_api.project_id,
+                 'X-Roles': 'reader,member,admin'}
+        return types.SimpleNamespace(
+            session=http,
+            compute=adapter.Adapter(
+                http, endpoint_override=self.admin_api.base_url,
+                service_type='compute', additional_headers=admin),
+            placement=adapter.Adapter(
+                http, endpoint_override=self.placement.fixture.endpoint,
+                service_type='placement'),
+            baremetal=adapter.Adapter(
+                http, endpoint_override=self.ironic.endpoint,
+                service_type='baremetal'))
+
+    def shell(self, *argv, status=0):
+        """Run the program: what it has said."""
+        out = io.StringIO()
+        with (contextlib.redirect_stdout(out), contextlib.redirect_stderr(out),
+              mock.patch('logging.Logger.addHandler')):
+            self.assertEqual(status, app.main(argv), out.getvalue())
+        return out.getvalue()
+
+    def service(self):
+        [found] = self.admin_api.get_services(
+            binary='nova-compute', host='host1')
+        return (found['status'], found['disabled_reason'],
+                found['forced_down'])
+
+    def test_drain(self):
+        self.meanwhile = self.fleet.audit
+        told = self.shell('drain', 'host1', '--wait', '60')
+        self.assertEqual(('disabled', draining.REASON, False),
+                         self.service())
+        self.assertIn('host1 is empty of free nodes', told)
+        self.assertEqual({self.node}, self.nodes_of('host1'))
+        self.assertIn('disabled already',
+                      self.shell('drain', 'host1', '--wait', '0'))
+        self.shell('undrain', 'host1')
+        self.assertEqual(('enabled', None, False), self.service())
+
+    def test_fence(self):
+        self.assertIn('host1 is up', self.shell('fence', 'host1', status=2))
+        self.fleet.kill('host1')
+        self.assertIn('host2 takes 1 server and ',
+                      self.shell('fence', 'host1', '--dry-run'))
+        self.assertEqual(('enabled', None, False), self.service())
+
+        told = self.shell('fence', 'host1', '--wait', '60')
+        self.assertEqual(('disabled', fencing.REASON, True), self.service())
+        self.assertIn('host1 has nothing left', told)
+        self.assertEqual('host2', self.host_of(self.show(self.server)))
+        self.assertEqual(set(self.nodes), self.nodes_of('host2'))
+
+        self.assertIn('has not heard from host1',
+                      self.shell('unfence', 'host1', status=2))
+        self.fleet.start('host1')
+        clock = self.useFixture(time_fixture.TimeFixture())
+
+        def beat():
+            clock.advance_time_seconds(10)
+            self.fleet.beat('host1')
+
+        self.meanwhile = beat
+        self.assertIn('host1 is no longer fenced',
+                      self.shell('unfence', 'host1'))
+        self.assertEqual(('enabled', None, False), self.service())
+
+    def test_what_stays_while_a_migration_is_in_progress(self):
+        self.fleet.kill('host1')
+        instance = self.instance()
+        objects.Migration(
+            instance._context, instance_uuid=instance.uuid,
+            status='accepted', migration_type='evacuation',
+            source_compute='host1', source_node=self.node).create()
+        told = self.shell('fence', 'host1', '--wait', '4', status=1)
+        self.assertIn('until their migration is over', told)
+        self.assertEqual('host1', self.host_of(self.show(self.server)))

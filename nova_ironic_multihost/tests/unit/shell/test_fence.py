@@ -1,0 +1,308 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import requests
+
+from nova_ironic_multihost.check import fencing
+from nova_ironic_multihost.core.host import host_key
+from nova_ironic_multihost.core import takeover
+from nova_ironic_multihost.tests import clouds
+from nova_ironic_multihost.tests.unit.shell import waiting
+
+GONE = {'exc': requests.exceptions.ConnectionError('refused')}
+
+FENCED = {'state': 'down', 'forced_down': True, 'status': 'disabled',
+          'disabled_reason': fencing.REASON}
+
+
+class FenceTestCase(waiting.WaitingTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.east(state='down')
+
+    def fence(self, *argv, status=0):
+        """Run the command: standard output, and standard error."""
+        told = self.shell('fence', *argv)
+        self.assertEqual(status, told[0], told)
+        return told[1:]
+
+    def refused(self, *argv):
+        out, err = self.fence(*argv, status=2)
+        self.assertEqual([], self.cloud.changes)
+        self.assertEqual('', out)
+        return err
+
+    def test_fences_and_looks_no_further(self):
+        for url in clouds.IRONIC, clouds.PLACEMENT:
+            self.cloud.http.get(url, **GONE)
+        out, err = self.fence('east')
+        self.assertIn('east is forced down and disabled', out)
+        self.assertEqual('', err)
+        self.assertEqual(
+            [{'forced_down': True, 'status': 'disabled',
+              'disabled_reason': fencing.REASON}], self.cloud.changes)
+
+    def test_a_reason(self):
+        self.fence('east', '--reason', 'fan')
+        self.assertEqual(f'{fencing.REASON}: fan',
+                         self.cloud.changes[0]['disabled_reason'])
+
+    def test_twice(self):
+        self.fence('east', '--reason', 'fan')
+        out, _ = self.fence('east')
+        self.assertIn(f'east is fenced already: {fencing.REASON}: fan', out)
+        self.assertEqual(1, len(self.cloud.changes))
+
+    def test_another_tool_has_forced_it_down_and_not_disabled_it(self):
+        self.east(forced_down=True)
+        self.fence('east')
+        self.assertEqual(
+            [{'status': 'disabled', 'disabled_reason': fencing.REASON}],
+            self.cloud.changes)
+
+    def test_one_that_is_up(self):
+        self.east(state='up')
+        self.assertIn('east is up', self.refused('east'))
+
+    def test_said_twice(self):
+        self.east(state='up')
+        self.fence('east', '--powered-off', 'East')
+        self.assertEqual(1, len(self.cloud.changes))
+
+    def test_said_of_another(self):
+        self.east(state='up')
+        self.assertIn('--powered-off names west',
+                      self.refused('east', '--powered-off', 'west'))
+
+    def test_all_are_down(self):
+        self.west(state='down')
+        self.assertIn('RabbitMQ', self.refused('east'))
+        self.fence('east', '--powered-off', 'east')
+
+    def test_no_such_host(self):
+        self.assertIn('east, west', self.refused('nix'))
+
+    def test_nova_does_not_do_it(self):
+        self.cloud.http.put(f'{clouds.NOVA}/os-services/id-east',
+                            status_code=500)
+        err = self.refused('east')
+        self.assertIn('HTTP 500', err)
+        self.assertIn('east is enabled and down.', err)
+
+    def test_waits_until_others_have_it_all(self):
+        self.after(4, self.move, 'n-0')
+        self.after(10, self.move, 'n-1')
+        out, _ = self.fence('east', '--wait', '60')
+        self.assertEqual([
+            'after 0 s: 1 server and 1 free node left',
+            '  west takes 1 server and 1 free node',
+            'after 4 s: 0 servers and 1 free node left',
+            'after 10 s: 0 servers and 0 free nodes left',
+            'east has nothing left: others have it all'],
+            out.splitlines()[1:])
+        self.assertEqual(10, self.now)
+
+    def test_gives_up_waiting(self):
+        out, _ = self.fence('east', '--wait', '12', status=1)
+        self.assertEqual(12, self.now)
+        self.assertIn('instance_takeover = never', out.splitlines()[-1])
+
+    def test_what_stays_is_told(self):
+        self.cloud.migrations = [('s-0', 'east', 'accepted')]
+        self.after(4, self.move, 'n-1')
+        out, _ = self.fence('east', '--wait', '12', status=1)
+        self.assertEqual(1, out.count('migration is over'))
+        self.assertIn('(s-0)', out)
+        self.assertEqual(12, self.now)
+
+    def test_what_stays_only_later_is_told_then(self):
+        self.after(4, self.move, 'n-1')
+        self.after(8, self.cloud.migrations.append,
+                   ('s-0', 'east', 'accepted'))
+        out, _ = self.fence('east', '--wait', '12', status=1)
+        [told] = [i for i, line in enumerate(out.splitlines())
+                  if 'migration is over' in line]
+        self.assertLess(3, told)
+
+    def test_waits_for_nobody(self):
+        self.move('n-0', 'n-1')
+        self.cloud.servers[0]['OS-EXT-SRV-ATTR:host'] = 'east'
+        self.cloud.nodes[0]['instance_uuid'] = None
+        out, _ = self.fence('east', '--wait', '600', status=1)
+        self.assertEqual(2, self.now)
+        self.assertIn('Ironic holds no node', out)
+        self.assertNotIn('instance_takeover', out)
+
+    def test_it_is_alive(self):
+        for seconds in 10, 20:
+            self.after(seconds, self.beat)
+        out, err = self.fence('east', '--wait', '30', status=2)
+        self.assertIn('ALIVE', err)
+        self.assertIn('Power it off', err)
+        self.assertEqual(20, self.now)
+
+    def test_a_last_heartbeat_that_was_under_way(self):
+        self.after(2, self.beat)
+        self.fence('east', '--wait', '12', status=1)
+
+    def test_somebody_takes_it_back_meanwhile(self):
+        self.after(10, lambda: self.east(forced_down=False))
+        err = self.fence('east', '--wait', '30', status=2)[1]
+        self.assertIn('somebody else has taken back', err)
+
+    def test_an_api_that_fails(self):
+        self.cloud.http.get(f'{clouds.IRONIC}/nodes', **GONE)
+        _, err = self.fence('east', '--wait', '30', status=2)
+        self.assertIn('east is fenced; what it has left is not known. There '
+                      'is no way to Ironic', err)
+
+    def test_dry_run(self):
+        out, _ = self.fence('east', '--dry-run')
+        self.assertEqual([
+            'east has 1 server and 1 free node',
+            '  west takes 1 server and 1 free node',
+            '  if [ironic_multihost]instance_takeover is not "never", which '
+            'does not show from here'], out.splitlines())
+        self.assertEqual([], self.cloud.changes)
+
+    def test_dry_run_of_what_would_stay(self):
+        self.west(state='down')
+        out, _ = self.fence('east', '--dry-run', status=1)
+        self.assertIn('1 server (s-0) stays because no other', out)
+        self.assertIn('It is refused now: No compute service is up', out)
+        self.assertNotIn('"never"', out)
+
+    def test_dry_run_of_one_that_is_up(self):
+        self.east(state='up')
+        out, _ = self.fence('east', '--dry-run')
+        self.assertIn('west takes 1 server and 1 free node', out)
+        self.assertIn('It is refused now: east is up', out)
+
+    def test_zones_count(self):
+        self.cloud.aggregates = [('here', ['east']), ('there', ['west'])]
+        self.assertIn('1 server (s-0) stays',
+                      self.fence('east', '--dry-run', status=1)[0])
+        self.fence('east', '--dry-run', '--move-across-zones')
+        self.assertIn('1 server (s-0) stays',
+                      self.fence('east', '--wait', '12', status=1)[0])
+
+    def test_help_teaches(self):
+        out, _ = self.fence('--help')
+        for words in ('POWER ITS MACHINE OFF FIRST', 'examples:',
+                      'exit status: 0 done', '--powered-off'):
+            self.assertIn(words, out)
+
+
+class UnfenceTestCase(waiting.WaitingTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.east(**FENCED)
+
+    def unfence(self, *argv, status=0):
+        told = self.shell('unfence', 'east', *argv)
+        self.assertEqual(status, told[0], told)
+        return told[1] + told[2]
+
+    def start(self):
+        for seconds in range(10, 50, 10):
+            self.after(seconds, self.beat)
+
+    def test_one_that_runs(self):
+        self.start()
+        self.cloud.servers = []
+        self.assertEqual('east is no longer fenced\n', self.unfence())
+        self.assertEqual([{'forced_down': False, 'status': 'enabled'}],
+                         self.cloud.changes)
+        self.assertEqual(20, self.now)
+
+    def test_one_that_does_not_run(self):
+        told = self.unfence(status=2)
+        self.assertIn('has not heard from east for 60 s', told)
+        self.assertIn('Start nova-compute', told)
+        self.assertEqual((60, []), (self.now, self.cloud.changes))
+
+    def test_how_long_it_may_need(self):
+        self.after(200, self.beat)
+        self.after(210, self.beat)
+        self.unfence('--wait', '300')
+
+    def test_twice(self):
+        self.start()
+        self.unfence()
+        self.assertIn('east is not fenced: it is enabled', self.unfence())
+        self.assertEqual(1, len(self.cloud.changes))
+
+    def test_one_that_was_drained_before(self):
+        self.east(disabled_reason='new memory')
+        self.start()
+        told = self.unfence()
+        self.assertEqual([{'forced_down': False}], self.cloud.changes)
+        self.assertIn('(new memory)', told)
+        self.assertIn('undrain east', told)
+
+    def test_one_that_is_drained_and_not_fenced(self):
+        self.east(state='up', forced_down=False, disabled_reason=None)
+        self.assertIn('(no reason is given)', self.unfence())
+        self.assertEqual([], self.cloud.changes)
+
+    def test_one_that_another_tool_has_unfenced_half(self):
+        self.east(state='up', forced_down=False)
+        self.unfence()
+        self.assertEqual([{'status': 'enabled'}], self.cloud.changes)
+        self.assertEqual(0, self.now)
+
+    def test_servers_that_nobody_took_over(self):
+        self.start()
+        told = self.unfence()
+        self.assertIn('1 server not taken over', told)
+        self.assertNotIn('about', told)
+
+    def test_servers_that_are_about_to_be_taken_over(self):
+        self.start()
+        self.cloud.servers[0]['OS-EXT-STS:task_state'] = takeover.taking(
+            None, host_key('west'))
+        self.assertIn('about to be taken over', self.unfence())
+
+    def test_its_servers_are_not_known(self):
+        self.start()
+        self.cloud.http.get(f'{clouds.NOVA}/servers/detail', **GONE)
+        told = self.unfence()
+        self.assertIn('east is no longer fenced', told)
+        self.assertIn('its servers are not known: There is no way', told)
+
+    def test_an_api_that_fails(self):
+        computes = self.cloud._hypervisors
+        url = f'{clouds.NOVA}/os-hypervisors/detail'
+
+        def fail():
+            self.cloud.http.get(url, **GONE)
+
+        self.after(10, fail)
+        self.assertIn('east stays fenced. There is no way to nova',
+                      self.unfence(status=2))
+        self.now = 0
+        self.cloud.http.get(url, json=computes)
+        self.after(10, fail)
+        self.after(20, lambda: self.cloud.http.get(url, json=computes))
+        self.start()
+        self.unfence()
+
+    def test_nova_refuses(self):
+        self.start()
+        self.cloud.http.put(
+            f'{clouds.NOVA}/os-services/id-east', status_code=400,
+            json={'badRequest': {'message': 'It has done evacuations.'}})
+        told = self.unfence(status=2)
+        self.assertIn('It has done evacuations. east is forced down and '
+                      'disabled.', told)

@@ -169,7 +169,6 @@ class ReadTestCase(SurveyTestCase):
         self.assertEqual((observation.Allocation('s-0', 'n-0'),),
                          seen.allocations)
 
-
     def test_zones_are_read_on_demand(self):
         self.cloud.aggregates = [('rack-a', ['East', 'kvm-1']),
                                  (None, ['west'])]

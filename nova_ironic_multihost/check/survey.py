@@ -27,7 +27,6 @@ from collections.abc import Iterator
 from collections.abc import Set
 import concurrent.futures
 import contextlib
-import copy
 import dataclasses
 import datetime
 import time
@@ -35,6 +34,7 @@ import typing
 
 from keystoneauth1 import exceptions as identity_exceptions
 import openstack
+from openstack.config import cloud_region
 from openstack import exceptions as sdk_exceptions
 
 from nova_ironic_multihost.check import observation
@@ -145,8 +145,10 @@ def _undemanding(connection: openstack.connection.Connection
     settings = connection.config.config
     if '.' not in str(settings.get('baremetal_api_version', '')):
         return connection
-    config = copy.copy(connection.config)
-    config.config = settings | {'baremetal_api_version': '1'}
+    config = cloud_region.CloudRegion(
+        connection.config.name, connection.config.region_name,
+        settings | {'baremetal_api_version': '1'},
+        session=connection.session)
     return openstack.connection.Connection(config=config)
 
 

@@ -236,7 +236,7 @@ def interpreter():
         except (OSError, UnicodeDecodeError):
             first = ''
         named = first.removeprefix('#!').split()
-        if first.startswith('#!/') and len(named) == 1 and (
+        if first.startswith('#!/') and (
                 'python' in pathlib.Path(named[0]).name):
             return named[0]
     return sys.executable

@@ -140,6 +140,9 @@ class InterpreterTestCase(EvidenceTestCase):
         for beside in True, False:
             self.assertEqual('/opt/nova/bin/python3', self.interpreter(
                 '#!/opt/nova/bin/python3\nimport sys\n', beside))
+        # As distributions have it.
+        self.assertEqual('/usr/bin/python3',
+                         self.interpreter('#!/usr/bin/python3 -sP\n'))
 
     def test_a_nova_compute_that_does_not_tell(self):
         for text in ('#!/bin/sh\nexec python\n', '#!/usr/bin/env python3\n',
@@ -200,7 +203,7 @@ class CollectedTestCase(EvidenceTestCase):
             self.write(f'all/a/etc/nova/{name}', f'[DEFAULT]\nhost = {host}')
         known = self.known('--collected', str(self.root / 'all'))
         self.assertEqual(['compute-1', 'second'], self.hosts(known))
-        self.write('all/a/etc/nova/nova.conf.d/0.conf',
+        self.write('all/a/etc/nova/compute.conf.d/0.conf',
                    '[DEFAULT]\nhost = last')
         known = self.known('--collected', str(self.root / 'all'))
         self.assertEqual(['compute-1', 'last'], self.hosts(known))
@@ -332,8 +335,10 @@ class CloudTestCase(EvidenceTestCase):
                          self.known().peers)
         known = self.known()
         self.write('mine/nova.conf', OURS + 'host = compute-1\n'
-                   '[ironic]\nshard = s\npeer_list = COMPUTE-3\n')
-        self.assertEqual(['compute-1', 'compute-3'], known.peers)
+                   '[ironic]\nshard = s\npeer_list = compute-3\n')
+        self.cloud.read.return_value = views.changed(
+            views.consistent(), 'services', 2, host='COMPUTE-3')
+        self.assertEqual(['compute-1', 'COMPUTE-3'], known.peers)
 
     def test_compute_services_that_count(self):
         seen = views.changed(views.consistent(), 'services', 1, up=False)

@@ -256,12 +256,10 @@ class Survey:
         :returns: their uuids
         :raises SurveyError: when Ironic does not answer
         """
-        wanted = {name: value for name, value in (
-            ('conductor_group', conductor_group), ('shard', shard))
-            if value is not None}
+        # What is None is not sent.
         return frozenset(node['uuid'] for node in self._ironic.pages(
             '/nodes', 'nodes', 'uuid', _SHARDS if shard else _BAREMETAL,
-            fields='uuid', **wanted))
+            fields='uuid', conductor_group=conductor_group, shard=shard))
 
     def computes(self) -> tuple[observation.Service, ...]:
         """Ask nova alone, for the compute services of bare metal.

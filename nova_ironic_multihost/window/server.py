@@ -42,6 +42,9 @@ READERS = 16
 #: Seconds after which it listens again, if there is no file for a reader.
 PAUSE = 1
 
+#: Seconds in which its thread ends; nobody waits longer for that.
+FAREWELL = 1
+
 
 @dataclasses.dataclass(frozen=True)
 class Page:
@@ -92,8 +95,7 @@ class Server:
         own: _TCPServer | None = None
         try:
             own = _TCPServer(self._address, self._pages)
-            threading.Thread(target=own.answer, daemon=True,
-                             name='ironic-multihost-metrics').start()
+            own.begin()
         except (OSError, OverflowError, RuntimeError) as exc:
             if own is not None:
                 own.end()
@@ -128,6 +130,7 @@ class _TCPServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
                  pages: Mapping[str, Callable[[], Page]]) -> None:
         self.pages = pages
         self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
         self._places = threading.BoundedSemaphore(READERS)
         # It may be a name.
         family, _, _, _, where = socket.getaddrinfo(
@@ -135,8 +138,17 @@ class _TCPServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
         self.address_family = family
         super().__init__((str(where[0]), int(where[1])), _Handler)
 
-    def answer(self) -> None:
-        """Answer until it is ended."""
+    def begin(self) -> None:
+        """Answer from now on.
+
+        :raises RuntimeError: there is no thread for it.
+        """
+        thread = threading.Thread(target=self._answer, daemon=True,
+                                  name='ironic-multihost-metrics')
+        thread.start()
+        self._thread = thread
+
+    def _answer(self) -> None:
         while not self._ended.is_set():
             try:
                 request, reader = self.get_request()
@@ -172,6 +184,9 @@ class _TCPServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
         with contextlib.suppress(OSError):
             # Whoever waits for a reader is told.
             self.socket.shutdown(socket.SHUT_RDWR)
+        # A green thread does not learn of it once the socket is closed.
+        if self._thread is not None:
+            self._thread.join(FAREWELL)
         self.server_close()
 
 

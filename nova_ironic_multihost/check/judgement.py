@@ -312,12 +312,11 @@ class Judgement:
             known=self.partitions.of_node(node) is not None)
         if why is not None and why.mine and why is not Reason.KEPT:
             return verdict
-        others = [host for host in said if host != owner]
-        takers = [host for host in others if said[host].mine]
-        for host in takers or others[:1]:
-            return dataclasses.replace(
-                verdict, decider=host, next=said[host])
-        return verdict
+        # In the order of _hosts, so that who takes it comes first.
+        other = next((host for host in said if host != owner), None)
+        if other is None:
+            return verdict
+        return dataclasses.replace(verdict, decider=other, next=said[other])
 
     def _decide(self, host: HostKey, nodes: Iterable[observation.Node]
                 ) -> dict[str, Reason]:

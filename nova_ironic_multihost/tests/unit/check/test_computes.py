@@ -89,6 +89,12 @@ class RowsTestCase(base.BaseTestCase):
             self.assertEqual([0, 1, 0], [
                 row.taking for row in self.rows(seen).values()])
 
+    def test_mark_of_a_server_that_is_deleted(self):
+        seen = views.changed(
+            views.consistent(), 'instances', 0, deleted=True,
+            task_state=takeover.taken(None, host_key('compute-2')))
+        self.assertEqual(0, self.rows(seen)['compute-2'].taking)
+
     def test_owner_without_service(self):
         rows = self.rows(views.without(views.consistent(), 'services', 0))
         row = rows['compute-1']

@@ -62,7 +62,7 @@ class ShellTestCase(dead.DeadComputeTestCase):
                  'X-Auth-Project-Id': self.admin_api.project_id,
                  'X-Roles': 'reader,member,admin'}
         return types.SimpleNamespace(
-            session=http,
+            session=http, config=types.SimpleNamespace(config={}),
             compute=adapter.Adapter(
                 http, endpoint_override=self.admin_api.base_url,
                 service_type='compute', additional_headers=admin),

@@ -148,8 +148,7 @@ class DrainTestCase(waiting.WaitingTestCase):
         url = f'{clouds.IRONIC}/nodes'
         self.cloud.http.get(url, **GONE)
         self.after(20, lambda: self.cloud.http.get(url, json=answer))
-        self.after(30, self.move, 'n-1')
-        out, _ = self.drain('east', '--wait', '60')
+        out, _ = self.drain('east', '--wait', '30', status=1)
         self.assertEqual(1, out.count('no way to Ironic'))
         self.assertIn('after 20 s: 1 free node left', out)
 

@@ -253,7 +253,9 @@ class UnfenceTestCase(waiting.WaitingTestCase):
 
     def test_one_that_is_drained_and_not_fenced(self):
         self.east(state='up', forced_down=False, disabled_reason=None)
-        self.assertIn('(no reason is given)', self.unfence())
+        told = self.unfence()
+        self.assertIn('(no reason is given)', told)
+        self.assertNotIn('taken over', told)
         self.assertEqual([], self.cloud.changes)
 
     def test_one_that_another_tool_has_unfenced_half(self):

@@ -16,24 +16,22 @@ import re
 
 from nova_ironic_multihost.check import findings
 from nova_ironic_multihost.check import samples
+from nova_ironic_multihost.core import tallies
+from nova_ironic_multihost.core.tallies import Turns
+from nova_ironic_multihost.core.tallies import Work
+from nova_ironic_multihost.tests.unit.window import pictures
 from nova_ironic_multihost.tests import views
+from nova_ironic_multihost.window import exposition
 
 #: What each nova-compute tells, with its labels.
 OF_COMPUTES = {
-    'nova_ironic_multihost_info': {'version'},
-    'nova_ironic_multihost_members': set(),
-    'nova_ironic_multihost_nodes': {'reason'},
-    'nova_ironic_multihost_brake_engaged': set(),
-    'nova_ironic_multihost_moves_total': {'result'},
-    'nova_ironic_multihost_takeovers_total': {'result'},
-    'nova_ironic_multihost_takeover_oldest_pending_seconds': set(),
-    'nova_ironic_multihost_listing_seconds': set(),
-    'nova_ironic_multihost_listing_age_seconds': set(),
-    'nova_ironic_multihost_audit_seconds': set(),
-    'nova_ironic_multihost_audit_age_seconds': set(),
-    'nova_ironic_multihost_looks_failed_total': set(),
-    'nova_ironic_multihost_operations_refused_total': set(),
-}
+    sample.name: set(sample.labels)
+    for family in exposition.Exposition(lambda: pictures.of(
+        tallies.Tallies().with_turns(
+            Work.LISTING, Turns(1, 1, 1, 1)).with_turns(
+                Work.AUDIT, Turns(1, 1, 1, 1)),
+        view=pictures.VIEW, reasons={}), '1').collect()
+    for sample in family.samples}
 
 #: What the exporter tells.
 OF_CLOUD = {

@@ -69,7 +69,7 @@ class Recordless(sources.NovaSources):
 class Pages(pages.Pages):
     """The Ironic of nova's tests: they say what nova's driver lists."""
 
-    def page(self, partition, after, limit, wanted):
+    def page(self, partition, after, limit, wanted, unused=False):
         filters, versions = pages.query(partition)
         try:
             for version in versions:

@@ -20,6 +20,7 @@ import argparse
 
 from cliff import command
 
+from nova_ironic_multihost.check import services
 from nova_ironic_multihost.check import survey
 from nova_ironic_multihost.check import watch
 from nova_ironic_multihost.shell import base
@@ -58,6 +59,16 @@ class ActingCommand(base.CloudCommand, command.Command):
             help='host of the compute service, as "openstack compute service '
             'list" has it')
         return parser
+
+    def ask(self, host):
+        """Ask nova for all compute services, and which one is meant.
+
+        :param host: what the command line says
+        :returns: (the cloud, all services, the one)
+        """
+        cloud = self.survey()
+        known = cloud.computes()
+        return cloud, known, services.named(known, host)
 
     def say(self, *lines):
         """Print lines at once: somebody waits for them."""

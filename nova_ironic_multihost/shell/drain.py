@@ -60,9 +60,7 @@ what to do). Whoever ends it with Ctrl-C ends the waiting, and nothing else.
 
     def take_action(self, parsed_args):
         """Disable it, and watch if that is asked for."""
-        cloud = self.survey()
-        known = cloud.computes()
-        service = services.named(known, parsed_args.host)
+        cloud, known, service = self.ask(parsed_args.host)
         refused = draining.refusal(known, service)
         if refused and not parsed_args.even_if_last:
             raise base.Refused(f'{refused}.')
@@ -131,8 +129,7 @@ what to do).
 
     def take_action(self, parsed_args):
         """Enable it."""
-        cloud = self.survey()
-        service = services.named(cloud.computes(), parsed_args.host)
+        cloud, _, service = self.ask(parsed_args.host)
         if service.forced_down:
             raise base.Refused(
                 f'{service.host} is {services.state(service)}: somebody has '

@@ -71,9 +71,7 @@ waiting, and nothing else.
 
     def take_action(self, parsed_args):
         """Fence it, and watch if that is asked for."""
-        cloud = self.survey()
-        known = cloud.computes()
-        service = services.named(known, parsed_args.host)
+        cloud, known, service = self.ask(parsed_args.host)
         refused = fencing.refusal(known, service)
         options = settings.given(parsed_args)
         if parsed_args.dry_run:
@@ -190,8 +188,7 @@ what to do).
 
     def take_action(self, parsed_args):
         """Wait until it runs, and take back that it is fenced."""
-        cloud = self.survey()
-        service = services.named(cloud.computes(), parsed_args.host)
+        cloud, _, service = self.ask(parsed_args.host)
         if service.forced_down:
             self._expect_alive(cloud, service, parsed_args.wait)
         body = fencing.unwanted(service)

@@ -16,12 +16,14 @@
 this package. Builds are sent to a host that is killed and started again and
 again, and so is the reader of its mailbox, while two other hosts live.
 
-The hosts are RPC servers of nova's: they take all that waits at once, and what
-the dead one had taken is lost with it, mailbox or not. So it writes down what
-it takes, before it acknowledges; nothing else may be missing in the end. What
-arrives twice is counted: the gate of the driver lets it in once. The reader is
-the driver's, with nova's answers made up. It pauses between sending a build on
-and acknowledging it, so that it is killed there, too.
+The hosts are RPC servers of nova's: they are sent all that waits at once. What
+the dead one had taken is lost with it, mailbox or not, so it writes down what
+it takes, before it acknowledges; nothing else may be missing in the end. It
+hangs after so many, until it is killed: however slow the machine is, most
+builds are left for the reader, among them such as were on their way to it.
+What arrives twice is counted: the gate of the driver lets it in once. The
+reader is the driver's, with nova's answers made up. It pauses between sending
+a build on and acknowledging it, so that it is killed there, too.
 
 Nothing is judged by time: each kill comes after so many builds have arrived,
 a number that the seed gives, and the judgement when each build is somewhere.
@@ -44,10 +46,11 @@ DEAD, LIVE = 'dead', ('live-1', 'live-2')
 PAUSE = 0.01
 
 
-def serve(hosts, notes, ready):
+def serve(hosts, notes, ready, most=None):
     """Be the compute services of some hosts, until killed.
 
     :param notes: which builds have come
+    :param most: how many are taken, None for all that come
     """
     from nova.compute import rpcapi
     from nova import rpc
@@ -55,7 +58,13 @@ def serve(hosts, notes, ready):
     from oslo_messaging._drivers import amqpdriver
 
     class Listener(amqpdriver.RpcAMQPListener):
+        left = most
+
         def __call__(self, message):
+            while self.left == 0:
+                time.sleep(60)
+            if self.left is not None:
+                self.left -= 1
             notes.add(message['args']['instance']['nova_object.data']['uuid'])
             super().__call__(message)
 
@@ -141,17 +150,20 @@ class Trial:
         self._running.append(process)
         return process
 
-    def host(self):
-        """Start the host that dies, and return it when it listens."""
-        return self._serve([DEAD], self.taken)
+    def host(self, most):
+        """Start the host that dies, and return it when it listens.
+
+        :param most: how many builds it takes
+        """
+        return self._serve([DEAD], self.taken, most)
 
     def live(self):
         """Start the hosts that live."""
         self._serve(LIVE, self.arrived)
 
-    def _serve(self, hosts, notes):
+    def _serve(self, hosts, notes, most=None):
         ready = self._context.Event()
-        process = self.start(serve, hosts, notes, ready)
+        process = self.start(serve, hosts, notes, ready, most)
         if not ready.wait(broker.DEADLINE):
             raise RuntimeError(f'{hosts} did not start')
         return process
@@ -178,7 +190,7 @@ class Trial:
         :param kills: how often the reader is killed
         :param returns: how often the host returns, and is killed
         """
-        self.host().kill()
+        self.host(0).kill()
         self.live()
         sender = self.start(broker.send, DEAD, self._builds)
         share = len(self._builds) // (kills + 2 * returns + 2)
@@ -188,8 +200,9 @@ class Trial:
         for act in acts:
             if act == 'return':
                 # Whoever has a message has it: both read for a moment.
-                host = self.host()
-                self.wait(self.taken, self._chance.randint(1, share))
+                most = self._chance.randint(1, share)
+                host = self.host(most)
+                self.wait(self.taken, most)
                 host.kill()
                 host.join()
                 continue

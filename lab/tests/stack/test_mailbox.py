@@ -33,7 +33,7 @@ class MailboxTestCase(broker.BrokerTestCase):
         figures = json.loads(done.stdout.splitlines()[-1])
         self.assertEqual((BUILDS, 0, 0), (
             figures['builds'], figures['lost'], figures['unknown']))
-        self.assertGreater(figures['handed_on'], BUILDS // 3)
+        self.assertGreater(figures['handed_on'], BUILDS // 2)
 
     def test_classic_queues(self):
         self.trial(*broker.SEED)

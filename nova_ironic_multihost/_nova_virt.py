@@ -13,13 +13,20 @@
 
 """The module that nova imports as ``nova.virt.ironic_multihost``."""
 
-from nova_ironic_multihost.driver import IronicMultiHostDriver
+from nova_ironic_multihost import composition
 
-__all__ = ('IronicMultiHostDriver',)
+__all__ = ('IronicMultiHostDriver',)  # noqa: F822
 
 
 def __getattr__(name):
-    """Say what to set when ``compute_driver`` names another class."""
+    """Return the driver; say what to set if ``compute_driver`` is another.
+
+    nova asks for it when its options are read, and not before.
+
+    :raises UnfitError: with the ``base_driver`` of nova.conf there is none.
+    """
+    if name in __all__:
+        return composition.configured()
     raise AttributeError(
         f'nova-ironic-multihost has no driver {name!r}: set compute_driver = '
         f'ironic_multihost.IronicMultiHostDriver in nova.conf')

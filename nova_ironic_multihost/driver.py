@@ -50,6 +50,7 @@ from nova_ironic_multihost import conf
 from nova_ironic_multihost.conf import contradictions
 from nova_ironic_multihost.contract import answers
 from nova_ironic_multihost.contract import attempts
+from nova_ironic_multihost.contract import bases
 from nova_ironic_multihost.contract import builds
 from nova_ironic_multihost.contract import calls
 from nova_ironic_multihost.contract import copies
@@ -94,10 +95,7 @@ class IronicMultiHostDriver(names.IronicDriver):
     """
 
     def __init__(self, virtapi, read_only=False):
-        super().__init__(virtapi, read_only)
         conf.register_opts(CONF)
-        self.node_cache = node_cache.NodeCache(
-            lambda body: pages.node(body, self.ironic_connection))
         self._tally = tally.Tally()
         self._tracker = calls.Tracker(virtapi, self._moved)
         self._departure = departure.Departure(
@@ -188,6 +186,12 @@ class IronicMultiHostDriver(names.IronicDriver):
         self._settled = self._filled = False
         # The last audit of all nodes; looks have changed the auditor's.
         self._audited = None
+        mine = dict(vars(self))
+        # An operator's driver may ask Ironic in it.
+        super().__init__(virtapi, read_only)
+        bases.require_kept(self, mine)
+        self.node_cache = node_cache.NodeCache(
+            lambda body: pages.node(body, self.ironic_connection))
 
     @property
     def hash_ring(self):

@@ -83,8 +83,9 @@ class Evidence:
         python = interpreter()
         try:
             done = subprocess.run(
-                [python, '-P', str(_PROBE)], stdin=subprocess.DEVNULL,
-                capture_output=True, text=True, timeout=DEADLINE)
+                [python, '-P', str(_PROBE), *self._base()],
+                stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                timeout=DEADLINE)
         except (OSError, subprocess.TimeoutExpired) as error:
             raise Unknown(f'{python} cannot be run: {error}. {_PYTHON}'
                           ) from error
@@ -93,12 +94,21 @@ class Evidence:
             told = json.loads(last)
             return loading.Probe(
                 python, told['nova'], told['registered'], told['error'],
-                tuple(told['lacking']))
+                tuple(told['lacking']), tuple(told['shadowed']))
         except (KeyError, TypeError, ValueError) as error:
             *_, said = done.stderr.splitlines() or ['nothing']
             raise Unknown(
                 f'{python} ends with status {done.returncode} when it is to '
                 f'load the driver, and says: {said}. {_PYTHON}') from error
+
+    def _base(self):
+        """Return the class that the driver is to extend, in a list."""
+        try:
+            base = self.settings.base_driver
+        except Unknown:
+            # Another check tells.
+            return []
+        return [base] if base else []
 
     @property
     def release(self):

@@ -26,6 +26,18 @@ nova-compute.
 """)
 
 OPTS = [
+    cfg.StrOpt(
+        'base_driver',
+        help="""
+Class of a virt driver of your own, in the place of nova's: MODULE.CLASS.
+
+For who has a subclass of nova.virt.ironic.driver.IronicDriver and wants what
+it does as well. ``compute_driver`` still names the driver of this package,
+which is put in front of this class. A class below nova.virt is named in full,
+too, for example ``nova.virt.acme.driver.AcmeIronicDriver``.
+Which of its methods are called is in the documentation (page "A driver of your
+own").
+"""),
     cfg.IntOpt(
         'ring_partitions',
         default=1024,

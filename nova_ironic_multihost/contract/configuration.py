@@ -129,7 +129,8 @@ def _values(conf: cfg.ConfigOpts, origin: str,
         _value(conf, 'ironic_multihost', 'move_across_zones') == 'True',
         conf.service_down_time, conf.graceful_shutdown_timeout,
         conf.manager_shutdown_timeout
-        if 'manager_shutdown_timeout' in conf else None)
+        if 'manager_shutdown_timeout' in conf else None,
+        conf.ironic_multihost.base_driver)
 
 
 def _value(conf: cfg.ConfigOpts, group: str | None,

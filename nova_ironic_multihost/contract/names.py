@@ -32,9 +32,6 @@ CONF = nova.conf.CONF
 #: nova's driver for Ironic, which ours extends.
 IronicDriver = ironic_driver.IronicDriver
 
-#: Names of the Ironic node fields that nova's driver works with.
-NODE_FIELDS = ironic_driver._NODE_FIELDS
-
 #: What nova calls a power state of Ironic.
 map_power_state = ironic_driver.map_power_state
 
@@ -72,6 +69,14 @@ NovaException = exception.NovaException
 def admin_context() -> nova_context.RequestContext:
     """Return a request context of an administrator."""
     return nova_context.get_admin_context()
+
+
+def node_fields() -> tuple[str, ...]:
+    """Return the names of the fields of a node that a driver works with.
+
+    A driver that extends nova's may add some when it is imported.
+    """
+    return tuple(ironic_driver._NODE_FIELDS)
 
 
 def manager_of(virtapi):

@@ -28,7 +28,10 @@ import types
 from nova.compute import build_results
 from nova import exception
 from nova import safe_utils
+from nova.virt import driver as virt_driver
 import oslo_messaging as messaging
+
+from nova_ironic_multihost.contract import names
 
 #: The method that is sent for a build.
 BUILD = 'build_and_run_instance'
@@ -87,6 +90,23 @@ def sent_to_host(manager_class: type) -> list[str]:
             manager_class, inspect.isfunction)
         if not name.startswith('_') and name not in ELSEWHERE
         and 'instance' in parameters(method))
+
+
+def mutations(driver_class: type) -> list[str]:
+    """Return the names of the methods of a driver that change a machine.
+
+    Also those that nova's driver for Ironic does not have, and a subclass of
+    it may have.
+
+    :param driver_class: IronicDriver, or a subclass of it.
+    """
+    return sorted({*MUTATIONS, *(
+        name for name, method in inspect.getmembers(
+            virt_driver.ComputeDriver, inspect.isfunction)
+        if not name.startswith(('_', 'get_'))
+        and 'instance' in parameters(method)
+        and getattr(names.IronicDriver, name) is method
+        and getattr(driver_class, name) is not method)})
 
 
 def parameters(function: Callable) -> list[str]:

@@ -63,7 +63,7 @@ def content(body: bytes) -> dict[str, typing.Any]:
 
     :param body: :attr:`.core.mirror.Row.body`.
     """
-    return dict(zip(names.NODE_FIELDS, json.loads(zlib.decompress(body)),
+    return dict(zip(names.node_fields(), json.loads(zlib.decompress(body)),
                     strict=True))
 
 
@@ -134,7 +134,7 @@ class Pages:
     def node(self, node: str) -> Row:
         """Ask for one node."""
         answer = self._get(f'/nodes/{node}', {
-            'fields': ','.join(names.NODE_FIELDS)}, node)
+            'fields': ','.join(names.node_fields())}, node)
         return _row(answer.json(), lambda node, instance: True, {})
 
     @_asking()
@@ -200,7 +200,7 @@ def query(partition: membership.Partition
 
 
 def _fields(wanted):
-    return names.NODE_FIELDS if wanted else _SLIM
+    return names.node_fields() if wanted else _SLIM
 
 
 def _same(theirs: str | None, wanted: str) -> bool:
@@ -222,7 +222,7 @@ def _row(found: dict[str, typing.Any],
     if wanted is None or not wanted(uuid, instance):
         return Row(uuid, instance)
     return Row(uuid, instance, _compressed(json.dumps(
-        [found[name] for name in names.NODE_FIELDS],
+        [found[name] for name in names.node_fields()],
         sort_keys=True, separators=(',', ':'))))
 
 

@@ -706,7 +706,7 @@ def patch_operations(manager: ComputeManager | None,
     _wrap(manager.rt, '_unset_instance_host_and_node', claims.abort(gate))
     _wrap(manager, '_nil_out_instance_obj_host_and_node',
           claims.give_back(gate))
-    for name in operations.MUTATIONS:
+    for name in operations.mutations(type(driver)):
         _wrap(driver, name, gate.change_machine)
     manager.external_instance_event = operations.sifted(
         manager.external_instance_event, gate)

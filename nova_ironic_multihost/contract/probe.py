@@ -13,22 +13,28 @@
 """Load the driver as nova-compute does, and tell what came of it.
 
 Run as a script by the interpreter of nova-compute, which need not have this
-package. The last line of what it prints is a JSON object with the fields of
+package. Its argument, if it has one, is ``[ironic_multihost]base_driver``. The
+last line of what it prints is a JSON object with the fields of
 :class:`nova_ironic_multihost.check.upgrade.loading.Probe`, but for ``python``.
 """
 
 import importlib
 from importlib import metadata
 import json
+import sys
 
 DRIVER = 'nova.virt.ironic_multihost'
 PLUG_IN = 'ironic_multihost'
 
 
-def look():
-    """Return what was found, as a dict."""
+def look(base=None):
+    """Return what was found, as a dict.
+
+    :param base: MODULE.CLASS of the driver that ours is to extend, None for
+        nova's own.
+    """
     found = {'nova': _version(), 'registered': False, 'error': None,
-             'lacking': []}
+             'lacking': [], 'shadowed': []}
     plug_ins = metadata.entry_points(group='os_vif', name=PLUG_IN)
     found['registered'] = bool(plug_ins)
     try:
@@ -39,6 +45,8 @@ def look():
         fitness = importlib.import_module(
             'nova_ironic_multihost.contract.fitness')
         found['lacking'] = fitness.lacking()
+        if base:
+            found['shadowed'] = _over(base)
     # Whatever it is, it would be what nova-compute ends with.
     except Exception as error:  # noqa: BLE001
         found['error'] = f'{type(error).__name__}: {error}'
@@ -62,5 +70,12 @@ def _load(plug_ins):
         raise
 
 
+def _over(base):
+    """Return what of a base is not called; fails if it cannot be one."""
+    importlib.import_module('nova_ironic_multihost.composition').over(base)
+    bases = importlib.import_module('nova_ironic_multihost.contract.bases')
+    return bases.shadowed(bases.load(base))
+
+
 if __name__ == '__main__':
-    print('\n' + json.dumps(look()))
+    print('\n' + json.dumps(look(*sys.argv[1:])))

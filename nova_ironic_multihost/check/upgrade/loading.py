@@ -15,6 +15,7 @@
 from collections.abc import Iterator
 import dataclasses
 
+from nova_ironic_multihost.check.upgrade import complaint
 from nova_ironic_multihost.check.upgrade.complaint import Complaint
 from nova_ironic_multihost.check.upgrade import settings
 
@@ -29,6 +30,8 @@ class Probe:
     :ivar error: why the driver cannot be loaded, None if it can.
     :ivar lacking: what this package replaces in nova and that nova does not
         have.
+    :ivar shadowed: methods of ``[ironic_multihost]base_driver`` that are not
+        called, or not always.
     """
 
     python: str
@@ -36,6 +39,7 @@ class Probe:
     registered: bool = False
     error: str | None = None
     lacking: tuple[str, ...] = ()
+    shadowed: tuple[str, ...] = ()
 
 
 def judge(probe: Probe) -> Iterator[Complaint]:
@@ -51,6 +55,12 @@ def judge(probe: Probe) -> Iterator[Complaint]:
         yield Complaint(
             f'{probe.python} cannot load the driver: {probe.error}. Mend '
             'that, then ask again.', fatal=True)
+    elif probe.shadowed:
+        yield Complaint(
+            f'{complaint.some(list(probe.shadowed))} of '
+            '[ironic_multihost]base_driver are not called, or not always: see '
+            'that nothing depends on them (documentation, page "A driver of '
+            'your own").')
 
 
 def judge_setting(found: settings.Settings) -> Iterator[Complaint]:
@@ -68,4 +78,6 @@ def judge_setting(found: settings.Settings) -> Iterator[Complaint]:
     elif driver != settings.OURS:
         yield Complaint(
             f'compute_driver is {driver}, which is not this driver: set '
-            f'[DEFAULT]{wanted} in {found.origin}.', fatal=True)
+            f'[DEFAULT]{wanted} in {found.origin}. If it is a driver of your '
+            "own that extends nova's for Ironic, name it in "
+            '[ironic_multihost]base_driver.', fatal=True)

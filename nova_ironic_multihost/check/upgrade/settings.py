@@ -43,6 +43,7 @@ class Settings:
     :ivar graceful_shutdown_timeout: the longest that nova takes to end; 0 if
         there is no limit.
     :ivar manager_shutdown_timeout: None if nova does not have the option.
+    :ivar base_driver: the class that this driver extends, None for nova's.
     """
 
     origin: str
@@ -55,6 +56,7 @@ class Settings:
     service_down_time: int = 60
     graceful_shutdown_timeout: int = 60
     manager_shutdown_timeout: int | None = None
+    base_driver: str | None = None
 
     @property
     def key(self) -> HostKey:

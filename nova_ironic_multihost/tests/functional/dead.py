@@ -27,11 +27,15 @@ class DeadComputeTestCase(base.MultiHostTestCase):
 
     def setUp(self):
         super().setUp()
+        self.configure()
         self.nodes = self.ironic.enroll(3)
         self.fleet.start('host1', 'host2')
         self.settle()
         self.server = self.boot('host1')
         self.node = self.node_of(self.server)
+
+    def configure(self):
+        """Set options before the compute services start."""
 
     def die(self, **changes):
         """host1 dies in the middle of something, and is fenced."""

@@ -77,7 +77,7 @@ class Pages(pages.Pages):
             return Page(tuple(
                 Row(node.id, node.instance_id, node)
                 for node in self._driver._get_node_list(
-                    fields=names.NODE_FIELDS, **filters)))
+                    fields=names.node_fields(), **filters)))
         except Exception as exc:
             raise ListingError(str(exc)) from exc
 

@@ -30,7 +30,8 @@ from nova_ironic_multihost.tests import views
 
 OURS = '[DEFAULT]\ncompute_driver = ironic_multihost.IronicMultiHostDriver\n'
 
-LOADED = {'nova': '34.0.0', 'registered': True, 'error': None, 'lacking': []}
+LOADED = {'nova': '34.0.0', 'registered': True, 'error': None, 'lacking': [],
+          'shadowed': []}
 
 
 class EvidenceTestCase(base.BaseTestCase):
@@ -95,16 +96,28 @@ class ProbeTestCase(EvidenceTestCase):
     def test_what_nova_compute_has(self):
         run = self.run_instead(
             'nova says this and that {\n\n' + json.dumps(
-                {**LOADED, 'error': 'E', 'lacking': ['A.b']}) + '\n')
+                {**LOADED, 'error': 'E', 'lacking': ['A.b'],
+                 'shadowed': ['C.d']}) + '\n')
         with mock.patch.object(evidence, 'interpreter',
                                return_value='/venv/bin/python'):
             self.assertEqual(
                 loading.Probe('/venv/bin/python', '34.0.0', True, 'E',
-                              ('A.b',)), self.known().probe)
+                              ('A.b',), ('C.d',)), self.known().probe)
         [python, safe, script] = run.call_args.args[0]
         # Nothing of the directory of the script is imported.
         self.assertEqual(('/venv/bin/python', '-P'), (python, safe))
         self.assertTrue(pathlib.Path(script).exists())
+
+    def test_what_the_driver_is_to_extend(self):
+        run = self.run_instead(json.dumps(LOADED))
+        more = self.write('more.conf', '[ironic_multihost]\n'
+                          'base_driver = acme.driver.Acme\n')
+        self.assertIsNone(self.known('--config-file', more).probe.error)
+        self.assertEqual('acme.driver.Acme', run.call_args.args[0][-1])
+        # What is not known here is told by others.
+        wrong = self.write('wrong.conf', 'nothing')
+        self.assertIsNone(self.known('--config-file', wrong).probe.error)
+        self.assertEqual(3, len(run.call_args.args[0]))
 
     def test_a_python_that_does_not_run(self):
         for error in (FileNotFoundError('gone'),

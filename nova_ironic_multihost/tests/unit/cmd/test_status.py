@@ -54,7 +54,7 @@ class StatusTestCase(base.BaseTestCase):
         (self.root / 'placement.conf').write_text(
             '[placement]\nallocation_conflict_retry_count = 1\n')
         self.loaded = {'nova': '34.0.0', 'registered': True, 'error': None,
-                       'lacking': []}
+                       'lacking': [], 'shadowed': []}
         self.stop = '1min 10s'
         self.useFixture(fixtures.MockPatchObject(
             subprocess, 'run', side_effect=self.run_instead))

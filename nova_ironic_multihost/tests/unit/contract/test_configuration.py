@@ -88,6 +88,7 @@ class ReadTestCase(ConfigurationTestCase):
         found = configuration.read([self.write('a.conf', '')])
         conf = nova.conf.CONF
         self.assertIsNone(found.compute_driver)
+        self.assertIsNone(found.base_driver)
         self.assertEqual(
             (60, False, (), membership.Partition(),
              [('[ironic_multihost]ring_partitions', '1024'),

@@ -63,7 +63,7 @@ class MachinesTestCase(test_base.BaseTestCase):
             self.assertEqual(expected, self.machines.vm_state(self.instance))
         self.instance.uuid = 'i2'
         self.assertIsNone(self.machines.vm_state(self.instance))
-        self.assertIn('power_state', names.NODE_FIELDS)
+        self.assertIn('power_state', names.node_fields())
 
     def test_whether_it_was_deployed_since_a_moment(self):
         get = self.driver.ironic_connection.get

@@ -69,7 +69,7 @@ class IronicDriverTestCase(base.SignaturesTestCase):
 
     def test_fields_name_the_node_and_its_instance(self):
         self.assertLessEqual({'uuid', 'instance_uuid'},
-                             set(names.NODE_FIELDS))
+                             set(names.node_fields()))
 
     def test_nova_loads_drivers_by_the_name_that_the_loader_answers(self):
         source = inspect.getsource(virt_driver.load_compute_driver)

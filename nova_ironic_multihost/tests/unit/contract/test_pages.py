@@ -124,7 +124,7 @@ class PagesTestCase(base.BaseTestCase):
         self.assertEqual(('node-1', None), row[:2])
         self.assertEqual((False, NOON), found[1:])
         [(_, asked, version)] = self.ironic.asked
-        self.assertEqual(set(names.NODE_FIELDS),
+        self.assertEqual(set(names.node_fields()),
                          set(asked['fields'].split(',')))
         self.assertEqual('baremetal 1.90', version)
 
@@ -132,7 +132,7 @@ class PagesTestCase(base.BaseTestCase):
         self.answer(nodes=[NODE])
         [row] = self.page().rows
         ours = pages.node(row.body, self.connection)
-        [theirs] = self.connection.nodes(fields=names.NODE_FIELDS)
+        [theirs] = self.connection.nodes(fields=names.node_fields())
         self.assertIs(type(theirs), type(ours))
         for name in ('id', 'name', 'power_state', 'target_power_state',
                      'provision_state', 'target_provision_state',

@@ -49,12 +49,25 @@ class LookTestCase(base.BaseTestCase):
     def test_all_is_well(self):
         self.assertEqual(
             {'nova': '34.0.0', 'registered': True, 'error': None,
-             'lacking': ['A.b']}, probe.look())
+             'lacking': ['A.b'], 'shadowed': []}, probe.look())
         # The order is nova-compute's.
         self.assertEqual(
             ['nova.cmd.compute', 'os_vif', 'nova.virt.ironic_multihost'],
             self.imported[:3])
         self.modules['os_vif'].initialize.assert_called_once_with()
+
+    def test_over_another_base(self):
+        bases = mock.Mock(**{'shadowed.return_value': ['Acme.get_info']})
+        composition = mock.Mock()
+        self.modules['nova_ironic_multihost.contract.bases'] = bases
+        self.modules['nova_ironic_multihost.composition'] = composition
+        self.assertEqual(['Acme.get_info'],
+                         probe.look('acme.Acme')['shadowed'])
+        bases.load.assert_called_once_with('acme.Acme')
+        composition.over.assert_called_once_with('acme.Acme')
+        composition.over.side_effect = ImportError('unfit')
+        self.assertEqual('ImportError: unfit',
+                         probe.look('acme.Acme')['error'])
 
     def test_no_nova(self):
         self.version.side_effect = metadata.PackageNotFoundError

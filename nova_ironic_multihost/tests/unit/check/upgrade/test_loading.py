@@ -37,6 +37,14 @@ class JudgeTestCase(base.JudgeTestCase):
             "cannot load the driver: ImportError: No module named 'tooz'",
             fatal=True)
 
+    def test_methods_of_its_base_that_are_not_called(self):
+        self.assert_complains(
+            loading.judge(loading.Probe(
+                '/venv/bin/python', '34.0.0', registered=True,
+                shadowed=('Acme.get_info', 'Acme.is_node_deleted'))),
+            'Acme.get_info, Acme.is_node_deleted of '
+            '[ironic_multihost]base_driver', 'A driver of your own')
+
 
 class JudgeSettingTestCase(base.JudgeTestCase):
 
@@ -62,3 +70,8 @@ class JudgeSettingTestCase(base.JudgeTestCase):
         for driver in ('ironic_multihost.IronicMultihostDriver',
                        'libvirt.LibvirtDriver'):
             self.assert_complains(self.judge(driver), driver, fatal=True)
+
+    def test_one_of_the_operators_own(self):
+        self.assert_complains(
+            self.judge('acme.AcmeIronicDriver'),
+            'name it in [ironic_multihost]base_driver', fatal=True)

@@ -1,0 +1,53 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""The class of the driver: this package's, over that of the operator."""
+
+import functools
+
+from oslo_log import log as logging
+
+from nova_ironic_multihost import conf
+from nova_ironic_multihost.contract import bases
+from nova_ironic_multihost.contract import names
+from nova_ironic_multihost import driver
+
+LOG = logging.getLogger(__name__)
+
+
+def configured():
+    """Return the class that nova.conf asks for.
+
+    :raises UnfitError: its ``base_driver`` cannot be used; says why.
+    """
+    conf.register_opts(names.CONF)
+    name = names.CONF.ironic_multihost.base_driver
+    return over(name) if name else driver.IronicMultiHostDriver
+
+
+@functools.cache
+def over(name):
+    """Return the class of the driver over another one than nova's.
+
+    :param name: MODULE.CLASS of a subclass of nova's IronicDriver.
+    :raises UnfitError: it cannot be used; says why.
+    """
+    base = bases.load(name)
+    composed = bases.compose(driver.IronicMultiHostDriver, base)
+    LOG.info('The driver extends %s.', name)
+    if unused := bases.shadowed(base):
+        LOG.warning(
+            'What these do is not done, or not always, as this driver answers '
+            'itself what they are asked: %s. See the documentation (page "A '
+            'driver of your own").', ', '.join(unused))
+    return composed

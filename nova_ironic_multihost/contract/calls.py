@@ -343,7 +343,13 @@ class Tracker:
         """
         client = self.report_client
         # Of the rest is known what it was by the generation before.
-        self._renewed[node] = client._association_refresh_time.get(node)
+        asked = client._association_refresh_time
+        self._renewed[node] = asked.get(node)
+        if len(self._renewed) > len(asked):
+            # nova forgets a node in several places, for good or not.
+            for gone in [*self._renewed]:
+                if gone not in asked:
+                    self._renewed.pop(gone, None)
         # Another thread may have forgotten the provider since.
         with contextlib.suppress(ValueError):
             client._refresh_and_get_inventory(names.admin_context(), node)

@@ -170,6 +170,21 @@ class TrackerTestCase(base.TrackerTestCase):
         self.age()
         self.assertEqual([NODE], self.confirm(2))
 
+    def test_providers_that_are_gone_take_no_memory(self):
+        whole = self.confirm(1)
+        self.patch(self.client, 'get', return_value=base.response(503, {}))
+        for number in range(9):
+            gone = f'{NODE}-{number}'
+            self.client._association_refresh_time[gone] = 1.0
+            self.tracker.renew(gone)
+            self.client.invalidate_resource_provider(gone)
+        self.tracker.renew(NODE)
+        self.assertEqual([NODE], list(self.tracker._renewed))
+        # What is there is still known.
+        self.age()
+        self.tracker.renew(NODE)
+        self.assertEqual(whole, self.confirm(1))
+
     def test_provider_that_others_ask_for_meanwhile_is_not_confirmed(self):
         whole = self.confirm(1)
         for meanwhile in (lambda: self.tracker.renew(NODE),

@@ -13,10 +13,13 @@
 
 """nova-compute with the driver registered first.
 
-``python -m nova_ironic_multihost.cmd.compute`` takes nova-compute's own
-arguments and does what nova-compute does. It is for installations whose
-os-vif plug-ins are not found (a frozen or repackaged nova-compute); everyone
-else runs plain ``nova-compute``.
+``nova-compute-ironic-multihost`` takes nova-compute's own arguments and does
+what nova-compute does. It is for installations whose os-vif plug-ins are not
+found (a frozen or repackaged nova-compute); everyone else runs plain
+``nova-compute``. Where scripts are not installed
+``python -m nova_ironic_multihost.cmd.compute`` is the same, but for health
+checks that look for a process nova-compute: they find the script, by its
+command line and by its name, and not the module.
 """
 
 import sys

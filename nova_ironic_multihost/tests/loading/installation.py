@@ -41,7 +41,7 @@ CONFIGURATION = """
 compute_driver = {compute_driver}
 host = loading
 state_path = {directory}
-transport_url = fake:/
+transport_url = {transport_url}
 
 [oslo_concurrency]
 lock_path = {directory}
@@ -142,6 +142,12 @@ class Installation(fixtures.Fixture):
                 for path in self.package.rglob('*')
                 if path.is_file() and '__pycache__' not in path.parts}
 
+    def shared_files(self):
+        """Names of the files below share/ of the new environment."""
+        prefix = self.python.parent.parent
+        return {str(path.relative_to(prefix))
+                for path in (prefix / 'share').rglob('*') if path.is_file()}
+
     def sdist_files(self):
         """Build an sdist of the source; return the names of its files."""
         self._python(
@@ -159,13 +165,16 @@ class Installation(fixtures.Fixture):
             raise RuntimeError(process.stdout + process.stderr)
 
     def _run(self, command, cwd=None, **environment):
-        outer = {name: value for name, value in os.environ.items()
-                 if name not in ('PYTHONPATH',
-                                 'OS_NOVA_DISABLE_EVENTLET_PATCHING')}
         return subprocess.run(
             command, cwd=cwd or self._directory,
-            env={**outer, **environment}, stdin=subprocess.DEVNULL,
+            env={**self._environment(), **environment},
+            stdin=subprocess.DEVNULL,
             capture_output=True, text=True, timeout=DEADLINE)
+
+    def _environment(self):
+        return {name: value for name, value in os.environ.items()
+                if name not in ('PYTHONPATH',
+                                'OS_NOVA_DISABLE_EVENTLET_PATCHING')}
 
     def run_python(self, code):
         """Run a piece of Python; return the subprocess.CompletedProcess."""
@@ -186,12 +195,32 @@ class Installation(fixtures.Fixture):
         return {one['check']: (one['result'], one['details'])
                 for one in json.loads(process.stdout)['checks']}
 
-    def _configuration(self, compute_driver):
+    def _configuration(self, compute_driver, transport_url='fake:/'):
         path = self._directory / 'nova.conf'
         path.write_text(CONFIGURATION.format(
             compute_driver=compute_driver, directory=self._directory,
-            placement=self._placement.url))
+            placement=self._placement.url, transport_url=transport_url))
         return path
+
+    def start(self, script, transport_url):
+        """Start a script of the new environment as nova-compute.
+
+        :param script: its name.
+        :returns: subprocess.Popen; to be killed by whoever asks for it.
+        """
+        configuration = self._configuration(
+            'ironic_multihost.IronicMultiHostDriver', transport_url)
+        with open(self._directory / 'log', 'w') as log:
+            return subprocess.Popen(
+                [str(self.python.parent / script),
+                 '--config-file', str(configuration)],
+                cwd=self._directory, env=self._environment(),
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+    @property
+    def log(self):
+        """What the script that was started last has printed so far."""
+        return (self._directory / 'log').read_text()
 
     def run_nova_compute(
             self, compute_driver='ironic_multihost.IronicMultiHostDriver',

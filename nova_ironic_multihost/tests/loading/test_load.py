@@ -16,6 +16,7 @@ import importlib.metadata
 import pathlib
 import unittest
 
+from nova_ironic_multihost.tests.loading import health
 from nova_ironic_multihost.tests.loading import installation
 
 NOVA = int(importlib.metadata.version('nova').split('.')[0])
@@ -32,10 +33,8 @@ OTHER_MODE = {'OS_NOVA_DISABLE_EVENTLET_PATCHING': str(NOVA < 34)}
 NEEDED = {'CONTRIBUTING.rst', 'LICENSE', 'MANIFEST.in', 'README.rst',
           'SECURITY.rst', 'pyproject.toml', 'requirements.txt', 'setup.cfg'}
 
-#: What an operator installs besides.
-INSTALLED_BY_HAND = {
-    'etc/grafana/nova-ironic-multihost.json',
-    'etc/prometheus/nova-ironic-multihost-rules.yaml'}
+#: Where what an operator installs by hand lies, in the source and installed.
+BY_HAND, SHARED = 'etc/', 'share/nova-ironic-multihost/'
 
 
 class InstallationTestCase(unittest.TestCase):
@@ -98,12 +97,33 @@ class Threadings:
                 eventlet=NOVA >= 34)
 
 
+class HealthChecks:
+    """Tests of what the tools that deploy nova take for nova-compute."""
+
+    def test_they_find_the_command_that_takes_its_place(self):
+        bus = health.SilentBus()
+        bus.setUp()
+        self.addCleanup(bus.cleanUp)
+        process = self.installation.start(
+            'nova-compute-ironic-multihost',
+            f'rabbit://u:p@127.0.0.1:{bus.port}/')
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        self.assertTrue(bus.reached.wait(health.DEADLINE),
+                        self.installation.log)
+        self.assertTrue(health.openstack_helm(process.pid))
+        self.assertIn(str(process.pid), health.rhoso(self))
+        for version, healthy in health.kolla(self, bus.port).items():
+            with self.subTest(version):
+                self.assertTrue(healthy, self.installation.log)
+
+
 class Contents:
     """Tests of what a wheel and an sdist hold."""
 
-    def files(self):
+    def files(self, place='nova_ironic_multihost/'):
         return {name for name in installation.tracked()
-                if name.startswith('nova_ironic_multihost/')}
+                if name.startswith(place)}
 
     def assert_holds(self, wanted, held):
         # A checkout may have files that git does not know.
@@ -112,12 +132,20 @@ class Contents:
     def test_wheel(self):
         self.assert_holds(self.files(), self.installation.installed_files())
 
+    def test_what_is_installed_by_hand(self):
+        # A file that is missing has no line in pyproject.toml.
+        self.assertEqual(
+            sorted(SHARED + name.removeprefix(BY_HAND)
+                   for name in self.files(BY_HAND)),
+            sorted(self.installation.shared_files()))
+
     def test_sdist(self):
-        self.assert_holds(self.files() | NEEDED | INSTALLED_BY_HAND,
+        self.assert_holds(self.files() | self.files(BY_HAND) | NEEDED,
                           self.installation.sdist_files())
 
 
-class WheelTestCase(Threadings, Contents, InstallationTestCase):
+class WheelTestCase(Threadings, Contents, HealthChecks,
+                    InstallationTestCase):
     """From a checkout, where pbr finds the files by git."""
 
 

@@ -48,9 +48,9 @@ def judge(probe: Probe) -> Iterator[Complaint]:
         yield Complaint(
             f'os-vif of {probe.python} has no plug-in "ironic_multihost", by '
             'which nova-compute finds the driver: install the package there, '
-            f'{probe.python} -m pip install nova-ironic-multihost. A '
-            'repackaged nova-compute can be started as "python -m '
-            'nova_ironic_multihost.cmd.compute".', fatal=True)
+            f'{probe.python} -m pip install nova-ironic-multihost. In the '
+            'place of a repackaged nova-compute start '
+            'nova-compute-ironic-multihost.', fatal=True)
     elif probe.error:
         yield Complaint(
             f'{probe.python} cannot load the driver: {probe.error}. Mend '

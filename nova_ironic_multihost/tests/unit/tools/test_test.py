@@ -310,6 +310,40 @@ esac""")
             self.assertEqual('/x/promtool', test.provide_promtool(None))
 
 
+class DeployersTestCase(base.BaseTestCase):
+
+    def provide(self, script):
+        """Fetch kolla with a script of ours, twice.
+
+        :returns: (what is returned, how often it ran, what was printed)
+        """
+        test = tools.load('test')
+        top = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        fetch = top / 'fetch'
+        fetch.write_text(f'#!/bin/sh\necho >> {top}/ran\n{script}\n')
+        fetch.chmod(0o755)
+        for name, path in (('LOGS', top / 'logs'), ('FETCH_DEPLOYERS', fetch),
+                           ('DEPLOYERS', top / 'deployers')):
+            self.useFixture(fixtures.MockPatchObject(test, name, path))
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            paths = {test.provide_deployers(test.Processes())
+                     for _ in range(2)}
+        self.assertEqual({str(top / 'deployers')}, paths)
+        return (top / 'deployers', len((top / 'ran').read_text()),
+                out.getvalue())
+
+    def test_they_are_fetched_once_by_the_pip_of_tox(self):
+        path, ran, _ = self.provide('mkdir $1; echo $PYTHON > $1/python')
+        self.assertEqual(1, ran)
+        self.assertIn('.tools/tox/bin/python', (path / 'python').read_text())
+
+    def test_that_they_cannot_be_had_is_said(self):
+        path, ran, printed = self.provide('exit 1')
+        self.assertFalse(path.exists())
+        self.assertEqual(2, ran)
+        self.assertIn('cannot fetch kolla', printed)
+
+
 class ReportTestCase(base.BaseTestCase):
 
     def report(self, *counts, tests=()):

@@ -27,7 +27,7 @@ class JudgeTestCase(base.JudgeTestCase):
                 '/venv/bin/python', '34.0.0',
                 error="No module named 'nova.virt.ironic_multihost'")),
             '/venv/bin/python -m pip install nova-ironic-multihost',
-            'nova_ironic_multihost.cmd.compute', fatal=True)
+            'nova-compute-ironic-multihost', fatal=True)
 
     def test_a_driver_that_lacks_something(self):
         self.assert_complains(

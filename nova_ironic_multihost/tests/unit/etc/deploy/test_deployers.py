@@ -1,0 +1,54 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What is promised and not there is a failure; what is not may be missing."""
+
+import pathlib
+
+import fixtures
+from oslotest import base
+
+from nova_ironic_multihost.tests import deployers
+
+
+class DeployersTestCase(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.place = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+
+    def test_releases(self):
+        self.useFixture(fixtures.EnvironmentVariable(
+            deployers.PACKAGES, str(self.place)))
+        for name in 'kolla-20.6.0', 'kolla-22.2.0', 'kolla-ansible-22.2.0':
+            (self.place / name).mkdir()
+        self.assertEqual(
+            {'20.6.0': self.place / 'kolla-20.6.0',
+             '22.2.0': self.place / 'kolla-22.2.0'},
+            deployers.packages(self, 'kolla'))
+
+    def test_promised(self):
+        for variable, ask in (
+                (deployers.PACKAGES, deployers.packages),
+                (deployers.CHECKOUTS, deployers.checkout)):
+            self.useFixture(fixtures.EnvironmentVariable(
+                variable, str(self.place)))
+            error = self.assertRaises(
+                self.failureException, ask, self, 'kolla')
+            self.assertIn('There is no ', str(error))
+
+    def test_not_promised(self):
+        for variable, ask in (
+                (deployers.PACKAGES, deployers.packages),
+                (deployers.CHECKOUTS, deployers.checkout)):
+            self.useFixture(fixtures.EnvironmentVariable(variable))
+            self.assertRaises(self.skipException, ask, self, 'kolla')

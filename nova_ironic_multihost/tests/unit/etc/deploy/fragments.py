@@ -36,7 +36,7 @@ def ini(text):
 def read(name):
     """A file of etc/deploy, by the parser of what reads it."""
     text = (DEPLOY / name).read_text()
-    if name.endswith('.yml') or name.endswith('.yaml'):
+    if name.endswith(('.yml', '.yaml')):
         return yaml.safe_load(text)
     return ini(text)
 

@@ -66,7 +66,7 @@ def variables(ansible):
               if path.is_file()]
     known = {}
     for path in *places, *ansible.glob('roles/nova*/defaults/main.yml'):
-        known |= yaml.load(path.read_text(), LOADER) or {}  # noqa: S506
+        known |= yaml.load(path.read_text(), LOADER) or {}
     return known
 
 
@@ -123,7 +123,7 @@ class AnsibleTestCase(base.BaseTestCase):
 
         :param names: of files of etc/deploy that are merged into it.
         """
-        environment = jinja2.Environment(  # noqa: S701
+        environment = jinja2.Environment(
             undefined=jinja2.ChainableUndefined, lstrip_blocks=True,
             trim_blocks=True)
         environment.filters = AnyFilter(environment.filters)
@@ -151,7 +151,7 @@ class AnsibleTestCase(base.BaseTestCase):
         stubs['ansible'].plugins.action.ActionBase = object
         stubs['ansible.plugins'].action.ActionBase = object
         with mock.patch.dict(sys.modules, stubs):
-            exec(compile(source, 'merge_configs', 'exec'),  # noqa: S102
+            exec(compile(source, 'merge_configs', 'exec'),
                  plugin.__dict__)
         return plugin.OverrideConfigParser()
 

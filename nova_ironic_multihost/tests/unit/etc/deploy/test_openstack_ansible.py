@@ -30,8 +30,9 @@ class OpenStackAnsibleTestCase(base.BaseTestCase):
 
     def test_variables_exist(self):
         known = set()
-        for name in 'openstack-ansible-os_nova', 'openstack-ansible-os_placement':
-            known |= yaml.safe_load(self.role(name)).keys()
+        for name in 'os_nova', 'os_placement':
+            known |= yaml.safe_load(
+                self.role(f'openstack-ansible-{name}')).keys()
         # Of the playbook.
         self.assertIn('nova_compute_serial', self.role(
             'openstack-ansible-plugins', 'playbooks/nova.yml'))

@@ -46,7 +46,8 @@ class OptionsTestCase(base.BaseTestCase):
         :raises KeyError: it has no such option.
         :raises ValueError: it may not have that value.
         """
-        known = {(str(getattr(group, 'name', group or 'DEFAULT')), option.dest): option
+        # A group is an OptGroup, a name or nothing.
+        known = {(str(group or 'DEFAULT'), option.dest): option
                  for group, options in listed for option in options}
         return {(section, option): known[section, option].type(value)
                 for section, options in sections.items()

@@ -1,0 +1,104 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Each file can be read, and stands on the page of its tool."""
+
+import configparser
+import pathlib
+import re
+import tomllib
+
+from oslotest import base
+import yaml
+
+from nova_ironic_multihost.tests.unit.etc.deploy import fragments
+
+PAGES = fragments.ROOT / 'doc' / 'source' / 'user' / 'deploy'
+
+#: What a page shows, below the root.
+SHOWN = re.compile(r'\.\. literalinclude:: /\.\./\.\./(\S+)\n')
+
+#: A list-table of what trips people up, by its title.
+TRIPS = '\nWhat trips people up\n====================\n'
+
+#: What is neither YAML nor made of sections.
+OTHERS = {'Containerfile', 'Dockerfile', 'template-overrides.j2'}
+
+
+class FilesTestCase(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.files = {str(path.relative_to(fragments.ROOT)): path
+                      for path in sorted(fragments.DEPLOY.glob('*/*'))}
+        self.pages = {name: (PAGES / f'{name}.rst').read_text()
+                      for name in fragments.TOOLS}
+
+    def test_each_tool_has_its_files_and_its_page(self):
+        self.assertEqual(
+            fragments.TOOLS.keys(),
+            {path.parent.name for path in self.files.values()})
+        self.assertEqual(
+            {*fragments.TOOLS, 'index'},
+            {path.stem for path in PAGES.glob('*.rst')})
+
+    def test_each_can_be_read(self):
+        for name, path in self.files.items():
+            if path.name in OTHERS:
+                continue
+            with self.subTest(name):
+                try:
+                    read = fragments.read(path.relative_to(fragments.DEPLOY
+                                                           ).as_posix())
+                except (yaml.YAMLError, configparser.Error) as e:
+                    self.fail(f'{name}: {e}')
+                self.assertIsInstance(read, dict)
+                self.assertTrue(read)
+
+    def test_each_is_shown_once_on_the_page_of_its_tool(self):
+        for name, page in self.pages.items():
+            self.assertEqual(
+                sorted(file for file in self.files
+                       if f'/{name}/' in file),
+                sorted(SHOWN.findall(page)), name)
+
+    def test_each_page_says_what_trips_and_how_to_upgrade(self):
+        for name, page in self.pages.items():
+            self.assertIn(TRIPS, page, name)
+            self.assertIn('\nUpgrade\n=======\n', page, name)
+            self.assertIn('OWNER_NOVA', page, name)
+            self.assertIn('--by-service', page, name)
+
+    def test_one_step_from_the_first_question_to_the_page(self):
+        index = (PAGES / 'index.rst').read_text()
+        for name in self.pages:
+            self.assertIn(f'     - :doc:`{name}`\n', index)
+
+    def test_lines_are_short(self):
+        self.assertEqual([], [
+            name for name, path in self.files.items()
+            if any(len(line) > 79
+                   for line in path.read_text().splitlines())])
+
+    def test_a_wheel_brings_all_of_etc(self):
+        wanted = {
+            path.parent for path in (fragments.ROOT / 'etc').rglob('*')
+            if path.is_file()}
+        project = tomllib.loads(
+            (fragments.ROOT / 'pyproject.toml').read_text())
+        brought = {
+            f'share/nova-ironic-multihost/{folder.relative_to("etc")}':
+            [f'{folder}/*'] for folder in (
+                pathlib.Path(path.relative_to(fragments.ROOT))
+                for path in wanted)}
+        self.assertEqual(brought,
+                         project['tool']['setuptools']['data-files'])

@@ -16,6 +16,7 @@ What they do is elsewhere: the rules in ``core``, audits in ``audit``, all that
 has to do with nova in ``contract``.
 """
 
+import os
 import time
 
 from oslo_log import log as logging
@@ -28,6 +29,7 @@ from nova_ironic_multihost.audit import departure
 from nova_ironic_multihost.audit import drift
 from nova_ironic_multihost.audit import herald
 from nova_ironic_multihost.audit import hints
+from nova_ironic_multihost.audit import holder
 from nova_ironic_multihost.audit import keeper
 from nova_ironic_multihost.audit import look
 from nova_ironic_multihost.audit import lost
@@ -45,6 +47,7 @@ from nova_ironic_multihost.audit import status
 from nova_ironic_multihost.audit import tally
 from nova_ironic_multihost.audit import timer
 from nova_ironic_multihost.audit import upkeep
+from nova_ironic_multihost.audit import watchdog
 from nova_ironic_multihost.audit import witness
 from nova_ironic_multihost import conf
 from nova_ironic_multihost.conf import contradictions
@@ -180,6 +183,11 @@ class IronicMultiHostDriver(names.IronicDriver):
         self._witness = witness.Witness(
             CONF.host, self._auditor, self._looks, self._tally,
             settings.bounds, ending, self._attendance.goes_on)
+        # oslo.service takes it out of the environment when it has started.
+        self._watchdog = watchdog.find(os.environ, os.getpid())
+        self._holder = holder.Holder(
+            lambda: self._auditor.sources.service(CONF.host), settings.terms,
+            lambda: settings.read().heartbeats.period, self._watchdog, ending)
         self._window = front.Window(
             self._witness.picture, self._witness.verdict, settings.metrics())
         self._section = reports.Section(front.TITLE, self._window.report)
@@ -217,6 +225,8 @@ class IronicMultiHostDriver(names.IronicDriver):
             for sentence in found:
                 LOG.error(sentence)
             raise exception.ConfigurationContradiction(found)
+        if self._watchdog or self._window.server:
+            self._holder.start()
         self._window.open()
         self._section.begin()
         manager = names.manager_of(self.virtapi)
@@ -254,6 +264,7 @@ class IronicMultiHostDriver(names.IronicDriver):
         self._end()
         self._departure.wait()
         super().cleanup_host(host)
+        self._holder.end()
         self._section.end()
         self._window.close()
 

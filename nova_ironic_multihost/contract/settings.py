@@ -16,6 +16,7 @@ from nova_ironic_multihost.audit import model
 from nova_ironic_multihost.contract import names
 from nova_ironic_multihost.contract import partition as shared
 from nova_ironic_multihost.core import health
+from nova_ironic_multihost.core import lease
 from nova_ironic_multihost.core import membership
 from nova_ironic_multihost.core import outages
 from nova_ironic_multihost.core import takeover
@@ -65,6 +66,12 @@ def bounds() -> health.Bounds:
         (interval or DEFAULT_INTERVAL) + conf.periodic_fuzzy_delay
         if interval >= 0 and conf.periodic_enable else None,
         read().heartbeats.period, conf.rpc_response_timeout)
+
+
+def terms() -> lease.Terms:
+    """Return how long the lease of this service lasts."""
+    return lease.Terms(
+        names.CONF.rpc_response_timeout, names.CONF.service_down_time)
 
 
 def metrics() -> tuple[str, int] | None:

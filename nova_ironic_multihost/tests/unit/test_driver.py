@@ -64,6 +64,7 @@ from nova_ironic_multihost.core import tallies
 from nova_ironic_multihost import driver as multihost
 from nova_ironic_multihost import exception
 from nova_ironic_multihost.tests.unit.audit import listings
+from nova_ironic_multihost.tests.unit.audit import test_watchdog
 from nova_ironic_multihost.tests.unit.window import test_exposition
 from nova_ironic_multihost.tests.unit.window import test_server
 from nova_ironic_multihost.window import server
@@ -388,6 +389,30 @@ class InitHostTestCase(DriverTestCase):
                                       self.driver.init_host, ME)
         self.assertIn('update_resources_interval', str(error))
         self.assertIn('update_resources_interval', logs.output[0])
+
+    def watched(self):
+        """Start a driver that systemd watches; return where that listens."""
+        path = f'{self.useFixture(fixtures.TempDir()).path}/notify'
+        line = test_watchdog.listening(self, path)
+        with (fixtures.EnvironmentVariable('NOTIFY_SOCKET', path),
+              fixtures.EnvironmentVariable('WATCHDOG_USEC', '30000000'),
+              fixtures.EnvironmentVariable('WATCHDOG_PID')):
+            self.driver = multihost.IronicMultiHostDriver(
+                mock.Mock(_compute=self.manager))
+        for one in self.driver._holder._timers:
+            self.addCleanup(one.stop)
+        return line
+
+    def test_systemd_is_told_that_it_lives_before_the_first_audit(self):
+        self.useFixture(messaging_fixture.ConfFixture(multihost.CONF))
+        line = self.watched()
+        self.driver.init_host(ME)
+        self.assertEqual(b'READY=1\nWATCHDOG=1', line.recv(4096))
+
+    def test_nobody_watches_and_nobody_asks(self):
+        self.driver.init_host(ME)
+        self.assertEqual(
+            [None], [one._thread for one in self.driver._holder._timers])
 
     def test_record_is_moved_only_if_it_still_may(self):
         self.services = {ME: True, 'compute-2': True}

@@ -24,6 +24,7 @@ from nova_ironic_multihost import conf
 from nova_ironic_multihost.contract import names
 from nova_ironic_multihost.contract import settings
 from nova_ironic_multihost.core import health
+from nova_ironic_multihost.core import lease
 from nova_ironic_multihost.core import membership
 from nova_ironic_multihost.core import takeover
 
@@ -61,6 +62,10 @@ class SettingsTestCase(base.BaseTestCase):
         self.assertIn(
             'DEFAULT_INTERVAL = 60.0', inspect.getsource(periodic_task))
         self.assertEqual(60, settings.DEFAULT_INTERVAL)
+
+    def test_terms_of_the_lease(self):
+        self.configure(service_down_time=30, rpc_response_timeout=90)
+        self.assertEqual(lease.Terms(90, 30), settings.terms())
 
     def test_no_bound_for_audits_that_nova_does_not_make(self):
         config = self.configure(update_resources_interval=-1)

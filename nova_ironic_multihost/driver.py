@@ -78,6 +78,7 @@ from nova_ironic_multihost.contract import traits
 from nova_ironic_multihost.core import membership
 from nova_ironic_multihost.core import ownership
 from nova_ironic_multihost.core.ownership import Reason
+from nova_ironic_multihost.core import takeover
 from nova_ironic_multihost.core.tallies import Event
 from nova_ironic_multihost.core.tallies import Work
 from nova_ironic_multihost import exception
@@ -221,10 +222,19 @@ class IronicMultiHostDriver(names.IronicDriver):
 
         :raises ConfigurationContradiction: says what to change.
         """
-        if found := contradictions.find(CONF, host):
+        if found := contradictions.find(CONF, host, self._holder.dead_after):
             for sentence in found:
                 LOG.error(sentence)
             raise exception.ConfigurationContradiction(found)
+        if (CONF.ironic_multihost.instance_takeover == takeover.DOWN
+                and self._watchdog is None):
+            LOG.warning(
+                'With [ironic_multihost]instance_takeover = down others take '
+                'over what this compute service has when they do not hear of '
+                'it, and no watchdog of systemd ends it before: one that is '
+                'cut off may still act on machines. Have systemd or a '
+                'liveness probe do that (documentation, page "A watchdog '
+                'instead of fencing"), or set it to forced_down and fence.')
         if self._watchdog or self._window.server:
             self._holder.start()
         self._window.open()

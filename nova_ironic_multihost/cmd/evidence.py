@@ -183,7 +183,7 @@ class Evidence:
         try:
             done = subprocess.run(
                 ['systemctl', 'show', '--property=Id,LoadState,'
-                 'TimeoutStopUSec', *names], stdin=subprocess.DEVNULL,
+                 'TimeoutStopUSec,WatchdogUSec', *names], stdin=subprocess.DEVNULL,
                 capture_output=True, text=True, timeout=60)
         except (OSError, subprocess.TimeoutExpired):
             return None

@@ -30,6 +30,7 @@ from nova_ironic_multihost.check.upgrade import placement
 from nova_ironic_multihost.check.upgrade import release
 from nova_ironic_multihost.check.upgrade import spelling
 from nova_ironic_multihost.check.upgrade import stopping
+from nova_ironic_multihost.check.upgrade import watchdog
 from nova_ironic_multihost.check.upgrade import zones
 from nova_ironic_multihost.cmd import evidence
 
@@ -43,6 +44,7 @@ driver, before an upgrade of it or of nova, and when in doubt:
     one that is supported;
   - its nova.conf has no settings that contradict each other;
   - it is given the time that it takes to end;
+  - where nobody fences, a watchdog ends it before others take over;
   - what nova, placement and Ironic say of the compute services fits: cells,
     the spelling of hosts, conductor groups and shards, availability zones;
   - those that share nodes have the same settings and the same driver;
@@ -157,6 +159,8 @@ CHECKS = (
     ('Release of nova', (lambda known: release.judge(known.probe),)),
     ('Settings without contradiction', (_contradictions,)),
     ('Time to end', (_stopping,)),
+    ('Take-over without fencing', (
+        lambda known: watchdog.judge(known.settings, known.units),)),
     ('Cells', (lambda known: cells.judge(known.seen),)),
     ('Names of hosts', (
         lambda known: spelling.judge(known.seen), _own_name)),

@@ -126,7 +126,8 @@ When other compute services take over the instances of one that is dead.
 Whoever declares a compute service dead has to make sure that it is: fence it
 first. With ``down`` nobody does, so a compute service that hangs or is cut off
 may come back while its instances have gone on elsewhere; it then leaves them
-alone. Every compute service that shares nodes must use the same value.
+alone. A watchdog kills it before that (documentation, page "A watchdog instead
+of fencing"). Every compute service that shares nodes must use the same value.
 """),
     cfg.IntOpt(
         'takeover_after',
@@ -140,7 +141,10 @@ instances are taken over with ``instance_takeover = down``.
 
 They are counted by each compute service for itself, from when it first saw the
 other one down. Must exceed [DEFAULT]service_down_time: a network that fails
-for a moment is no reason.
+for a moment is no reason. Where systemd watches nova-compute (WatchdogSec) it
+must not be less than rpc_response_timeout + 2 * service_down_time + 3 *
+WatchdogSec, or nova-compute refuses to start. Every compute service that
+shares nodes must use the same value.
 """),
     cfg.IntOpt(
         'takeovers_per_audit',

@@ -22,17 +22,20 @@ from nova_ironic_multihost import conf as options
 from nova_ironic_multihost.core import takeover
 
 
-def find(conf, host):
+def find(conf, host, dead_after=None):
     """Return a sentence for each contradiction.
 
     :param conf: nova's oslo.config object with our options registered.
     :param host: this compute service, ``[DEFAULT]host``.
+    :param dead_after: seconds after which a compute service that nova does
+        not answer is dead for certain (:mod:`.core.lease`), None for never.
     :returns: list of sentences, empty when the settings make sense.
     """
-    return [sentence
-            for check in (_invalid_values, _peer_list, _audit_interval,
-                          _takeover)
-            for sentence in check(conf, host)]
+    return [*(sentence
+              for check in (_invalid_values, _peer_list, _audit_interval,
+                            _takeover)
+              for sentence in check(conf, host)),
+            *_watchdog(conf, dead_after)]
 
 
 def _invalid_values(conf, host):
@@ -61,14 +64,31 @@ def _audit_interval(conf, host):
                'unset it or set it to a number of seconds.')
 
 
-def _takeover(conf, host):
+def _after(conf):
+    """Return after how many seconds ``down`` applies; None: it does not."""
     ours = conf[options.GROUP.name]
     try:
-        when, after = ours.instance_takeover, ours.takeover_after
+        return (ours.takeover_after
+                if ours.instance_takeover == takeover.DOWN else None)
     except ValueError:
         # Told already.
-        return
-    if when == takeover.DOWN and after <= conf.service_down_time:
+        return None
+
+
+def _watchdog(conf, dead_after):
+    after = _after(conf)
+    if after is not None and dead_after is not None and after < dead_after:
+        yield (f'[{options.GROUP.name}]takeover_after is {after} s, and the '
+               'watchdog kills a compute service that is cut off from nova '
+               f'within {dead_after:.0f} s, all in all: make takeover_after '
+               'no shorter, on all hosts, or WatchdogSec, '
+               '[DEFAULT]rpc_response_timeout or service_down_time shorter '
+               '(documentation, page "A watchdog instead of fencing").')
+
+
+def _takeover(conf, host):
+    after = _after(conf)
+    if after is not None and after <= conf.service_down_time:
         yield (f'[{options.GROUP.name}]takeover_after is {after} s, and a '
                'compute service is not even called down before '
                f'[DEFAULT]service_down_time, {conf.service_down_time} s: make '

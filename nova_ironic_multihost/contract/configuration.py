@@ -27,6 +27,7 @@ from nova.conf import ironic
 from nova.conf import netconf
 from nova.conf import service
 from oslo_config import cfg
+from oslo_messaging import opts as oslo_messaging
 from oslo_service import service as oslo_service
 
 from nova_ironic_multihost.check.upgrade.complaint import Unknown
@@ -35,6 +36,8 @@ from nova_ironic_multihost import conf as options
 from nova_ironic_multihost.conf import contradictions
 from nova_ironic_multihost.contract import partition
 from nova_ironic_multihost.core.host import host_key
+from nova_ironic_multihost.core import lease
+from nova_ironic_multihost.core import takeover
 
 #: Those of which all that share nodes must have the same.
 SHARED = (('ironic_multihost', 'ring_partitions'),
@@ -83,8 +86,10 @@ def _parsed(files: Sequence[str], directories: Sequence[str],
         module.register_opts(conf)
     # In a group of its own: nova's belongs to nova's global object.
     conf.register_opts(ironic.ironic_options, group='ironic')
-    for _, listed in oslo_service.list_opts():
-        conf.register_opts(listed)
+    for group, listed in [*oslo_service.list_opts(),
+                          *oslo_messaging.list_opts()]:
+        if group is None:
+            conf.register_opts(listed)
     options.register_opts(conf)
     arguments = [argument for file in files
                  for argument in ('--config-file', file)]
@@ -120,6 +125,10 @@ def _values(conf: cfg.ConfigOpts, origin: str,
     mine = partition.read(conf)
     shared = [(f'[{group or "DEFAULT"}]{option}', _value(conf, group, option))
               for group, option in SHARED]
+    if _value(conf, 'ironic_multihost', 'instance_takeover') == takeover.DOWN:
+        # Each of the others has to wait until this one is dead for certain.
+        shared.append(('[ironic_multihost]takeover_after', _value(
+            conf, 'ironic_multihost', 'takeover_after')))
     if mine.label:
         shared.append(('[ironic]peer_list', ' '.join(
             sorted({host_key(peer) for peer in mine.peer_list}))))
@@ -130,7 +139,12 @@ def _values(conf: cfg.ConfigOpts, origin: str,
         conf.service_down_time, conf.graceful_shutdown_timeout,
         conf.manager_shutdown_timeout
         if 'manager_shutdown_timeout' in conf else None,
-        conf.ironic_multihost.base_driver)
+        conf.ironic_multihost.base_driver,
+        takeover.Policy(
+            _value(conf, 'ironic_multihost', 'instance_takeover')
+            or takeover.NEVER,
+            float(_value(conf, 'ironic_multihost', 'takeover_after') or 0)),
+        lease.Terms(conf.rpc_response_timeout, conf.service_down_time))
 
 
 def _value(conf: cfg.ConfigOpts, group: str | None,

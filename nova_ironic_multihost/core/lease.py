@@ -87,13 +87,15 @@ class Terms:
     def over_after(self, watchdog: float) -> float:
         """Return how long after the last renewal all is over for certain.
 
-        The watchdog counts twice: whoever is frozen between the look at the
-        lease and the sign of life gives it late, and in time.
+        The time of the watchdog counts three times. Whoever is frozen between
+        the look at the lease and the sign of life gives it late, and still in
+        time. Then the watchdog waits. And who is told to end in that moment
+        has as long for that, with no watchdog (systemd, service.c).
 
         :param watchdog: seconds without a sign of life after which a process
-            is killed.
+            is killed; it is not given longer to end.
         """
-        return self.length + 2 * watchdog + self.margin
+        return self.length + 3 * watchdog + self.margin
 
 
 @dataclasses.dataclass(frozen=True)

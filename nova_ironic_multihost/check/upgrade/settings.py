@@ -19,7 +19,9 @@ import dataclasses
 
 from nova_ironic_multihost.core.host import host_key
 from nova_ironic_multihost.core.host import HostKey
+from nova_ironic_multihost.core import lease
 from nova_ironic_multihost.core import membership
+from nova_ironic_multihost.core import takeover
 
 #: What ``[DEFAULT]compute_driver`` has to be.
 OURS = 'ironic_multihost.IronicMultiHostDriver'
@@ -44,6 +46,8 @@ class Settings:
         there is no limit.
     :ivar manager_shutdown_timeout: None if nova does not have the option.
     :ivar base_driver: the class that this driver extends, None for nova's.
+    :ivar policy: whose instances are taken over.
+    :ivar terms: how long a compute service goes by what nova said last.
     """
 
     origin: str
@@ -57,6 +61,8 @@ class Settings:
     graceful_shutdown_timeout: int = 60
     manager_shutdown_timeout: int | None = None
     base_driver: str | None = None
+    policy: takeover.Policy = takeover.Policy()
+    terms: lease.Terms = lease.Terms(60, 60)
 
     @property
     def key(self) -> HostKey:

@@ -44,17 +44,20 @@ class Unit:
     """A unit of systemd.
 
     :ivar seconds: between SIGTERM and SIGKILL, infinite if there is none.
+    :ivar watchdog: seconds without a sign of life until SIGKILL, 0 if there is
+        no watchdog. With one nova-compute asks for more time as it ends.
     """
 
     name: str
     seconds: float
+    watchdog: float = 0
 
 
 def units(shown: str) -> list[Unit]:
     """Read what ``systemctl show`` prints of some units.
 
-    :param shown: paragraphs of lines ``NAME=VALUE`` with Id, LoadState and
-        TimeoutStopUSec.
+    :param shown: paragraphs of lines ``NAME=VALUE`` with Id, LoadState,
+        TimeoutStopUSec and WatchdogUSec.
     :returns: those that exist.
     """
     found = []
@@ -63,7 +66,9 @@ def units(shown: str) -> list[Unit]:
                       for line in paragraph.splitlines())
         seconds = _seconds(fields.get('TimeoutStopUSec', ''))
         if fields.get('LoadState') == 'loaded' and seconds is not None:
-            found.append(Unit(fields['Id'], seconds))
+            watchdog = _seconds(fields.get('WatchdogUSec', '')) or 0
+            found.append(Unit(
+                fields['Id'], seconds, watchdog if watchdog < math.inf else 0))
     return found
 
 
@@ -88,7 +93,7 @@ def judge(found: settings.Settings, release: int | None,
         return
     limit = found.graceful_shutdown_timeout or math.inf
     for unit in running or ():
-        if unit.seconds < limit + MARGIN:
+        if not unit.watchdog and unit.seconds < limit + MARGIN:
             yield Complaint(
                 f'{unit.name} is killed {unit.seconds:.0f} s after it is '
                 f'told to end, and nova {_takes(limit)}: '

@@ -409,6 +409,28 @@ class InitHostTestCase(DriverTestCase):
         self.driver.init_host(ME)
         self.assertEqual(b'READY=1\nWATCHDOG=1', line.recv(4096))
 
+    def test_the_watchdog_has_to_be_faster_than_a_take_over(self):
+        self.useFixture(messaging_fixture.ConfFixture(multihost.CONF))
+        self.watched()
+        self.config.config(group='ironic_multihost', instance_takeover='down',
+                           takeover_after=269)
+        error = self.assertRaises(exception.ConfigurationContradiction,
+                                  self.driver.init_host, ME)
+        self.assertIn('within 270 s', str(error))
+        self.config.config(group='ironic_multihost', takeover_after=270)
+        with self.assertNoLogs(multihost.__name__, 'WARNING'):
+            self.driver.init_host(ME)
+
+    def test_take_over_of_whoever_is_not_heard_without_a_watchdog(self):
+        self.config.config(group='ironic_multihost', instance_takeover='down')
+        with self.assertLogs(multihost.__name__, 'WARNING') as logs:
+            self.driver.init_host(ME)
+        self.assertIn('no watchdog', logs.output[0])
+        self.config.config(
+            group='ironic_multihost', instance_takeover='forced_down')
+        with self.assertNoLogs(multihost.__name__, 'WARNING'):
+            self.driver.init_host(ME)
+
     def test_nobody_watches_and_nobody_asks(self):
         self.driver.init_host(ME)
         self.assertEqual(

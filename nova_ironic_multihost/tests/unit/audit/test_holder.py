@@ -143,7 +143,7 @@ class HolderTestCase(base.BaseTestCase):
         self.assertRaises(OSError, self.holder.show)
 
     def test_dead_after(self):
-        self.assertEqual(240, self.holder.dead_after)
+        self.assertEqual(270, self.holder.dead_after)
         self.assertIsNone(self.made(None).dead_after)
 
     def test_signs_of_life_while_nova_lets_it_wait(self):

@@ -20,7 +20,7 @@ from nova_ironic_multihost.conf import contradictions
 
 class FindTestCase(base.BaseTestCase):
 
-    def find(self, host='compute-1', **values):
+    def find(self, host='compute-1', dead_after=None, **values):
         """Return the sentences for settings given as group__option."""
         conf = cfg.ConfigOpts()
         conf.register_opt(cfg.IntOpt('update_resources_interval', default=0))
@@ -36,7 +36,7 @@ class FindTestCase(base.BaseTestCase):
             conf.set_override(option, value, group=group or None)
             # The group is one object for all.
             self.addCleanup(conf.clear_override, option, group=group or None)
-        return contradictions.find(conf, host)
+        return contradictions.find(conf, host, dead_after)
 
     def test_nothing_set_makes_sense(self):
         self.assertEqual([], self.find())
@@ -78,6 +78,18 @@ class FindTestCase(base.BaseTestCase):
         self.assertEqual([], self.find(
             ironic_multihost__instance_takeover='down',
             ironic_multihost__takeover_after=61, service_down_time=60))
+
+    def test_take_over_before_a_compute_service_is_dead_for_certain(self):
+        down = {'ironic_multihost__instance_takeover': 'down'}
+        sentence, = self.find(dead_after=301, **down)
+        self.assertIn('takeover_after is 300 s', sentence)
+        self.assertIn('within 301 s', sentence)
+        self.assertIn('WatchdogSec', sentence)
+        self.assertEqual([], self.find(dead_after=300, **down))
+        self.assertEqual([], self.find(
+            ironic_multihost__takeover_after=61, **down))
+        self.assertEqual([], self.find(
+            dead_after=301, ironic_multihost__instance_takeover='forced_down'))
 
     def test_all_contradictions_are_told_at_once(self):
         self.assertEqual(2, len(self.find(

@@ -23,7 +23,9 @@ from oslotest import base
 from nova_ironic_multihost.check.upgrade import complaint
 from nova_ironic_multihost.check.upgrade import settings
 from nova_ironic_multihost.contract import configuration
+from nova_ironic_multihost.core import lease
 from nova_ironic_multihost.core import membership
+from nova_ironic_multihost.core import takeover
 
 OURS = '[DEFAULT]\ncompute_driver = ironic_multihost.IronicMultiHostDriver\n'
 
@@ -100,6 +102,24 @@ class ReadTestCase(ConfigurationTestCase):
         waits = 'manager_shutdown_timeout' in conf
         self.assertEqual((180, 160) if waits else (60, None), (
             found.graceful_shutdown_timeout, found.manager_shutdown_timeout))
+
+    def test_what_the_lease_goes_by(self):
+        found = configuration.read([self.write('a.conf', OURS + (
+            'rpc_response_timeout = 90\nservice_down_time = 30\n'
+            '[ironic_multihost]\ninstance_takeover = down\n'
+            'takeover_after = 400\n'))])
+        self.assertEqual(
+            (takeover.Policy('down', 400), lease.Terms(90, 30)),
+            (found.policy, found.terms))
+        self.assertIn(('[ironic_multihost]takeover_after', '400'),
+                      found.shared)
+        found = configuration.read([self.write('b.conf', OURS)])
+        self.assertEqual(
+            (takeover.Policy('forced_down', 300), lease.Terms(60, 60)),
+            (found.policy, found.terms))
+        found = configuration.read([self.write('c.conf', OURS + (
+            '[ironic_multihost]\ntakeover_after = soon\n'))])
+        self.assertEqual(takeover.Policy('forced_down', 0), found.policy)
 
     def test_nova_itself_is_left_alone(self):
         configuration.read(

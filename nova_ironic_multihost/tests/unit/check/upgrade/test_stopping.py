@@ -44,6 +44,13 @@ class UnitsTestCase(base.JudgeTestCase):
                 '1min 30s', text))
             self.assertEqual(seconds, unit.seconds)
 
+    def test_watchdog(self):
+        shown = SHOWN.partition('\n\n')[0]
+        for text, seconds in (('30s', 30), ('0', 0), ('infinity', 0)):
+            self.assertEqual(
+                [stopping.Unit('nova-compute.service', 90, seconds)],
+                stopping.units(f'{shown}\nWatchdogUSec={text}\n'))
+
     def test_what_is_not_understood_is_not_judged(self):
         self.assertEqual([], stopping.units(''))
         self.assertEqual([], stopping.units(SHOWN.partition('\n\n')[0].replace(
@@ -69,6 +76,11 @@ class JudgeTestCase(base.JudgeTestCase):
             self.judge(180, [90]), 'nova-compute.service is killed 90 s',
             'may take 180 s', 'TimeoutStopSec=190')
         self.assert_complains(self.judge(60, [60]), 'TimeoutStopSec=70')
+
+    def test_with_a_watchdog_it_gets_more_time(self):
+        self.assert_silent(stopping.judge(
+            base.of_host('a', graceful_shutdown_timeout=180), 34,
+            [stopping.Unit('nova-compute.service', 30, 30)]))
 
     def test_a_service_that_may_take_for_ever(self):
         self.assert_complains(self.judge(0, [90]), 'may take for ever')

@@ -1,0 +1,93 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What ships for systemd, as systemd and the driver understand it."""
+
+import configparser
+import pathlib
+import shutil
+import subprocess
+import unittest
+
+import fixtures
+from oslotest import base
+
+from nova_ironic_multihost import conf
+from nova_ironic_multihost.core import lease
+
+DROP_IN = (pathlib.Path(__file__).resolve().parents[4] / 'etc' / 'systemd'
+           / 'nova-compute.service.d' / 'ironic-multihost-watchdog.conf')
+
+#: As distributions write it.
+UNIT = """\
+[Unit]
+Description=nova-compute
+[Service]
+ExecStart=/bin/true
+Type=simple
+Restart=on-failure
+TimeoutStopSec=65
+KillMode=process
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+class DropInTestCase(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        parser = configparser.ConfigParser()
+        parser.optionxform = str
+        parser.read(DROP_IN)
+        self.service = parser['Service']
+
+    def test_dead_before_others_take_over_by_default(self):
+        [after] = [option.default for option in conf.OPTS
+                   if option.name == 'takeover_after']
+        # nova's defaults.
+        self.assertLessEqual(
+            lease.Terms(60, 60).over_after(int(self.service['WatchdogSec'])),
+            after)
+
+    def test_no_longer_to_end_than_the_watchdog_waits(self):
+        self.assertLessEqual(int(self.service['TimeoutStopSec']),
+                             int(self.service['WatchdogSec']))
+
+    def test_at_once_and_with_all_that_it_has_started(self):
+        self.assertEqual('SIGKILL', self.service['WatchdogSignal'])
+        self.assertEqual('control-group', self.service['KillMode'])
+
+    @unittest.skipUnless(shutil.which('systemd-analyze'),
+                         'there is no systemd-analyze')
+    def test_systemd_understands_it(self):
+        root = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        unit = root / 'nova-compute.service'
+        unit.write_text(UNIT)
+        folder = root / 'nova-compute.service.d'
+        folder.mkdir()
+        shutil.copy(DROP_IN, folder)
+
+        def verify():
+            return subprocess.run(
+                ['systemd-analyze', 'verify', '--man=no', str(unit)],
+                capture_output=True, text=True, timeout=120,
+                env={'SYSTEMD_UNIT_PATH': f'{root}:', 'PATH': '/usr/bin:/bin'})
+
+        done = verify()
+        said = [line for line in done.stderr.splitlines()
+                if 'nova-compute' in line or str(root) in line]
+        self.assertEqual([], said)
+        # It does read it.
+        with (folder / DROP_IN.name).open('a') as file:
+            file.write('WatchdogSignal=SIGNONE\n')
+        self.assertIn('SIGNONE', verify().stderr)

@@ -190,7 +190,8 @@ class IronicMultiHostDriver(names.IronicDriver):
             lambda: self._auditor.sources.service(CONF.host), settings.terms,
             lambda: settings.read().heartbeats.period, self._watchdog, ending)
         self._window = front.Window(
-            self._witness.picture, self._witness.verdict, settings.metrics())
+            self._witness.picture, self._witness.verdict,
+            self._holder.verdict, settings.metrics())
         self._section = reports.Section(front.TITLE, self._window.report)
         self._settled = self._filled = False
         # The last audit of all nodes; looks have changed the auditor's.

@@ -225,7 +225,8 @@ Topic of Ironic's notifications, with ``ironic_notifications``: one of
         default=0,
         help="""
 TCP port on which this compute service answers over HTTP: ``/metrics`` for
-Prometheus, and ``/healthz``, which says 200 or 503 and why.
+Prometheus, and for probes ``/healthz`` and ``/leasez``, which say 200 or 503
+and why.
 
 0 for none. If the port is in use a WARNING says so and nova-compute goes on
 without; several nova-computes on one machine need a port each. See the

@@ -32,17 +32,19 @@ class Window:
 
     :param picture: returns what is shown.
     :param verdict: returns whether the compute service is well.
+    :param lease: returns whether its lease is valid.
     :param where: (address, port) of the server, None for none.
     """
 
     def __init__(self, picture: Callable[[], Picture],
                  verdict: Callable[[], Verdict],
+                 lease: Callable[[], Verdict],
                  where: tuple[str, int] | None) -> None:
         self._picture = picture
-        self._verdict = verdict
         self._exposition = exposition.Exposition(picture, version())
         self.server = server.Server(*where, {
-            '/metrics': self._metrics, '/healthz': self._health,
+            '/metrics': self._metrics, '/healthz': _page(verdict),
+            '/leasez': _page(lease),
         }) if where is not None else None
 
     def open(self) -> None:
@@ -63,9 +65,14 @@ class Window:
         return server.Page(
             200, exposition.CONTENT_TYPE, self._exposition.text())
 
-    def _health(self) -> server.Page:
-        verdict = self._verdict()
+
+def _page(judge: Callable[[], Verdict]) -> Callable[[], server.Page]:
+    """Return what makes the page of a verdict."""
+    def make() -> server.Page:
+        verdict = judge()
         return server.line(200 if verdict.well else 503, verdict.why)
+
+    return make
 
 
 def version() -> str:

@@ -202,7 +202,7 @@ class _Handler(server.BaseHTTPRequestHandler):
         """Send a page."""
         make = self.server.pages.get(self.path.partition('?')[0])
         page = self._made(make) if make is not None else line(
-            404, f'There is {" and ".join(self.server.pages)}.')
+            404, f'There is {", ".join(self.server.pages)}.')
         self.send_response(page.status)
         self.send_header('Content-Type', page.kind)
         self.send_header('Content-Length', str(len(page.body)))

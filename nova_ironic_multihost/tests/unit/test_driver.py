@@ -1232,8 +1232,21 @@ class WindowTestCase(DeadTestCase):
             one._clock = lambda: self.now
         self.driver._tally._tallies = tallies.Tallies(begun=self.now)
         self.patch(self.driver, '_timers', mock.Mock())
+        self.lease = mock.Mock()
+        self.patch(self.driver._holder, 'start', self.lease)
         self.driver.init_host(ME)
         self.addCleanup(self.driver.cleanup_host, ME)
+
+    def test_lease_for_a_probe_where_nothing_else_watches(self):
+        self.lease.assert_called_once_with()
+        holder = self.driver._holder
+        holder.renew()
+        self.assertEqual(200, self.get('/leasez')[0])
+        late = holder._clock() + 121
+        holder._clock = lambda: late
+        status, _, body = self.get('/leasez')
+        self.assertEqual(503, status)
+        self.assertIn('The lease has run out', body.decode())
 
     def start(self):
         self.driver._begin()

@@ -23,12 +23,12 @@ from nova_ironic_multihost.window import front
 
 class WindowTestCase(base.BaseTestCase):
 
-    verdict = pictures.WELL
+    verdict = lease = pictures.WELL
 
     def window(self, where):
         one = front.Window(
             lambda: pictures.of(view=pictures.VIEW), lambda: self.verdict,
-            where)
+            lambda: self.lease, where)
         self.addCleanup(one.close)
         one.open()
         return one
@@ -51,6 +51,15 @@ class WindowTestCase(base.BaseTestCase):
         self.assertEqual(
             (503, b'It hangs.\n'),
             test_server.get(one.server, '/healthz')[::2])
+
+    def test_lease(self):
+        one = self.window(('127.0.0.1', 0))
+        self.assertEqual(200, test_server.get(one.server, '/leasez')[0])
+        self.lease = health.Verdict(False, 'The lease has run out.')
+        self.assertEqual(
+            (503, b'The lease has run out.\n'),
+            test_server.get(one.server, '/leasez')[::2])
+        self.assertEqual(200, test_server.get(one.server, '/healthz')[0])
 
     def test_closed_it_answers_no_more(self):
         one = self.window(('127.0.0.1', 0))

@@ -132,11 +132,23 @@ class Computes:
 
         :param ahead: seconds by which it is ahead, behind if negative
         """
+        self._start_as(name, services.at, ahead)
+
+    def start_watched(self, name, seconds):
+        """Start a stopped compute with a watchdog, which starts it again.
+
+        The next start gives it none.
+
+        :param seconds: without a sign of life after which it is killed
+        """
+        self._start_as(name, services.watched, seconds)
+
+    def _start_as(self, name, changed, *how):
         self._stack_is_up()
         before = self._heartbeats()
-        services.start(self._settings, self._processes, services.at(
+        services.start(self._settings, self._processes, changed(
             self._settings, services.compute(
-                self._settings, self._known(name)), ahead))
+                self._settings, self._known(name)), *how))
         self.wait([name], before)
 
     def forget(self, name):

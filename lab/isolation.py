@@ -34,10 +34,13 @@ class Isolation:
     :param settings: :class:`lab.settings.Settings` of a lab that is up
     :param computes: :class:`lab.computes.Computes`
     :param name: of the compute
+    :param watchdog: seconds without a sign of life after which it is killed
+        while it is behind the relay; None for no watchdog
     """
 
-    def __init__(self, settings, computes, name):
+    def __init__(self, settings, computes, name, watchdog=None):
         self._settings = settings
+        self._watchdog = watchdog
         self._computes = computes
         self._name = name
         self._processes = processes.Processes(settings.run, settings.logs)
@@ -46,13 +49,13 @@ class Isolation:
     def __enter__(self):
         services.start(self._settings, self._processes, self._relay)
         services.wait(self._processes, [self._relay])
-        self._restart(f'DEFAULT.transport_url='
+        self._restart(self._watchdog, f'DEFAULT.transport_url='
                       f'{configuration.transport(self._settings, "relay")}')
         return self
 
     def __exit__(self, kind, value, traceback):
         self.mend()
-        self._restart()
+        self._restart(None)
         self._processes.kill([self._relay.name])
 
     def cut(self):
@@ -63,9 +66,12 @@ class Isolation:
         """Let everything through again, what has waited first."""
         self._processes.signal(self._relay.name, signal.SIGCONT)
 
-    def _restart(self, *more):
+    def _restart(self, watchdog, *more):
         shape = state.State(self._settings).read()
         self._computes.stop(self._name)
         self._computes.configure(
             [self._name], shape['driver'], (*shape['options'], *more))
-        self._computes.start(self._name)
+        if watchdog:
+            self._computes.start_watched(self._name, watchdog)
+        else:
+            self._computes.start(self._name)

@@ -180,6 +180,18 @@ def at(settings, service, ahead):
                      'PYTHONPATH': str(settings.repository)})
 
 
+def watched(settings, service, seconds):
+    """The same service with a watchdog, see lab.supervisor.
+
+    :param seconds: without a sign of life after which it is killed
+    """
+    return dataclasses.replace(
+        service, argv=(settings.program('python'), '-m', 'lab.supervisor',
+                       str(seconds), *service.argv),
+        environment={**service.environment,
+                     'PYTHONPATH': str(settings.repository)})
+
+
 def relay(settings):
     """What stands between the message bus and a compute to be cut off."""
     return Service('relay', (

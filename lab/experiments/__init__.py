@@ -59,6 +59,7 @@ NAMES = (
     'dead-fenced',
     'evacuate',
     'split-brain',
+    'split-brain-watchdog',
     'churn',
     'outage',
     'clock',

@@ -13,7 +13,7 @@
 """Servers outlive their compute.
 
 The experiments judge themselves; see ``tools/lab run dead-fenced --help`` and
-``tools/lab run split-brain --help``.
+``tools/lab run split-brain --help``, and of ``split-brain-watchdog``.
 """
 
 from lab.tests.stack import command
@@ -37,4 +37,11 @@ class DeadComputeTestCase(command.LabTestCase):
         figures = self.experiment('split-brain', shape=command.LARGE)
         self.assertEqual([], figures['lost'])
         self.assertIn(figures['build'], ('ACTIVE', 'ERROR'))
+        self.assertNotIn(None, figures['operations'].values())
+
+    def test_split_brain_that_a_watchdog_ends(self):
+        figures = self.experiment(
+            'split-brain-watchdog', shape=command.LARGE)
+        self.assertEqual([], figures['lost'])
+        self.assertGreater(figures['killed_to_first_taken_over'], 0)
         self.assertNotIn(None, figures['operations'].values())

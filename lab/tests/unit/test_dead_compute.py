@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What dead-fenced, split-brain and churn with a fence must come to."""
+"""What dead-fenced, both split-brains and churn with a fence must come to."""
 
 from oslotest import base
 
@@ -18,6 +18,8 @@ from lab.bench import residents
 from lab.experiments import churn
 from lab.experiments import dead_fenced
 from lab.experiments import split_brain
+from lab.experiments import split_brain_watchdog
+from nova_ironic_multihost.core import lease
 from nova_ironic_multihost.tests import views
 
 REST = {'changed': [], 'touched': [], 'deeds': {}}
@@ -73,6 +75,36 @@ class SplitBrainTestCase(base.BaseTestCase):
             with self.subTest(changes):
                 self.assertEqual(1, len(split_brain.failures(
                     split(**changes))))
+
+
+class SplitBrainWatchdogTestCase(base.BaseTestCase):
+
+    def split(self, **changes):
+        figures = split(**{
+            'kills': 1, 'killed_after': 30.0, 'killed_to_first_taken_over': 30,
+            'cut_to_last_taken_over': 62.0, **changes})
+        del figures['fenced_to_last_taken_over']
+        return figures
+
+    def test_good(self):
+        self.assertEqual([], split_brain_watchdog.failures(self.split()))
+
+    def test_each_bad_figure_has_its_sentence(self):
+        for changes in (
+                {'killed_after': None, 'kills': 0,
+                 'killed_to_first_taken_over': None}, {'kills': 2},
+                {'killed_to_first_taken_over': -1.0},
+                {'cut_to_last_taken_over': None},
+                {'while_cut_off': REST | {'touched': ['x']}}):
+            with self.subTest(changes):
+                self.assertEqual(1, len(split_brain_watchdog.failures(
+                    self.split(**changes))))
+
+    def test_nova_compute_starts_with_what_it_wants(self):
+        terms = lease.Terms(split_brain_watchdog.ANSWER, 10)
+        self.assertLessEqual(
+            terms.over_after(split_brain_watchdog.WATCHDOG),
+            split_brain_watchdog.TAKEOVER_AFTER)
 
 
 class ResidentsTestCase(base.BaseTestCase):

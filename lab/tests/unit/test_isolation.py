@@ -91,6 +91,14 @@ class IsolationTestCase(base.BaseTestCase):
                 client.sendall(b'hello\n')
                 self.assertEqual(b'hello\n', client.recv(6))
 
+    def test_a_watchdog_while_it_is_behind_the_relay(self):
+        with isolation.Isolation(self.settings, self.computes, 'compute-1', 8):
+            pass
+        self.assertEqual(
+            ['stop', 'configure', 'start_watched', 'stop', 'configure',
+             'start'], [name for name, _, _ in self.computes.mock_calls])
+        self.computes.start_watched.assert_called_once_with('compute-1', 8)
+
     def test_cut_and_mended(self):
         with self.isolation as line:
             line.cut()

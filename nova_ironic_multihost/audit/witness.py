@@ -17,6 +17,8 @@ nobody, so it can be asked at any moment, whatever hangs.
 """
 
 from collections.abc import Callable
+import contextlib
+import math
 import time
 
 from nova_ironic_multihost.audit import auditor as auditors
@@ -34,7 +36,8 @@ class Witness:
     :param auditor: says what is known of the nodes.
     :param looks: says who is there.
     :param tally: what was counted and timed; its clock is :meth:`picture`'s.
-    :param bounds: returns after which time something is taken for broken.
+    :param bounds: returns after which time something is taken for broken; it
+        may raise.
     :param ending: says whether this service is about to end.
     :param listening: says whether somebody reads its messages.
     :param clock: monotonic clock, in seconds.
@@ -55,6 +58,7 @@ class Witness:
         self._listening = listening
         self._clock = clock
         self._started: float | None = None
+        self._limits = health.Bounds(None, math.inf, math.inf)
 
     def note_start(self) -> None:
         """Note that this service has started."""
@@ -72,7 +76,17 @@ class Witness:
             audit=turns[Work.AUDIT].sign, look=turns[Work.LOOK].sign,
             look_ended=turns[Work.LOOK].ended,
             services=turns[Work.SERVICES].succeeded,
-            asking=tallies.oldest_asking), self._bounds(), self._clock())
+            asking=tallies.oldest_asking), self._read_limits(), self._clock())
+
+    def _read_limits(self) -> health.Bounds:
+        """Return the bounds, as they were if they cannot be read.
+
+        As if nova.conf was read anew with an error in it: that is no reason
+        to end what works, and a new process could not begin.
+        """
+        with contextlib.suppress(Exception):
+            self._limits = self._bounds()
+        return self._limits
 
     def picture(self) -> Picture:
         """Return all that is known."""

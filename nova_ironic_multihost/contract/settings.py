@@ -65,7 +65,9 @@ def bounds() -> health.Bounds:
     return health.bounds(
         (interval or DEFAULT_INTERVAL) + conf.periodic_fuzzy_delay
         if interval >= 0 and conf.periodic_enable else None,
-        read().heartbeats.period, conf.rpc_response_timeout)
+        read().heartbeats.period, conf.rpc_response_timeout,
+        # As nova's driver does (IronicDriver._unprovision).
+        (conf.ironic.api_max_retries + 1) * conf.ironic.api_retry_interval)
 
 
 def terms() -> lease.Terms:

@@ -48,15 +48,19 @@ class Bounds:
     conductor: float
 
 
-def bounds(interval: float | None, period: float, timeout: float) -> Bounds:
+def bounds(interval: float | None, period: float, timeout: float,
+           removal: float = 0) -> Bounds:
     """Return the bounds that follow from the intervals of nova.
 
     :param interval: seconds between two audits, None if there are none.
     :param period: seconds between two looks.
     :param timeout: seconds for which an answer of the conductor is awaited.
+    :param removal: seconds for which it is waited that Ironic has torn down a
+        machine; audits wait while nova's other tasks do that.
     """
     return Bounds(
-        None if interval is None else MISSED * interval + QUESTIONS * timeout,
+        None if interval is None
+        else MISSED * interval + QUESTIONS * timeout + removal,
         MISSED * period + QUESTIONS_OF_LOOK * timeout,
         max(AWAY, QUESTIONS_OF_LOOK * timeout))
 

@@ -52,6 +52,9 @@ class Pending(enum.Enum):
     REST = 'instances that are to be brought to rest'
 
 
+#: What the same thread does for as long as the process lives.
+LASTING = frozenset({Work.AUDIT, Work.LOOK})
+
 #: Why a free node becomes this host's -> what is counted when it does.
 CAME = types.MappingProxyType({
     Reason.ADOPTED: Event.ADOPTED, Reason.PULLED: Event.PULLED})

@@ -25,6 +25,13 @@ from nova_ironic_multihost.core.tallies import Work
 from nova_ironic_multihost.tests.unit.audit import cloud
 
 
+def in_thread(act):
+    """Have something done in another thread, and wait for that."""
+    thread = threading.Thread(target=act)
+    thread.start()
+    thread.join()
+
+
 class TallyTestCase(base.BaseTestCase):
 
     def setUp(self):
@@ -94,6 +101,33 @@ class TallyTestCase(base.BaseTestCase):
 
         self.assertRaises(OSError, ask)
         self.assertIsNone(self.tally.tallies.oldest_asking)
+
+    def test_request_is_a_step_of_what_its_thread_does(self):
+        for work in Work.AUDIT, Work.LISTING:
+            with self.tally.turn(work):
+                pass
+
+        def ask():
+            with self.tally.asking():
+                raise OSError
+
+        self.clock.now += 9
+        self.assertRaises(OSError, ask)
+        self.assertEqual(tallies.Turns(1009, 1000, 1000, 0),
+                         self.turns(Work.AUDIT))
+        self.assertEqual(tallies.Turns(1000, 1000, 1000, 0),
+                         self.turns(Work.LISTING))
+
+    def test_request_of_another_thread_is_not(self):
+        with self.tally.turn(Work.LOOK):
+            pass
+        self.clock.now += 9
+        in_thread(self.ask)
+        self.assertEqual(1000, self.turns(Work.LOOK).sign)
+
+    def ask(self):
+        with self.tally.asking():
+            pass
 
     def test_it_begins_when_it_is_made(self):
         self.clock.now += 5

@@ -32,6 +32,13 @@ NODES = cloud.NODES
 BOUNDS = health.bounds(60, 10, 60)
 
 
+def in_thread(act):
+    """Have something done in another thread, and wait for that."""
+    thread = threading.Thread(target=act)
+    thread.start()
+    thread.join()
+
+
 class WitnessTestCase(cloud.AuditTestCase):
     """a and b share the nodes; a is seen from outside."""
 
@@ -210,7 +217,47 @@ class WitnessTestCase(cloud.AuditTestCase):
             self.clock.now += BOUNDS.audit + 1
             self.assertIn('Ironic has not answered', self.verdict().why)
             self.assertTrue(self.verdict().well)
-        self.assertFalse(self.verdict().well)
+            self.clock.now += BOUNDS.audit + 1
+        # Whoever has waited goes on.
+        self.assertTrue(self.verdict().well)
+        self.assertFalse(self.verdict(seconds=BOUNDS.audit + 1).well)
+
+    def test_audit_that_waits_while_machines_are_torn_down(self):
+        """nova's tasks have one thread, and one of them deletes fifty."""
+        self.start()
+        for _ in range(50):
+            self.clock.now += BOUNDS.audit / 3
+            with self.tally.asking():
+                pass
+            in_thread(self.look_once)
+            self.assertTrue(self.verdict().well)
+
+    def test_what_others_ask_is_no_step_of_an_audit(self):
+        self.start()
+        for _ in range(4):
+            self.clock.now += BOUNDS.audit / 3
+            in_thread(self.ask)
+            in_thread(self.look_once)
+        self.assertIn('no audit', self.verdict().why)
+
+    def ask(self):
+        with self.tally.asking():
+            pass
+
+    def test_bounds_that_cannot_be_read_are_as_they_were(self):
+        """nova.conf was read anew with an error in it."""
+        self.start()
+        self.assertTrue(self.verdict().well)
+        with mock.patch.object(
+                self.witness, '_bounds', side_effect=ValueError):
+            self.assertTrue(self.verdict().well)
+            self.assertFalse(self.verdict(seconds=BOUNDS.audit + 1).well)
+
+    def test_bounds_that_could_never_be_read(self):
+        self.start()
+        with mock.patch.object(
+                self.witness, '_bounds', side_effect=ValueError):
+            self.assertTrue(self.verdict(seconds=90000).well)
 
     def test_messages_and_the_end(self):
         self.start()

@@ -54,11 +54,12 @@ class SettingsTestCase(base.BaseTestCase):
 
     def test_bounds_of_health_follow_the_intervals_of_nova(self):
         self.configure()
-        self.assertEqual(health.Bounds(960, 330, 300), settings.bounds())
-        self.configure(
+        self.assertEqual(health.Bounds(1082, 330, 300), settings.bounds())
+        config = self.configure(
             update_resources_interval=600, periodic_fuzzy_delay=0,
             report_interval=5, service_down_time=30, rpc_response_timeout=90)
-        self.assertEqual(health.bounds(600, 5, 90), settings.bounds())
+        config.config(api_max_retries=9, api_retry_interval=3, group='ironic')
+        self.assertEqual(health.bounds(600, 5, 90, 30), settings.bounds())
         self.assertIn(
             'DEFAULT_INTERVAL = 60.0', inspect.getsource(periodic_task))
         self.assertEqual(60, settings.DEFAULT_INTERVAL)

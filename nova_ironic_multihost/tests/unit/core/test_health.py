@@ -102,6 +102,9 @@ class HealthTestCase(base.BaseTestCase):
         self.assertEqual(health.Bounds(780, 330, 300), BOUNDS)
         self.assertEqual(health.Bounds(1500, 603, 600),
                          health.bounds(100, 1, 120))
+        self.assertEqual(health.Bounds(1600, 603, 600),
+                         health.bounds(100, 1, 120, 100))
+        self.assertIsNone(health.bounds(None, 1, 120, 100).audit)
 
     def test_what_was_before_the_start_was_over_does_not_count(self):
         self.assertWell('is well', started=ago(100), audit=ago(9000),

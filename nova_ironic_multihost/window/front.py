@@ -45,7 +45,7 @@ class Window:
         self.server = server.Server(*where, {
             '/metrics': self._metrics, '/healthz': _page(verdict),
             '/leasez': _page(lease),
-        }) if where is not None else None
+        }, {'/healthz'}) if where is not None else None
 
     def open(self) -> None:
         """Begin to answer, if anybody is to be answered; raises nothing."""

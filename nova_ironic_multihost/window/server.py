@@ -20,6 +20,7 @@ up all of them.
 
 from collections.abc import Callable
 from collections.abc import Mapping
+from collections.abc import Set
 import contextlib
 import dataclasses
 from http import server
@@ -36,13 +37,15 @@ LOG = logging.getLogger(__name__)
 #: Seconds for which a reader may keep the server waiting.
 PATIENCE = 5
 
-#: Readers at a time; whoever comes then is turned away.
+#: Readers at a time; for whoever comes then the one that has been there for
+#: longest has to go, as an answer takes no time.
 READERS = 16
 
 #: Seconds after which it listens again, if there is no file for a reader.
 PAUSE = 1
 
-#: Seconds in which its thread ends; nobody waits longer for that.
+#: Seconds in which its thread ends, or that of a reader that has to go; nobody
+#: waits longer for that.
 FAREWELL = 1
 
 
@@ -71,12 +74,16 @@ class Server:
     :param address: where it listens.
     :param port: the same; 0 for any that is free.
     :param pages: path -> function without arguments that returns the page.
+    :param benign: paths of those that say 200 and not 500 if they cannot be
+        made: whoever asks would end this process because of that.
     """
 
     def __init__(self, address: str, port: int,
-                 pages: Mapping[str, Callable[[], Page]]) -> None:
+                 pages: Mapping[str, Callable[[], Page]],
+                 benign: Set[str] = frozenset()) -> None:
         self._address = address, port
         self._pages = pages
+        self._benign = benign
         self._server: _TCPServer | None = None
 
     @property
@@ -94,7 +101,7 @@ class Server:
             return
         own: _TCPServer | None = None
         try:
-            own = _TCPServer(self._address, self._pages)
+            own = _TCPServer(self._address, self._pages, self._benign)
             own.begin()
         except (OSError, OverflowError, RuntimeError) as exc:
             if own is not None:
@@ -127,11 +134,15 @@ class _TCPServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
     request_queue_size = READERS
 
     def __init__(self, address: tuple[str, int],
-                 pages: Mapping[str, Callable[[], Page]]) -> None:
+                 pages: Mapping[str, Callable[[], Page]],
+                 benign: Set[str]) -> None:
         self.pages = pages
+        self.benign = benign
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
         self._places = threading.BoundedSemaphore(READERS)
+        # Those that have a place and need not go, in the order of coming.
+        self._readers: list[socket.socket] = []
         # It may be a name.
         family, _, _, _, where = socket.getaddrinfo(
             *address, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
@@ -156,15 +167,31 @@ class _TCPServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
                 if not self._ended.wait(PAUSE):
                     LOG.debug('A reader was lost: %s', exc)
                 continue
-            if not self._places.acquire(blocking=False):
+            if not self._has_place():
                 self.shutdown_request(request)
                 continue
+            self._readers.append(request)
             try:
                 self.process_request(request, reader)
             except RuntimeError as exc:
                 LOG.debug('No thread for a reader: %s', exc)
-                self._places.release()
+                self._leave(request)
                 self.shutdown_request(request)
+
+    def _has_place(self) -> bool:
+        """Take a place for a reader, from another one if need be."""
+        if self._places.acquire(blocking=False):
+            return True
+        # Who says nothing, or a letter now and then, keeps nobody away.
+        with contextlib.suppress(IndexError, OSError):
+            self._readers.pop(0).shutdown(socket.SHUT_RDWR)
+        return self._places.acquire(timeout=FAREWELL)
+
+    def _leave(self, request: socket.socket) -> None:
+        """Give the place of a reader to others."""
+        with contextlib.suppress(ValueError):
+            self._readers.remove(request)
+        self._places.release()
 
     def process_request_thread(self, request: typing.Any,
                                client_address: typing.Any) -> None:
@@ -172,7 +199,7 @@ class _TCPServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._places.release()
+            self._leave(request)
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Leave a reader to himself: he may be gone."""
@@ -200,8 +227,9 @@ class _Handler(server.BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Send a page."""
-        make = self.server.pages.get(self.path.partition('?')[0])
-        page = self._made(make) if make is not None else line(
+        path = self.path.partition('?')[0]
+        make = self.server.pages.get(path)
+        page = self._made(path, make) if make is not None else line(
             404, f'There is {", ".join(self.server.pages)}.')
         self.send_response(page.status)
         self.send_header('Content-Type', page.kind)
@@ -209,13 +237,13 @@ class _Handler(server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(page.body)
 
-    def _made(self, make: Callable[[], Page]) -> Page:
+    def _made(self, path: str, make: Callable[[], Page]) -> Page:
         try:
             return make()
         except Exception:
             LOG.exception('A page cannot be made.')
-            return line(500, 'It cannot be said; see the log of '
-                        'nova-compute.')
+            return line(200 if path in self.server.benign else 500,
+                        'It cannot be said; see the log of nova-compute.')
 
     def log_message(self, format: str, *args: object) -> None:
         """Say nothing: somebody asks every few seconds."""

@@ -19,6 +19,7 @@ from nova_ironic_multihost.tests.unit.window import pictures
 from nova_ironic_multihost.tests.unit.window import test_exposition
 from nova_ironic_multihost.tests.unit.window import test_server
 from nova_ironic_multihost.window import front
+from nova_ironic_multihost.window import server
 
 
 class WindowTestCase(base.BaseTestCase):
@@ -60,6 +61,17 @@ class WindowTestCase(base.BaseTestCase):
             (503, b'The lease has run out.\n'),
             test_server.get(one.server, '/leasez')[::2])
         self.assertEqual(200, test_server.get(one.server, '/healthz')[0])
+
+    def test_health_that_is_not_known_ends_nobody(self):
+        one = front.Window(None, lambda: self.verdict.nothing,
+                           lambda: self.lease, ('127.0.0.1', 0))
+        self.addCleanup(one.close)
+        one.open()
+        for path, status in (('/healthz', 200), ('/metrics', 500)):
+            with self.assertLogs(server.__name__, 'ERROR'):
+                found, _, body = test_server.get(one.server, path)
+            self.assertEqual(status, found)
+            self.assertIn(b'cannot be said', body)
 
     def test_closed_it_answers_no_more(self):
         one = self.window(('127.0.0.1', 0))

@@ -28,7 +28,7 @@ from nova_ironic_multihost.window import server
 
 
 #: A process with eventlet's threads: while somebody waits for the next reader,
-#: and for one that says nothing, another thread goes on.
+#: and for some that say nothing, another thread goes on.
 EVENTLET = """
 import eventlet
 eventlet.monkey_patch()
@@ -39,7 +39,8 @@ from nova_ironic_multihost.window import server
 
 one = server.Server('127.0.0.1', 0, {'/page': lambda: server.line(200, 'It')})
 one.start()
-silent = socket.create_connection(('127.0.0.1', one.port))
+silent = [socket.create_connection(('127.0.0.1', one.port))
+          for _ in range(2 * server.READERS)]
 turns = 0
 
 
@@ -195,15 +196,58 @@ class ServerTestCase(base.BaseTestCase):
         self.addCleanup(setattr, server._Handler, 'timeout', before)
 
     def test_only_so_many_readers_at_a_time(self):
+        """Who has been there for longest has to go."""
         self.patch_patience(600)
         silent = [socket.create_connection(
             ('127.0.0.1', self.one.port), timeout=30)
-            for _ in range(server.READERS)]
+            for _ in range(server.READERS + 1)]
         for reader in silent:
             self.addCleanup(reader.close)
+        self.assertEqual(b'', silent[0].recv(1))
+        silent[1].setblocking(False)
+        self.assertRaises(BlockingIOError, silent[1].recv, 1)
+
+    def test_readers_that_stay_keep_nobody_away(self):
+        """Whether they say nothing or do not come to an end."""
+        self.patch_patience(600)
+        for number in range(2 * server.READERS):
+            reader = socket.create_connection(
+                ('127.0.0.1', self.one.port), timeout=30)
+            self.addCleanup(reader.close)
+            reader.sendall(b'GET /pa' if number % 2 else b'')
+        for _ in range(3):
+            self.assertEqual(200, get(self.one)[0])
+
+    def test_one_that_cannot_be_sent_away_keeps_nobody_away(self):
+        self.patch_patience(600)
+        goes_on = threading.Event()
+        self.addCleanup(goes_on.set)
+        self.one._pages['/slow'] = lambda: goes_on.wait(60) and self.page
+        for number in range(server.READERS):
+            reader = socket.create_connection(
+                ('127.0.0.1', self.one.port), timeout=30)
+            self.addCleanup(reader.close)
+            if not number:
+                reader.sendall(b'GET /slow HTTP/1.0\r\n\r\n')
+        self.assertRaises(OSError, get, self.one)
+        self.assertEqual(200, get(self.one)[0])
+
+    def test_readers_that_cannot_be_sent_away(self):
+        """Nobody is waited for."""
+        goes_on = threading.Event()
+        self.addCleanup(goes_on.set)
+        self.one._pages['/page'] = lambda: goes_on.wait(60) and self.page
+        busy = [socket.create_connection(
+            ('127.0.0.1', self.one.port), timeout=30)
+            for _ in range(server.READERS)]
+        for reader in busy:
+            self.addCleanup(reader.close)
+            reader.sendall(b'GET /page HTTP/1.0\r\n\r\n')
         with contextlib.closing(socket.create_connection(
                 ('127.0.0.1', self.one.port), timeout=30)) as reader:
             self.assertEqual(b'', reader.recv(1))
+        goes_on.set()
+        self.assertIn(b' 200 ', busy[-1].makefile('rb').readline())
 
     @testtools.skipUnless(
         importlib.util.find_spec('eventlet'), 'no nova has it any more')

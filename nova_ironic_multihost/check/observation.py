@@ -157,6 +157,7 @@ class Observation:
     availability zone. ``allocations`` and ``zones`` are None when nobody
     asked for them.
 
+    :ivar at: when nova was asked for the services
     :ivar task_limit: seconds for which a server may be in one task state
     """
 

@@ -196,13 +196,25 @@ class Survey:
 
         :param allocations: also ask for those, provider by provider
         :param zones: also ask for the availability zones of hosts
-        :raises SurveyError: when somebody does not answer
+        :raises SurveyError: when somebody does not answer, or not as the API
+            has it
         """
+        try:
+            return self._read(allocations, zones)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise SurveyError(
+                'The cloud answers what its APIs do not have '
+                f'({type(error).__name__}: {_text(error)}). Look at the '
+                'endpoints in the catalog, and at proxies.') from error
+
+    def _read(self, allocations: bool, zones: bool) -> observation.Observation:
         nodes = self._nodes()
         providers = self._providers()
         # Before the servers: a new one has its allocation later.
         allocated = self._allocations(providers) if allocations else None
         services = self._services()
+        # How old a heartbeat is does not depend on how long the others take.
+        at = time.time()
         records, others = self._records()
         if records and not nodes:
             raise SurveyError(
@@ -212,7 +224,7 @@ class Survey:
         nodes, more = self._resolved(nodes, servers)
         mapped = {record.key for record in records}
         return observation.Observation(
-            at=time.time(),
+            at=at,
             services=tuple(
                 dataclasses.replace(
                     service, mapped=True if service.key in mapped else None)

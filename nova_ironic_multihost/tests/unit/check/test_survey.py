@@ -53,6 +53,19 @@ class ReadTestCase(SurveyTestCase):
             seen.instances)
         self.assertEqual([], self.kinds(seen))
 
+    def test_moment_is_that_of_the_heartbeats(self):
+        """Whatever is asked afterwards takes minutes in a large cloud."""
+        now = [1000.0]
+        listed = self.cloud._servers
+
+        def answer(request, context):
+            now[0] += 300
+            return listed(request, context)
+
+        self.cloud.http.get(f'{clouds.NOVA}/servers/detail', json=answer)
+        with mock.patch.object(survey.time, 'time', lambda: now[0]):
+            self.assertEqual(1000, self.cloud.survey().read().at)
+
     def test_states_of_computes(self):
         self.cloud.services = [
             clouds.service('east', status='disabled'),
@@ -396,6 +409,18 @@ class ErrorTestCase(SurveyTestCase):
             told = self.refused()
             self.assertIn(words, told)
             self.assertNotIn('secret', told)
+
+    def test_answers_that_are_not_as_the_api_has_them(self):
+        for path, answer in (
+                (f'{clouds.IRONIC}/nodes', {'error': 'away'}),
+                (f'{clouds.NOVA}/os-services', ['away']),
+                (f'{clouds.NOVA}/servers/detail', {'servers': [{}]}),
+                (f'{clouds.PLACEMENT}/resource_providers', 'away')):
+            with clouds.FakeCloud() as self.cloud:
+                self.cloud.http.get(path, json=answer)
+                told = self.refused()
+            self.assertIn('what its APIs do not have', told)
+            self.assertIn('endpoints in the catalog', told)
 
     def test_cell_that_does_not_answer(self):
         self.cloud.services += [{'binary': 'nova-compute', 'host': 'far',

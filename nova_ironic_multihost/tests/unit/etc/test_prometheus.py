@@ -267,6 +267,20 @@ class AlertsTestCase(base.BaseTestCase):
                 self.firing(START + minute) for minute in range(1, 9)]}
             for key, fault in FAULTS.items()))
 
+    def test_counters_keep_what_has_passed(self):
+        """What failed for some minutes stays in them for good."""
+        for name, values in (
+                ('looks_failed_total{%s}', '0x30 6+6x3 24x86'),
+                ('moves_total{%s, result="failed"}', '0x30 8x89'),
+                ('takeovers_total{%s, result="failed"}', '0x30 8x89')):
+            broken = {f'{PROCESS}{name % COMPUTE}': values}
+            self.play({
+                'name': name, 'interval': '1m',
+                'input_series': self.world(broken),
+                'promql_expr_test': [
+                    self.firing(minute)
+                    for minute in range(START + 1, START + 40)]})
+
     def test_what_is_said(self):
         self.play({
             'interval': '1m',

@@ -97,4 +97,5 @@ class Witness:
             self._host, self._clock(), tallies, self.verdict(),
             view=self._looks.view or (audit.view if audit else None),
             reasons=audit.reasons if audit else None,
-            missing=len(absences.counts), braked=absences.braked)
+            missing=len(absences.counts), braked=absences.braked,
+            ending=self._ending())

@@ -46,6 +46,8 @@ class Picture:
         audited all nodes once.
     :param missing: number of nodes that are recorded on it and not listed.
     :param braked: none of these is taken for deleted, as too many are missing.
+    :param ending: it was told to end: it looks no more, and asks no more what
+        has changed.
     """
 
     host: str
@@ -56,6 +58,7 @@ class Picture:
     reasons: Mapping[str, Reason] | None = None
     missing: int = 0
     braked: bool = False
+    ending: bool = False
 
     @property
     def pending_seconds(self) -> float:

@@ -73,7 +73,7 @@ class Exposition:
 
 
 def _of_nodes(picture: Picture) -> Iterator[families.Metric]:
-    if picture.view is not None:
+    if picture.view is not None and not picture.ending:
         yield _gauge('members', 'Compute services that share the nodes, as '
                      'this one sees them.', len(picture.view.members))
     if picture.reasons is not None:
@@ -118,9 +118,10 @@ def _of_work(picture: Picture) -> Iterator[families.Metric]:
         if seconds is not None:
             yield _gauge(f'{name}_seconds',
                          f'How long {what} took the last time.', seconds)
-        yield _gauge(f'{name}_age_seconds',
-                     f'Seconds since {what} last came to its end.',
-                     picture.age(work))
+        if not picture.ending:
+            yield _gauge(f'{name}_age_seconds',
+                         f'Seconds since {what} last came to its end.',
+                         picture.age(work))
 
 
 def _gauge(name: str, text: str, value: float) -> families.Metric:

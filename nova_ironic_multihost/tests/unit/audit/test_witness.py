@@ -263,5 +263,7 @@ class WitnessTestCase(cloud.AuditTestCase):
         self.start()
         self.listening = False
         self.assertFalse(self.verdict().well)
+        self.assertFalse(self.witness.picture().ending)
         self.ending = True
         self.assertTrue(self.verdict().well)
+        self.assertTrue(self.witness.picture().ending)

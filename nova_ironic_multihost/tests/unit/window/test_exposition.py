@@ -110,6 +110,14 @@ class ExpositionTestCase(base.BaseTestCase):
                 'listing_seconds', 'listing_age_seconds', 'audit_seconds',
                 'audit_age_seconds')))
 
+    def test_what_grows_old_is_not_said_at_the_end(self):
+        """It may take an hour, with nobody to tell that anything is wrong."""
+        before = self.read(view=pictures.VIEW, reasons={})
+        found = self.read(view=pictures.VIEW, reasons={}, ending=True)
+        self.assertEqual(
+            {('members',), ('listing_age_seconds',), ('audit_age_seconds',)},
+            before.keys() - found.keys())
+
     def test_picture_is_taken_once_for_each_reader(self):
         taken = []
         one = exposition.Exposition(

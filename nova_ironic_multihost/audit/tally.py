@@ -111,11 +111,13 @@ class Tally:
         with self._lock:
             number = next(self._requests)
             self._tallies = self._tallies.asked(number, self._clock())
+        heard = None
         try:
             yield
+            heard = self._clock()
         finally:
             with self._lock:
-                self._tallies = self._tallies.answered(number)
+                self._tallies = self._tallies.answered(number, heard)
             for work, thread in self._threads.items():
                 if thread == threading.get_ident():
                     self.sign(work)

@@ -76,7 +76,8 @@ class Witness:
             audit=turns[Work.AUDIT].sign, look=turns[Work.LOOK].sign,
             look_ended=turns[Work.LOOK].ended,
             services=turns[Work.SERVICES].succeeded,
-            asking=tallies.oldest_asking), self._read_limits(), self._clock())
+            asking=tallies.oldest_awaited), self._read_limits(),
+            self._clock())
 
     def _read_limits(self) -> health.Bounds:
         """Return the bounds, as they were if they cannot be read.

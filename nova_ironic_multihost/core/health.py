@@ -78,7 +78,7 @@ class Signs:
     :param look_ended: when one last came to its end.
     :param services: when nova's conductor last said who is there.
     :param asking: when the oldest request was made that Ironic has not
-        answered yet, None if there is none.
+        answered yet, and may answer; None if there is none.
     """
 
     started: float | None = None

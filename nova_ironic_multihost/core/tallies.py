@@ -52,6 +52,10 @@ class Pending(enum.Enum):
     REST = 'instances that are to be brought to rest'
 
 
+#: Seconds for which Ironic answers others before a request is taken for lost:
+#: somebody on the way has forgotten it.
+LOST = 600
+
 #: What the same thread does for as long as the process lives.
 LASTING = frozenset({Work.AUDIT, Work.LOOK})
 
@@ -101,6 +105,7 @@ class Tallies:
     :param pending: of each kind, what is pending -> since when it was seen.
     :param asking: number of a request that Ironic has not answered yet ->
         when it was made.
+    :param heard: when Ironic last answered one.
     """
 
     begun: float = 0
@@ -115,6 +120,7 @@ class Tallies:
             dict.fromkeys(Pending, types.MappingProxyType({}))))
     asking: Mapping[int, float] = dataclasses.field(
         default_factory=lambda: types.MappingProxyType({}))
+    heard: float | None = None
 
     def counted(self, event: Event, number: int = 1) -> 'Tallies':
         """Return this after something has happened."""
@@ -145,11 +151,16 @@ class Tallies:
         return dataclasses.replace(self, asking=types.MappingProxyType(
             {**self.asking, number: now}))
 
-    def answered(self, number: int) -> 'Tallies':
-        """Return this after that request has got an answer, or has failed."""
-        return dataclasses.replace(self, asking=types.MappingProxyType({
-            other: since for other, since in self.asking.items()
-            if other != number}))
+    def answered(self, number: int, now: float | None = None) -> 'Tallies':
+        """Return this after that request has got an answer, or has failed.
+
+        :param now: when it was answered, None if it has failed.
+        """
+        return dataclasses.replace(
+            self, heard=self.heard if now is None else now,
+            asking=types.MappingProxyType({
+                other: since for other, since in self.asking.items()
+                if other != number}))
 
     def age(self, work: Work, now: float) -> float:
         """Return the seconds since some work came to its end without an error.
@@ -169,3 +180,10 @@ class Tallies:
     def oldest_asking(self) -> float | None:
         """When the oldest request was made that has no answer yet."""
         return min(self.asking.values(), default=None)
+
+    @property
+    def oldest_awaited(self) -> float | None:
+        """The same, without those whose answer never comes."""
+        return min((since for since in self.asking.values()
+                    if self.heard is None or self.heard - since <= LOST),
+                   default=None)

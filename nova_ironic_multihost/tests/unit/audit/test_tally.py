@@ -12,6 +12,7 @@
 
 """The tally: counts and times what happens."""
 
+import contextlib
 import threading
 
 from oslotest import base
@@ -101,6 +102,14 @@ class TallyTestCase(base.BaseTestCase):
 
         self.assertRaises(OSError, ask)
         self.assertIsNone(self.tally.tallies.oldest_asking)
+
+    def test_when_ironic_was_heard_last(self):
+        self.assertIsNone(self.tally.tallies.heard)
+        self.ask()
+        self.clock.now += 9
+        with contextlib.suppress(OSError), self.tally.asking():
+            raise OSError
+        self.assertEqual(1000, self.tally.tallies.heard)
 
     def test_request_is_a_step_of_what_its_thread_does(self):
         for work in Work.AUDIT, Work.LISTING:

@@ -222,6 +222,20 @@ class WitnessTestCase(cloud.AuditTestCase):
         self.assertTrue(self.verdict().well)
         self.assertFalse(self.verdict(seconds=BOUNDS.audit + 1).well)
 
+    def test_answer_that_never_comes(self):
+        """Ironic answers others, whose requests are younger."""
+        self.start()
+        with self.tally.asking():
+            self.clock.now += BOUNDS.audit + 1
+            in_thread(self.look_once)
+            self.assertTrue(self.verdict().well)
+            in_thread(self.ask)
+            self.assertIn('no audit', self.verdict().why)
+            # By now Ironic is away.
+            with self.tally.asking():
+                self.clock.now += health.UNANSWERED + 1
+                self.assertTrue(self.verdict().well)
+
     def test_audit_that_waits_while_machines_are_torn_down(self):
         """nova's tasks have one thread, and one of them deletes fifty."""
         self.start()

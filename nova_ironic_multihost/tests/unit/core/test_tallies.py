@@ -68,3 +68,16 @@ class TalliesTestCase(base.BaseTestCase):
         self.assertEqual(10, some.oldest_asking)
         self.assertEqual(20, some.answered(1).oldest_asking)
         self.assertIsNone(some.answered(1).answered(2).oldest_asking)
+
+    def test_requests_whose_answer_never_comes(self):
+        some = self.none.asked(1, 10).asked(2, 20)
+        self.assertEqual(10, some.oldest_awaited)
+        later = 10 + tallies.LOST
+        some = some.asked(3, later).answered(3, later)
+        self.assertEqual(10, some.oldest_awaited)
+        some = some.asked(3, later).answered(3, later + 1)
+        self.assertEqual((20, 10), (some.oldest_awaited, some.oldest_asking))
+        # One that fails was not answered.
+        self.assertEqual(
+            20, some.asked(3, later).answered(3).oldest_awaited)
+        self.assertIsNone(some.answered(2).oldest_awaited)

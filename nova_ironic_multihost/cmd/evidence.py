@@ -168,7 +168,7 @@ class Evidence:
                 origin, conf.placement.allocation_conflict_retry_count,
                 conf.placement_database.connection)
         except (cfg.ConfigFilesNotFoundError,
-                cfg.ConfigFilesPermissionDeniedError) as error:
+                cfg.ConfigFilesPermissionDeniedError, OSError) as error:
             raise Unknown(f'{error}. Name a file that is there, and run this '
                           'as a user who may read it.') from error
         except (cfg.Error, ValueError) as error:

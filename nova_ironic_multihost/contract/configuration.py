@@ -102,6 +102,10 @@ def _parsed(files: Sequence[str], directories: Sequence[str],
         raise Unknown(f'{error.config_file} is no configuration file: '
                       'correct what is not "[GROUP]" or "option = value" in '
                       'it.') from error
+    except UnicodeDecodeError as error:
+        named = ', '.join([*files, *directories]) or 'nova.conf'
+        raise Unknown(f'{named} has a letter in it that is not UTF-8: correct '
+                      'it.') from error
     except (cfg.Error, OSError) as error:
         raise Unknown(f'nova.conf cannot be read: {error}. Run this as a '
                       'user who may read it, and name what is there.'

@@ -281,6 +281,8 @@ class PlacementTestCase(EvidenceTestCase):
                                 'placement')
         self.assert_unknown('gone.conf', self.known(
             '--placement-config', 'gone.conf'), 'placement')
+        self.assert_unknown(str(self.root), self.known(
+            '--placement-config', str(self.root)), 'placement')
 
     def test_a_password_is_not_told(self):
         for text in ('[placement_database]\nsecret\n',

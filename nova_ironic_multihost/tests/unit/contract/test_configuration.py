@@ -156,6 +156,16 @@ class ReadTestCase(ConfigurationTestCase):
         self.assert_unknown('gone.conf', configuration.read, ['gone.conf'])
         self.assert_unknown('gone', configuration.read, (), ['gone'])
 
+    def test_what_is_no_text(self):
+        path = self.write('a.conf', '')
+        (self.root / 'a.conf').write_bytes(b'[DEFAULT]\n# caf\xe9\n')
+        self.assertIn(path, self.assert_unknown(
+            'UTF-8', configuration.read, [path]))
+        self.assert_unknown('UTF-8', configuration.read_collected, [path],
+                            'one')
+        self.assert_unknown(str(self.root), configuration.read,
+                            [str(self.root)])
+
     def test_a_password_is_not_told(self):
         said = self.assert_unknown('a.conf', configuration.read, [self.write(
             'a.conf', '[DEFAULT]\nsecret\n')])

@@ -377,7 +377,11 @@ class IronicMultiHostDriver(names.IronicDriver):
         return super().get_info(instance, use_cache=False)
 
     def is_node_deleted(self, nodename):
-        """Whether Ironic has confirmed that it has the node no more."""
+        """Whether Ironic has confirmed that it has the node no more.
+
+        nova asks for each that it is about to delete, which may be thousands.
+        """
+        self._tally.sign(Work.AUDIT)
         audit = self._auditor.last
         return audit is not None and nodename in audit.deleted
 

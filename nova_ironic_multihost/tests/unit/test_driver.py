@@ -1331,6 +1331,23 @@ class WindowTestCase(DeadTestCase):
         thread.join(60)
         self.assertWell('is well')
 
+    def test_audit_that_waits_while_machines_are_deleted(self):
+        """By another of nova's tasks, which have one thread."""
+        self.start()
+        connection = self.driver.ironic_connection
+        for _ in range(10):
+            self.now += 900
+            connection.get_node(NODES[0])
+            self.assertWell('is well')
+
+    def test_audit_that_deletes_many_records(self):
+        self.start()
+        for _ in range(10):
+            self.now += 900
+            self.driver.is_node_deleted(NODES[0])
+            self.driver._look()
+            self.assertWell('is well')
+
     def test_look_that_is_dead(self):
         self.start()
         self.now += 2000

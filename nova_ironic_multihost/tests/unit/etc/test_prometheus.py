@@ -33,6 +33,7 @@ EXPORTER = 'job="exporter", instance="one:9798"'
 COMPUTE = 'job="nova-compute", instance="compute-1:9106"'
 OTHER = 'job="nova-compute", instance="compute-2:9106"'
 HOST = f'{EXPORTER}, host="compute-1"'
+UP = f'up{{{COMPUTE}}}'
 
 #: Minutes that are played; what is broken breaks after START.
 LENGTH, START, MOMENT = 120, 30, 3
@@ -61,6 +62,7 @@ def healthy():
             told[f'{CLOUD}compute_nodes{{{EXPORTER}, host="{host}", '
                  f'state="{state}"}}'] = ALWAYS.format(value)
     for who in COMPUTE, OTHER:
+        told[f'up{{{who}}}'] = ALWAYS.format(1)
         for name, value in (
                 ('info', 1), ('members', 2), ('brake_engaged', 0),
                 ('takeover_oldest_pending_seconds', 0),
@@ -157,6 +159,9 @@ FAULTS = {
              ALWAYS.format(1800)}, 45),
     ('SurveyFailing', 'no exporter'): Fault(
         {}, {name: 'gone' for name in healthy() if EXPORTER in name}, 15),
+    ('NotScraped', ''): Fault(
+        {}, {name: 'gone' for name in healthy()
+             if COMPUTE in name and name != UP} | {UP: 0}, 30),
     ('MembersDiffer', ''): Fault(
         {}, {f'{PROCESS}members{{{OTHER}}}': 1}, 10),
     ('BrakeEngaged', ''): Fault(
@@ -280,6 +285,12 @@ class AlertsTestCase(base.BaseTestCase):
                 'promql_expr_test': [
                     self.firing(minute)
                     for minute in range(START + 1, START + 40)]})
+
+    def test_who_is_not_to_be_scraped_is_not_missed(self):
+        gone = {name: 'gone' for name in healthy() if COMPUTE in name}
+        self.play({
+            'interval': '1m', 'input_series': self.world(gone),
+            'promql_expr_test': [self.firing(LENGTH)]})
 
     def test_what_is_said(self):
         self.play({

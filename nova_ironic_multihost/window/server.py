@@ -235,7 +235,10 @@ class _Handler(server.BaseHTTPRequestHandler):
         self.send_header('Content-Type', page.kind)
         self.send_header('Content-Length', str(len(page.body)))
         self.end_headers()
-        self.wfile.write(page.body)
+        if self.command != 'HEAD':
+            self.wfile.write(page.body)
+
+    do_HEAD = do_GET
 
     def _made(self, path: str, make: Callable[[], Page]) -> Page:
         try:

@@ -108,6 +108,16 @@ class ServerTestCase(base.BaseTestCase):
             reader.sendall(b'DELETE /page HTTP/1.0\r\n\r\n')
             self.assertIn(b' 501 ', reader.makefile('rb').readline())
 
+    def test_head_is_the_page_without_its_body(self):
+        """Some probes want no more than the status."""
+        with contextlib.closing(socket.create_connection(
+                ('127.0.0.1', self.one.port), timeout=30)) as reader:
+            reader.sendall(b'HEAD /page HTTP/1.0\r\n\r\n')
+            answer = reader.makefile('rb').read()
+        self.assertIn(b' 200 ', answer.splitlines()[0])
+        self.assertIn(b'Content-Length: 7\r\n', answer)
+        self.assertTrue(answer.endswith(b'\r\n\r\n'))
+
     def test_page_that_cannot_be_made(self):
         with self.assertLogs(server.__name__, 'ERROR'):
             self.assertEqual(500, get(self.one, '/broken')[0])

@@ -34,6 +34,9 @@ DONE, FAILED = 0, 2
 #: Seconds of rest between two surveys.
 INTERVAL = 60
 
+#: Seconds for which a reader may keep a thread waiting.
+PATIENCE = 10
+
 _DESCRIPTION = """\
 Ask nova, placement and Ironic, through their APIs, what
 nova-ironic-multihost-check asks them, and tell Prometheus: which compute
@@ -213,6 +216,7 @@ def _serve(ask, args):
             f'{args.address} port {args.port} cannot be had: '
             f'{error.strerror}. Choose another one with --port or --address, '
             'or end who has it.')
+    _leave_the_silent(server)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     told = ''
     try:
@@ -226,6 +230,23 @@ def _serve(ask, args):
     except KeyboardInterrupt:
         # The thread that answers ends with this process.
         return DONE
+
+
+def _leave_the_silent(server):
+    """Have no reader keep a thread, and a file, for good.
+
+    :param server: that of prometheus_client, which waits for each.
+    """
+    accept = server.get_request
+
+    def accept_for_a_while():
+        request, reader = accept()
+        request.settimeout(PATIENCE)
+        return request, reader
+
+    server.get_request = accept_for_a_while
+    # Who is left is not worth a traceback.
+    server.handle_error = lambda request, reader: None
 
 
 def _registry(exporter):

@@ -16,6 +16,7 @@ import io
 import pathlib
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -25,6 +26,7 @@ import urllib.request
 import fixtures
 from oslotest import base
 import prometheus_client
+from prometheus_client import exposition
 from prometheus_client import parser
 
 from nova_ironic_multihost.check import findings
@@ -327,6 +329,22 @@ class PortTestCase(ExporterTestCase):
         self.serve()
         self.signal.assert_called_once_with(
             signal.SIGTERM, signal.default_int_handler)
+
+    def test_reader_that_says_nothing_is_left(self):
+        self.useFixture(fixtures.MockPatchObject(exporter, 'PATIENCE', 0.01))
+        server, thread = self.start.return_value = (
+            exposition.start_http_server(
+                0, '127.0.0.1', prometheus_client.CollectorRegistry()))
+        self.addCleanup(thread.join, 60)
+        self.addCleanup(server.server_close)
+        self.addCleanup(server.shutdown)
+
+        def say_nothing():
+            with socket.create_connection(
+                    ('127.0.0.1', server.server_port), timeout=30) as reader:
+                self.assertEqual(b'', reader.recv(1))
+
+        self.assertNotIn('Traceback', self.serve(say_nothing))
 
     def test_port_that_others_have(self):
         self.start.side_effect = OSError(98, 'Address already in use')

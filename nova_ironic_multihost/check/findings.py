@@ -37,6 +37,7 @@ import time
 import typing
 
 from nova_ironic_multihost.check import observation
+from nova_ironic_multihost.check import tasks
 from nova_ironic_multihost.core import farewell
 from nova_ironic_multihost.core.host import host_key
 
@@ -270,8 +271,8 @@ def _tasks(seen: observation.Observation, now: float) -> Iterator[Finding]:
         age = now - instance.updated
         if age > seen.task_limit:
             yield Finding('stuck', instance.uuid,
-                          f'server {_named(instance)} has been '
-                          f'{instance.task_state} for {age:.0f} s')
+                          f'server {_named(instance)} has been in one task '
+                          f'for {age:.0f} s: {tasks.words(seen, instance)}')
 
 
 def _named(instance: observation.Instance) -> str:

@@ -256,21 +256,6 @@ class Judgement:
         zone = self.zones.get(owner) if owner is not None else None
         return self.preferences(part).host_for(node.uuid, zone)
 
-    def task(self, instance: observation.Instance) -> str:
-        """Return what a server is in the middle of, '' for nothing.
-
-        The mark of a take-over is put into words. It has but a number of who
-        takes the server over, which is looked for among those that nova has.
-        """
-        doing = instance.task_state
-        if not takeover.is_mark(doing):
-            return doing or ''
-        hosts = [service.host for service in self.seen.services
-                 if not takeover.is_anothers(doing, service.key)]
-        before = takeover.marked(doing)
-        return (f'taken over by {hosts[0] if hosts else "somebody"}'
-                + (f', was {before}' if before else ''))
-
     def verdict(self, node: observation.Node) -> Verdict:
         """Judge one node."""
         [verdict] = self.verdicts([node])

@@ -16,6 +16,7 @@ from cliff import lister
 from cliff import show
 
 from nova_ironic_multihost.check import observation
+from nova_ironic_multihost.check import tasks
 from nova_ironic_multihost.check import usage
 from nova_ironic_multihost.core.host import host_key
 from nova_ironic_multihost.shell import base
@@ -174,7 +175,8 @@ def _lines(judged, verdict):
                          if verdict.unseen else '')
     yield 'server', node.instance_uuid or ''
     yield 'server_host', (instance.host or '') if instance else ''
-    yield 'server_task', judged.task(instance) if instance else ''
+    yield 'server_task', (
+        tasks.words(judged.seen, instance) if instance else '')
     yield 'provision_state', node.provision_state
     yield 'provision_state_since', columns.Moment(node.since)
     yield 'maintenance', columns.YesNo(node.maintenance)

@@ -18,6 +18,8 @@ from oslotest import base
 from nova_ironic_multihost.check import findings
 from nova_ironic_multihost.check import observation
 from nova_ironic_multihost.core import farewell
+from nova_ironic_multihost.core.host import host_key
+from nova_ironic_multihost.core import takeover
 from nova_ironic_multihost.tests import views
 
 
@@ -239,6 +241,16 @@ class InconsistenciesTestCase(base.BaseTestCase):
         self.assertEqual([], self.kinds(seen, views.NOW + 5))
         self.assertEqual(['stuck'],
                          self.kinds(seen, views.NOW + seen.task_limit + 1))
+
+    def test_stuck_in_a_take_over(self):
+        seen = views.changed(
+            views.consistent(), 'instances', 0, updated=views.NOW,
+            task_state=takeover.taken('deleting', host_key('compute-3')))
+        [found] = findings.inconsistencies(
+            seen, views.NOW + seen.task_limit + 1)
+        self.assertEqual('stuck', found.kind)
+        self.assertIn(': taken over by compute-3, was deleting',
+                      found.sentence)
 
 
 class NotesTestCase(base.BaseTestCase):

@@ -21,7 +21,6 @@ from nova_ironic_multihost.core import farewell
 from nova_ironic_multihost.core.host import host_key
 from nova_ironic_multihost.core.ownership import Reason
 from nova_ironic_multihost.core import ring
-from nova_ironic_multihost.core import takeover
 from nova_ironic_multihost.tests import views
 
 SETTINGS = judgement.Settings(points=64)
@@ -206,14 +205,3 @@ class JudgementTestCase(base.BaseTestCase):
         self.assertEqual([True, False, True], [
             judged.is_member(host) for host in views.HOSTS])
         self.assertFalse(judged.is_member(host_key('nix')))
-
-    def test_marks_in_words(self):
-        judged = judgement.Judgement(self.seen, SETTINGS)
-        for state, words in (
-                (None, ''), ('spawning', 'spawning'),
-                (takeover.taken('spawning', host_key('compute-2')),
-                 'taken over by compute-2, was spawning'),
-                (takeover.taking(None, host_key('nix')),
-                 'taken over by somebody')):
-            self.assertEqual(words, judged.task(dataclasses.replace(
-                self.seen.instances[0], task_state=state)))

@@ -15,6 +15,7 @@
 import argparse
 import logging
 import sys
+import textwrap
 
 from oslo_config import cfg
 from oslo_upgradecheck import upgradecheck
@@ -35,6 +36,14 @@ from nova_ironic_multihost.check.upgrade import zones
 from nova_ironic_multihost.cmd import evidence
 
 PROGRAM = 'nova-ironic-multihost-status'
+
+#: Columns of the table without its frame; with it, and quoted with an indent
+#: of three, it fits into a terminal.
+WIDTH = 72
+
+#: What oslo.upgradecheck puts before the details.
+DETAILS = 'Details: '
+INDENT = '  '
 
 _DESCRIPTION = """\
 Look whether everything is ready before compute services are switched to this
@@ -90,17 +99,27 @@ class Commands(upgradecheck.UpgradeCommands):
             (name, (Commands._judged, {'judges': judges}))
             for name, judges in CHECKS)
 
+    def _get_details(self, upgrade_check_result):
+        """Return the details as they stand in the table.
+
+        oslo.upgradecheck fills them into one paragraph of 60 columns, which
+        is little for names of options.
+        """
+        details = upgrade_check_result.details
+        return details and '\n'.join(_laid_out(details.splitlines()))
+
     def _judged(self, judges):
         """Return what some judges say together, an upgradecheck.Result."""
         complaints = [found for judge in judges for found in self._ask(judge)]
         if not complaints:
             return upgradecheck.Result(upgradecheck.Code.SUCCESS)
-        # One reason for which several cannot be answered is told once.
+        # A paragraph for each; one reason for which several cannot be
+        # answered is told once.
         told = dict.fromkeys(found.sentence for found in complaints)
         return upgradecheck.Result(
             upgradecheck.Code.FAILURE
             if any(found.fatal for found in complaints)
-            else upgradecheck.Code.WARNING, ' '.join(told))
+            else upgradecheck.Code.WARNING, '\n'.join(told))
 
     def _ask(self, judge):
         """Return complaints; one is that there is nothing to judge by."""
@@ -108,6 +127,19 @@ class Commands(upgradecheck.UpgradeCommands):
             return list(judge(self._known))
         except evidence.ERRORS as error:
             return [Complaint(f'Not known: {error}')]
+
+
+def _laid_out(paragraphs):
+    """Yield the lines of paragraphs, the first of which follows a word."""
+    for number, paragraph in enumerate(paragraphs):
+        if number:
+            yield ''
+        for line in textwrap.wrap(
+                paragraph, WIDTH, break_long_words=False,
+                break_on_hyphens=False,
+                initial_indent=INDENT if number else DETAILS,
+                subsequent_indent=INDENT):
+            yield line.removeprefix(DETAILS)
 
 
 def _contradictions(known):

@@ -129,6 +129,25 @@ class CleanTestCase(StatusTestCase):
         self.assertEqual(SUCCESS, code)
         self.assertEqual(len(status.CHECKS), out.count('Result: Success'))
 
+    def test_table_has_a_paragraph_for_each_complaint(self):
+        """It fits into a terminal, and names of options are not broken."""
+        self.write_all('update_resources_interval = -1\nservice_down_time = 9'
+                       '\n[ironic_multihost]\ninstance_takeover = down\n'
+                       'takeover_after = 5\n')
+        code, out = self.call('--collected', str(self.root / 'all'))
+        self.assertEqual(FAILURE, code)
+        lines = [line.strip('| ') for line in out.splitlines()]
+        self.assertGreaterEqual(76, max(map(len, out.splitlines())))
+        first = lines.index('Check: Settings without contradiction') + 2
+        end = next(number for number, line in enumerate(lines)
+                   if number > first and line.startswith('+'))
+        told = ' '.join(lines[first:end]).split('  ')
+        self.assertTrue(told[0].startswith(
+            'Details: [DEFAULT]update_resources_interval is negative'), told)
+        self.assertTrue(told[1].startswith(
+            '[ironic_multihost]takeover_after is 5 s'), told)
+        self.assertEqual(2, len(told))
+
     def test_partitions_and_zones(self):
         self.write_all('[ironic]\nshard = s\n'
                        'peer_list = compute-1,compute-2,compute-3\n')

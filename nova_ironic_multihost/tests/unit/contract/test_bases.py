@@ -150,6 +150,17 @@ class ComposeTestCase(BasesTestCase):
 
         self.assertTrue(issubclass(bases.compose(OURS, Fine), Fine))
 
+    def test_it_is_called_below_a_decorator_that_only_names_it(self):
+        def init_host(self, host):
+            super(fine, self).init_host(host)
+
+        def call(self, host):
+            pass
+
+        call.__wrapped__ = init_host
+        fine = type('Fine', (names.IronicDriver,), {'init_host': call})
+        self.assertTrue(issubclass(bases.compose(OURS, fine), fine))
+
     def test_parameters_that_are_passed(self):
         def destroy(self, context, instance, network_info):
             super().destroy(context, instance, network_info)

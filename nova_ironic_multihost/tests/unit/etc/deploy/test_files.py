@@ -13,7 +13,6 @@
 """Each file can be read, and stands on the page of its tool."""
 
 import configparser
-import pathlib
 import re
 import tomllib
 
@@ -90,15 +89,15 @@ class FilesTestCase(base.BaseTestCase):
                    for line in path.read_text().splitlines())])
 
     def test_a_wheel_brings_all_of_etc(self):
-        wanted = {
-            path.parent for path in (fragments.ROOT / 'etc').rglob('*')
-            if path.is_file()}
         project = tomllib.loads(
             (fragments.ROOT / 'pyproject.toml').read_text())
         brought = {
-            f'share/nova-ironic-multihost/{folder.relative_to("etc")}':
-            [f'{folder}/*'] for folder in (
-                pathlib.Path(path.relative_to(fragments.ROOT))
-                for path in wanted)}
-        self.assertEqual(brought,
-                         project['tool']['setuptools']['data-files'])
+            f'etc/{target.removeprefix("share/nova-ironic-multihost/")}/'
+            f'{path.name}'
+            for target, patterns in
+            project['tool']['setuptools']['data-files'].items()
+            for pattern in patterns for path in fragments.ROOT.glob(pattern)}
+        self.assertEqual(
+            {str(path.relative_to(fragments.ROOT))
+             for path in (fragments.ROOT / 'etc').rglob('*')
+             if path.is_file() and path.suffix != '.sample'}, brought)

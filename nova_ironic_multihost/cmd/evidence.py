@@ -183,8 +183,9 @@ class Evidence:
         try:
             done = subprocess.run(
                 ['systemctl', 'show', '--property=Id,LoadState,'
-                 'TimeoutStopUSec,WatchdogUSec', *names], stdin=subprocess.DEVNULL,
-                capture_output=True, text=True, timeout=60)
+                 'TimeoutStopUSec,WatchdogUSec', *names],
+                stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                timeout=60)
         except (OSError, subprocess.TimeoutExpired):
             return None
         return stopping.units(done.stdout) if done.returncode == 0 else None

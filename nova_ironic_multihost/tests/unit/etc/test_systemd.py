@@ -25,7 +25,7 @@ from nova_ironic_multihost import conf
 from nova_ironic_multihost.core import lease
 
 DROP_IN = (pathlib.Path(__file__).resolve().parents[4] / 'etc' / 'systemd'
-           / 'nova-compute.service.d' / 'ironic-multihost-watchdog.conf')
+           / 'nova-compute.service.d' / 'watchdog.conf')
 
 #: As distributions write it.
 UNIT = """\

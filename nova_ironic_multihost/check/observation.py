@@ -173,8 +173,12 @@ class Observation:
 
     @functools.cached_property
     def service_of(self) -> dict[HostKey, Service]:
-        """Host -> Service."""
-        return {service.key: service for service in self.services}
+        """Host -> Service; of two spellings the one that is up counts."""
+        found: dict[HostKey, Service] = {}
+        for service in self.services:
+            if service.up or service.key not in found:
+                found[service.key] = service
+        return found
 
     @functools.cached_property
     def owner_of(self) -> dict[str, HostKey]:

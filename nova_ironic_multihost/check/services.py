@@ -31,9 +31,10 @@ def named(services: tuple[observation.Service, ...],
 
     :raises SurveyError: when there is none; says which there are
     """
-    for service in services:
-        if service.key == host_key(host):
-            return service
+    found = [s for s in services if s.key == host_key(host)]
+    if found:
+        # A host that was renamed in case has two: the one that is at work.
+        return max(found, key=lambda s: (s.up, s.seen or 0, s.host == host))
     known = ', '.join(sorted(s.host for s in services)) or 'none'
     raise survey.SurveyError(
         f'nova has no compute service of bare metal on {host}. Name one of '

@@ -278,9 +278,9 @@ class Survey:
 
         :raises SurveyError: when it does not answer
         """
-        services = self._services()
+        # First what takes long: somebody acts on what the services are.
         _, others = self._records()
-        return tuple(s for s in services if s.key not in others)
+        return tuple(s for s in self._services() if s.key not in others)
 
     def servers_of(self, host: str) -> tuple[observation.Instance, ...]:
         """Ask nova alone, for the living servers of a compute service.

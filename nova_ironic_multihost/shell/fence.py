@@ -190,7 +190,7 @@ what to do).
         """Wait until it runs, and take back that it is fenced."""
         cloud, _, service = self.ask(parsed_args.host)
         if service.forced_down:
-            self._expect_alive(cloud, service, parsed_args.wait)
+            service = self._heard(cloud, service, parsed_args.wait)
         body = fencing.unwanted(service)
         services.change(cloud, service, body)
         self.say(
@@ -204,14 +204,18 @@ what to do).
             self._explain(cloud, service.host)
         return acting.DONE
 
-    def _expect_alive(self, cloud, service, limit):
+    def _heard(self, cloud, service, limit):
+        """Wait until it runs.
+
+        :returns: it, as nova has it by then: others may have had their say
+        """
         pulse = [service.seen]
         for _, now in self.watch(
                 lambda: services.named(cloud.computes(), service.host),
                 limit, f'{service.host} stays fenced.'):
             pulse.append(now.seen)
-            if fencing.alive(pulse):
-                return
+            if fencing.alive(pulse) or not now.forced_down:
+                return now
         raise base.Refused(
             f'nova has not heard from {service.host} for {limit:.0f} s, so '
             'it stays fenced. Start nova-compute there, and look into its '

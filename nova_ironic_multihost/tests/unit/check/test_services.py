@@ -30,6 +30,14 @@ class NamedTestCase(base.BaseTestCase):
         self.assertIs(self.services[0],
                       services.named(self.services, 'wEST'))
 
+    def test_of_two_spellings_the_one_that_is_at_work(self):
+        old = observation.Service('East', up=False, seen=1)
+        for new in (observation.Service('east', seen=None),
+                    observation.Service('east', up=False, seen=2),
+                    observation.Service('east', up=False, seen=1)):
+            for pair in (old, new), (new, old):
+                self.assertIs(new, services.named(pair, 'east'))
+
     def test_no_such_host(self):
         told = str(self.assertRaises(
             survey.SurveyError, services.named, self.services, 'nix'))

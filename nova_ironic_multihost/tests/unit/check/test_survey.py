@@ -267,6 +267,18 @@ class NovaTestCase(SurveyTestCase):
         self.assertEqual(['east', 'west', 'new'], [
             s.host for s in self.cloud.survey().computes()])
 
+    def test_computes_as_they_are_after_a_long_list_of_records(self):
+        records = self.cloud._hypervisors
+
+        def come_back(request, context):
+            self.cloud.services[0].update(state='up')
+            return records(request, context)
+
+        self.cloud.services[0].update(state='down')
+        self.cloud.http.get(f'{clouds.NOVA}/os-hypervisors/detail',
+                            json=come_back)
+        self.assertTrue(self.cloud.survey().computes()[0].up)
+
     def test_servers_of_a_host(self):
         self.cloud.servers += [clouds.server('s-1', 'west', 'n-2')]
         self.assertEqual(['s-1'], [

@@ -84,6 +84,13 @@ class FenceTestCase(waiting.WaitingTestCase):
         self.assertIn('--powered-off names west',
                       self.refused('east', '--powered-off', 'west'))
 
+    def test_one_that_has_left_another_spelling_behind(self):
+        self.cloud.services.insert(0, clouds.service('East', state='down'))
+        self.east(updated_at='2025-01-01T00:00:00.000000')
+        self.cloud.services[1].update(state='up')
+        for name in 'East', 'east':
+            self.assertIn('east is up', self.refused(name))
+
     def test_all_are_down(self):
         self.west(state='down')
         self.assertIn('RabbitMQ', self.refused('east'))
@@ -250,6 +257,19 @@ class UnfenceTestCase(waiting.WaitingTestCase):
         self.assertEqual([{'forced_down': False}], self.cloud.changes)
         self.assertIn('(new memory)', told)
         self.assertIn('undrain east', told)
+
+    def test_somebody_drains_it_meanwhile(self):
+        self.start()
+        self.after(15, lambda: self.east(disabled_reason='bad NIC'))
+        told = self.unfence()
+        self.assertEqual([{'forced_down': False}], self.cloud.changes)
+        self.assertIn('(bad NIC)', told)
+
+    def test_somebody_unfences_it_meanwhile(self):
+        self.after(15, lambda: self.east(
+            forced_down=False, status='enabled', disabled_reason=None))
+        self.assertIn('east is not fenced: it is enabled', self.unfence())
+        self.assertEqual([], self.cloud.changes)
 
     def test_one_that_is_drained_and_not_fenced(self):
         self.east(state='up', forced_down=False, disabled_reason=None)

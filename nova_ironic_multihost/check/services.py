@@ -67,7 +67,7 @@ def change(cloud: survey.Survey, service: observation.Service,
 def _look(cloud: survey.Survey, service: observation.Service,
           error: survey.SurveyError) -> observation.Service:
     try:
-        return named(cloud.computes(), service.host)
+        return named(cloud.computes(service.host), service.host)
     except survey.SurveyError as another:
         raise survey.SurveyError(
             f'{error} Whether {service.host} is changed is not known: '

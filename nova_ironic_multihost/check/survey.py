@@ -70,6 +70,8 @@ _COMPUTE = '2.69'
 _HYPERVISORS = '2.53'
 # The first that filters a list of providers by trait.
 _PLACEMENT = '1.18'
+# Where an answer has the compute service of a server.
+_HOST = 'OS-EXT-SRV-ATTR:host'
 # Lists of migrations have pages from here on.
 _MIGRATIONS = '2.59'
 # Statuses of a migration that is over.
@@ -273,14 +275,22 @@ class Survey:
             '/nodes', 'nodes', 'uuid', _SHARDS if shard else _BAREMETAL,
             fields='uuid', conductor_group=conductor_group, shard=shard))
 
-    def computes(self) -> tuple[observation.Service, ...]:
+    def computes(self, host: str) -> tuple[observation.Service, ...]:
         """Ask nova alone, for the compute services of bare metal.
 
-        :raises SurveyError: when it does not answer
+        Those in a cell that nova does not reach are left out.
+
+        :param host: whom somebody is to act on, in any spelling
+        :raises SurveyError: when nova does not answer, or does not reach that
+            one
         """
         # First what takes long: somebody acts on what the services are.
         _, others = self._records()
-        return tuple(s for s in self._services() if s.key not in others)
+        found = self._service_list()
+        _expect_cells(one for one in found
+                      if host_key(one['host']) == host_key(host))
+        return tuple(s for s in map(_service, filter(_reached, found))
+                     if s.key not in others)
 
     def servers_of(self, host: str) -> tuple[observation.Instance, ...]:
         """Ask nova alone, for the living servers of a compute service.
@@ -339,26 +349,14 @@ class Survey:
             if provider['name'] == provider['uuid'])
 
     def _services(self) -> list[observation.Service]:
-        found = self._nova.get(
+        found = self._service_list()
+        _expect_cells(found)
+        return list(map(_service, found))
+
+    def _service_list(self) -> list[_Json]:
+        services: list[_Json] = self._nova.get(
             '/os-services', _COMPUTE, binary='nova-compute')['services']
-        unknown = sorted(service['host'] for service in found
-                         if service['status'] == 'UNKNOWN')
-        if unknown:
-            raise SurveyError(
-                f'nova does not reach the database of the cell of '
-                f'{", ".join(unknown)}. Mend that first: what is in there '
-                'cannot be judged.')
-        return [
-            observation.Service(
-                service['host'],
-                id=service['id'],
-                up=service['state'] == 'up',
-                disabled=service['status'] == 'disabled',
-                forced_down=service['forced_down'],
-                seen=_epoch(service['updated_at']),
-                reason=service.get('disabled_reason') or '',
-                farewell=farewell.said(service.get('disabled_reason')))
-            for service in found]
+        return services
 
     def _records(self) -> tuple[tuple[observation.Record, ...], Set[HostKey]]:
         """Records of Ironic nodes, and the hosts of others."""
@@ -463,10 +461,42 @@ def _node(node: _Json) -> observation.Node:
         node.get('shard') or '', _epoch(node['provision_updated_at']))
 
 
+def _reached(service: _Json) -> bool:
+    """Whether nova reaches the cell of a service; else it knows no more."""
+    return bool(service['status'] != 'UNKNOWN')
+
+
+def _expect_cells(services: Iterable[_Json]) -> None:
+    unknown = sorted(one['host'] for one in services if not _reached(one))
+    if unknown:
+        raise SurveyError(
+            f'nova does not reach the database of the cell of '
+            f'{", ".join(unknown)}. Mend that first: what is in there '
+            'cannot be judged.')
+
+
+def _service(service: _Json) -> observation.Service:
+    return observation.Service(
+        service['host'],
+        id=service['id'],
+        up=service['state'] == 'up',
+        disabled=service['status'] == 'disabled',
+        forced_down=service['forced_down'],
+        seen=_epoch(service['updated_at']),
+        reason=service.get('disabled_reason') or '',
+        farewell=farewell.said(service.get('disabled_reason')))
+
+
 def _instance(server: _Json) -> observation.Instance:
+    # Without it every compute service would look as if it had no server.
+    if _HOST not in server:
+        raise SurveyError(
+            f'nova does not say where server {server["id"]} is: it does not '
+            'reach the database of its cell, or forbids this account to '
+            f'know. Mend the former. {_AS_ADMIN}')
     return observation.Instance(
         server['id'], server.get('name', ''),
-        server.get('OS-EXT-SRV-ATTR:host'),
+        server[_HOST],
         server.get('OS-EXT-SRV-ATTR:hypervisor_hostname'),
         server.get('OS-EXT-STS:vm_state', ''),
         server.get('OS-EXT-STS:task_state'),

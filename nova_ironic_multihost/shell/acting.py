@@ -67,7 +67,7 @@ class ActingCommand(base.CloudCommand, command.Command):
         :returns: (the cloud, all services, the one)
         """
         cloud = self.survey()
-        known = cloud.computes()
+        known = cloud.computes(host)
         return cloud, known, services.named(known, host)
 
     def say(self, *lines):

@@ -13,6 +13,7 @@
 """What all commands have in common: whom they ask, and how they fail."""
 
 import argparse
+import traceback
 
 from nova_ironic_multihost.check import cli
 from nova_ironic_multihost.check import survey
@@ -87,10 +88,21 @@ class CloudCommand:
         try:
             return super().run(parsed_args)
         except (survey.SurveyError, Refused) as error:
-            if self.app.options.debug:
-                raise
-            self.tell(error)
-            return cli.UNKNOWN
+            self._failed(error)
+        except BrokenPipeError:
+            raise
+        except Exception as error:  # noqa: BLE001
+            # cliff would end with 1, which means something else here.
+            self._failed(
+                f'{type(error).__name__}: {error}. That was not expected: an '
+                'API has an odd answer, or there is an error in this program; '
+                '--debug shows where')
+        return cli.UNKNOWN
+
+    def _failed(self, sentence):
+        if self.app.options.debug:
+            traceback.print_exc(file=self.app.stderr)
+        self.tell(sentence)
 
     def tell(self, sentence):
         """Say something to people, beside the output."""

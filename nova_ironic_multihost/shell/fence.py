@@ -211,7 +211,8 @@ what to do).
         """
         pulse = [service.seen]
         for _, now in self.watch(
-                lambda: services.named(cloud.computes(), service.host),
+                lambda: services.named(
+                    cloud.computes(service.host), service.host),
                 limit, f'{service.host} stays fenced.'):
             pulse.append(now.seen)
             if fencing.alive(pulse) or not now.forced_down:

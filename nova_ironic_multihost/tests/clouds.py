@@ -159,7 +159,7 @@ class FakeCloud(fixtures.Fixture):
         body = request.json()
         self.changes.append(body)
         [found] = [s for s in self.services
-                   if s['id'] == request.path.rpartition('/')[2]]
+                   if s.get('id') == request.path.rpartition('/')[2]]
         if 'status' in body:
             found['disabled_reason'] = None
         found.update(body)

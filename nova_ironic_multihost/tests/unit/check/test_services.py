@@ -70,7 +70,7 @@ class ChangeTestCase(base.BaseTestCase):
         super().setUp()
         self.apis = self.useFixture(clouds.FakeCloud())
         self.cloud = self.apis.survey()
-        [self.east, _] = self.cloud.computes()
+        [self.east, _] = self.cloud.computes('east')
         self.url = f'{clouds.NOVA}/os-services/id-east'
         self.fence = {'forced_down': True, 'status': 'disabled',
                       'disabled_reason': 'mine'}

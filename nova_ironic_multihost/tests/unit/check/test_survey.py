@@ -265,7 +265,7 @@ class NovaTestCase(SurveyTestCase):
         self.cloud.hypervisors += [
             clouds.hypervisor('kvm-id', 'Kvm', 'QEMU')]
         self.assertEqual(['east', 'west', 'new'], [
-            s.host for s in self.cloud.survey().computes()])
+            s.host for s in self.cloud.survey().computes('east')])
 
     def test_computes_as_they_are_after_a_long_list_of_records(self):
         records = self.cloud._hypervisors
@@ -277,7 +277,7 @@ class NovaTestCase(SurveyTestCase):
         self.cloud.services[0].update(state='down')
         self.cloud.http.get(f'{clouds.NOVA}/os-hypervisors/detail',
                             json=come_back)
-        self.assertTrue(self.cloud.survey().computes()[0].up)
+        self.assertTrue(self.cloud.survey().computes('east')[0].up)
 
     def test_servers_of_a_host(self):
         self.cloud.servers += [clouds.server('s-1', 'west', 'n-2')]
@@ -292,16 +292,16 @@ class NovaTestCase(SurveyTestCase):
                          self.cloud.survey().migrating('east'))
 
     def test_what_is_changed(self):
-        [east, _] = self.cloud.survey().computes()
+        [east, _] = self.cloud.survey().computes('east')
         self.cloud.survey().change(east, {'forced_down': True})
-        [east, west] = self.cloud.survey().computes()
+        [east, west] = self.cloud.survey().computes('east')
         self.assertEqual((True, False), (east.forced_down, west.forced_down))
         self.assertLessEqual('compute 2.53',
                              self.cloud.versions['/os-services/id-east'])
 
     def test_changes_that_nova_refuses(self):
         cloud = self.cloud.survey()
-        [east, _] = cloud.computes()
+        [east, _] = cloud.computes('east')
         for status, answer, words in (
                 (400, {'badRequest': {'message': 'It has\n done.'}},
                  'HTTP 400: It has done.'),
@@ -438,6 +438,19 @@ class ErrorTestCase(SurveyTestCase):
         self.cloud.services += [{'binary': 'nova-compute', 'host': 'far',
                                  'status': 'UNKNOWN'}]
         self.assertIn('cell of far', self.refused())
+
+    def test_computes_besides_a_cell_that_does_not_answer(self):
+        self.cloud.services += [{'binary': 'nova-compute', 'host': 'far',
+                                 'status': 'UNKNOWN'}]
+        cloud = self.cloud.survey()
+        self.assertEqual(['east', 'west'],
+                         [s.host for s in cloud.computes('east')])
+        self.assertIn('cell of far', str(self.assertRaises(
+            survey.SurveyError, cloud.computes, 'Far')))
+
+    def test_servers_of_which_nova_does_not_say_where_they_are(self):
+        del self.cloud.servers[0]['OS-EXT-SRV-ATTR:host']
+        self.assertIn('where server s-0 is', self.refused())
 
     def test_list_that_changes_while_it_is_read(self):
         first = self.cloud.hypervisors

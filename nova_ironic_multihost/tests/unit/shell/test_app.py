@@ -18,6 +18,7 @@ from keystoneauth1 import exceptions as identity_exceptions
 import openstack
 
 from nova_ironic_multihost.shell import app
+from nova_ironic_multihost.shell import computes
 from nova_ironic_multihost.tests import clouds
 from nova_ironic_multihost.tests.unit.shell import base
 
@@ -96,12 +97,20 @@ class AppTestCase(base.ShellTestCase):
 
     def test_cause_on_demand(self):
         self.cloud.http.get(f'{clouds.NOVA}/os-services', status_code=406)
-        self.assertIn('Traceback', self.logged('--debug', 'list'))
+        status, _, err = self.shell('--debug', 'list')
+        self.assertEqual(2, status)
+        self.assertIn('Traceback', err)
+        self.assertIn('Upgrade it', err)
 
-    def logged(self, *argv):
-        log = self.useFixture(fixtures.FakeLogger())
-        self.shell(*argv)
-        return log.output
+    def test_an_odd_answer_is_no_finding(self):
+        self.cloud.http.get(f'{clouds.NOVA}/os-services', json={})
+        for command in ('list',), ('check',), ('fence', 'east'):
+            self.assertIn("KeyError: 'services'", self.fails(*command))
+
+    def test_whoever_reads_has_had_enough(self):
+        self.useFixture(fixtures.MockPatchObject(
+            computes.ListComputes, 'take_action', side_effect=BrokenPipeError))
+        self.assertEqual((141, '', ''), self.shell('list'))
 
     def test_completion(self):
         status, out, _ = self.shell('complete')

@@ -52,6 +52,12 @@ class FenceTestCase(waiting.WaitingTestCase):
             [{'forced_down': True, 'status': 'disabled',
               'disabled_reason': fencing.REASON}], self.cloud.changes)
 
+    def test_another_cell_is_out_of_reach(self):
+        self.cloud.services += [{'binary': 'nova-compute', 'host': 'far',
+                                 'status': 'UNKNOWN'}]
+        self.fence('east')
+        self.assertEqual(1, len(self.cloud.changes))
+
     def test_a_reason(self):
         self.fence('east', '--reason', 'fan')
         self.assertEqual(f'{fencing.REASON}: fan',

@@ -18,6 +18,7 @@ from nova_ironic_multihost.check import judgement
 from nova_ironic_multihost.check import observation
 from nova_ironic_multihost.core.host import host_key
 from nova_ironic_multihost.core.host import HostKey
+from nova_ironic_multihost.core import ring
 
 
 def open_for_builds(services: tuple[observation.Service, ...]
@@ -42,21 +43,27 @@ class Heirs:
                 dataclasses.replace(service, up=False)
                 if service.key == self.host else service
                 for service in seen.services)), settings)
+        self._judged = judged
         self._zones = judged.zones
-        # Who owns nothing may be of any; it has nothing to leave either.
-        part = judged.partitions.of_host(self.host)
-        self._preferences = judged.preferences(
-            part or judged.partitions.found[0])
 
     def may_keep(self, other: HostKey) -> bool:
         """Whether who has the node of a server may have the server, too."""
-        return (self._preferences.cross_zones
+        return (self._judged.settings.cross_zones
                 or self._zones.get(other) == self._zones.get(self.host))
 
     def of_node(self, node: str) -> HostKey | None:
         """Return who is to have a free node, None for nobody."""
-        return self._preferences.host_for(node, self._zones.get(self.host))
+        return self._preferences(node).host_for(
+            node, self._zones.get(self.host))
 
     def of_server(self, node: str) -> HostKey | None:
         """Return who is to have the server on a node, None for nobody."""
-        return self._preferences.heir(node, self._zones.get(self.host))
+        return self._preferences(node).heir(
+            node, self._zones.get(self.host))
+
+    def _preferences(self, node: str) -> ring.Preferences:
+        found = self._judged.partitions
+        its = self._judged.seen.node_of.get(node)
+        part = found.of_node(its) if its else found.of_host(self.host)
+        # Whose is not known may be of any.
+        return self._judged.preferences(part or found.found[0])

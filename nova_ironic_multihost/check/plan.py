@@ -23,6 +23,7 @@ import dataclasses
 import uuid
 
 from nova_ironic_multihost.check import judgement
+from nova_ironic_multihost.check import observation
 from nova_ironic_multihost.check import partitions
 from nova_ironic_multihost.check import usage
 from nova_ironic_multihost.core.host import host_key
@@ -116,6 +117,28 @@ class _Place:
     used: bool = False
 
 
+@dataclasses.dataclass(frozen=True)
+class _Alive:
+    """Who keeps what Ironic holds a node for.
+
+    :param up: keep machines that leaked; from others those are taken.
+    :param serving: keep their servers: not fenced, and known to nova.
+    """
+
+    up: frozenset[HostKey]
+    serving: frozenset[HostKey]
+
+    @classmethod
+    def of(cls, seen: observation.Observation) -> '_Alive':
+        return cls(seen.up_hosts, frozenset(
+            host for host, service in seen.service_of.items()
+            if not service.forced_down))
+
+    def after(self, change: Change) -> '_Alive':
+        return _Alive((self.up | change.added) - change.removed,
+                      (self.serving | change.added) - change.removed)
+
+
 def plan(judged: judgement.Judgement, change: Change,
          imagined: int | None = None) -> Plan:
     """Say what would move.
@@ -132,9 +155,8 @@ def plan(judged: judgement.Judgement, change: Change,
     zones = dict(judged.zones)
     if change.zone:
         zones.update(dict.fromkeys(change.added, change.zone))
-    fenced = frozenset(service.key for service in judged.seen.services
-                       if service.forced_down)
-    sums = _Sums(zones, fenced, fenced | change.removed)
+    before = _Alive.of(judged.seen)
+    sums = _Sums(zones, before, before.after(change))
     for part in judged.partitions.found:
         old = judged.preferences(part)
         added = change.added if part is where else frozenset()
@@ -204,12 +226,12 @@ def _imagined(number: int, preferences: ring.Preferences
 class _Sums:
     """Adds up what becomes of nodes."""
 
-    def __init__(self, zones: Mapping[HostKey, str],
-                 dead: frozenset[HostKey], gone: frozenset[HostKey]) -> None:
+    def __init__(self, zones: Mapping[HostKey, str], old: _Alive,
+                 new: _Alive) -> None:
         self._zones = zones
-        # Who has no server any more, without the change and with it.
-        self._dead = dead
-        self._gone = gone
+        # Without the change and with it.
+        self._old = old
+        self._new = new
         self._moves: dict[tuple[HostKey | None, HostKey | None],
                           collections.Counter[bool]] = {}
         self._nodes = 0
@@ -224,8 +246,8 @@ class _Sums:
         self._after.update(dict.fromkeys(new.members, 0))
         for place in places:
             self._nodes += 1
-            before = self._rests(place, old, self._dead)
-            after = self._rests(place, new, self._gone)
+            before = self._rests(place, old, self._old)
+            after = self._rests(place, new, self._new)
             if not place.held:
                 self._count(self._before, before, old)
                 self._count(self._after, after, new)
@@ -236,18 +258,26 @@ class _Sums:
                 (place.owner, after), collections.Counter())[place.held] += 1
 
     def _rests(self, place: _Place, preferences: ring.Preferences,
-               gone: frozenset[HostKey]) -> HostKey | None:
+               alive: _Alive) -> HostKey | None:
         """Return who has the node when all is at rest, None for nobody."""
-        zone = (self._zones.get(place.owner) if place.owner is not None
-                else None)
-        if place.held and place.owner is not None and place.owner not in gone:
-            return place.owner
+        owner = place.owner
+        if place.held and owner in (
+                alive.serving if place.used else alive.up):
+            return owner
+        zone = self._zone(owner)
         found = (preferences.heir(place.uuid, zone) if place.used
                  else preferences.host_for(place.uuid, zone))
         # Without a taker it stays where it is, if that is still there.
-        if found is None and place.owner not in gone:
-            return place.owner
-        return found
+        if found is None and owner in alive.serving:
+            return owner
+        if found is None or place.held:
+            return found
+        # Who is in no zone takes those of a zone that has no member left, and
+        # whoever is preferred among all takes them then.
+        return preferences.host_for(place.uuid, self._zone(found))
+
+    def _zone(self, host: HostKey | None) -> str | None:
+        return self._zones.get(host) if host is not None else None
 
     @staticmethod
     def _count(sums: collections.Counter[HostKey], host: HostKey | None,

@@ -112,3 +112,12 @@ class HeirsTestCase(base.BaseTestCase):
             self.seen = views.changed(self.seen, 'records', index,
                                       host='compute-1')
         self.assertEqual({'compute-1', 'compute-3'}, self.of_nodes())
+
+    def test_one_whose_records_have_moved_and_servers_have_not(self):
+        for index, shard in enumerate(('a', 'b', 'b') * 2):
+            self.seen = views.changed(self.seen, 'nodes', index, shard=shard)
+        for index in 1, 4:
+            self.seen = views.changed(self.seen, 'records', index,
+                                      host='compute-3')
+        self.assertEqual('compute-3', self.heirs().of_server('node-1'))
+        self.assertEqual('compute-3', self.heirs().of_node('node-1'))

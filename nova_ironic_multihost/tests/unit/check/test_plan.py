@@ -91,6 +91,41 @@ class PlanTestCase(base.BaseTestCase):
             seen, remove=('compute-1',)).moves if move.held]
         self.assertIn(held.target, ('compute-2', 'compute-3'))
 
+    def test_leaked_machine_of_one_that_is_only_down(self):
+        seen = test_judgement.service(
+            views.changed(self.seen, 'instances', 0, deleted=True),
+            'compute-1', up=False)
+        planned = self.plan(seen)
+        self.assertEqual(1, sum(move.held for move in planned.moves))
+        self.assertEqual(planned.anyway, sum(
+            move.free + move.held for move in planned.moves))
+
+    def test_server_of_one_that_nova_does_not_have(self):
+        seen = dataclasses.replace(self.seen, services=tuple(
+            service for service in self.seen.services
+            if service.host != 'compute-1'))
+        self.assertEqual(1, sum(
+            move.held for move in self.plan(seen).moves))
+
+    def test_one_that_was_fenced_keeps_its_server_when_it_comes_back(self):
+        seen = test_judgement.service(
+            self.seen, 'compute-1', up=False, forced_down=True)
+        self.assertEqual((), self.plan(seen, add=('compute-1',)).moves)
+
+    def test_free_nodes_of_a_zone_without_a_member_go_on_to_another(self):
+        seen = dataclasses.replace(test_judgement.service(
+            self.seen, 'compute-1', up=False), zones=(
+                (host_key('compute-1'), 'a'), (host_key('compute-2'), 'b')))
+        rests = {'compute-2': 0, 'compute-3': 0}
+        everybody = ring.Preferences(
+            {host_key('compute-2'): 'b', host_key('compute-3'): None}, 64)
+        for node in seen.free_of('compute-1'):
+            rests[everybody.host_for(node)] += 1
+        self.assertEqual(
+            {host: number for host, number in rests.items() if number},
+            {move.target: move.free for move in self.plan(seen).moves
+             if move.source == 'compute-1'})
+
     def test_free_nodes_stay_in_their_zone(self):
         zones = tuple((host_key(host), 'a') for host in views.HOSTS)
         seen = dataclasses.replace(self.seen, zones=zones)

@@ -13,6 +13,7 @@
 """What commands that ask the cloud share: options, exit statuses, words."""
 
 import argparse
+import math
 
 from nova_ironic_multihost.check import findings
 from nova_ironic_multihost.check import observation
@@ -53,9 +54,17 @@ def add_look(options: argparse.ArgumentParser) -> None:
     """Add the options that say what is looked at, and how often."""
     add_extent(options)
     options.add_argument(
-        '--wait', type=float, default=0, metavar='SECONDS',
+        '--wait', type=seconds, default=0, metavar='SECONDS',
         help='look again until nothing is found and no server is in the '
         'middle of something, at most this long (default: look once)')
+
+
+def seconds(text: str) -> float:
+    """Check a time of the command line."""
+    number = float(text)
+    if not 0 <= number < math.inf:
+        raise argparse.ArgumentTypeError('0 or more seconds')
+    return number
 
 
 def summary(seen: observation.Observation,

@@ -287,7 +287,7 @@ def busy(seen: observation.Observation) -> int:
 
 def wait(read: Callable[[], observation.Observation], seconds: float,
          hosts: Iterable[str] = (),
-         clock: Callable[[], float] = time.time,
+         clock: Callable[[], float] = time.monotonic,
          sleep: Callable[[float], object] = time.sleep,
          ) -> tuple[observation.Observation, list[Finding]]:
     """Look again and again until all is consistent or the time is over.
@@ -303,7 +303,7 @@ def wait(read: Callable[[], observation.Observation], seconds: float,
         began = clock()
         seen = read()
         now = clock()
-        found = inconsistencies(seen, now, hosts)
+        found = inconsistencies(seen, seen.at, hosts)
         if now >= deadline or not (found or busy(seen)):
             return seen, found
         # A large cloud is not to be asked all the time.

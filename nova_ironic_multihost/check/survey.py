@@ -29,6 +29,7 @@ import concurrent.futures
 import contextlib
 import dataclasses
 import datetime
+from email import utils
 import time
 import typing
 
@@ -56,6 +57,10 @@ PAGE = 1000
 
 #: Seconds that one answer may take, unless clouds.yaml says otherwise.
 PATIENCE = 300.0
+
+#: Seconds by which clocks may differ without being told apart: an answer has
+#: been on its way, and its date has whole seconds.
+SAME_CLOCK = 5.0
 
 _THREADS = 8
 # How often a list is begun anew because the entry that its next page was to
@@ -216,7 +221,7 @@ class Survey:
         allocated = self._allocations(providers) if allocations else None
         services = self._services()
         # How old a heartbeat is does not depend on how long the others take.
-        at = time.time()
+        at = self._nova.moment()
         records, others = self._records()
         if records and not nodes:
             raise SurveyError(
@@ -511,6 +516,15 @@ def _epoch(text: str | None) -> float | None:
     return moment.replace(tzinfo=datetime.UTC).timestamp()
 
 
+def _ahead(date: str) -> float:
+    """Return by how many seconds the clock of an answer is ahead of ours."""
+    try:
+        ahead = utils.parsedate_to_datetime(date).timestamp() - time.time()
+    except ValueError:
+        return 0.0
+    return ahead if abs(ahead) > SAME_CLOCK else 0.0
+
+
 def _said(answer: typing.Any) -> str:
     """What nova says why it does not do what it was asked for, or ''."""
     try:
@@ -536,6 +550,16 @@ class _Api:
         self._connection = connection
         self._service = service
         self._remedy = remedy
+        # Seconds by which its clock is ahead of ours.
+        self._ahead = 0.0
+
+    def moment(self) -> float:
+        """Return the time by the clock of the service, as far as it says so.
+
+        What it says about times is to be compared with its own clock; that of
+        whoever asks may be off by hours.
+        """
+        return time.time() + self._ahead
 
     def pages(self, path: str, key: str, identity: str, microversion: str,
               **parameters: typing.Any) -> list[_Json]:
@@ -600,9 +624,11 @@ class _Api:
              **parameters: typing.Any) -> typing.Any:
         with self._telling():
             adapter = getattr(self._connection, self._service)
-            return getattr(adapter, method)(
+            answer = getattr(adapter, method)(
                 path, microversion=microversion, raise_exc=False,
                 **parameters)
+        self._ahead = _ahead(answer.headers.get('Date', ''))
+        return answer
 
     def _expect_success(self, answer: typing.Any, path: str,
                         microversion: str) -> None:

@@ -15,7 +15,6 @@
 import argparse
 import json
 import sys
-import time
 
 from nova_ironic_multihost.check import cli
 from nova_ironic_multihost.check import findings
@@ -76,7 +75,7 @@ def main(argv=None):
     except KeyboardInterrupt:
         print(f'{PROGRAM}: interrupted', file=sys.stderr)
         return cli.UNKNOWN
-    notes = findings.notes(seen, time.time())
+    notes = findings.notes(seen, seen.at)
     if args.json:
         print(json.dumps(answer(seen, found, notes)))
     else:

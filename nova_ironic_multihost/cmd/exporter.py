@@ -122,9 +122,8 @@ def main(argv=None):
 
     def ask():
         seen = cloud.read(args.allocations)
-        now = time.time()
-        return seen, (findings.inconsistencies(seen, now, args.host)
-                      + findings.notes(seen, now))
+        return seen, (findings.inconsistencies(seen, seen.at, args.host)
+                      + findings.notes(seen, seen.at))
 
     if args.textfile is None:
         return _serve(ask, args)

@@ -40,14 +40,6 @@ def reason(text):
     return text
 
 
-def seconds(text):
-    """Check a time of the command line."""
-    number = float(text)
-    if not number >= 0:
-        raise argparse.ArgumentTypeError('0 or more seconds')
-    return number
-
-
 class ActingCommand(base.CloudCommand, command.Command):
     """A command that changes one compute service."""
 

@@ -18,7 +18,9 @@ import time
 
 from cliff import lister
 
+from nova_ironic_multihost.check import cli
 from nova_ironic_multihost.check import computes
+from nova_ironic_multihost.check import watch
 from nova_ironic_multihost.shell import base
 from nova_ironic_multihost.shell import columns
 from nova_ironic_multihost.shell import settings
@@ -61,7 +63,8 @@ exit status: 0, or 2 if the cloud cannot be asked
         """Add the options."""
         parser = super().get_parser(prog_name)
         parser.add_argument(
-            '--watch', nargs='?', type=float, const=10, metavar='SECONDS',
+            '--watch', nargs='?', type=cli.seconds, const=10,
+            metavar='SECONDS',
             help='show it anew, each time so many seconds later, until '
             'Ctrl-C (default: 10)')
         settings.add(parser)
@@ -79,7 +82,7 @@ exit status: 0, or 2 if the cloud cannot be asked
         try:
             while True:
                 self._show(parsed_args)
-                time.sleep(parsed_args.watch)
+                time.sleep(max(watch.PAUSE, parsed_args.watch))
         except KeyboardInterrupt:
             return 0
 

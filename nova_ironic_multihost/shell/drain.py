@@ -49,7 +49,7 @@ what to do). Whoever ends it with Ctrl-C ends the waiting, and nothing else.
             help='what nova shows as the reason (default: the one that is '
             f'there, or "{draining.REASON}")')
         parser.add_argument(
-            '--wait', type=acting.seconds, metavar='SECONDS',
+            '--wait', type=cli.seconds, metavar='SECONDS',
             help='look until it has no free node, at most this long '
             '(default: do not look)')
         parser.add_argument(

@@ -59,7 +59,7 @@ waiting, and nothing else.
             help='what nova shows as the reason, after '
             f'"{fencing.REASON}: "')
         parser.add_argument(
-            '--wait', type=acting.seconds, metavar='SECONDS',
+            '--wait', type=cli.seconds, metavar='SECONDS',
             help='look until others have all that it has, at most this long '
             '(default: do not look)')
         parser.add_argument(
@@ -180,7 +180,7 @@ what to do).
         """Add what it may be told."""
         parser = super().get_parser(prog_name)
         parser.add_argument(
-            '--wait', type=acting.seconds, metavar='SECONDS', default=60,
+            '--wait', type=cli.seconds, metavar='SECONDS', default=60,
             help='how long nova may need to hear from it (default: '
             '%(default)s). Its first audit comes before: some minutes with '
             'thousands of nodes')

@@ -12,8 +12,6 @@
 
 """check: is every node owned by exactly one compute service?"""
 
-import time
-
 from cliff import lister
 
 from nova_ironic_multihost.check import cli
@@ -61,7 +59,7 @@ exit status: 0 consistent, 1 something was found, 2 the cloud cannot be asked
         self._status = cli.FOUND if found else cli.CONSISTENT
         self.tell(cli.summary(seen, found))
         told = [('finding', one) for one in found] + [
-            ('note', one) for one in findings.notes(seen, time.time())]
+            ('note', one) for one in findings.notes(seen, seen.at)]
         return COLUMNS, [
             (level, one.kind, one.subject, one.sentence)
             for level, one in told]

@@ -315,6 +315,12 @@ class WaitTestCase(base.BaseTestCase):
         found = self.wait([self.broken, views.consistent()], 0)
         self.assertEqual(['node-without-record'], [f.kind for f in found])
 
+    def test_goes_by_the_time_of_the_cloud(self):
+        seen = views.changed(
+            views.consistent(), 'instances', 0, task_state='deleting')
+        self.now += 7200
+        self.assertEqual([], self.wait([seen], 0))
+
     def test_ends_when_consistent(self):
         good = views.consistent()
         self.assertEqual([], self.wait([self.broken, good], 60))

@@ -77,6 +77,20 @@ class ReadTestCase(SurveyTestCase):
         self.assertEqual((False, False, True),
                          (west.up, west.disabled, west.forced_down))
 
+    def test_the_clock_of_nova_counts(self):
+        now = 1767225640
+        for date, at in (
+                ('Wed, 31 Dec 2025 22:00:40 GMT', now - 7200),
+                ('Thu, 01 Jan 2026 02:00:40 GMT', now + 7200),
+                # It was on its way.
+                ('Thu, 01 Jan 2026 00:00:38 GMT', now),
+                ('', now), ('yesterday', now)):
+            self.cloud.http.get(
+                f'{clouds.NOVA}/servers/detail', headers={'Date': date},
+                json=self.cloud._servers)
+            with mock.patch('time.time', return_value=now):
+                self.assertEqual(at, self.cloud.survey().read().at)
+
     def test_why_a_compute_is_disabled(self):
         self.cloud.services = [
             clouds.service('east', status='disabled', disabled_reason='mine'),

@@ -99,7 +99,8 @@ class CheckTestCase(base.BaseTestCase):
             json.loads(out)['findings']))
 
     def test_what_is_no_inconsistency_is_noted(self):
-        words = farewell.farewell(datetime.datetime(2026, 5, 4))
+        words = farewell.farewell(datetime.datetime.fromtimestamp(
+            views.NOW - 3600, datetime.UTC))
         self.read.return_value = views.changed(
             self.good, 'services', 1, farewell=words, disabled=True)
         status, out, _ = self.check()

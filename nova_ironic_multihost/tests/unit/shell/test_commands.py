@@ -77,6 +77,18 @@ class HealthyTestCase(CommandTestCase):
             self.assertEqual(0, self.shell('list', '--watch')[0])
         sleep.assert_called_once_with(10)
 
+    def test_times_that_are_none(self):
+        for argv in (('list', '--watch=-1'), ('list', '--watch', 'nan'),
+                     ('check', '--wait', 'nan'), ('check', '--wait', 'inf')):
+            status, _, err = self.shell(*argv)
+            self.assertEqual(2, status)
+            self.assertIn('0 or more seconds', err)
+
+    def test_watch_does_not_ask_all_the_time(self):
+        with mock.patch('time.sleep', side_effect=KeyboardInterrupt) as sleep:
+            self.shell('list', '--watch', '0')
+        sleep.assert_called_once_with(2)
+
     def test_watch_clears_a_terminal_only(self):
         for self.TERMINAL in True, False:
             with mock.patch('time.sleep', side_effect=KeyboardInterrupt):

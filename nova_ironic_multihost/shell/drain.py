@@ -141,6 +141,8 @@ what to do).
         services.change(cloud, service, {'status': 'enabled'})
         self.say(f'{service.host} is enabled: it takes its part of the free '
                  'nodes within some audits, a minute each as a rule')
+        if service.reason not in ('', service.farewell, draining.REASON):
+            self.say(f'{service.host} was disabled for: {service.reason}')
         if not service.up:
             self.say(f'{service.host} is down: it takes nothing until it is '
                      'started')

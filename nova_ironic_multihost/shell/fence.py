@@ -200,6 +200,9 @@ what to do).
             self.say(f'{service.host} stays disabled, as somebody else has '
                      f'done that ({service.reason or "no reason is given"}); '
                      f'"undrain {service.host}" enables it')
+        if not (service.up or service.forced_down):
+            self.say(f'{service.host} is down: it takes nothing until it is '
+                     'started')
         if body:
             self._explain(cloud, service.host)
         return acting.DONE

@@ -49,7 +49,7 @@ examples:
         what changes its owner soon
   nova-ironic-multihost node list --long -f csv > nodes.csv
 
-exit status: 0, or 2 if the cloud cannot be asked
+exit status: 0, or 2 if there is no such host or the cloud cannot be asked
 """
 
     def get_parser(self, prog_name):
@@ -74,6 +74,7 @@ exit status: 0, or 2 if the cloud cannot be asked
     def take_action(self, parsed_args):
         """Return the table."""
         judged = settings.judged(self, parsed_args)
+        _expect_known(judged.seen, parsed_args.host)
         verdicts = judged.verdicts(
             node for node in judged.seen.nodes
             if _chosen(judged, node, parsed_args))
@@ -82,6 +83,14 @@ exit status: 0, or 2 if the cloud cannot be asked
                 _more(judged, verdict) if parsed_args.long else ())
             for verdict in verdicts
             if verdict.moves or not parsed_args.moving]
+
+
+def _expect_known(seen, host):
+    if host is not None and host_key(host) not in seen.names:
+        known = ', '.join(seen.names.values()) or 'none'
+        raise base.Refused(
+            f'nova has no compute service "{host}", and no record of one. '
+            f'Name one of those that it has: {known}.')
 
 
 def _chosen(judged, node, args):
@@ -146,7 +155,8 @@ exit status: 0, or 2 if there is no such node or the cloud cannot be asked
 
 
 def _named(seen, name):
-    found = [node for node in seen.nodes if name in (node.uuid, node.name)]
+    found = [node for node in seen.nodes
+             if name and name in (node.uuid, node.name)]
     if len(found) == 1:
         return found[0]
     raise base.Refused(

@@ -163,6 +163,12 @@ class TroubledTestCase(CommandTestCase):
             [one['UUID'] for one in self.json(
                 'node', 'list', '--host', 'Compute-1')])
 
+    def test_nodes_of_nobody_known(self):
+        status, out, err = self.shell('node', 'list', '--host', 'compute-l')
+        self.assertEqual((2, ''), (status, out))
+        self.assertIn('"compute-l"', err)
+        self.assertIn('compute-1, compute-2', err)
+
     def test_nodes_in_a_state(self):
         for state, nodes in (('leaked', ['n-2']),
                              ('unknown server', ['n-3']),
@@ -189,6 +195,12 @@ class TroubledTestCase(CommandTestCase):
                 'Server', 'Provision state', 'Partition', 'Zone', 'Barred')))
         self.assertIs(True, found['n-8']['Barred'])
         self.assertNotIn('Server', self.json('node', 'list')[0])
+
+    def test_node_without_a_name(self):
+        for one in self.cloud.nodes[1:]:
+            one['name'] = f'called-{one["uuid"]}'
+        self.cloud.nodes[0]['name'] = None
+        self.assertIn('no node ""', self.shell('node', 'show', '')[2])
 
     def test_node(self):
         found = self.json('node', 'show', 'rack1-u00')

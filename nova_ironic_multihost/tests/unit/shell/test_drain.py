@@ -178,6 +178,16 @@ class UndrainTestCase(waiting.WaitingTestCase):
         self.assertIn('east is enabled: it takes', self.undrain())
         self.assertEqual([{'status': 'enabled'}], self.cloud.changes)
 
+    def test_tells_for_what_it_was_disabled(self):
+        self.east(status='disabled', disabled_reason='bad NIC')
+        self.assertIn('east was disabled for: bad NIC', self.undrain())
+
+    def test_tells_nothing_of_what_drain_has_done(self):
+        for reason in (None, draining.REASON, farewell.farewell(
+                datetime.datetime(2026, 5, 4))):
+            self.east(status='disabled', disabled_reason=reason)
+            self.assertNotIn('was disabled', self.undrain())
+
     def test_twice(self):
         self.assertIn('east is enabled already', self.undrain())
         self.assertEqual([], self.cloud.changes)

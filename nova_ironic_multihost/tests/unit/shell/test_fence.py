@@ -290,6 +290,13 @@ class UnfenceTestCase(waiting.WaitingTestCase):
         self.assertEqual([{'status': 'enabled'}], self.cloud.changes)
         self.assertEqual(0, self.now)
 
+    def test_one_that_is_down_and_not_forced_down(self):
+        self.east(forced_down=False)
+        self.assertIn('east is down: it takes nothing', self.unfence())
+        self.start()
+        self.east(**FENCED)
+        self.assertNotIn('is down', self.unfence())
+
     def test_servers_that_nobody_took_over(self):
         self.start()
         told = self.unfence()

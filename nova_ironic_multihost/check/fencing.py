@@ -87,14 +87,20 @@ def unwanted(service: observation.Service) -> dict[str, typing.Any]:
     return body
 
 
-def alive(pulse: Sequence[float | None]) -> bool:
+def alive(looks: Sequence[observation.Service]) -> bool:
     """Whether a compute service sends heartbeats.
 
-    :param pulse: what nova has shown as :attr:`~.observation.Service.seen`
-        at some looks. nova shows when it was written to last, by whomever;
-        so one change says nothing.
+    :param looks: it, at some looks. nova shows when it was written to last,
+        by whomever; so one change says nothing, nor does one that comes with
+        what an operator has said.
     """
-    return len(set(pulse)) > 2
+    return len({look.seen for look in looks
+                if _said(look) == _said(looks[-1])}) > 2
+
+
+def _said(service: observation.Service) -> tuple[bool, bool, str]:
+    """Return what operators say of a compute service."""
+    return service.forced_down, service.disabled, service.reason
 
 
 class Obstacle(enum.Enum):

@@ -110,12 +110,12 @@ waiting, and nothing else.
         return acting.LEFT if found.stuck else acting.DONE
 
     def _watch(self, cloud, host, limit, options):
-        pulse = []
+        looks = []
         told = None
         for after, (seen, migrating) in self.watch(
                 lambda: (cloud.read(zones=True), cloud.migrating(host)),
                 limit, f'{host} is fenced; what it has left is not known.'):
-            self._expect_dead(services.named(seen.services, host), pulse)
+            self._expect_dead(services.named(seen.services, host), looks)
             found = fencing.plan(seen, host, migrating, options)
             self._progress(after, told, found)
             if found.empty:
@@ -129,18 +129,18 @@ waiting, and nothing else.
             self.say(f'{fencing.HINT}.')
         return acting.LEFT
 
-    def _expect_dead(self, service, pulse):
+    def _expect_dead(self, service, looks):
         """Look whether it is, as far as it shows.
 
-        :param pulse: when nova has heard from it, a list that grows
+        :param looks: it, at the looks before; a list that grows
         """
         if not service.forced_down:
             raise base.Refused(
                 f'{service.host} is {services.state(service)}: somebody else '
                 'has taken back that it is forced down. Find out who, and '
                 'fence it again.')
-        pulse.append(service.seen)
-        if fencing.alive(pulse):
+        looks.append(service)
+        if fencing.alive(looks):
             raise base.Refused(
                 f'{service.host} is fenced and ALIVE: nova hears from it. '
                 'What it has begun it may go on with, while others take over. '
@@ -212,13 +212,13 @@ what to do).
 
         :returns: it, as nova has it by then: others may have had their say
         """
-        pulse = [service.seen]
+        looks = [service]
         for _, now in self.watch(
                 lambda: services.named(
                     cloud.computes(service.host), service.host),
                 limit, f'{service.host} stays fenced.'):
-            pulse.append(now.seen)
-            if fencing.alive(pulse) or not now.forced_down:
+            looks.append(now)
+            if fencing.alive(looks) or not now.forced_down:
                 return now
         raise base.Refused(
             f'nova has not heard from {service.host} for {limit:.0f} s, so '

@@ -129,17 +129,32 @@ class UnwantedTestCase(base.BaseTestCase):
 
 class AliveTestCase(base.BaseTestCase):
 
+    def alive(self, *seen):
+        return fencing.alive([
+            observation.Service('h', seen=moment) for moment in seen])
+
     def test_silence(self):
-        self.assertFalse(fencing.alive([]))
-        self.assertFalse(fencing.alive([None, None]))
-        self.assertFalse(fencing.alive([5.0, 5.0, 5.0]))
+        self.assertFalse(self.alive())
+        self.assertFalse(self.alive(None, None))
+        self.assertFalse(self.alive(5.0, 5.0, 5.0))
 
     def test_one_change_may_be_somebody_s_request(self):
-        self.assertFalse(fencing.alive([5.0, 15.0, 15.0]))
-        self.assertFalse(fencing.alive([None, 15.0]))
+        self.assertFalse(self.alive(5.0, 15.0, 15.0))
+        self.assertFalse(self.alive(None, 15.0))
+
+    def test_what_operators_say_is_no_heartbeat(self):
+        looks = [observation.Service('h', seen=5.0, reason='a'),
+                 observation.Service('h', seen=15.0, reason='b'),
+                 observation.Service('h', seen=25.0, disabled=True),
+                 observation.Service('h', seen=35.0, forced_down=True)]
+        for number in range(1, 5):
+            self.assertFalse(fencing.alive(looks[:number]))
+        self.assertTrue(fencing.alive(looks + [
+            observation.Service('h', seen=moment, forced_down=True)
+            for moment in (45.0, 55.0)]))
 
     def test_heartbeats(self):
-        self.assertTrue(fencing.alive([5.0, 15.0, 15.0, 25.0]))
+        self.assertTrue(self.alive(5.0, 15.0, 15.0, 25.0))
 
 
 class PlanTestCase(base.BaseTestCase):

@@ -245,6 +245,16 @@ class UnfenceTestCase(waiting.WaitingTestCase):
         self.assertIn('Start nova-compute', told)
         self.assertEqual((60, []), (self.now, self.cloud.changes))
 
+    def test_what_operators_write_meanwhile_is_no_heartbeat(self):
+        def write(reason):
+            self.beat()
+            self.east(disabled_reason=reason)
+
+        self.after(10, write, 'mine')
+        self.after(20, write, 'no, mine')
+        self.assertIn('has not heard from east', self.unfence(status=2))
+        self.assertEqual([], self.cloud.changes)
+
     def test_how_long_it_may_need(self):
         self.after(200, self.beat)
         self.after(210, self.beat)

@@ -65,12 +65,14 @@ class Left:
     :ivar stays: free nodes that nobody may take
     :ivar serving: nodes with servers
     :ivar hidden: nodes that Ironic does not show
+    :ivar strays: nodes held for a server that nova does not have
     """
 
     waits: Mapping[str, int]
     stays: int
     serving: int
     hidden: int
+    strays: int
 
     @property
     def free(self) -> int:
@@ -86,20 +88,24 @@ def left(seen: observation.Observation, host: str,
     :param settings: what the others have in nova.conf
     """
     them = heirs.Heirs(seen, host, settings)
-    used = seen.used_nodes | {i.node for i in seen.instances
-                              if i.node and not i.deleted}
     counts: dict[str, int] = collections.Counter()
-    stays = serving = hidden = 0
+    stays = serving = hidden = strays = 0
     for node in seen.owned_by(host):
-        if node in used:
-            serving += 1
+        server = seen.server_of.get(node)
+        if server is not None:
+            instance = seen.instance_of.get(server)
+            if instance is None or instance.deleted:
+                strays += 1
+            else:
+                serving += 1
         elif node not in seen.node_of:
             hidden += 1
         elif (heir := them.of_node(node)) is None:
             stays += 1
         else:
             counts[seen.service_of[heir].host] += 1
-    return Left(dict(sorted(counts.items())), stays, serving, hidden)
+    return Left(dict(sorted(counts.items())), stays, serving, hidden,
+                strays)
 
 
 def sentences(found: Left) -> Iterator[str]:
@@ -116,6 +122,9 @@ def sentences(found: Left) -> Iterator[str]:
     if found.serving:
         yield (f'{_nodes(found.serving)} with servers: they stay until the '
                'servers are deleted')
+    if found.strays:
+        yield (f'{_nodes(found.strays)} held for servers that nova does not '
+               'have: "nova-ironic-multihost leaks" says what becomes of them')
     if found.hidden:
         yield (f'{_nodes(found.hidden)} that Ironic does not show: gone, or '
                'hidden from this account; who owns them lets them go')

@@ -123,9 +123,25 @@ class LeftTestCase(base.BaseTestCase):
 
     def test_nodes_with_servers_stay(self):
         self.change('nodes', 1, instance_uuid='s')
+        self.seen = views.with_more(
+            self.seen, 'instances', observation.Instance('s'))
         found = self.left()
-        self.assertEqual((1, 1), (found.free, found.serving))
+        self.assertEqual((1, 1, 0), (
+            found.free, found.serving, found.strays))
         self.assertIn('1 node is with servers: they stay', self.told()[1])
+
+    def test_machines_that_leaked_are_not_with_servers(self):
+        self.change('nodes', 1, instance_uuid='gone')
+        self.change('nodes', 4, instance_uuid='unknown')
+        self.seen = views.with_more(
+            self.seen, 'instances', observation.Instance(
+                'gone', deleted=True))
+        found = self.left()
+        self.assertEqual((0, 0, 2), (
+            found.free, found.serving, found.strays))
+        [told] = self.told()
+        self.assertIn('2 nodes are held for servers that nova does not have',
+                      told)
 
     def test_nodes_that_a_build_has_claimed_stay(self):
         self.seen = views.with_more(
@@ -161,6 +177,6 @@ class LeftTestCase(base.BaseTestCase):
     def test_nothing_is_left(self):
         self.change('records', 1, host='compute-1')
         self.change('records', 4, host='compute-3')
-        self.assertEqual(draining.Left({}, 0, 0, 0), self.left())
+        self.assertEqual(draining.Left({}, 0, 0, 0, 0), self.left())
         self.assertEqual(0, self.left().free)
         self.assertEqual([], self.told())

@@ -263,10 +263,14 @@ class Auditor:
         return audit
 
     def _note_waiting(self, audit: Audit) -> None:
-        """Note whose instances are still to be taken over."""
+        """Note whose instances are still to be taken over.
+
+        Those with which it has failed are tried again by the next audit.
+        """
         self._tally.note_pending(Pending.TURN, {
-            node for node, reason in audit.reasons.items()
-            if reason is Reason.INSTANCE_WAITS})
+            *self._memory.refused,
+            *(node for node, reason in audit.reasons.items()
+              if reason is Reason.INSTANCE_WAITS)})
 
     def audit_hosts(self, settings: Settings, hosts: Iterable[str],
                     then: Callable[[Audit, list[str]], None],

@@ -151,6 +151,23 @@ class WitnessTestCase(cloud.AuditTestCase):
         self.audit_hosts('a', 'b')
         self.assertEqual(0, self.witness.picture().pending_seconds)
 
+    def test_instance_that_cannot_be_taken_over_is_pending(self):
+        self.options['policy'] = takeover.Policy(takeover.FORCED_DOWN)
+        node = NODES[0]
+        self.cloud.ironic[node] = 'i'
+        self.cloud.placed['i'] = cloud.instance('b', node)
+        self.cloud.owners[node] = 'b'
+        self.settle('a')
+        self.cloud.set('b', up=False, forced_down=True)
+        with mock.patch.object(self.cloud, 'take_one', return_value=False):
+            self.audit()
+            self.clock.now += 7
+            self.audit_hosts('a', 'b')
+            self.audit()
+        self.assertEqual(7, self.witness.picture().pending_seconds)
+        self.audit()
+        self.assertEqual(0, self.witness.picture().pending_seconds)
+
     def test_start_takes_its_time(self):
         self.assertTrue(self.verdict(seconds=90000).well)
 

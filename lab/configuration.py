@@ -18,6 +18,7 @@ beside it.
 
 import io
 import pathlib
+import re
 
 from lab import errors
 from lab import settings as places
@@ -27,6 +28,8 @@ DRIVERS = {
     'stock': 'ironic.IronicDriver',
 }
 _FOR_IRONIC = 'ironic:'
+#: Section and option of the port on which a nova-compute tells how it goes.
+METRICS_PORT = 'ironic_multihost', 'metrics_port'
 #: The API of each project: name, type and path below its port.
 CATALOG = (
     ('keystone', 'identity', '/v3'),
@@ -159,12 +162,16 @@ def ironic_policy(nova_sees_nodes=True):
 def compute(settings, name, driver, options=()):
     """The file of one nova-compute.
 
+    A port for metrics that all of them are given is that of the first one;
+    those of the others follow.
+
     :param name: its host name
     :param driver: a key of :data:`DRIVERS`
     :param options: 'SECTION.OPTION=VALUE' strings
     :returns: dict of relative path to text
     """
     sections = _nova(settings)
+    given = overrides(options)
     home = settings.data / name
     sections['DEFAULT'] |= {
         'compute_driver': DRIVERS[driver],
@@ -176,7 +183,16 @@ def compute(settings, name, driver, options=()):
         'running_deleted_instance_poll_interval': 5,
     }
     sections['oslo_concurrency'] = {'lock_path': home / 'locks'}
-    return {f'nova/{name}.conf': ini(merged(sections, overrides(options)))}
+    section, option = METRICS_PORT
+    if first := number(options, section, option, 0):
+        given[section][option] = first + _place(name) - 1
+    return {f'nova/{name}.conf': ini(merged(sections, given))}
+
+
+def _place(name):
+    """The number at the end of a compute's name; 1 if there is none."""
+    digits = re.search(r'[1-9][0-9]*$', name)
+    return int(digits[0]) if digits else 1
 
 
 def openrc(settings):

@@ -14,20 +14,32 @@
 
 import configparser
 import json
+import re
 import signal
 import subprocess
 import urllib.request
 
+from lab import configuration as files
 from lab import errors
 from lab import lock
+from lab import options
 from lab import processes
 from lab import progress
 from lab import services
 from lab import settings as places
 from lab import state
 
-#: Seconds from scrape to scrape, and from one look at the alerts to the next.
-_INTERVAL = 5
+#: Seconds from scrape to scrape, and from one look at the alerts to the next;
+#: and the same for alerts that are to be faster.
+_INTERVAL, _SHORT_INTERVAL = 5, 2
+
+#: Seconds that an alert goes by at least however fast it is to be, as a lab
+#: that is well has them, too: from one audit to the next, say.
+_LEAST = 20
+
+_UNITS = {'s': 1, 'm': 60, 'h': 3600}
+#: A range, and what an age in seconds is compared with, in an expression.
+_RANGE, _BOUND = re.compile(r'\[(\d+[smh])\]'), re.compile(r'([<>]) (\d{3,})')
 
 
 def register(subparsers):
@@ -46,6 +58,11 @@ def register(subparsers):
         '--json', action='store_true',
         help='print {"url": ..., "alerts": [...]} instead, the alerts as '
         'Prometheus has them')
+    parser.add_argument(
+        '--faster', type=options.positive, default=1, metavar='N',
+        help='let the alerts come N times sooner: what each one waits for is '
+        'divided by it, down to what a lab that is well has as well '
+        f'({_LEAST} s)')
     parser.set_defaults(func=run)
 
 
@@ -55,7 +72,7 @@ def run(args, settings):
         raise errors.LabError('The lab is not up; run "tools/lab up".')
     url = settings.url('prometheus')
     with lock.hold(settings.run / 'lock', 'monitor'):
-        Monitor(settings, progress.Progress()).ensure()
+        Monitor(settings, progress.Progress()).ensure(args.faster)
     alerts = _alerts(url)
     if args.json:
         print(json.dumps({'url': url, 'alerts': alerts}))
@@ -78,14 +95,17 @@ class Monitor:
         self._progress = progress
         self._processes = processes.Processes(settings.run, settings.logs)
 
-    def ensure(self):
+    def ensure(self, faster=1):
         """Start what does not run.
 
+        :param faster: how many times sooner alerts are to come
         :raises LabError: when it cannot be fetched, or does not start
         """
         self._fetch()
-        path = self._settings.conf / 'prometheus.json'
-        path.write_text(json.dumps(configuration(self._settings)))
+        files.write(self._settings.conf, {
+            'rules.json': json.dumps(_rules(self._settings, faster)),
+            'prometheus.json': json.dumps(
+                configuration(self._settings, faster))})
         watchers = services.watchers(self._settings)
         missing = [service for service in watchers
                    if self._processes.state(service.name) == 'stopped']
@@ -114,13 +134,16 @@ class Monitor:
                 'and its lists of packages: "sudo apt-get update".')
 
 
-def configuration(settings):
-    """The file of Prometheus, as a dict."""
+def configuration(settings, faster=1):
+    """The file of Prometheus, as a dict.
+
+    :param faster: how many times sooner alerts are to come
+    """
+    interval = f'{_INTERVAL if faster == 1 else _SHORT_INTERVAL}s'
     return {
-        'global': {'scrape_interval': f'{_INTERVAL}s',
-                   'evaluation_interval': f'{_INTERVAL}s'},
-        'rule_files': [
-            str(settings.repository / 'etc' / 'prometheus' / '*.yaml')],
+        'global': {'scrape_interval': interval,
+                   'evaluation_interval': interval},
+        'rule_files': [str(settings.conf / 'rules.json')],
         'scrape_configs': [
             {'job_name': 'exporter', 'static_configs': [
                 {'targets': [f'{places.HOST}:{settings.port("exporter")}']}]},
@@ -130,15 +153,54 @@ def configuration(settings):
                 for host, port in _computes(settings)]}]}
 
 
+def _rules(settings, faster):
+    """The alerts for operators, as they are or sooner, as a dict."""
+    # Imported late: the help is shown before anything is installed.
+    import yaml
+    path = (settings.repository / 'etc' / 'prometheus'
+            / 'nova-ironic-multihost-rules.yaml')
+    return hastened(yaml.safe_load(path.read_text()), faster)
+
+
+def hastened(rules, faster):
+    """Rules that are the same but for how long they wait.
+
+    :param rules: a file of rules, as a dict
+    :param faster: what durations and ranges are divided by, and ages with
+        which something is compared; the last two stay longer than what is
+        normal in a lab
+    """
+    return {'groups': [
+        group | {'rules': [
+            rule | {'for': f'{_seconds(rule["for"]) * 1000 // faster}ms',
+                    'expr': _hastened(rule['expr'], faster)}
+            for rule in group['rules']]}
+        for group in rules['groups']]}
+
+
+def _hastened(expression, faster):
+    def shorter(seconds):
+        return min(seconds, max(seconds // faster, _LEAST))
+
+    expression = _RANGE.sub(
+        lambda found: f'[{shorter(_seconds(found[1]))}s]', expression)
+    return _BOUND.sub(
+        lambda found: f'{found[1]} {shorter(int(found[2]))}', expression)
+
+
+def _seconds(duration):
+    return int(duration[:-1]) * _UNITS[duration[-1]]
+
+
 def _computes(settings):
     """(host, port) of each nova-compute that has a port for metrics."""
-    for path in sorted((settings.conf / 'nova').glob('*.conf')):
+    for host in state.State(settings).read().get('computes', ()):
         # Values may have a percent sign in them.
-        options = configparser.RawConfigParser(strict=False)
-        options.read(path)
-        port = options.getint('ironic_multihost', 'metrics_port', fallback=0)
+        given = configparser.RawConfigParser(strict=False)
+        given.read(settings.conf / 'nova' / f'{host}.conf')
+        port = given.getint(*files.METRICS_PORT, fallback=0)
         if port:
-            yield path.stem, port
+            yield host, port
 
 
 def lines(alerts):

@@ -35,8 +35,8 @@ AT_MOST = 4
 
 #: Distance of the base ports of two labs. The first one stays the same for a
 #: checkout and differs between two.
-PORTS = 15
-FIRST_PORT = 20000 + zlib.crc32(str(ROOT).encode()) % 200 * AT_MOST * PORTS
+PORTS = 20
+FIRST_PORT = 20000 + zlib.crc32(str(ROOT).encode()) % 150 * AT_MOST * PORTS
 
 #: Seconds after which a command that hangs is given up.
 DEADLINE = 1800

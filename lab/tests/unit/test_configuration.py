@@ -72,6 +72,20 @@ class ConfigurationTestCase(base.BaseTestCase):
         self.assertEqual('2', found['DEFAULT']['report_interval'])
         self.assertEqual('7', found['ironic_multihost']['partitions'])
 
+    def test_each_compute_has_a_port_of_its_own_for_metrics(self):
+        def port(name, *options):
+            return self.compute(name, options=options).get(
+                *configuration.METRICS_PORT, fallback=None)
+
+        given = 'ironic_multihost.metrics_port=20100'
+        self.assertEqual(
+            ['20100', '20109', '20100'],
+            [port(name, given)
+             for name in ('compute-1', 'compute-10', 'spare')])
+        self.assertIsNone(port('compute-2'))
+        self.assertEqual(
+            '0', port('compute-2', 'ironic_multihost.metrics_port=0'))
+
     def test_option_reaches_the_other_nova_services(self):
         # Whether a compute is down is for the API to tell.
         files = configuration.shared(

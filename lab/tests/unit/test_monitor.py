@@ -16,11 +16,13 @@ import dataclasses
 import io
 import json
 import pathlib
+import re
 import signal
 from unittest import mock
 
 import fixtures
 from oslotest import base
+import yaml
 
 from lab import errors
 from lab import monitor
@@ -30,6 +32,9 @@ from lab import services
 from lab import settings
 from lab import state
 from nova_ironic_multihost.tests.unit.etc import promtool
+
+RULES = (pathlib.Path(settings.__file__).parents[1] / 'etc' / 'prometheus'
+         / 'nova-ironic-multihost-rules.yaml')
 
 ALERTS = [
     {'state': 'pending', 'labels': {
@@ -51,7 +56,10 @@ class MonitorTestCase(base.BaseTestCase):
             settings.load(top / 'lab', 20000), venv=top / 'venv')
         for directory in self.settings.logs, self.settings.conf / 'nova':
             directory.mkdir(parents=True)
-        state.State(self.settings).write('up')
+        self.has()
+
+    def has(self, *computes):
+        state.State(self.settings).write('up', computes=computes)
 
     def compute(self, name, port):
         (self.settings.conf / 'nova' / f'{name}.conf').write_text(
@@ -70,18 +78,62 @@ class ConfigurationTestCase(MonitorTestCase):
             for one in job['static_configs'] for target in one['targets']]
 
     def test_exporter_and_computes_that_tell_something(self):
+        self.has('compute-1', 'compute-2')
         self.compute('compute-1', 20100)
         self.compute('compute-2', None)
-        self.compute('nova', None)
+        # What the other services of nova read, and what has been forgotten.
+        self.compute('nova', 20100)
+        self.compute('compute-3', 20102)
         self.assertEqual(
             [('exporter', '127.0.0.1:20012', None),
              ('nova-compute', '127.0.0.1:20100', 'compute-1')],
             self.targets())
 
-    def test_prometheus_reads_it(self):
-        path = self.settings.conf / 'prometheus.json'
-        path.write_text(json.dumps(monitor.configuration(self.settings)))
-        promtool.run(self, 'check', 'config', path)
+    def test_looks_more_often_where_alerts_come_sooner(self):
+        def interval(faster):
+            found = monitor.configuration(self.settings, faster)['global']
+            return found['scrape_interval'], found['evaluation_interval']
+
+        self.assertEqual(('5s', '5s'), interval(1))
+        self.assertEqual(('2s', '2s'), interval(2))
+
+
+class HastenedTestCase(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.shipped = yaml.safe_load(RULES.read_text())
+
+    def hastened(self, faster, **rule):
+        [group] = monitor.hastened(
+            {'groups': [{'name': 'g', 'rules': [rule]}]}, faster)['groups']
+        return group['rules'][0]
+
+    def test_what_is_waited_for(self):
+        for duration, milliseconds in (
+                ('90s', 900), ('5m', 3000), ('1h', 36000)):
+            found = self.hastened(100, **{'for': duration, 'expr': 'up'})
+            self.assertEqual(f'{milliseconds}ms', found['for'])
+
+    def test_ages_and_ranges_down_to_what_is_normal(self):
+        for was, is_ in (
+                ('a > 3600', 'a > 36'), ('a > 300', 'a > 20'),
+                ('a < 15', 'a < 15'), ('a > 0', 'a > 0'),
+                ('increase(a[1h]) >= 3', 'increase(a[36s]) >= 3'),
+                ('increase(a[10m])', 'increase(a[20s])'),
+                ('increase(a[10s])', 'increase(a[10s])')):
+            found = self.hastened(100, **{'for': '1m', 'expr': was})
+            self.assertEqual(is_, found['expr'])
+
+    def test_the_rest_is_as_it_is_shipped(self):
+        def rest(rules):
+            return [rule | {'for': '', 'expr': re.sub(
+                        r'(?<=\[)\w+|\d{2,}', '', rule['expr'])}
+                    for group in rules['groups'] for rule in group['rules']]
+
+        found = monitor.hastened(self.shipped, 100)
+        self.assertEqual(rest(self.shipped), rest(found))
+        self.assertNotEqual(self.shipped, found)
 
 
 class EnsureTestCase(MonitorTestCase):
@@ -100,11 +152,11 @@ class EnsureTestCase(MonitorTestCase):
         self.fetch = self.useFixture(fixtures.MockPatch(
             'subprocess.run', return_value=mock.Mock(returncode=0))).mock
 
-    def ensure(self):
+    def ensure(self, faster=1):
         """What is started."""
         self.start.reset_mock()
         monitor.Monitor(
-            self.settings, progress.Progress(io.StringIO())).ensure()
+            self.settings, progress.Progress(io.StringIO())).ensure(faster)
         return [call.args[2].name for call in self.start.call_args_list]
 
     def test_starts_what_does_not_run(self):
@@ -115,11 +167,20 @@ class EnsureTestCase(MonitorTestCase):
 
     def test_computes_that_came_later_are_scraped(self):
         self.running = {'exporter', 'prometheus'}
+        self.has('compute-4')
         self.compute('compute-4', 20104)
         self.ensure()
         self.assertIn('20104', (
             self.settings.conf / 'prometheus.json').read_text())
         self.signal.assert_called_once_with('prometheus', signal.SIGHUP)
+
+    def test_prometheus_reads_what_is_written(self):
+        self.has('compute-1')
+        self.compute('compute-1', 20100)
+        for faster in 1, 60:
+            self.ensure(faster)
+            promtool.run(self, 'check', 'config',
+                         self.settings.conf / 'prometheus.json')
 
     def test_is_fetched_once(self):
         self.ensure()

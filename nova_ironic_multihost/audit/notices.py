@@ -54,7 +54,7 @@ OF_NODES = {
         'nova does not know: they belong to another cell or another user of '
         'Ironic, or their rows are archived. They are reported as in use and '
         'nothing is done to them. If nobody uses them: "openstack baremetal '
-        'node undeploy".'),
+        'node undeploy", or "unset --instance-uuid" if one is available.'),
     Reason.LEAKED: Notice(
         logging.INFO,
         '{count} nodes, for example {example}, are held for instances that '

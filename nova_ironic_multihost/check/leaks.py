@@ -21,7 +21,9 @@ from nova_ironic_multihost.check import usage
 REAPER = ('within 1800 s, or what '
           '[DEFAULT]running_deleted_instance_poll_interval says')
 
-_UNDEPLOY = '"openstack baremetal node undeploy {uuid}" frees it'
+#: Provision states of a machine that carries nothing: Ironic refuses to
+#: undeploy it then.
+_BARE = frozenset({'enroll', 'manageable', 'available'})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,5 +88,8 @@ def _foreign(verdict: judgement.Verdict, kind: usage.Usage
     held = ('nova has no record of its server, deleted and purged or never '
             'there' if kind is usage.Usage.UNKNOWN else
             'Ironic has it active for no server')
+    how = ('unset --instance-uuid' if verdict.node.provision_state in _BARE
+           else 'undeploy')
     return '', (f'nobody touches it: {held}. If nobody uses it without nova, '
-                + _UNDEPLOY.format(uuid=verdict.node.uuid))
+                f'"openstack baremetal node {how} {verdict.node.uuid}" frees '
+                'it')

@@ -69,6 +69,14 @@ class LeaksTestCase(base.BaseTestCase):
         self.assertIn('no record of its server', leak.next)
         self.assertIn('node undeploy node-0', leak.next)
 
+    def test_what_was_never_deployed_cannot_be_undeployed(self):
+        for state in 'available', 'manageable', 'enroll':
+            [leak] = self.found(views.changed(views.without(
+                views.consistent(), 'instances', 0), 'nodes', 0,
+                provision_state=state))
+            self.assertIn('"openstack baremetal node unset --instance-uuid '
+                          'node-0" frees it', leak.next)
+
     def test_active_for_nobody_is_left_alone(self):
         [leak] = self.found(views.changed(
             views.consistent(), 'nodes', 1, provision_state='active'))

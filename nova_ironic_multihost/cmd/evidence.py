@@ -21,6 +21,7 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import warnings
 
 from oslo_config import cfg
 
@@ -287,7 +288,9 @@ def _order(file):
 def _configuration():
     """Return what reads nova.conf; imported here, as it needs nova."""
     try:
-        from nova_ironic_multihost.contract import configuration
+        # Of libraries: they are nova's matter, and none of the results.
+        with warnings.catch_warnings(action='ignore'):
+            from nova_ironic_multihost.contract import configuration
     except ImportError as error:
         raise Unknown(
             f'nova cannot be imported by {sys.executable}: {error}. Install '

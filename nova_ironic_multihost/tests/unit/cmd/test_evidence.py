@@ -10,11 +10,13 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
+import builtins
 import json
 import pathlib
 import subprocess
 import sys
 from unittest import mock
+import warnings
 
 import fixtures
 from oslotest import base
@@ -67,6 +69,20 @@ class EvidenceTestCase(base.BaseTestCase):
 
 
 class OnceTestCase(base.BaseTestCase):
+
+    def test_warnings_of_what_nova_imports_are_no_result(self):
+        real = builtins.__import__
+
+        def old(name, *args, **options):
+            if name == contract.__name__:
+                warnings.warn('eventlet is deprecated', stacklevel=2)
+            return real(name, *args, **options)
+
+        with warnings.catch_warnings(record=True) as told, \
+                mock.patch.object(builtins, '__import__', old):
+            warnings.simplefilter('always')
+            self.assertIs(configuration, evidence._configuration())
+        self.assertEqual([], told)
 
     def test_what_succeeds_and_what_fails_is_asked_once(self):
         class Things:

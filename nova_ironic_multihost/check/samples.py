@@ -104,7 +104,8 @@ def _computes(seen: observation.Observation) -> tuple[Series, ...]:
         of_services('enabled', 'Whether the compute service is enabled.',
                     lambda service: not service.disabled),
         of_services('silence_seconds', 'Seconds between the last heartbeat '
-                    'of the compute service and the moment of asking.',
+                    'of the compute service, or that it was fenced, disabled '
+                    'or enabled, and the moment of asking.',
                     lambda service: None if service.seen is None
                     else seen.at - service.seen))
 

@@ -60,7 +60,7 @@ def change(cloud: survey.Survey, service: observation.Service,
         # a proxy may not wait for.
         now = _look(cloud, service, error)
         if not _has(now, body):
-            raise survey.SurveyError(
+            raise type(error)(
                 f'{error} {service.host} is {state(now)}.') from error
 
 
@@ -69,7 +69,7 @@ def _look(cloud: survey.Survey, service: observation.Service,
     try:
         return named(cloud.computes(service.host), service.host)
     except survey.SurveyError as another:
-        raise survey.SurveyError(
+        raise type(another)(
             f'{error} Whether {service.host} is changed is not known: '
             f'{another} Then give the same command again.') from another
 

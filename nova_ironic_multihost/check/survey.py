@@ -98,6 +98,10 @@ class SurveyError(Exception):
     """The cloud cannot be asked; one sentence or two, with the remedy."""
 
 
+class Unanswered(SurveyError):
+    """Nobody answers, or only that it fails: later it may."""
+
+
 class _TooOld(SurveyError):
     """A service does not know the microversion of a request."""
 
@@ -474,7 +478,7 @@ def _reached(service: _Json) -> bool:
 def _expect_cells(services: Iterable[_Json]) -> None:
     unknown = sorted(one['host'] for one in services if not _reached(one))
     if unknown:
-        raise SurveyError(
+        raise Unanswered(
             f'nova does not reach the database of the cell of '
             f'{", ".join(unknown)}. Mend that first: what is in there '
             'cannot be judged.')
@@ -575,7 +579,7 @@ class _Api:
             with contextlib.suppress(_EntryGone):
                 return self._all_pages(
                     path, key, identity, microversion, parameters)
-        raise SurveyError(
+        raise Unanswered(
             f'{self._name} changes faster than {path} can be read. Ask '
             'again, or wait for things to come to rest with --wait SECONDS.')
 
@@ -647,10 +651,13 @@ class _Api:
                 f'{self._name} is too old: it does not know microversion '
                 f'{microversion} of its API, which {path} is asked with. '
                 'Upgrade it, or look at the endpoint in the catalog.')
-        told = _said(answer) if status < 500 else ''
+        answered = f'{self._name} answered {path} with HTTP {status}'
+        if status >= 500:
+            raise Unanswered(f'{answered}. Look into its log.')
+        told = _said(answer)
         raise SurveyError(
-            f'{self._name} answered {path} with HTTP {status}'
-            + (f': {told}.' if told else '. Look into its log.'))
+            f'{answered}: {told}.' if told
+            else f'{answered}. Look into its log.')
 
     @contextlib.contextmanager
     def _telling(self) -> Iterator[None]:
@@ -663,8 +670,9 @@ class _Api:
                 'user, password and scope.') from error
         except (identity_exceptions.ConnectionError,
                 identity_exceptions.DiscoveryFailure,
+                identity_exceptions.HttpServerError,
                 sdk_exceptions.ServiceDiscoveryException) as error:
-            raise SurveyError(
+            raise Unanswered(
                 f'There is no way to {self._name}: {_text(error)}. Start '
                 'what does not answer, or look at the URL and at proxies '
                 '(no_proxy).') from error

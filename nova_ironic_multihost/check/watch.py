@@ -47,3 +47,35 @@ def looks(read: Callable[[], _Seen], seconds: float,
             return
         # A large cloud is not to be asked all the time.
         sleep(min(left, max(PAUSE, now - asked)))
+
+
+def patiently(act: Callable[[], _Seen], seconds: float,
+              passing: tuple[type[Exception], ...],
+              tell: Callable[[Exception], object] = lambda error: None,
+              ) -> _Seen:
+    """Do something, again and again while it fails, until the time is over.
+
+    :param act: does it
+    :param seconds: how long; 0 tries once
+    :param passing: failures that may pass; any other one ends it at once
+    :param tell: told of failures after which it is tried again, of one that
+        says the same as the one before only once
+    :returns: what it returns
+    :raises Exception: the last failure
+    """
+    failures: list[Exception] = []
+
+    def attempt() -> tuple[_Seen, ...]:
+        try:
+            return (act(),)
+        except passing as error:
+            failures.append(error)
+            return ()
+
+    for _, done in looks(attempt, seconds):
+        if done:
+            return done[0]
+        if seconds and [str(e) for e in failures[-2:-1]] != [
+                str(failures[-1])]:
+            tell(failures[-1])
+    raise failures[-1]

@@ -13,6 +13,7 @@
 """Have others take over from a compute service that is dead, and end that."""
 
 from nova_ironic_multihost.check import cli
+from nova_ironic_multihost.check import declaration
 from nova_ironic_multihost.check import fencing
 from nova_ironic_multihost.check import services
 from nova_ironic_multihost.check import survey
@@ -41,6 +42,8 @@ examples:
         tell nova, and wait for 10 minutes at most until others have it all
   nova-ironic-multihost fence compute-2 --powered-off compute-2
         its machine was powered off just now, and nova still calls it up
+  nova-ironic-multihost fence compute-2 --retry 120
+        as a tool gives it: nova's API may have failed with that machine
 
 exit status: 0 done, with --wait or --dry-run: nothing is left, or would be;
 1 something is left, or would be; 2 refused, or it is alive, or it cannot be
@@ -66,38 +69,50 @@ waiting, and nothing else.
             '--powered-off', metavar='HOST',
             help='name the host once more to say that it is off for sure, '
             'though nova hears from it or from nobody')
+        parser.add_argument(
+            '--retry', type=acting.seconds, metavar='SECONDS', default=0,
+            help='try again for so long, when nova does not answer or does '
+            'not yet call it down (default: %(default)s)')
         settings.add(parser)
         return parser
 
     def take_action(self, parsed_args):
         """Fence it, and watch if that is asked for."""
-        cloud, known, service = self.ask(parsed_args.host)
-        refused = fencing.refusal(known, service)
         options = settings.given(parsed_args)
         if parsed_args.dry_run:
-            return self._dry_run(cloud, service.host, options, refused)
-        if refused and not self._sure(service, parsed_args.powered_off):
-            raise base.Refused(f'{refused}.')
-        body = fencing.wanted(service, parsed_args.reason)
-        services.change(cloud, service, body)
+            return self._dry_run(parsed_args.host, options)
+        cloud = self.survey()
+        service, changed = self._declare(cloud, parsed_args)
         self.say(
             f'{service.host} is forced down and disabled: others take over '
-            'its servers and its free nodes' if body else
+            'its servers and its free nodes' if changed else
             f'{service.host} is fenced already: '
             f'{service.reason or "no reason is given"}')
         if parsed_args.wait is None:
             return acting.DONE
         return self._watch(cloud, service.host, parsed_args.wait, options)
 
+    def _declare(self, cloud, args):
+        try:
+            return declaration.declare(
+                cloud, args.host, self._sure(args), args.reason, args.retry,
+                self.tell)
+        except declaration.TooEarly as refused:
+            raise base.Refused(str(refused)) from refused
+
     @staticmethod
-    def _sure(service, named):
-        if named is not None and host_key(named) != service.key:
+    def _sure(args):
+        named = args.powered_off
+        if named is not None and host_key(named) != host_key(args.host):
             raise base.Refused(
-                f'--powered-off names {named}, and {service.host} is to be '
+                f'--powered-off names {named}, and {args.host} is to be '
                 'fenced. Look which of them is off.')
         return named is not None
 
-    def _dry_run(self, cloud, host, options, refused):
+    def _dry_run(self, host, options):
+        cloud, known, service = self.ask(host)
+        refused = fencing.refusal(known, service)
+        host = service.host
         found = fencing.plan(cloud.read(zones=True), host,
                              cloud.migrating(host), options)
         self.say(f'{host} has {fencing.counts(found)}',

@@ -86,8 +86,8 @@ class ReadTestCase(SurveyTestCase):
                 ('Thu, 01 Jan 2026 00:00:38 GMT', now),
                 ('', now), ('yesterday', now)):
             self.cloud.http.get(
-                f'{clouds.NOVA}/servers/detail', headers={'Date': date},
-                json=self.cloud._servers)
+                f'{clouds.NOVA}/os-services', headers={'Date': date},
+                json=self.cloud._services)
             with mock.patch('time.time', return_value=now):
                 self.assertEqual(at, self.cloud.survey().read().at)
 

@@ -10,6 +10,9 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
+import functools
+
+import fixtures
 from oslotest import base
 
 from nova_ironic_multihost.check import watch
@@ -50,3 +53,54 @@ class LooksTestCase(base.BaseTestCase):
         for _ in watch.looks(lambda: None, 60, lambda: self.now, self.sleep):
             break
         self.assertEqual([], self.slept)
+
+
+class PatientlyTestCase(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.now = 0.0
+        self.useFixture(fixtures.MockPatchObject(
+            watch, 'looks', functools.partial(
+                watch.looks, clock=lambda: self.now, sleep=self.sleep)))
+        self.told = []
+
+    def sleep(self, seconds):
+        self.now += seconds
+
+    def act(self, seconds, *results):
+        """Do what has these results: what is raised, or returned."""
+        left = list(results)
+
+        def act():
+            result = left.pop(0)
+            if isinstance(result, Exception):
+                raise result
+            return result
+
+        return watch.patiently(act, seconds, (ValueError,),
+                               lambda error: self.told.append(str(error)))
+
+    def test_done_at_once(self):
+        self.assertIsNone(self.act(60, None))
+        self.assertEqual((0.0, []), (self.now, self.told))
+
+    def test_done_later(self):
+        self.assertEqual('it', self.act(
+            60, ValueError('a'), ValueError('a'), ValueError('b'), 'it'))
+        self.assertEqual(6.0, self.now)
+        self.assertEqual(['a', 'b'], self.told)
+
+    def test_without_patience(self):
+        self.assertRaises(ValueError, self.act, 0, ValueError('a'))
+        self.assertEqual((0.0, []), (self.now, self.told))
+
+    def test_the_time_is_over(self):
+        failures = [ValueError(str(number)) for number in range(3)]
+        told = self.assertRaises(ValueError, self.act, 3, *failures)
+        self.assertEqual('2', str(told))
+        self.assertEqual(3.0, self.now)
+
+    def test_what_does_not_pass(self):
+        self.assertRaises(KeyError, self.act, 60, ValueError('a'), KeyError())
+        self.assertEqual(2.0, self.now)

@@ -36,6 +36,12 @@ class FenceTestCase(waiting.WaitingTestCase):
         self.assertEqual(status, told[0], told)
         return told[1:]
 
+    def answer(self):
+        """Let nova answer again."""
+        self.cloud.http.get(
+            f'{clouds.NOVA}/os-services',
+            json=lambda *_: {'services': self.cloud.services})
+
     def refused(self, *argv):
         out, err = self.fence(*argv, status=2)
         self.assertEqual([], self.cloud.changes)
@@ -111,6 +117,37 @@ class FenceTestCase(waiting.WaitingTestCase):
         err = self.refused('east')
         self.assertIn('HTTP 500', err)
         self.assertIn('east is enabled and down.', err)
+
+    def test_tries_again_until_nova_answers(self):
+        self.cloud.http.get(f'{clouds.NOVA}/os-services', **GONE)
+        self.after(30, self.answer)
+        out, err = self.fence('east', '--retry', '60')
+        self.assertEqual(30, self.now)
+        self.assertIn('east is forced down', out)
+        self.assertEqual(1, err.count('There is no way to nova'))
+
+    def test_tries_again_until_nova_calls_it_down(self):
+        self.east(state='up')
+        self.after(40, lambda: self.east(state='down'))
+        _, err = self.fence('east', '--retry', '60')
+        self.assertEqual(40, self.now)
+        self.assertEqual(1, err.count('east is up'))
+
+    def test_tries_again_and_gives_up(self):
+        self.cloud.http.put(f'{clouds.NOVA}/os-services/id-east',
+                            status_code=503)
+        err = self.refused('east', '--retry', '12')
+        self.assertEqual(12, self.now)
+        self.assertIn('HTTP 503', err.splitlines()[-1])
+
+    def test_what_does_not_pass_is_not_tried_again(self):
+        for answer in 401, 403:
+            self.cloud.http.get(f'{clouds.NOVA}/os-services',
+                                status_code=answer)
+            self.refused('east', '--retry', '60')
+        self.answer()
+        self.assertIn('east, west', self.refused('nix', '--retry', '60'))
+        self.assertEqual(0, self.now)
 
     def test_waits_until_others_have_it_all(self):
         self.after(4, self.move, 'n-0')

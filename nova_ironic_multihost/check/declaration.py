@@ -1,0 +1,59 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Tells nova that a compute service is dead, for whoever has seen to it.
+
+For commands and for tools that fence. nova alone is asked. What is told twice,
+or by two at the same moment, is what is told once.
+"""
+
+from collections.abc import Callable
+
+from nova_ironic_multihost.check import fencing
+from nova_ironic_multihost.check import observation
+from nova_ironic_multihost.check import services
+from nova_ironic_multihost.check import survey
+from nova_ironic_multihost.check import watch
+
+
+class TooEarly(Exception):
+    """nova does not see that it is dead; a sentence or two, the remedy."""
+
+
+def declare(cloud: survey.Survey, host: str, sure: bool = False,
+            why: str | None = None, patience: float = 0,
+            tell: Callable[[Exception], object] = lambda error: None,
+            ) -> tuple[observation.Service, bool]:
+    """Force a compute service down and disable it, in one request.
+
+    :param host: in any spelling
+    :param sure: whether it is off for certain, whatever nova sees
+    :param why: added to the reason for which it is disabled
+    :param patience: seconds to try again in, while nova does not answer or
+        does not see that it is dead
+    :param tell: told why it is tried again
+    :returns: (it as it was, whether anything had to be changed)
+    :raises TooEarly: unless nova calls it down, and another one up
+    :raises SurveyError: when nova has not done it, or that is not known
+    """
+    def attempt() -> tuple[observation.Service, bool]:
+        known = cloud.computes()
+        service = services.named(known, host)
+        refused = fencing.refusal(known, service)
+        if refused and not sure:
+            raise TooEarly(f'{refused}.')
+        body = fencing.wanted(service, why)
+        services.change(cloud, service, body)
+        return service, bool(body)
+
+    return watch.patiently(
+        attempt, patience, (survey.Unanswered, TooEarly), tell)

@@ -1,0 +1,65 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+from oslotest import base
+
+from nova_ironic_multihost.check import declaration
+from nova_ironic_multihost.check import fencing
+from nova_ironic_multihost.check import survey
+from nova_ironic_multihost.tests import clouds
+
+FENCED = {'forced_down': True, 'status': 'disabled',
+          'disabled_reason': f'{fencing.REASON}: fan'}
+
+
+class DeclareTestCase(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.apis = self.useFixture(clouds.FakeCloud())
+        self.cloud = self.apis.survey()
+
+    def declare(self, host='east', **options):
+        service, changed = declaration.declare(
+            self.cloud, host, why='fan', **options)
+        self.assertEqual('east', service.host)
+        return changed
+
+    def test_one_request(self):
+        self.apis.services[0]['state'] = 'down'
+        self.assertTrue(self.declare('East'))
+        self.assertEqual([FENCED], self.apis.changes)
+
+    def test_twice(self):
+        self.declare(sure=True)
+        self.assertFalse(self.declare())
+        self.assertFalse(self.declare(sure=True))
+        self.assertEqual([FENCED], self.apis.changes)
+
+    def test_too_early(self):
+        told = self.assertRaises(declaration.TooEarly, self.declare)
+        self.assertIn('east is up', str(told))
+        self.assertEqual([], self.apis.changes)
+
+    def test_an_outage_of_all(self):
+        for service in self.apis.services:
+            service['state'] = 'down'
+        told = self.assertRaises(declaration.TooEarly, self.declare)
+        self.assertIn('No compute service is up', str(told))
+
+    def test_nova_does_not_answer(self):
+        self.apis.http.put(f'{clouds.NOVA}/os-services/id-east',
+                           status_code=503)
+        told = self.assertRaises(survey.Unanswered, self.declare, sure=True)
+        self.assertIn('east is enabled and up', str(told))
+        self.apis.http.get(f'{clouds.NOVA}/os-services', status_code=504)
+        self.assertRaises(survey.Unanswered, self.declare, sure=True)

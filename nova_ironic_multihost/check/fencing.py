@@ -43,16 +43,15 @@ def refusal(services: tuple[observation.Service, ...],
     """Say why a compute service is not to be fenced, None if it may be."""
     if service.forced_down:
         return None
-    sure = f'if it is off for sure, say so: --powered-off {service.host}'
     if service.up:
         return (f'{service.host} is up: nova hears from it. Power it off, or '
                 'end nova-compute there; nova calls it down after '
-                f'[DEFAULT]service_down_time, 60 s as a rule. Or {sure}')
+                '[DEFAULT]service_down_time, 60 s as a rule')
     if not any(s.up for s in services):
         return ('No compute service is up, so nobody could take anything '
                 'over. Look at RabbitMQ, nova-conductor and the database '
                 'first: when one of them is down, each compute service looks '
-                f'dead and none is. Or {sure}')
+                'dead and none is')
     return None
 
 

@@ -98,7 +98,9 @@ waiting, and nothing else.
                 cloud, args.host, self._sure(args), args.reason, args.retry,
                 self.tell)
         except declaration.TooEarly as refused:
-            raise base.Refused(str(refused)) from refused
+            raise base.Refused(
+                f'{refused} Or if it is off for sure, say so: --powered-off '
+                f'{args.host}.') from refused
 
     @staticmethod
     def _sure(args):

@@ -57,9 +57,16 @@ class DeclareTestCase(base.BaseTestCase):
         self.assertIn('No compute service is up', str(told))
 
     def test_nova_does_not_answer(self):
-        self.apis.http.put(f'{clouds.NOVA}/os-services/id-east',
-                           status_code=503)
+        services = f'{clouds.NOVA}/os-services'
+        self.apis.http.put(f'{services}/id-east', status_code=503)
         told = self.assertRaises(survey.Unanswered, self.declare, sure=True)
         self.assertIn('east is enabled and up', str(told))
-        self.apis.http.get(f'{clouds.NOVA}/os-services', status_code=504)
+
+        def gone(request, context):
+            self.apis.http.get(services, status_code=504)
+            context.status_code = 503
+
+        self.apis.http.put(f'{services}/id-east', json=gone)
+        told = self.assertRaises(survey.Unanswered, self.declare, sure=True)
+        self.assertIn('is not known', str(told))
         self.assertRaises(survey.Unanswered, self.declare, sure=True)

@@ -84,7 +84,9 @@ class FenceTestCase(waiting.WaitingTestCase):
 
     def test_one_that_is_up(self):
         self.east(state='up')
-        self.assertIn('east is up', self.refused('east'))
+        err = self.refused('east')
+        self.assertIn('east is up', err)
+        self.assertIn('--powered-off east', err)
 
     def test_said_twice(self):
         self.east(state='up')

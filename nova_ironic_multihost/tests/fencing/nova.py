@@ -24,7 +24,7 @@ import yaml
 from nova_ironic_multihost.tests import clouds
 
 #: The secret that is to be seen nowhere.
-SECRET = 'tell-nobody'  # noqa: S105
+SECRET = 'tell-nobody'
 
 
 class Nova(fixtures.Fixture):

@@ -1,0 +1,235 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import configparser
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+import fixtures
+from oslotest import base
+
+from nova_ironic_multihost.tests.fencing import nova
+from nova_ironic_multihost.tests.fencing import recipes
+
+SYSTEMD = recipes.FENCING / 'systemd'
+SCRIPT = SYSTEMD / 'fence-compute'
+
+#: A BMC. It notes what it is asked for and how, and answers each status by
+#: the next line of the file; the last one stays.
+IPMITOOL = r"""#!/bin/bash
+echo "ipmitool $*" >> calls
+[[ ${!#} == status ]] || exit 0
+answer=$(head -n 1 states)
+[[ $(wc -l < states) -gt 1 ]] && sed -i 1d states
+[[ $answer == fail ]] && { echo 'Unable to establish session' >&2; exit 1; }
+echo "Chassis Power is $answer"
+"""
+
+#: Our command, which notes what it is told.
+COMMAND = r"""#!/bin/bash
+echo "nova $*" >> calls
+if [[ $1 == list ]]; then cat services; else exit "$(cat status)"; fi
+"""
+
+
+class ScriptTestCase(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.home = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        for name, text in ('ipmitool', IPMITOOL), (
+                'nova-ironic-multihost', COMMAND):
+            self.program(name, text)
+        self.given('status', '0')
+        self.given('calls')
+        self.given('services', 'east down enabled', 'west up enabled')
+        self.settings()
+
+    def program(self, name, text):
+        (self.home / name).write_text(text)
+        (self.home / name).chmod(0o755)
+
+    def given(self, name, *lines):
+        (self.home / name).write_text(''.join(f'{line}\n' for line in lines))
+
+    def settings(self, *more):
+        self.given('east.conf', '# a comment', '', 'bmc=bmc-1',
+                   'bmc_user=fence', 'bmc_password_file=/secret', 'pause=0',
+                   *more)
+
+    def states(self, *states):
+        self.given('states', *states)
+
+    @property
+    def environment(self):
+        return {'PATH': f'{self.home}:{os.environ["PATH"]}',
+                'RUNTIME_DIRECTORY': str(self.home),
+                'FENCE_COMPUTE_DIRECTORY': str(self.home)}
+
+    def fence(self, *argv, status=0):
+        """Run it: what it says, and what has been asked for."""
+        done = subprocess.run(
+            [SCRIPT, *(argv or ['east'])], cwd=self.home, text=True,
+            env=self.environment, capture_output=True, timeout=60)
+        self.assertEqual(status, done.returncode, done.stderr)
+        return done.stderr, (self.home / 'calls').read_text().splitlines()
+
+    def asked(self, calls):
+        return [re.sub('.*(power (on|off|status|cycle|reset))', r'\1', call)
+                for call in calls]
+
+    FENCED = ('nova fence east --powered-off east --retry 120 --reason '
+              'powered off by fence-compute')
+
+    def test_off_is_seen_before_nova_is_told(self):
+        self.states('on', 'on', 'off')
+        _, calls = self.fence()
+        self.assertEqual(
+            ['power status', 'power off', 'power status', 'power status',
+             self.FENCED], self.asked(calls))
+        self.assertEqual(
+            'ipmitool -I lanplus -H bmc-1 -U fence -f /secret chassis power '
+            'status', calls[0])
+
+    def test_one_that_is_off(self):
+        self.states('off')
+        for _ in range(2):
+            _, calls = self.fence()
+        self.assertNotIn('power off', self.asked(calls))
+        self.assertEqual(2, calls.count(self.FENCED))
+
+    def test_a_bmc_that_does_not_say(self):
+        for state in 'fail', 'unknown':
+            self.states(state)
+            told, calls = self.fence(status=1)
+            self.assertIn('bmc-1 does not say', told)
+            self.assertEqual({'power status'}, set(self.asked(calls)))
+
+    def test_a_bmc_that_stops_answering(self):
+        self.settings('off_timeout=0')
+        self.states('on', 'fail')
+        told, calls = self.fence(status=1)
+        self.assertIn('is not off', told)
+        self.assertNotIn(self.FENCED, calls)
+
+    def test_one_that_stays_on(self):
+        self.settings('off_timeout=0')
+        self.states('on')
+        self.assertIn('is not off', self.fence(status=1)[0])
+
+    def test_nova_is_not_told(self):
+        self.states('off')
+        self.given('status', '2')
+        self.assertIn('run this again', self.fence(status=1)[0])
+
+    def test_if_silent(self):
+        self.states('off')
+        self.settings('silent_for=0')
+        _, calls = self.fence('--if-silent', 'east')
+        self.assertIn(self.FENCED, calls)
+
+    def test_if_not_silent_enough(self):
+        self.states('on', 'off')
+        self.settings('silent_for=0')
+        for services in (
+                ('east up enabled', 'west up enabled'),
+                ('east fenced disabled', 'west up enabled'),
+                ('east down disabled', 'west up enabled'),
+                ('east down ended', 'west up enabled'),
+                ('east down enabled', 'west down enabled'),
+                ('northeast down enabled', 'west up enabled'), ()):
+            self.given('services', *services)
+            _, calls = self.fence('--if-silent', 'east')
+            self.assertEqual([], [c for c in calls if 'list' not in c])
+
+    def test_silence_that_ends(self):
+        self.states('on', 'off')
+        self.settings('silent_for=600')
+        self.program('nova-ironic-multihost', COMMAND + (
+            "\nsed -i 's/east down/east up/' services\n"))
+        _, calls = self.fence('--if-silent', 'east')
+        self.assertEqual(2, len(calls))
+
+    def test_wrong_calls_and_settings(self):
+        for argv in (), ('east', 'west'), ('../east',), ('--if-silent',), (
+                'nix',):
+            self.fence(*(argv or ['']), status=2)
+        for wrong in 'bmcc=x', 'patience=long', 'bmc=', '$(touch x)=1':
+            self.settings(wrong)
+            told, calls = self.fence(status=2)
+            self.assertIn('east.conf', told)
+            self.assertEqual([], calls)
+
+    def test_two_at_once(self):
+        self.states('on', 'on', 'off')
+        first, second = (subprocess.Popen(
+            [SCRIPT, 'east'], cwd=self.home, env=self.environment,
+            stderr=subprocess.PIPE) for _ in range(2))
+        self.assertEqual([b'', b''], [
+            process.communicate()[1].replace(
+                b'fence-compute: east: powering off\n', b'')
+            for process in (first, second)])
+        self.assertEqual([0, 0], [first.returncode, second.returncode])
+        calls = self.asked((self.home / 'calls').read_text().splitlines())
+        self.assertEqual(1, calls.count('power off'))
+        # The second one begins when the first one is through.
+        self.assertEqual(
+            [self.FENCED, 'power status', 'power status', self.FENCED],
+            calls[-4:])
+
+    def test_with_a_nova(self):
+        cloud = self.useFixture(nova.Nova())
+        cloud.services[0]['state'] = 'up'
+        cloud.failures = 1
+        self.states('on', 'off')
+        self.settings(f'OS_CLIENT_CONFIG_FILE={cloud.clouds_file}',
+                      'OS_CLOUD=fencing')
+        self.program(
+            'nova-ironic-multihost', f"""#!/bin/bash
+exec {sys.executable} -W ignore -m nova_ironic_multihost.shell.app "$@"
+""")
+        os.symlink(pathlib.Path(recipes.FENCING).parents[1]
+                   / 'nova_ironic_multihost',
+                   self.home / 'nova_ironic_multihost')
+        told, _ = self.fence()
+        self.assertIn('HTTP 503', told)
+        self.assertNotIn(nova.SECRET, told)
+        self.assertEqual(
+            [(True, 'disabled')],
+            [(c['forced_down'], c['status']) for c in cloud.changes])
+
+
+class UnitsTestCase(base.BaseTestCase):
+
+    def test_units_name_what_is_there(self):
+        for path in sorted(SYSTEMD.glob('*.service')):
+            unit = configparser.ConfigParser(
+                strict=False, interpolation=None, delimiters='=')
+            unit.optionxform = str
+            unit.read(path)
+            self.assertIn(
+                pathlib.Path(unit['Service']['ExecStart'].split()[0]).name,
+                (SCRIPT.name, 'nova-ironic-multihost'))
+
+    def test_systemd_understands_them(self):
+        program = shutil.which('systemd-analyze')
+        if program is None:
+            return
+        done = subprocess.run(
+            [program, 'verify', '--man=no', *sorted(
+                map(str, SYSTEMD.glob('*@.*')))],
+            text=True, capture_output=True)
+        self.assertNotIn('Unknown', done.stderr)

@@ -27,6 +27,13 @@ from nova_ironic_multihost.tests import clouds
 SECRET = 'tell-nobody'
 
 
+def versions(url):
+    """What nova answers at its root."""
+    return {'versions': [{
+        'id': 'v2.1', 'status': 'CURRENT', 'min_version': '2.1',
+        'version': '2.100', 'links': [{'rel': 'self', 'href': url}]}]}
+
+
 class Nova(fixtures.Fixture):
     """Has the compute services east, which is down, and west.
 
@@ -100,7 +107,4 @@ class Nova(fixtures.Fixture):
                 return 200, {'service': found}
             if path.strip('/'):
                 return 404, {}
-            return 200, {'versions': [{
-                'id': 'v2.1', 'status': 'CURRENT', 'min_version': '2.1',
-                'version': '2.100',
-                'links': [{'rel': 'self', 'href': self.url}]}]}
+            return 200, versions(self.url)

@@ -1,0 +1,98 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A task of masakari that fences the compute services of bare metal.
+
+masakari disables a compute service and evacuates its servers. A server over
+Ironic is its machine and goes nowhere; what it needs is that its compute
+service is forced down. Name fence_bare_metal_task first among the tasks of
+``pre``, so that this happens before anything is disabled.
+"""
+
+import openstack
+from oslo_log import log
+
+from masakari.compute import nova
+import masakari.conf
+from masakari.engine.drivers.taskflow import base
+from masakari import exception
+from nova_ironic_multihost.check import declaration
+from nova_ironic_multihost.check import survey
+from nova_ironic_multihost.check import watch
+from nova_ironic_multihost.core.host import host_key
+
+CONF = masakari.conf.CONF
+LOG = log.getLogger(__name__)
+
+#: Seconds that one answer of nova may take.
+ANSWER = 20
+
+#: Seconds in which nova misses the heartbeat of a host that masakari's monitor
+#: calls dead, twice service_down_time as openstack-ansible has it.
+PATIENCE = 240
+
+
+def asked(context):
+    """Return a survey that asks nova with masakari's own credentials.
+
+    :param context: masakari's context of the request
+    """
+    client = nova.novaclient(context, timeout=ANSWER).client
+    client.session.timeout = ANSWER
+    connection = openstack.connection.Connection(
+        session=client.session, region_name=client.region_name,
+        compute_interface=client.interface)
+    return survey.Survey(connection, connection)
+
+
+class FenceBareMetalTask(base.MasakariTask):
+    """Fence it and end the flow, if it is a compute service of bare metal.
+
+    Any other host is left to the tasks that follow.
+    """
+
+    def __init__(self, context, novaclient, **kwargs):
+        kwargs['requires'] = ['host_name']
+        super().__init__(context, novaclient, **kwargs)
+
+    def execute(self, host_name):
+        """Do it.
+
+        :raises SkipHostRecoveryException: it is fenced; masakari has no more
+            to do, and calls the notification finished
+        :raises HostRecoveryFailureException: it is not; masakari tries again
+        """
+        try:
+            cloud = asked(self.context)
+            known = watch.patiently(
+                cloud.computes, PATIENCE, (survey.Unanswered,), self._tell)
+            if not any(service.key == host_key(host_name)
+                       for service in known):
+                return
+            self.update_details(
+                f"Fencing the compute service of bare metal on '{host_name}'")
+            service, _ = declaration.declare(
+                cloud, host_name, why='masakari', patience=PATIENCE,
+                tell=self._tell)
+        except (declaration.TooEarly, survey.SurveyError) as error:
+            self.update_details(str(error), 1.0)
+            raise exception.HostRecoveryFailureException(
+                message=str(error)) from error
+        told = (f"'{service.host}' is fenced: other compute services take "
+                'over its servers of bare metal; nothing is evacuated')
+        self.update_details(told, 1.0)
+        LOG.info(told)
+        raise exception.SkipHostRecoveryException(message=told)
+
+    def _tell(self, error):
+        LOG.warning('%s Trying again.', error)
+        self.update_details(str(error), 0.5)

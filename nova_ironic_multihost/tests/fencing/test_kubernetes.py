@@ -1,0 +1,220 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import contextlib
+import functools
+import io
+import pathlib
+import subprocess
+
+import fixtures
+import kubernetes_validate
+import openstack
+from oslotest import base
+import requests
+import yaml
+
+from nova_ironic_multihost.check import fencing
+from nova_ironic_multihost.check import watch
+from nova_ironic_multihost.tests import clouds
+from nova_ironic_multihost.tests.fencing import nova
+from nova_ironic_multihost.tests.fencing import recipes
+
+KUBERNETES = recipes.FENCING / 'kubernetes'
+PROGRAM = KUBERNETES / 'fence-out-of-service'
+API = 'https://10.0.0.1:443/api/v1'
+TAINT = {'key': 'node.kubernetes.io/out-of-service', 'value': 'nodeshutdown',
+         'effect': 'NoExecute'}
+UNREACHABLE = {'key': 'node.kubernetes.io/unreachable', 'effect': 'NoExecute'}
+HOST = 'nova-ironic-multihost/host'
+
+
+def node(name, *taints, host=None):
+    metadata = {'name': name} | (
+        {'annotations': {HOST: host}} if host else {})
+    return {'metadata': metadata, 'spec': (
+        {'taints': list(taints)} if taints else {})}
+
+
+def pod(name, node=None, ready=True, host=None):
+    metadata = {'name': name} | (
+        {'annotations': {HOST: host}} if host else {})
+    return {'metadata': metadata,
+            'spec': {'nodeName': node} if node else {},
+            'status': {'conditions': [
+                {'type': 'Ready', 'status': str(ready)}]} if node else {}}
+
+
+class JobTestCase(base.BaseTestCase):
+    """Of east, which nova calls down, and of west."""
+
+    def setUp(self):
+        super().setUp()
+        self.program = recipes.load(PROGRAM)
+        self.apis = self.useFixture(clouds.FakeCloud())
+        self.apis.services[0]['state'] = 'down'
+        self.useFixture(fixtures.MockPatchObject(
+            openstack, 'connect',
+            side_effect=lambda **_: self.apis.connection()))
+        self.now = 0
+        self.useFixture(fixtures.MockPatchObject(
+            watch, 'looks', functools.partial(
+                watch.looks, clock=lambda: self.now, sleep=self.sleep)))
+        self.call = self.useFixture(fixtures.MockPatchObject(
+            subprocess, 'call', return_value=0)).mock
+        account = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        (account / 'token').write_text(f'{nova.SECRET}\n')
+        self.useFixture(fixtures.MockPatchObject(
+            self.program, 'ACCOUNT', account))
+        for name, value in (('KUBERNETES_SERVICE_HOST', '10.0.0.1'),
+                            ('KUBERNETES_SERVICE_PORT', '443'),
+                            ('NAMESPACE', 'openstack'),
+                            ('SELECTOR', 'component=compute-ironic')):
+            self.useFixture(fixtures.EnvironmentVariable(name, value))
+
+    def sleep(self, seconds):
+        self.now += seconds
+
+    def look(self, nodes, pods, status=0):
+        """Run the job once: what it says."""
+        self.nodes = self.apis.http.get(f'{API}/nodes', json={'items': nodes})
+        self.pods = self.apis.http.get(
+            f'{API}/namespaces/openstack/pods', json={'items': pods})
+        return self.run_program(status)
+
+    def run_program(self, status):
+        err = io.StringIO()
+        with contextlib.redirect_stderr(err):
+            self.assertEqual(status, self.program.main(), err.getvalue())
+        self.assertNotIn(nova.SECRET, err.getvalue())
+        return err.getvalue()
+
+    def assertFenced(self, why):
+        self.assertEqual([{
+            'forced_down': True, 'status': 'disabled',
+            'disabled_reason': f'{fencing.REASON}: Kubernetes: {why}'}],
+            self.apis.changes)
+
+    def test_a_node_that_is_out_of_service(self):
+        for _ in range(2):
+            self.look([node('a', UNREACHABLE, TAINT), node('b')],
+                      [pod('east', 'a'), pod('west', 'b')])
+        self.assertFenced('node a is out of service')
+        self.call.assert_not_called()
+
+    def test_how_kubernetes_is_asked(self):
+        self.look([node('a')], [pod('east', 'a')])
+        self.assertEqual(['component=compute-ironic'],
+                         self.pods.last_request.qs['labelselector'])
+        for asked in self.nodes, self.pods:
+            self.assertEqual(f'Bearer {nova.SECRET}',
+                             asked.last_request.headers['Authorization'])
+            self.assertEqual(str(self.program.ACCOUNT / 'ca.crt'),
+                             asked.last_request.verify)
+
+    def test_a_node_that_is_only_unreachable(self):
+        self.look([node('a', UNREACHABLE), node('b')],
+                  [pod('east', 'a'), pod('west', 'b')])
+        self.assertEqual([], self.apis.changes)
+
+    def test_a_pod_that_waits_for_a_node(self):
+        pods = [pod('east'), pod('west', 'b')]
+        self.look([node('a'), node('b')], pods)
+        self.assertEqual([], self.apis.changes)
+        self.look([node('a', TAINT), node('b')], pods)
+        self.assertFenced('no node for its pod, and a is out of service')
+
+    def test_a_pod_that_has_moved(self):
+        self.look([node('a', TAINT, host='east'), node('b')],
+                  [pod('east-old', 'a', host='east'),
+                   pod('east-new', 'b', ready=False, host='east')])
+        self.assertEqual([], self.apis.changes)
+
+    def test_hosts_that_are_bound_to_a_node(self):
+        self.look([node('a', TAINT, host='east, '), node('b')], [])
+        self.assertFenced('node a is out of service')
+
+    def test_one_that_nova_hears_from(self):
+        self.apis.services[0]['state'] = 'up'
+        told = self.look([node('a', TAINT)], [pod('east', 'a')], status=1)
+        self.assertIn('east is not fenced, though node a', told)
+        self.assertIn('Power it off', told)
+        self.assertEqual([], self.apis.changes)
+
+    def test_one_that_fails_does_not_keep_others(self):
+        told = self.look(
+            [node('a', TAINT)], [pod('abc', 'a'), pod('east', 'a')], status=1)
+        self.assertIn('abc is not fenced', told)
+        self.assertFenced('node a is out of service')
+
+    def test_is_unfenced_when_it_is_back(self):
+        self.look([node('a', TAINT)], [pod('east', 'a')])
+        self.look([node('a', TAINT), node('b')],
+                  [pod('east', 'b', ready=False)])
+        self.call.assert_not_called()
+        self.look([node('a'), node('b')], [pod('east', 'b')])
+        self.assertEqual(['nova-ironic-multihost', 'unfence', 'east'],
+                         self.call.call_args.args[0][:3])
+        self.call.return_value = 2
+        self.look([node('a'), node('b')], [pod('East', 'b')], status=1)
+
+    def test_what_others_have_fenced_stays(self):
+        self.apis.services[0].update(
+            forced_down=True, status='disabled',
+            disabled_reason=f'{fencing.REASON}: mainboard')
+        self.look([node('a')], [pod('east', 'a')])
+        self.call.assert_not_called()
+
+    def test_nobody_answers(self):
+        self.apis.http.get(f'{API}/nodes', status_code=403)
+        self.assertIn('roles', self.run_program(1))
+        self.apis.http.get(
+            f'{API}/nodes', exc=requests.exceptions.ConnectTimeout('no'))
+        self.assertIn('Kubernetes does not say', self.run_program(1))
+        self.apis.http.get(f'{clouds.NOVA}/os-services', status_code=503)
+        self.assertIn('503', self.look(
+            [node('a', TAINT)], [pod('east', 'a')], status=1))
+        self.assertIn('503', self.look(
+            [node('a')], [pod('east', 'a')], status=1))
+
+    def test_settings_that_are_wrong(self):
+        self.assertIn('SELECTOR', self.look([node('a', TAINT)], [], 1))
+        self.useFixture(fixtures.EnvironmentVariable('NAMESPACE'))
+        self.assertIn('NAMESPACE', self.look([], [], 1))
+
+
+class ManifestTestCase(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        text = (KUBERNETES / 'cronjob.yaml').read_text()
+        self.things = list(yaml.safe_load_all(text))
+
+    def test_kubernetes_understands_it(self):
+        for thing in self.things:
+            for version in '1.31', kubernetes_validate.latest_version():
+                kubernetes_validate.validate(thing, version, strict=True)
+
+    def test_it_may_do_what_it_does(self):
+        rules = {(resource, verb) for thing in self.things
+                 for rule in thing.get('rules', ())
+                 for resource in rule['resources'] for verb in rule['verbs']}
+        self.assertEqual({('nodes', 'list'), ('pods', 'list')}, rules)
+
+    def test_it_gives_what_the_program_needs(self):
+        [job] = [t for t in self.things if t['kind'] == 'CronJob']
+        [one] = job['spec']['jobTemplate']['spec']['template']['spec'][
+            'containers']
+        self.assertEqual(PROGRAM.name, pathlib.Path(one['command'][-1]).name)
+        self.assertLessEqual(
+            {'NAMESPACE', 'SELECTOR', 'OS_CLOUD', 'OS_CLIENT_CONFIG_FILE'},
+            {variable['name'] for variable in one['env']})

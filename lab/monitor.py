@@ -126,8 +126,8 @@ class Monitor:
         log = self._settings.logs / 'install.log'
         with self._progress.step('fetch Prometheus'), open(log, 'ab') as out:
             done = subprocess.run(
-                [self._settings.repository / 'tools' / 'fetch-prometheus',
-                 directory], stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+                [self._settings.repository / 'tools' / 'fetch-debian',
+                 'prometheus', directory], stdin=subprocess.DEVNULL, stdout=out, stderr=out)
         if done.returncode:
             raise errors.LabError(
                 f'Prometheus cannot be fetched, see {log}. It takes apt-get, '

@@ -17,6 +17,8 @@ import os
 import pathlib
 import subprocess
 import sys
+import types
+from unittest import mock
 
 import fixtures
 from lxml import etree
@@ -34,6 +36,18 @@ AGENT = recipes.FENCING / 'pacemaker' / 'fence_nova_ironic_multihost'
 
 #: Where tools/test has unpacked Debian's package fence-agents.
 FENCE_AGENTS = 'FENCE_AGENTS'
+
+
+def agents(test):
+    """Where they are; skip the test if nobody has promised them."""
+    promised = os.environ.get(FENCE_AGENTS)
+    if not promised:
+        test.skipTest('tools/test unpacks fence-agents; tox alone does not.')
+    path = pathlib.Path(promised) / 'usr'
+    if not path.exists():
+        test.fail(f'There is no {path}. See why tools/test could not fetch '
+                  'it: .tools/logs/install-fence-agents.log')
+    return path
 
 
 class AgentTestCase(base.BaseTestCase):
@@ -70,6 +84,8 @@ class AgentTestCase(base.BaseTestCase):
     def act(self, action, plug='east', status=0, **given):
         told = self.run_agent(action=action, plug=plug, **given)
         self.assertEqual(status, told[0], told)
+        if status == 1:
+            self.assertEqual('', told[1])
         return ''.join(told[1:])
 
     def test_off(self):
@@ -159,8 +175,7 @@ class AgentTestCase(base.BaseTestCase):
 
     def test_metadata_has_the_form_of_fence_agents(self):
         schema = etree.RelaxNG(file=str(
-            pathlib.Path(os.environ[FENCE_AGENTS]) / 'usr' / 'share'
-            / 'cluster' / 'relaxng' / 'metadata.rng'))
+            agents(self) / 'share' / 'cluster' / 'relaxng' / 'metadata.rng'))
         found = etree.fromstring(self.run_agent(action='metadata')[1])
         self.assertTrue(schema.validate(found), schema.error_log)
         self.assertEqual(
@@ -185,3 +200,32 @@ class ProgramTestCase(base.BaseTestCase):
         self.assertIn('HTTP 503', done.stderr)
         self.assertNotIn(nova.SECRET, done.stderr)
         self.assertEqual(1, len(cloud.changes))
+
+
+class FenceComputeTestCase(base.BaseTestCase):
+    """What the agent of fence-agents for nova does, and why it will not do."""
+
+    def setUp(self):
+        super().setUp()
+        library = types.ModuleType('fencing')
+        for name in 'fail_usage', 'is_executable', 'run_command', 'run_delay':
+            setattr(library, name, mock.Mock(return_value=(0, '', '')))
+        with mock.patch.dict(sys.modules, fencing=library):
+            self.agent = recipes.load(agents(self) / 'sbin' / 'fence_compute')
+        self.nova = mock.Mock()
+
+    def off(self, **service):
+        """Have it fence one that is down: what it tells nova."""
+        self.nova.services.list.return_value = [types.SimpleNamespace(
+            binary='nova-compute', state='down', **service)]
+        self.agent.set_power_status_off(
+            self.nova, {'--plug': 'east', '--action': 'off'})
+        return [call[0] for call in self.nova.services.method_calls
+                if call[0] != 'list']
+
+    def test_order(self):
+        self.assertEqual(['force_down', 'disable'],
+                         self.off(status='enabled'))
+
+    def test_one_that_is_disabled_is_not_forced_down(self):
+        self.assertEqual([], self.off(status='disabled'))

@@ -304,6 +304,24 @@ esac""")
         self.assertFalse(path.exists())
         self.assertIn('cannot fetch promtool', printed)
 
+    def test_agents_are_unpacked_once(self):
+        test = tools.load('test')
+        top = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        self.useFixture(fixtures.MockPatchObject(test, 'LOGS', top / 'logs'))
+        self.useFixture(fixtures.MockPatchObject(
+            test, 'AGENTS', top / 'agents'))
+        processes = mock.Mock()
+        processes.run.side_effect = lambda command, *_, **__: (
+            pathlib.Path(command[2]).mkdir(), [])
+        with contextlib.redirect_stdout(io.StringIO()):
+            for _ in range(2):
+                self.assertEqual(str(top / 'agents'),
+                                 test.provide_agents(processes))
+        processes.run.assert_called_once()
+        self.assertEqual(
+            [str(test.FETCH_DEBIAN), 'fence-agents', str(top / 'agents')],
+            processes.run.call_args.args[0])
+
     def test_the_one_of_the_machine(self):
         test = tools.load('test')
         with mock.patch('shutil.which', return_value='/x/promtool'):

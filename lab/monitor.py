@@ -127,7 +127,8 @@ class Monitor:
         with self._progress.step('fetch Prometheus'), open(log, 'ab') as out:
             done = subprocess.run(
                 [self._settings.repository / 'tools' / 'fetch-debian',
-                 'prometheus', directory], stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+                 'prometheus', directory],
+                stdin=subprocess.DEVNULL, stdout=out, stderr=out)
         if done.returncode:
             raise errors.LabError(
                 f'Prometheus cannot be fetched, see {log}. It takes apt-get, '

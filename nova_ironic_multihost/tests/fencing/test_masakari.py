@@ -27,6 +27,7 @@ from nova_ironic_multihost.check import fencing
 from nova_ironic_multihost.check import watch
 from nova_ironic_multihost.tests import clouds
 from nova_ironic_multihost.tests.fencing import nova
+from nova_ironic_multihost.tests.fencing import recipes
 
 GROUP = 'masakari.task_flow.tasks'
 TASK = 'fence_bare_metal_task'
@@ -41,7 +42,7 @@ class TaskTestCase(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         self.conf = self.useFixture(config.Config(masakari.conf.CONF))
-        self.conf.conf([], project='masakari', default_config_files=[])
+        self.configure(recipes.FENCING / 'masakari' / 'masakari.conf')
         # They read options when they are imported.
         from masakari.engine.drivers.taskflow import driver
         [point] = metadata.entry_points(group=GROUP, name=TASK)
@@ -61,7 +62,6 @@ class TaskTestCase(base.BaseTestCase):
         self.api = self.useFixture(fixtures.MockPatch(
             'masakari.compute.nova.API')).mock.return_value
         self.api.get_servers.return_value = []
-        self.configure(TASK)
         self.conf.config(wait_period_after_service_update=0)
         self.conf.config(group='taskflow', connection='memory')
         self.driver = driver.TaskFlowDriver()
@@ -72,13 +72,9 @@ class TaskTestCase(base.BaseTestCase):
         if self.now >= self.dies:
             self.apis.services[0]['state'] = 'down'
 
-    def configure(self, *first):
-        for flow in 'auto', 'rh':
-            name = f'host_{flow}_failure_recovery_tasks'
-            group = 'taskflow_driver_recovery_flows'
-            tasks = self.conf.conf[group][name] | {
-                'pre': [*first, 'disable_compute_service_task']}
-            self.conf.config(group=group, **{name: tasks})
+    def configure(self, *files):
+        self.conf.conf([], project='masakari', default_config_files=[
+            str(path) for path in files])
 
     def fails(self, host, method='auto', skipped=True):
         """Tell masakari that a host has failed: how that ends."""

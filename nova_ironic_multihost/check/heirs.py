@@ -16,9 +16,9 @@ import dataclasses
 
 from nova_ironic_multihost.check import judgement
 from nova_ironic_multihost.check import observation
+from nova_ironic_multihost.check import partitions
 from nova_ironic_multihost.core.host import host_key
 from nova_ironic_multihost.core.host import HostKey
-from nova_ironic_multihost.core import ring
 
 
 def open_for_builds(services: tuple[observation.Service, ...]
@@ -53,17 +53,17 @@ class Heirs:
 
     def of_node(self, node: str) -> HostKey | None:
         """Return who is to have a free node, None for nobody."""
-        return self._preferences(node).host_for(
+        return self._judged.preferences(self._partition(node)).host_for(
             node, self._zones.get(self.host))
 
     def of_server(self, node: str) -> HostKey | None:
         """Return who is to have the server on a node, None for nobody."""
-        return self._preferences(node).heir(
+        return self._judged.preferences(self._partition(node)).heir(
             node, self._zones.get(self.host))
 
-    def _preferences(self, node: str) -> ring.Preferences:
+    def _partition(self, node: str) -> partitions.Partition:
         found = self._judged.partitions
         its = self._judged.seen.node_of.get(node)
         part = found.of_node(its) if its else found.of_host(self.host)
         # Whose is not known may be of any.
-        return self._judged.preferences(part or found.found[0])
+        return part or found.found[0]

@@ -111,6 +111,8 @@ class PlanTestCase(base.BaseTestCase):
         seen = test_judgement.service(
             self.seen, 'compute-1', up=False, forced_down=True)
         self.assertEqual((), self.plan(seen, add=('compute-1',)).moves)
+        leaked = views.changed(seen, 'instances', 0, deleted=True)
+        self.assertEqual((), self.plan(leaked, add=('compute-1',)).moves)
 
     def test_free_nodes_of_a_zone_without_a_member_go_on_to_another(self):
         seen = dataclasses.replace(test_judgement.service(

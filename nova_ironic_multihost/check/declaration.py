@@ -46,7 +46,7 @@ def declare(cloud: survey.Survey, host: str, sure: bool = False,
     :raises SurveyError: when nova has not done it, or that is not known
     """
     def attempt() -> tuple[observation.Service, bool]:
-        known = cloud.computes()
+        known = cloud.computes(host)
         service = services.named(known, host)
         refused = fencing.refusal(known, service)
         if refused and not sure:

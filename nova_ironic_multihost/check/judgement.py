@@ -20,14 +20,10 @@ knows is not seen from here, and :data:`UNSEEN` says so.
 from collections.abc import Iterable
 from collections.abc import Mapping
 import dataclasses
-import warnings
 
 from nova_ironic_multihost.check import observation
 from nova_ironic_multihost.check import partitions
-with warnings.catch_warnings(record=True):
-    # tooz imports eventlet, which warns about itself and resets the filters
-    # to be heard.
-    from nova_ironic_multihost.core import facts
+from nova_ironic_multihost.core import facts
 from nova_ironic_multihost.core import farewell
 from nova_ironic_multihost.core.host import host_key
 from nova_ironic_multihost.core.host import HostKey

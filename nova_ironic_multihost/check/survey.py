@@ -284,12 +284,13 @@ class Survey:
             '/nodes', 'nodes', 'uuid', _SHARDS if shard else _BAREMETAL,
             fields='uuid', conductor_group=conductor_group, shard=shard))
 
-    def computes(self, host: str) -> tuple[observation.Service, ...]:
+    def computes(self, host: str | None = None
+                 ) -> tuple[observation.Service, ...]:
         """Ask nova alone, for the compute services of bare metal.
 
-        Those in a cell that nova does not reach are left out.
-
-        :param host: whom somebody is to act on, in any spelling
+        :param host: whom somebody is to act on, in any spelling; others in a
+            cell that nova does not reach are left out. None if all are to be
+            known.
         :raises SurveyError: when nova does not answer, or does not reach that
             one
         """
@@ -297,7 +298,8 @@ class Survey:
         _, others = self._records()
         found = self._service_list()
         _expect_cells(one for one in found
-                      if host_key(one['host']) == host_key(host))
+                      if host is None
+                      or host_key(one['host']) == host_key(host))
         return tuple(s for s in map(_service, filter(_reached, found))
                      if s.key not in others)
 

@@ -70,7 +70,7 @@ waiting, and nothing else.
             help='name the host once more to say that it is off for sure, '
             'though nova hears from it or from nobody')
         parser.add_argument(
-            '--retry', type=acting.seconds, metavar='SECONDS', default=0,
+            '--retry', type=cli.seconds, metavar='SECONDS', default=0,
             help='try again for so long, when nova does not answer or does '
             'not yet call it down (default: %(default)s)')
         settings.add(parser)

@@ -169,6 +169,7 @@ class DriverTestCase(base.BaseTestCase):
         self.patch(patches, 'patch_copies', mock.Mock())
         self.patch(patches, 'patch_arrivals', mock.Mock())
         self.manager = mock.Mock()
+        self.manager.reportclient._association_refresh_time = {}
         self.manager.rt.compute_nodes = {}
         self.manager.rt.host = ME
         self.manager.rt.stats = collections.defaultdict(stats.Stats)

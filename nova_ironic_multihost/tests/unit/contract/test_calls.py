@@ -173,7 +173,7 @@ class TrackerTestCase(base.TrackerTestCase):
     def test_providers_that_are_gone_take_no_memory(self):
         whole = self.confirm(1)
         self.patch(self.client, 'get', return_value=base.response(503, {}))
-        for number in range(9):
+        for number in range(10):
             gone = f'{NODE}-{number}'
             self.client._association_refresh_time[gone] = 1.0
             self.tracker.renew(gone)

@@ -258,7 +258,7 @@ class IronicMultiHostDriver(names.IronicDriver):
         patches.patch_evacuations(manager)
         patches.patch_operations(
             manager, self, self._gate, self._adopt, self._refusals.refuse,
-            self._attempts.renew)
+            self._attempts.renew, self._attempts.note_failure)
         patches.patch_copies(manager, self._keeper.keep, self._keeper.end,
                              self._departure.begun)
         patches.patch_arrivals(manager, self._arrivals)

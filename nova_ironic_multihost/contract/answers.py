@@ -47,7 +47,7 @@ def not_taken(exc: BaseException) -> bool:
     """Whether a request has not even been taken by an API."""
     return _status(exc) == HTTPStatus.SERVICE_UNAVAILABLE or any(
         isinstance(one, urllib3_exception.NewConnectionError)
-        for one in _chain(exc))
+        for one in chain(exc))
 
 
 def passing(exc: BaseException, again: bool = False) -> bool:
@@ -64,7 +64,7 @@ def passing(exc: BaseException, again: bool = False) -> bool:
         # Whatever has failed before it.
         return False
     if again:
-        return any(map(away, _chain(exc)))
+        return any(map(away, chain(exc)))
     return any(
         away(one) or _status(one) == HTTPStatus.CONFLICT
         or _status(one) >= HTTPStatus.INTERNAL_SERVER_ERROR
@@ -73,7 +73,7 @@ def passing(exc: BaseException, again: bool = False) -> bool:
         # An error that the conductor did not expect: oslo.db's are.
         or isinstance(one, messaging.RemoteError)
         and one.exc_type not in FOR_GOOD
-        for one in _chain(exc))
+        for one in chain(exc))
 
 
 def _status(exc: BaseException) -> int:
@@ -88,7 +88,7 @@ def _status(exc: BaseException) -> int:
     return 0
 
 
-def _chain(exc: BaseException | None) -> Iterator[BaseException]:
+def chain(exc: BaseException | None) -> Iterator[BaseException]:
     """Yield an error, and those that it was raised for."""
     seen: set[int] = set()
     while exc is not None and id(exc) not in seen:

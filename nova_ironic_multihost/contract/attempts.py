@@ -19,38 +19,55 @@ _do_build_and_run_instance). If that thread has died it is done here.
 
 from __future__ import annotations
 
+import threading
+import traceback
+
 from nova.compute import instance_actions
 from nova.compute import task_states
+from nova.compute import utils as compute_utils
 from nova.compute import vm_states
 from nova import exception
 from nova import objects
 from nova.objects import base
 
+from nova_ironic_multihost.contract import answers
 from nova_ironic_multihost.contract import completion
 from nova_ironic_multihost.contract import names
 from nova_ironic_multihost.contract import reads
 from nova_ironic_multihost.core import admission
 from nova_ironic_multihost.core.forwarding import Letter
 
+#: The most builds of which it is remembered that nova could not note them.
+REMEMBERED = 1000
+
+#: What notes that something begins.
+_NOTE = compute_utils.EventReporter.__enter__.__code__
+
 
 class Attempts:
     """Implements the port :class:`.audit.sources.Attempts`.
+
+    Several threads use it.
 
     :param driver: the virt driver, of a ComputeManager.
     """
 
     def __init__(self, driver: names.IronicDriver) -> None:
         self._driver = driver
+        self._lock = threading.Lock()
+        #: Uuid of an instance -> builds of it that nova could not note.
+        self._unwritten: dict[str, int] = {}
 
     def count(self, instance: str) -> int:
         """Return how often a build was begun and not ended.
 
         nova notes each time that it begins one, and that it ends
         (nova.compute.utils:wrap_instance_event); with an error, if nova has
-        not decided what becomes of it.
+        not decided what becomes of it. One that it could not note as begun,
+        as its request is gone, say, counts as well if it was begun here.
         """
         context = names.admin_context()
-        return sum(
+        return self._unwritten.get(instance, 0) + sum(
             event.event == completion.BUILD.event
             and (event.finish_time is None or event.result == 'Error')
             for action in objects.InstanceActionList.get_by_instance_uuid(
@@ -58,6 +75,24 @@ class Attempts:
             if action.action == instance_actions.CREATE
             for event in objects.InstanceActionEventList.get_by_action(
                 context, action.id))
+
+    def note_failure(self, instance: str, error: BaseException) -> None:
+        """Note a build that has failed, if nova could not note that it began.
+
+        :param instance: its uuid.
+        :param error: what it has failed with.
+        """
+        if not any(frame.f_code is _NOTE and frame.f_locals[
+                'self'].event_name == completion.BUILD.event
+                for one in answers.chain(error)
+                for frame, _ in traceback.walk_tb(one.__traceback__)):
+            return
+        with self._lock:
+            # Who fails again is the last to be forgotten.
+            before = self._unwritten.pop(instance, 0)
+            self._unwritten[instance] = before + 1
+            while len(self._unwritten) > REMEMBERED:
+                del self._unwritten[next(iter(self._unwritten))]
 
     def repeatable(self, instance: objects.Instance) -> bool:
         """Whether all that was done for a build can be undone.

@@ -246,6 +246,21 @@ def ended(arrivals) -> Callable:
     return around
 
 
+def failing(note: Callable[[str, BaseException], None]) -> Callable:
+    """Return how it is noted that a build has failed, see :func:`wrapped`.
+
+    :param note: function of the uuid of the instance and of the error.
+    """
+    def around(name, instance, act):
+        try:
+            return act()
+        except BaseException as exc:
+            note(instance.uuid, exc)
+            raise
+
+    return around
+
+
 def copied(copy: Callable[[str, str | None, Mapping[str, object]], None],
            then: Callable[[], None]) -> Callable:
     """Return how a build is copied when it comes, see :func:`wrapped`.

@@ -676,7 +676,9 @@ def patch_operations(manager: ComputeManager | None,
                      driver: names.IronicDriver, gate,
                      adopt: Callable[[str, str | None], bool],
                      evacuate: Callable[[str], object],
-                     renew: Callable[[str, object], None]) -> None:
+                     renew: Callable[[str, object], None],
+                     failed: Callable[[str, BaseException], None] = (
+                         lambda instance, error: None)) -> None:
     """Let a gate stand before nova's operations on instances.
 
     :param manager: nova's ComputeManager.
@@ -685,6 +687,7 @@ def patch_operations(manager: ComputeManager | None,
     :param adopt: as for :func:`.operations.build`.
     :param evacuate: see :func:`.operations.operate`.
     :param renew: as for :func:`.operations.build`.
+    :param failed: see :func:`.operations.failing`.
     """
     if manager is None:
         return
@@ -693,6 +696,7 @@ def patch_operations(manager: ComputeManager | None,
     _wrap(manager, operations.BUILD, operations.arrive(adopt))
     # The work of that, in a thread of its own.
     _wrap(manager, '_do_build_and_run_instance', claims.build(gate))
+    _wrap(manager, '_do_build_and_run_instance', operations.failing(failed))
     _wrap(manager, '_do_build_and_run_instance', operations.build(
         gate, adopt, lambda: Refused(build_results.FAILED_BY_POLICY), renew,
         lambda: Postponed(build_results.FAILED_BY_POLICY)))

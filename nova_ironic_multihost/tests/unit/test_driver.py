@@ -39,6 +39,7 @@ from nova_ironic_multihost.audit import recovery
 from nova_ironic_multihost.audit.sources import ListingError
 from nova_ironic_multihost.audit.sources import MarkError
 from nova_ironic_multihost.audit import timer
+from nova_ironic_multihost.contract import attempts
 from nova_ironic_multihost.contract import calls
 from nova_ironic_multihost.contract import evacuation
 from nova_ironic_multihost.contract import names
@@ -317,12 +318,19 @@ class InitHostTestCase(DriverTestCase):
                        'i2': InstanceState('compute-2')}
         self.assertEqual({'i1'}, gate.present('event', ['i1', 'i2']))
 
+    def test_builds_that_nova_cannot_note_are_counted_from_the_start(self):
+        with mock.patch.object(attempts.Attempts, 'note_failure') as noted:
+            self.driver.init_host(ME)
+            *_, failed = self.patch_operations.call_args.args
+            failed('i1', 'why')
+        noted.assert_called_once_with('i1', 'why')
+
     def test_evacuations_are_refused_from_the_start(self):
         refused = []
         self.patch(evacuation.Evacuations, 'refuse',
                    lambda evacuations, uuid: refused.append(uuid))
         self.driver.init_host(ME)
-        *_, evacuate, _ = self.patch_operations.call_args.args
+        *_, evacuate, _, _ = self.patch_operations.call_args.args
         evacuate('i1')
         self.assertEqual(['i1'], refused)
         self.assertEqual(

@@ -16,7 +16,9 @@ import inspect
 import types
 from unittest import mock
 
+import fixtures
 from nova.compute import manager
+from nova.compute import utils as compute_utils
 from nova import exception
 from nova.network import neutron
 from nova import objects
@@ -24,8 +26,14 @@ from oslo_utils.fixture import uuidsentinel
 
 from nova_ironic_multihost.contract import attempts
 from nova_ironic_multihost.contract import names
+from nova_ironic_multihost.contract import operations
+from nova_ironic_multihost.core import copies
+from nova_ironic_multihost.core.facts import InstanceState
+from nova_ironic_multihost.core.forwarding import Fate
 from nova_ironic_multihost.core.forwarding import Kind
 from nova_ironic_multihost.core.forwarding import Letter
+from nova_ironic_multihost.core.forwarding import Situation
+from nova_ironic_multihost.core.host import host_key
 from nova_ironic_multihost.tests.unit.contract import base
 
 PORT = uuidsentinel.port
@@ -225,6 +233,62 @@ class AttemptsTestCase(base.DatabaseTestCase):
             'compute__do_build_and_run_instance', exc_val='no answer',
             exc_tb='', want_result=False)
         self.assertEqual(2, self.attempts.count(uuidsentinel.instance))
+
+    def build(self, error, event='compute__do_build_and_run_instance'):
+        """Have nova begin a build, and not be able to note it."""
+        def begin():
+            with compute_utils.EventReporter(
+                    names.admin_context(), event, 'mine',
+                    uuidsentinel.instance):
+                self.fail('nova does not begin it then')
+
+        with mock.patch.object(objects.InstanceActionEvent, 'event_start',
+                               side_effect=error):
+            operations.failing(self.attempts.note_failure)(
+                'build', self.read(), begin)
+
+    def test_attempts_that_cannot_be_noted_are_counted(self):
+        """Or a build of which nova has lost the request begins for ever."""
+        for number in range(copies.ATTEMPTS):
+            self.assertEqual(
+                number, self.attempts.count(uuidsentinel.instance))
+            # The request is not in the database.
+            self.assertRaises(exception.InstanceActionNotFound, self.build,
+                              exception.InstanceActionNotFound(
+                                  request_id='r', instance_uuid='i'))
+        self.assertIs(Fate.DROP, copies.judge(
+            self.copy, host_key('mine'), Situation(
+                InstanceState(None, vm_state='building'),
+                attempts=self.attempts.count(uuidsentinel.instance))).fate)
+
+    def test_error_that_is_raised_for_another_tells_it_as_well(self):
+        class Ended(BaseException):
+            pass
+
+        def begin():
+            try:
+                self.build(OSError('no answer'))
+            except OSError as exc:
+                raise Ended from exc
+
+        self.assertRaises(Ended, operations.failing(
+            self.attempts.note_failure), 'build', self.read(), begin)
+        # By both.
+        self.assertEqual(2, self.attempts.count(uuidsentinel.instance))
+
+    def test_other_failures_are_not_counted(self):
+        self.assertRaises(OSError, self.build, OSError(), 'compute_reboot')
+        self.attempts.note_failure(uuidsentinel.instance, OSError('never'))
+        self.assertEqual(0, self.attempts.count(uuidsentinel.instance))
+
+    def test_not_all_builds_are_remembered(self):
+        self.useFixture(fixtures.MockPatchObject(attempts, 'REMEMBERED', 1))
+        self.assertRaises(OSError, self.build, OSError())
+        try:
+            self.build(OSError())
+        except OSError as exc:
+            self.attempts.note_failure('another', exc)
+        self.assertEqual(0, self.attempts.count(uuidsentinel.instance))
 
     def test_volumes_cannot_be_undone(self):
         self.assertTrue(self.attempts.repeatable(self.read()))

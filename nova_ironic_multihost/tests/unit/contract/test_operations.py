@@ -285,9 +285,11 @@ class SeamTestCase(base.BaseTestCase):
         self.driver = names.IronicDriver(None)
         self.gate = gate.Gate('me', sources, passing=answers.passing)
         self.evacuated = []
+        self.failed = []
         patches.patch_operations(
             self.manager, self.driver, self.gate, self.adopt,
-            self.evacuated.append, self.renew)
+            self.evacuated.append, self.renew,
+            lambda uuid, error: self.failed.append((uuid, error)))
         self.instance = objects.Instance(uuid=UUID, node=None)
 
     def renew(self, uuid, networks):
@@ -440,6 +442,13 @@ class SeamTestCase(base.BaseTestCase):
         self.assertEqual(build_results.FAILED_BY_POLICY,
                          self.send('build_and_run_instance', node=NODE))
         self.build.assert_not_called()
+
+    def test_build_that_fails_is_noted_with_its_error(self):
+        self.send('build_and_run_instance')
+        self.assertEqual([], self.failed)
+        self.build.side_effect = error = OSError('no answer')
+        self.assertRaises(OSError, self.send, 'build_and_run_instance')
+        self.assertEqual([(UUID, error)], self.failed)
 
     def test_build_that_nova_gives_up_is_given_up(self):
         self.manager.given_up = lambda uuid: build_results.FAILED

@@ -168,6 +168,12 @@ class AgentTestCase(base.BaseTestCase):
             self.assertEqual((1, ''), (status, out))
             self.assertIn(remedy, err)
 
+    def test_a_command_line_that_makes_no_sense(self):
+        # 2 would say that it is off.
+        status, out, err = self.run_agent('-o', 'status', '--plugg', 'east')
+        self.assertEqual((1, ''), (status, out))
+        self.assertIn('--plugg', err)
+
     def test_credentials(self):
         self.act('validate-all', cloud='other')
         self.assertEqual('other', self.connect.call_args.kwargs['cloud'])

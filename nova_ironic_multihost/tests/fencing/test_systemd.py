@@ -224,6 +224,11 @@ class UnitsTestCase(base.BaseTestCase):
                 pathlib.Path(unit['Service']['ExecStart'].split()[0]).name,
                 (SCRIPT.name, 'nova-ironic-multihost'))
 
+    def test_hosts_with_a_hyphen(self):
+        # %I makes a slash of it.
+        for path in SYSTEMD.glob('*@.service'):
+            self.assertRegex(path.read_text(), '(?m)^ExecStart=.* %i$')
+
     def test_systemd_understands_them(self):
         program = shutil.which('systemd-analyze')
         if program is None:

@@ -232,7 +232,7 @@ class UnitsTestCase(base.BaseTestCase):
     def test_systemd_understands_them(self):
         program = shutil.which('systemd-analyze')
         if program is None:
-            return
+            self.skipTest('There is no systemd here.')
         done = subprocess.run(
             [program, 'verify', '--man=no', *sorted(
                 map(str, SYSTEMD.glob('*@.*')))],

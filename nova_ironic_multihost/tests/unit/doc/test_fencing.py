@@ -1,0 +1,64 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Whoever forces a compute service down by hand disables it right after."""
+
+import pathlib
+import re
+
+from oslotest import base
+
+ROOT = pathlib.Path(__file__).resolve().parents[4]
+USER = ROOT / 'doc' / 'source' / 'user'
+
+#: Where commands stand that people copy.
+FOLDERS = ('doc/source', 'etc', 'roles', 'playbooks', 'devstack', 'lab')
+
+#: A command of python-openstackclient, its lines joined.
+COMMAND = re.compile(r'compute service set (.* nova-compute)$', re.MULTILINE)
+
+
+def commands(path):
+    """What is set by the commands of a file, in their order."""
+    text = re.sub(r'\\\n\s*', '', path.read_text())
+    return COMMAND.findall(text)
+
+
+class FencingTestCase(base.BaseTestCase):
+
+    def test_order(self):
+        found = 0
+        for folder in FOLDERS:
+            for path in sorted((ROOT / folder).rglob('*')):
+                if path.suffix not in ('.rst', '.yaml', '.py', '.sh', ''):
+                    continue
+                if not path.is_file():
+                    continue
+                options = commands(path)
+                for first, then in zip(options, [*options[1:], '']):
+                    if '--down' in first:
+                        found += 1
+                        self.assertNotIn('--disable', first, path)
+                        self.assertIn('--disable', then, path)
+        self.assertGreater(found, 2)
+
+    def test_each_tool_has_a_page_one_step_away(self):
+        page = (USER / 'fencing' / 'index.rst').read_text()
+        tools = {path.name for path in (ROOT / 'etc' / 'fencing').iterdir()
+                 if path.is_dir()}
+        self.assertEqual(5, len(tools))
+        for tool in tools:
+            self.assertIn(f'<{tool}>`', page)
+            self.assertTrue((USER / 'fencing' / f'{tool}.rst').exists(), tool)
+        for other in 'dead-compute', 'fence-and-drain':
+            self.assertIn(':doc:`fencing/index`',
+                          (USER / f'{other}.rst').read_text())

@@ -246,7 +246,10 @@ def _add_compute(commands):
         description='Do something to one nova-compute. Returns when it is '
         'done: a started compute is up in nova.',
         epilog='Example: tools/lab compute kill compute-1')
-    _add_actions(compute, _COMPUTE_ACTIONS, 'e.g. compute-1')
+    actions = _add_actions(compute, _COMPUTE_ACTIONS, 'e.g. compute-1')
+    actions['start'].add_argument(
+        '--ahead', type=int, default=0, metavar='SECONDS',
+        help='start it with a clock that is so far ahead; behind if negative')
     compute.set_defaults(func=_compute)
 
 
@@ -255,7 +258,11 @@ def _compute(args, settings):
     from lab import lock
     with lock.hold(settings.run / 'lock', f'compute {args.action}'):
         with progress.Progress().step(f'{args.action} {args.name}'):
-            getattr(computes.Computes(settings), args.action)(args.name)
+            every = computes.Computes(settings)
+            if getattr(args, 'ahead', 0):
+                every.start_at(args.name, args.ahead)
+            else:
+                getattr(every, args.action)(args.name)
     return 0
 
 
@@ -379,12 +386,14 @@ def _add_actions(command, texts, example):
 
     :param texts: {action: what it does}
     :param example: of a name
+    :returns: {action: its parser}
     """
     actions = command.add_subparsers(dest='action', metavar='ACTION',
                                      required=True)
     for name, text in texts.items():
         action = actions.add_parser(name, help=text, description=text + '.')
         action.add_argument('name', metavar='NAME', help=example)
+    return actions.choices
 
 
 def _add_json(command):

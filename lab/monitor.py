@@ -35,7 +35,7 @@ _INTERVAL, _SHORT_INTERVAL = 5, 2
 
 #: Seconds that an alert goes by at least however fast it is to be, as a lab
 #: that is well has them, too: from one audit to the next, say.
-_LEAST = 20
+_LEAST = 25
 
 _UNITS = {'s': 1, 'm': 60, 'h': 3600}
 #: A range, and what an age in seconds is compared with, in an expression.

@@ -19,6 +19,7 @@ import fixtures
 from oslotest import base
 
 from lab import cli
+from lab import computes
 
 
 class CommandLineTestCase(base.BaseTestCase):
@@ -73,6 +74,16 @@ class CommandLineTestCase(base.BaseTestCase):
         status, _, err = self.run_lab('compute', 'kill', 'compute-1')
         self.assertEqual(1, status)
         self.assertIn('tools/lab up', err)
+
+    def test_a_compute_may_start_with_a_wrong_clock(self):
+        with mock.patch.object(cli, '_enter_venv'), \
+                mock.patch.object(computes.Computes, 'start') as start, \
+                mock.patch.object(computes.Computes, 'start_at') as start_at:
+            self.run_lab('compute', 'start', 'compute-1')
+            start_at.assert_not_called()
+            self.run_lab('compute', 'start', 'compute-1', '--ahead', '-90')
+        start.assert_called_once_with('compute-1')
+        start_at.assert_called_once_with('compute-1', -90)
 
     def test_unknown_log_names_the_known_ones(self):
         logs = self.top / 'lab' / 'logs'

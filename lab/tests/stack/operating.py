@@ -1,0 +1,124 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""An operator: the commands of the package, and what is watched meanwhile.
+
+With credentials and no database, as somebody calls them who has to mend a
+cloud.
+"""
+
+import json
+import os
+import subprocess
+import time
+import urllib.parse
+import urllib.request
+
+from lab import settings
+from lab.tests.stack import command
+
+#: Seconds for each thing that is waited for.
+PATIENCE = 180
+
+#: What compute services and exporter have in common.
+PREFIX = 'nova_ironic_multihost'
+
+
+class OperatingTestCase(command.LabTestCase):
+
+    @property
+    def place(self):
+        """The settings of the lab."""
+        return settings.load(command.place()['LAB_DIR'])
+
+    def come_up(self, *more):
+        """Have a lab whose compute services show themselves."""
+        self.port = (int(command.place()['LAB_BASE_PORT'])
+                     + len(settings.PORT_NAMES))
+        self.lab('down')
+        self.lab('up', *command.SMALL, '--set',
+                 f'ironic_multihost.metrics_port={self.port}', *more)
+        self.lab('check', '--wait', str(PATIENCE))
+
+    def call(self, program, *arguments, **variables):
+        """Call a program of the lab; returns what came of it."""
+        return subprocess.run(
+            [self.place.program(program), *map(str, arguments)],
+            env={**os.environ, **variables, 'no_proxy': settings.HOST,
+                 'OS_CLIENT_CONFIG_FILE': str(self.place.clouds)},
+            stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            timeout=command.DEADLINE)
+
+    def ask(self, *arguments):
+        """Call the command; returns its status and what it printed."""
+        done = self.call(
+            'nova-ironic-multihost', '--os-cloud', 'lab-admin',
+            '--os-baremetal-cloud', 'lab-system-admin', *arguments)
+        self.assertNotIn('Traceback', done.stderr)
+        return done.returncode, done.stdout, done.stderr
+
+    def listed(self, *arguments, status=0):
+        """What a command that lists prints as JSON."""
+        found, said, errors = self.ask(*arguments, '-f', 'json')
+        self.assertEqual(status, found, errors)
+        return json.loads(said)
+
+    shown = listed
+
+    def rows(self):
+        """The compute services."""
+        return self.listed('list')
+
+    def row(self, host):
+        """One of them."""
+        [found] = [row for row in self.rows() if row['Host'] == host]
+        return found
+
+    def each(self, column):
+        """The values in a column."""
+        return {row[column] for row in self.rows()}
+
+    def until(self, so, what=None):
+        """Look until something is so.
+
+        :param what: called for what is told if that takes too long
+        """
+        end = time.monotonic() + PATIENCE
+        while not so():
+            self.assertLess(time.monotonic(), end, (what or self.rows)())
+            time.sleep(1)
+
+    def get(self, port, path):
+        """What is answered on a port of the lab."""
+        direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with direct.open(f'http://{settings.HOST}:{port}{path}',
+                         timeout=30) as answer:
+            return answer.read().decode()
+
+    def query(self, expression):
+        """What Prometheus answers, each with its labels."""
+        said = self.get(
+            self.place.port('prometheus'), '/api/v1/query?'
+            + urllib.parse.urlencode({'query': expression}))
+        return json.loads(said)['data']['result']
+
+    def sql(self, statement):
+        """Have a statement executed; returns what it finds."""
+        done = subprocess.run(
+            ['mariadb', '--host', settings.HOST, '--port',
+             str(self.place.port('mariadb')), '--user', settings.OPERATOR,
+             f'--password={settings.PASSWORD}', '--skip-ssl', '--batch',
+             '--skip-column-names', '--delimiter=//', '--execute',
+             statement], stdin=subprocess.DEVNULL, capture_output=True,
+            text=True, timeout=60)
+        self.assertEqual(0, done.returncode, done.stderr)
+        return done.stdout.strip()

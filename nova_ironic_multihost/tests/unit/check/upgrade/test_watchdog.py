@@ -28,6 +28,7 @@ class JudgeTestCase(base.JudgeTestCase):
 
     def test_dead_before_others_take_over(self):
         self.assert_silent(self.judge((30, 30)))
+        self.assert_silent(self.judge((30, 30), after=270))
 
     def test_dead_too_late(self):
         self.assert_complains(

@@ -97,6 +97,19 @@ class WaitTestCase(base.BaseTestCase):
         self.assertEqual(['api'], told)
 
 
+class WatchedTestCase(base.BaseTestCase):
+
+    def test_a_compute_under_a_supervisor(self):
+        lab = settings.load('/lab', 20000)
+        plain = services.compute(lab, 'compute-1')
+        found = services.watched(lab, plain, 8)
+        self.assertEqual(
+            ('-m', 'lab.supervisor', '8', *plain.argv), found.argv[1:])
+        self.assertEqual(
+            {'PYTHONPATH': str(lab.repository)}, found.environment)
+        self.assertEqual(plain.name, found.name)
+
+
 class EnvironmentTestCase(base.BaseTestCase):
 
     def test_nothing_of_the_caller_leaks_in(self):

@@ -184,8 +184,9 @@ class EnsureTestCase(MonitorTestCase):
 
     def test_is_fetched_once(self):
         self.ensure()
-        [script, directory] = self.fetch.call_args.args[0]
+        [script, package, directory] = self.fetch.call_args.args[0]
         self.assertTrue(script.exists())
+        self.assertEqual('prometheus', package)
         self.assertEqual(self.settings.venv.parent / 'prometheus', directory)
         directory.mkdir()
         self.ensure()

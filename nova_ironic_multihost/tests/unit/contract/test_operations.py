@@ -604,6 +604,21 @@ class SeamTestCase(base.BaseTestCase):
                           self.driver.power_off, self.instance)
         ironic.set_node_power_state.assert_called_once_with('soft')
 
+    def test_gate_stands_before_what_a_driver_of_ones_own_adds(self):
+        class Pausing(names.IronicDriver):
+            def pause(self, instance):
+                paused.append(instance.uuid)
+
+        paused = []
+        driver = Pausing(None)
+        patches.patch_operations(
+            self.manager, driver, self.gate, self.adopt, self.fail,
+            self.fail)
+        driver.pause(self.instance)
+        self.move()
+        self.assertRaises(names.NovaException, driver.pause, self.instance)
+        self.assertEqual([UUID], paused)
+
     def test_gate_fits_novas_manager(self):
         compute = object.__new__(manager.ComputeManager)
         compute.rt = object.__new__(resource_tracker.ResourceTracker)

@@ -19,6 +19,7 @@ instances, Ironic that is away, the minutes in which it ends.
 """
 
 from collections.abc import Callable
+import functools
 import time
 
 from oslo_log import log as logging
@@ -44,7 +45,9 @@ class Holder:
     """Holds the lease of this service.
 
     :param ask: returns this service as nova has it now, None if it has none.
-    :param terms: returns how long things last.
+    :param terms: returns how long things last. What it returns first counts:
+        a nova.conf that is read anew, with an error in it perhaps, ends
+        nobody.
     :param period: returns the seconds between two questions.
     :param watchdog: what watches this process, None if nothing does.
     :param ending: says whether this service is about to end.
@@ -58,7 +61,7 @@ class Holder:
                  ending: Callable[[], bool] = lambda: False,
                  clock: Callable[[], float] = clock) -> None:
         self._ask = ask
-        self._terms = terms
+        self._terms = functools.cache(terms)
         self._watchdog = watchdog
         self._ending = ending
         self._clock = clock

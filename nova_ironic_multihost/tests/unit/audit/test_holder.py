@@ -52,6 +52,7 @@ class HolderTestCase(base.BaseTestCase):
     service = UP
     takes = 0
     ending = False
+    terms = lease.Terms(60, 60)
 
     def setUp(self):
         super().setUp()
@@ -61,7 +62,7 @@ class HolderTestCase(base.BaseTestCase):
 
     def made(self, watchdog):
         one = holder.Holder(
-            self.ask, lambda: lease.Terms(60, 60), lambda: 10, watchdog,
+            self.ask, lambda: self.terms, lambda: 10, watchdog,
             lambda: self.ending, lambda: self.now)
         for timer in one._timers:
             self.addCleanup(timer.stop)
@@ -84,6 +85,14 @@ class HolderTestCase(base.BaseTestCase):
         self.now += 120
         self.assertEqual([ALIVE], self.signs())
         self.assertTrue(self.holder.verdict().well)
+
+    def test_settings_that_cannot_be_read_any_more_end_nobody(self):
+        self.holder.renew()
+        self.assertEqual([ALIVE], self.signs())
+        self.terms = None
+        self.now += 120
+        self.assertEqual([ALIVE], self.signs())
+        self.assertEqual(270, self.holder.dead_after)
 
     def test_no_sign_of_life_when_nova_is_silent(self):
         self.holder.renew()

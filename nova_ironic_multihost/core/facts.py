@@ -12,6 +12,8 @@
 
 """What a decision depends on: values, gathered at one moment."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from collections.abc import Set
 import dataclasses
@@ -20,7 +22,9 @@ import typing
 from nova_ironic_multihost.core.host import host_key
 from nova_ironic_multihost.core.host import HostKey
 from nova_ironic_multihost.core import membership
-from nova_ironic_multihost.core import ring
+
+if typing.TYPE_CHECKING:
+    from nova_ironic_multihost.core import ring
 
 
 @dataclasses.dataclass(frozen=True)

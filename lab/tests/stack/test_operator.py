@@ -17,25 +17,30 @@ no database; and what Prometheus says meanwhile.
 """
 
 import json
-import os
-import subprocess
-import time
-import urllib.request
+import pathlib
+import shutil
+import tempfile
 
-from lab import settings
 from lab.tests.stack import command
-
-#: Seconds for each thing that is waited for.
-PATIENCE = 180
-
-#: What compute services and exporter have in common.
-PREFIX = 'nova_ironic_multihost'
+from lab.tests.stack import operating
+from lab.tests.stack.operating import PATIENCE
+from lab.tests.stack.operating import PREFIX
 
 
-class OperatorTestCase(command.LabTestCase):
+#: Where our own go, with or without those of nova. What is short enough to end
+#: is so wherever nova-compute runs.
+SETTINGS = (
+    '--set', 'oslo_messaging_notifications.driver=messagingv2',
+    '--set', 'notifications.notification_format=versioned',
+    '--set', 'DEFAULT.manager_shutdown_timeout=15',
+    '--set', 'DEFAULT.graceful_shutdown_timeout=20')
+
+
+class OperatorTestCase(operating.OperatingTestCase):
 
     def test_a_night(self):
-        self.come_up()
+        self.come_up(*SETTINGS)
+        self.assertNotIn('IronicMultihostComputeDown', self.alerts())
         server = self.lab('boot', '--json').answer[0]
         dead, node = server['host'], server['node']
         self.assertEqual({'up'}, self.each('State'))
@@ -47,6 +52,7 @@ class OperatorTestCase(command.LabTestCase):
         self.assertEqual((dead, server['id']),
                          (shown['owner'], shown['server']))
         self.scrape()
+        self.is_ready()
 
         # It dies: its free nodes go, its server waits for a word.
         moving = self.listed('plan', '--remove', dead)
@@ -71,6 +77,14 @@ class OperatorTestCase(command.LabTestCase):
             self.row(dead)[name] for name in ('State', 'Status', 'Nodes')))
         heir = self.shown('node', 'show', node)['owner']
         self.assertNotEqual(dead, heir)
+        [told] = self.notified('ironic_multihost.takeover')
+        self.assertEqual(
+            (f'nova-compute:{heir}', 'INFO', 'TakeoverPayload', {
+                'host': heir, 'source_host': dead,
+                'instances': [server['id']]}),
+            (told['publisher_id'], told['priority'],
+             told['payload']['ironic_multihost_object.name'],
+             told['payload']['ironic_multihost_object.data']))
 
         # It comes back, and another one is emptied.
         self.lab('compute', 'start', dead)
@@ -86,56 +100,66 @@ class OperatorTestCase(command.LabTestCase):
             self.row(heir)[name] for name in ('Status', 'Free', 'Used')))
         self.assertEqual(0, self.ask('undrain', heir)[0])
         self.until(lambda: self.ask('check')[0] == 0)
+        self.is_mapped_again(heir)
 
-    def come_up(self):
-        """Have a lab whose first compute service shows itself."""
-        self.port = (int(command.place()['LAB_BASE_PORT'])
-                     + len(settings.PORT_NAMES))
-        self.lab('down')
-        self.lab('up', *command.SMALL, '--set',
-                 f'ironic_multihost.metrics_port={self.port}')
-        self.lab('check', '--wait', str(PATIENCE))
-        self.assertNotIn('IronicMultihostComputeDown', self.alerts())
+    def is_ready(self):
+        """See that the check before a change passes, or says why not."""
+        settings = self.place.conf / 'nova'
+        with tempfile.TemporaryDirectory() as directory:
+            collected = pathlib.Path(directory)
+            for file in settings.glob('compute-*.conf'):
+                shutil.copy(file, collected)
+            arguments = [
+                'upgrade', 'check', '--json', '--os-cloud', 'lab-admin',
+                '--os-baremetal-cloud', 'lab-system-admin', '--config-file',
+                settings / 'compute-1.conf', '--collected', collected,
+                '--placement-config',
+                self.place.conf / 'placement' / 'placement.conf']
+            self.assertEqual({}, self.complaints(0, arguments))
+            with open(collected / 'compute-2.conf', 'a') as file:
+                file.write('[ironic_multihost]\nring_partitions = 64\n')
+            [(name, sentence)] = self.complaints(2, arguments).items()
+        self.assertEqual('Same settings on all', name)
+        self.assertIn('64 on compute-2', sentence)
 
-    def ask(self, *arguments):
-        """Call the command; returns its status and what it printed."""
-        lab = settings.load(command.place()['LAB_DIR'])
-        done = subprocess.run(
-            [lab.program('nova-ironic-multihost'), '--os-cloud', 'lab-admin',
-             '--os-baremetal-cloud', 'lab-system-admin', *arguments],
-            env={**os.environ, 'OS_CLIENT_CONFIG_FILE': str(lab.clouds),
-                 'no_proxy': settings.HOST}, stdin=subprocess.DEVNULL,
-            capture_output=True, text=True, timeout=command.DEADLINE)
-        self.assertNotIn('Traceback', done.stderr)
-        return done.returncode, done.stdout, done.stderr
+    def complaints(self, status, arguments):
+        """{check: what it says} of those that do not succeed."""
+        done = self.call('nova-ironic-multihost-status', *arguments)
+        self.assertEqual((status, ''), (done.returncode, done.stderr))
+        return {found['check']: found['details']
+                for found in json.loads(done.stdout)['checks']
+                if found['result']}
 
-    def listed(self, *arguments):
-        """What a command that lists prints as JSON."""
-        status, said, errors = self.ask(*arguments, '-f', 'json')
-        self.assertEqual(0, status, errors)
-        return json.loads(said)
+    def notified(self, kind):
+        """What is told of one kind on the message bus; waited for."""
+        found = []
 
-    shown = listed
+        def hear():
+            done = self.call('python', '-m', 'lab.queues',
+                             'versioned_notifications.info',
+                             PYTHONPATH=command.ROOT, **command.place())
+            self.assertEqual(0, done.returncode, done.stderr)
+            found.extend(told for told in json.loads(done.stdout)
+                         if told['event_type'] == kind)
+            return found
 
-    def rows(self):
-        """The compute services."""
-        return self.listed('list')
-
-    def row(self, host):
-        """One of them."""
-        [found] = [row for row in self.rows() if row['Host'] == host]
+        self.until(hear)
         return found
 
-    def each(self, column):
-        """The values in a column."""
-        return {row[column] for row in self.rows()}
-
-    def until(self, so):
-        """Look until something is so."""
-        end = time.monotonic() + PATIENCE
-        while not so():
-            self.assertLess(time.monotonic(), end, self.rows())
-            time.sleep(1)
+    def is_mapped_again(self, host):
+        """See that a host without a cell is found, and what helps."""
+        self.sql(f"DELETE FROM nova_api.host_mappings WHERE host = '{host}'")
+        found = self.listed('check', status=1)
+        self.assertEqual({'node-without-record'},
+                         {one['Kind'] for one in found})
+        self.assertIn(f'of {host} it is not known', found[0]['Sentence'])
+        self.assertIsNone(self.row(host)['Mapped'])
+        done = self.call(
+            'nova-manage', '--config-file',
+            self.place.conf / 'nova' / 'nova.conf', 'cell_v2',
+            'discover_hosts', '--by-service')
+        self.assertEqual(0, done.returncode, done.stderr)
+        self.until(lambda: self.ask('check')[0] == 0)
 
     def alerts(self):
         """Names of the alerts that Prometheus has."""
@@ -145,13 +169,7 @@ class OperatorTestCase(command.LabTestCase):
     def scrape(self):
         """See that a compute service says how it is, and that it is well."""
         self.until(lambda: f'\n{PREFIX}_members 3.0\n'
-                   in self.get('/metrics'))
+                   in self.get(self.port, '/metrics'))
         self.assertIn(f'\n{PREFIX}_brake_engaged 0.0\n',
-                      self.get('/metrics'))
-        self.assertIn('well', self.get('/healthz'))
-
-    def get(self, path):
-        direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with direct.open(f'http://{settings.HOST}:{self.port}{path}',
-                         timeout=30) as answer:
-            return answer.read().decode()
+                      self.get(self.port, '/metrics'))
+        self.assertIn('well', self.get(self.port, '/healthz'))

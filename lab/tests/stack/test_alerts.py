@@ -73,7 +73,8 @@ class AlertsTestCase(operating.OperatingTestCase):
     def see_that_they_are_down(self):
         self.lab('monitor', '--faster', str(FASTER))
         self.tells(('ComputeDown', self.dead), ('ComputeDown', self.blind),
-                   passing={('FindingsPersist', 'stuck')})
+                   passing={('FindingsPersist', 'stuck'),
+                            *self.not_scraped(self.dead, self.blind)})
         self.assertEqual({self.dead, self.blind}, self.hosts('down'))
         # Held for a server that there never was.
         self.leaked = self.sql(
@@ -98,8 +99,10 @@ class AlertsTestCase(operating.OperatingTestCase):
         self.assertIn('unset --instance-uuid', leak['Next'])
         self.tells(('ComputeDown', self.dead), ('FindingsPersist', 'stuck'),
                    ('BrakeEngaged', self.blind), ('MembersDiffer', ''),
+                   *self.not_scraped(self.dead),
                    passing={('ComputeDown', self.blind),
-                            ('LeakedMachines', 'leaked-machine')})
+                            ('LeakedMachines', 'leaked-machine'),
+                            *self.not_scraped(self.blind)})
         self.assertIn('Brake of vanished nodes: engaged',
                       self.report(self.blind))
         self.let_nova_see(True)
@@ -204,6 +207,11 @@ class AlertsTestCase(operating.OperatingTestCase):
     def hosts(self, state):
         """The compute services in a state."""
         return {row['Host'] for row in self.rows() if row['State'] == state}
+
+    @staticmethod
+    def not_scraped(*hosts):
+        """What is told, later, of those that are down."""
+        return {('NotScraped', host) for host in hosts}
 
     def report(self, host):
         """What a nova-compute says of itself when it is asked."""

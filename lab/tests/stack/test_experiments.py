@@ -14,7 +14,8 @@
 
 Each experiment judges itself by the criteria that it explains with
 ``tools/lab run NAME --help``. Those that run in one process share a lab. What
-takes long, as many deaths one after the other, is in lab/tests/long.
+takes long, as many deaths one after the other, is in lab/tests/long, and what
+other tests here show as well.
 """
 
 from lab.tests.stack import command
@@ -22,7 +23,6 @@ from lab.tests.stack import command
 COMPUTES = command.COMPUTES
 NODES = command.NODES
 
-SERVERS = NODES // 2
 #: One of the computes has so many nodes.
 BUILDS = NODES // COMPUTES
 
@@ -44,16 +44,6 @@ class ExperimentsTestCase(command.LabTestCase):
         self.assertGreaterEqual(figures['created'], NODES)
         self.assertEqual(NODES, sum(figures['split']))
 
-    def test_healthy(self):
-        self.assertEqual(SERVERS, self.experiment(
-            'healthy', '--servers', str(SERVERS))['active'])
-
-    def test_add(self):
-        figures = self.experiment('add')
-        self.assertEqual(COMPUTES + 1, len(figures['split']))
-        rows = self.lab('status', '--json').answer['computes']
-        self.assertEqual(COMPUTES, len(rows))
-
     def test_builds_outlive_a_restart(self):
         figures = self.experiment(
             'build-restart', '--situation', 'waiting', '--builds',
@@ -61,13 +51,6 @@ class ExperimentsTestCase(command.LabTestCase):
         self.assertEqual(BUILDS, figures['active'])
         self.assertLessEqual({'deploying', 'unclaimed'},
                              figures['before'].keys())
-
-    def test_drain(self):
-        figures = self.experiment('drain')
-        self.assertEqual(0, figures['disabled']['left'])
-        self.assertEqual(figures['its_nodes'],
-                         figures['disabled']['moved_nodes'])
-        self.assertEqual(figures['its_nodes'], figures['enabled']['left'])
 
     def test_fence_alive(self):
         figures = self.experiment('fence-alive')
@@ -78,7 +61,3 @@ class ExperimentsTestCase(command.LabTestCase):
         # The other tests show what comes of frequent audits.
         figures = self.experiment('reaction', '--every', '600')['every_600_s']
         self.assertEqual(figures['its_free_nodes'], figures['moved_nodes'])
-
-    def test_restart(self):
-        figures = self.experiment('restart')
-        self.assertEqual(figures['its_nodes'], figures['moved_nodes'])

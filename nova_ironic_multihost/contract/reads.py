@@ -107,7 +107,8 @@ def _compute_service(service, servicegroup_api):
     return membership.ComputeService(
         host=service.host, up=servicegroup_api.service_is_up(service),
         disabled=service.get('disabled', False) and not words,
-        forced_down=service.get('forced_down', False), farewell=words)
+        forced_down=service.get('forced_down', False), farewell=words,
+        beat=(service.last_seen_up if 'last_seen_up' in service else None))
 
 
 def instance_uuids(context: nova_context.RequestContext,

@@ -26,6 +26,7 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Set
 import dataclasses
+import datetime
 import types
 import urllib.parse
 
@@ -45,6 +46,8 @@ class ComputeService:
     :param ironic: whether it is known to have an Ironic compute node.
     :param farewell: what it has said when it was told to end, '' if nothing;
         nova has it disabled then, and no operator has done that.
+    :param beat: when its last heartbeat was written, by the clock of the
+        conductor that did it; None if none was, or not into the database.
     """
 
     host: str
@@ -53,6 +56,9 @@ class ComputeService:
     forced_down: bool = False
     ironic: bool = True
     farewell: str = ''
+    # It changes all the time, and nothing follows from it for the nodes.
+    beat: datetime.datetime | None = dataclasses.field(
+        default=None, compare=False)
 
     @property
     def key(self) -> HostKey:

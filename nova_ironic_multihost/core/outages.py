@@ -20,6 +20,7 @@ the same as many deaths, for a time.
 
 from collections.abc import Mapping
 import dataclasses
+import datetime
 import types
 
 from nova_ironic_multihost.core.host import HostKey
@@ -91,11 +92,13 @@ class Outages:
     of its peers up. When heartbeats cannot be written and reads go on, as with
     a database that is read-only, all look down to all, and come back one by
     one: whoever counted through that would take the last ones for dead. Time
-    without looks is not counted.
+    without looks is not counted. Who has sent a heartbeat since the look
+    before, seen up or not, was alive, and is counted anew.
 
     :param since: host -> when it was first seen down, of those that have been
         down ever since; in seconds of a monotonic clock, and later by the time
         that is not counted.
+    :param beats: the last heartbeat of each of them.
     :param last: when the last look was over, None before the first one.
     :param heard: whether the heartbeats of this host arrived then.
     :param over: when they did for the first time after an outage of its own,
@@ -103,6 +106,8 @@ class Outages:
     """
 
     since: Mapping[HostKey, float] = dataclasses.field(
+        default_factory=lambda: types.MappingProxyType({}))
+    beats: Mapping[HostKey, datetime.datetime | None] = dataclasses.field(
         default_factory=lambda: types.MappingProxyType({}))
     last: float | None = None
     heard: bool = True
@@ -123,13 +128,17 @@ class Outages:
             return Outages(last=now, heard=heard, over=over)
         blind = (0 if self.last is None
                  else max(0, now - self.last - heartbeats.gap))
-        before = {host: since + blind for host, since in self.since.items()}
-        return Outages(types.MappingProxyType({
-            **{host: since for host, since in before.items()
-               if not view.live(host)},
-            **{host: before.get(host, now)
-               for host, service in view.services.items()
-               if not service.up}}), now, heard, over)
+        down = {host: service.beat for host, service in view.services.items()
+                if not service.up}
+        before = {host: since + blind for host, since in self.since.items()
+                  if not view.live(host)
+                  and down.get(host, self.beats[host]) == self.beats[host]}
+        since = {**before, **{host: before.get(host, now) for host in down}}
+        return Outages(
+            types.MappingProxyType(since),
+            types.MappingProxyType({
+                host: down.get(host, self.beats.get(host))
+                for host in since}), now, heard, over)
 
     def looked(self, now: float, heartbeats: Heartbeats) -> 'Outages':
         """Return the outages when what a look leads to is done.

@@ -98,6 +98,23 @@ class ServicesTestCase(base.DatabaseTestCase):
             membership.ComputeService('host-1', True, disabled=True),
             reads.compute_service(self.context, self.api, 'host-1'))
 
+    def test_when_it_sent_a_heartbeat(self):
+        service = self.service('host-1')
+
+        def beat():
+            return reads.compute_service(
+                self.context, self.api, 'host-1').beat
+
+        self.assertIsNone(beat())
+        service.report_count += 1
+        service.save()
+        first = beat()
+        self.assertIsNotNone(first)
+        # Whatever else is written.
+        service.disabled = True
+        service.save()
+        self.assertEqual(first, beat())
+
     def test_no_service(self):
         self.assertIsNone(
             reads.compute_service(self.context, self.api, 'host-1'))

@@ -11,6 +11,7 @@
 # under the License.
 
 import dataclasses
+import datetime
 
 from oslotest import base
 
@@ -58,6 +59,26 @@ class OutagesTestCase(base.BaseTestCase):
         # Nor was anybody seen to be dead when the time comes to its end.
         self.assertEqual({}, self.lengths(*looks[:2], now=1000))
         self.assertEqual({}, self.lengths(*looks[:3], now=1000))
+
+    def test_who_has_sent_a_heartbeat_between_two_looks_is_counted_anew(self):
+        def down(beat):
+            seen = view(['me', 'a'], dead=['b'])
+            return dataclasses.replace(seen, services=dict(
+                seen.services, b=dataclasses.replace(
+                    seen.services['b'], beat=datetime.datetime(
+                        2026, 1, 1, 0, beat))))
+
+        looks = [(0, down(1)), (10, down(1))]
+        # It was up while nobody looked; or a clock is wrong.
+        for moment in 20, 1000:
+            self.assertEqual({'b': 80}, self.lengths(
+                *looks, *((moment + more, down(2)) for more in (0, 40, 80)),
+                now=moment + 80))
+        # The same one again.
+        self.assertEqual({'b': 60}, self.lengths(
+            *looks, (30, view(['me', 'a'])), (60, down(1)), now=60))
+        self.assertEqual({'b': 0}, self.lengths(
+            *looks, (30, view(['me', 'a'])), (60, down(2)), now=60))
 
     def test_nor_does_the_time_of_a_long_look(self):
         down = view(['me', 'a'], dead=['b'])

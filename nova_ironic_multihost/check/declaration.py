@@ -29,6 +29,10 @@ class TooEarly(Exception):
     """nova does not see that it is dead; a sentence or two, the remedy."""
 
 
+class NotYet(TooEarly):
+    """The same, and it may soon: nova has not heard from it meanwhile."""
+
+
 def declare(cloud: survey.Survey, host: str, sure: bool = False,
             why: str | None = None, patience: float = 0,
             tell: Callable[[Exception], object] = lambda error: None,
@@ -39,21 +43,29 @@ def declare(cloud: survey.Survey, host: str, sure: bool = False,
     :param sure: whether it is off for certain, whatever nova sees
     :param why: added to the reason for which it is disabled
     :param patience: seconds to try again in, while nova does not answer or
-        does not see that it is dead
+        does not see that it is dead. Of one that goes on sending heartbeats
+        nobody waits until it is down: it lives, or has come back, and would
+        be down for another reason by then
     :param tell: told why it is tried again
     :returns: (it as it was, whether anything had to be changed)
     :raises TooEarly: unless nova calls it down, and another one up
     :raises SurveyError: when nova has not done it, or that is not known
     """
+    looks: list[observation.Service] = []
+
     def attempt() -> tuple[observation.Service, bool]:
         known = cloud.computes(host)
         service = services.named(known, host)
+        looks.append(service)
         refused = fencing.refusal(known, service)
         if refused and not sure:
-            raise TooEarly(f'{refused}.')
+            if fencing.alive(looks):
+                raise TooEarly(f'{refused}. Its heartbeats go on coming: it '
+                               'is ALIVE, and nobody waits for it to die.')
+            raise NotYet(f'{refused}.')
         body = fencing.wanted(service, why)
         services.change(cloud, service, body)
         return service, bool(body)
 
     return watch.patiently(
-        attempt, patience, (survey.Unanswered, TooEarly), tell)
+        attempt, patience, (survey.Unanswered, NotYet), tell)

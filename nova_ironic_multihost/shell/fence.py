@@ -72,7 +72,8 @@ waiting, and nothing else.
         parser.add_argument(
             '--retry', type=cli.seconds, metavar='SECONDS', default=0,
             help='try again for so long, when nova does not answer or does '
-            'not yet call it down (default: %(default)s)')
+            'not yet call it down; not while heartbeats of it go on coming '
+            '(default: %(default)s)')
         settings.add(parser)
         return parser
 

@@ -10,11 +10,13 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
+import fixtures
 from oslotest import base
 
 from nova_ironic_multihost.check import declaration
 from nova_ironic_multihost.check import fencing
 from nova_ironic_multihost.check import survey
+from nova_ironic_multihost.check import watch
 from nova_ironic_multihost.tests import clouds
 
 FENCED = {'forced_down': True, 'status': 'disabled',
@@ -48,6 +50,35 @@ class DeclareTestCase(base.BaseTestCase):
     def test_too_early(self):
         told = self.assertRaises(declaration.TooEarly, self.declare)
         self.assertIn('east is up', str(told))
+        self.assertEqual([], self.apis.changes)
+
+    def looking(self, *changes):
+        """Have nova see these changes of east, one after each look."""
+        ahead = list(changes)
+
+        def looks(read, seconds):
+            while True:
+                yield 0, read()
+                if not ahead:
+                    return
+                self.apis.services[0].update(ahead.pop(0))
+
+        self.useFixture(fixtures.MockPatchObject(watch, 'looks', looks))
+
+    def test_one_that_dies_meanwhile(self):
+        # Its last heartbeat was under way.
+        self.looking({'updated_at': '2026-01-01T00:00:20.000000'}, {},
+                     {'state': 'down'})
+        self.assertTrue(self.declare(patience=60))
+        self.assertEqual([FENCED], self.apis.changes)
+
+    def test_one_that_has_come_back_is_not_waited_for(self):
+        self.looking(
+            {'updated_at': '2026-01-01T00:00:20.000000'},
+            {'updated_at': '2026-01-01T00:00:30.000000'}, {'state': 'down'})
+        told = self.assertRaises(
+            declaration.TooEarly, self.declare, patience=60)
+        self.assertIn('it is ALIVE', str(told))
         self.assertEqual([], self.apis.changes)
 
     def test_an_outage_of_all(self):

@@ -38,18 +38,23 @@ UNREACHABLE = {'key': 'node.kubernetes.io/unreachable', 'effect': 'NoExecute'}
 HOST = 'nova-ironic-multihost/host'
 
 
-def node(name, *taints, host=None):
+def node(name, *taints, host=None, ready=None, labels=None):
     metadata = {'name': name} | (
-        {'annotations': {HOST: host}} if host else {})
-    return {'metadata': metadata, 'spec': (
-        {'taints': list(taints)} if taints else {})}
+        {'annotations': {HOST: host}} if host else {}) | (
+        {'labels': labels} if labels else {})
+    says = {None: 'Unknown' if taints else 'True', True: 'True',
+            False: 'False'}[ready]
+    return {'metadata': metadata,
+            'spec': {'taints': list(taints)} if taints else {},
+            'status': {'conditions': [{'type': 'Ready', 'status': says}]}}
 
 
-def pod(name, node=None, ready=True, host=None):
+def pod(name, node=None, ready=True, host=None, selector=None):
     metadata = {'name': name} | (
         {'annotations': {HOST: host}} if host else {})
     return {'metadata': metadata,
-            'spec': {'nodeName': node} if node else {},
+            'spec': ({'nodeName': node} if node else {}) | (
+                {'nodeSelector': selector} if selector else {}),
             'status': {'conditions': [
                 {'type': 'Ready', 'status': str(ready)}]} if node else {}}
 
@@ -132,6 +137,27 @@ class JobTestCase(base.BaseTestCase):
         self.assertEqual([], self.apis.changes)
         self.look([node('a', TAINT), node('b')], pods)
         self.assertFenced('no node for its pod, and a is out of service')
+
+    def test_a_pod_that_waits_may_run_where_nobody_answers(self):
+        selector = {'control-plane': 'enabled'}
+        pods = [pod('east', selector=selector), pod('west', 'b')]
+        for silent in node('c', UNREACHABLE, labels=selector), node(
+                'c', ready=False, labels=selector | {'rack': '1'}):
+            told = self.look([node('a', TAINT), node('b'), silent], pods, 1)
+            self.assertIn('may run on c', told)
+        self.assertEqual([], self.apis.changes)
+        # Nothing is to be done while nobody is out of service.
+        self.assertEqual('', self.look([node('a'), silent], pods))
+        # There it was not.
+        self.look([node('a', TAINT), node('b'), node('c', UNREACHABLE)], pods)
+        self.assertFenced('no node for its pod, and a is out of service')
+
+    def test_a_taint_that_was_forgotten(self):
+        nodes = [node('a', TAINT, host='east', ready=True), node('b')]
+        for pods in [pod('east', 'a')], [pod('east')], [pod('west', 'b')]:
+            told = self.look(nodes, pods, status=1)
+            self.assertIn('take that away', told)
+        self.assertEqual([], self.apis.changes)
 
     def test_a_pod_that_has_moved(self):
         self.look([node('a', TAINT, host='east'), node('b')],

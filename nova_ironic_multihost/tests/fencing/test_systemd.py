@@ -91,8 +91,8 @@ class ScriptTestCase(base.BaseTestCase):
         return [re.sub('.*(power (on|off|status|cycle|reset))', r'\1', call)
                 for call in calls]
 
-    FENCED = ('nova fence east --powered-off east --retry 120 --reason '
-              'powered off by fence-compute')
+    FENCED = ('nova fence east --retry 120 --reason powered off by '
+              'fence-compute')
 
     def test_off_is_seen_before_nova_is_told(self):
         self.states('on', 'on', 'off')
@@ -192,11 +192,10 @@ class ScriptTestCase(base.BaseTestCase):
 
     def test_with_a_nova(self):
         cloud = self.useFixture(nova.Nova())
-        cloud.services[0]['state'] = 'up'
-        cloud.failures = 1
         self.states('on', 'off')
-        self.settings(f'OS_CLIENT_CONFIG_FILE={cloud.clouds_file}',
-                      'OS_CLOUD=fencing')
+        nova_is = (f'OS_CLIENT_CONFIG_FILE={cloud.clouds_file}',
+                   'OS_CLOUD=fencing')
+        self.settings(*nova_is)
         self.program(
             'nova-ironic-multihost', f"""#!/bin/bash
 exec {sys.executable} -W ignore -m nova_ironic_multihost.shell.app "$@"
@@ -204,12 +203,21 @@ exec {sys.executable} -W ignore -m nova_ironic_multihost.shell.app "$@"
         os.symlink(pathlib.Path(recipes.FENCING).parents[1]
                    / 'nova_ironic_multihost',
                    self.home / 'nova_ironic_multihost')
+        cloud.failures = 1
         told, _ = self.fence()
         self.assertIn('HTTP 503', told)
         self.assertNotIn(nova.SECRET, told)
         self.assertEqual(
             [(True, 'disabled')],
             [(c['forced_down'], c['status']) for c in cloud.changes])
+        # That of another machine is off.
+        cloud.services[0].update(
+            state='up', forced_down=False, status='enabled')
+        self.settings('patience=0', *nova_is)
+        told, _ = self.fence(status=1)
+        self.assertIn('east is up', told)
+        self.assertIn('BMC of another machine', told)
+        self.assertEqual(1, len(cloud.changes))
 
 
 class UnitsTestCase(base.BaseTestCase):

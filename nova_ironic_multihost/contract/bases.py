@@ -22,8 +22,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 import contextlib
+import dis
 import importlib
 import inspect
+import itertools
 import types
 import typing
 
@@ -182,12 +184,31 @@ def _takes(method, wanted):
 
 def _taken(ours, base):
     """Say which names mean one thing there and another here."""
-    own = {name for name in vars(ours) if not hasattr(names.IronicDriver, name)
+    stock = names.IronicDriver
+    own = {name for name in vars(ours) if not hasattr(stock, name)
            and not name.startswith('__')}
-    for owner in _theirs(base):
-        if taken := sorted(own & vars(owner).keys()):
+    own |= _attributes(ours.__init__) - _attributes(stock.__init__)
+    for owner in (one for one in base.__mro__ if one not in stock.__mro__):
+        set_there = set().union(*map(_attributes, vars(owner).values()))
+        if taken := sorted(own & (vars(owner).keys() | set_there)):
             yield (f"{owner.__name__} has names that this package's driver "
                    f'has for something else: rename {", ".join(taken)}.')
+
+
+def _attributes(method) -> set[str]:
+    """Return the attributes of ``self`` that a method sets, as it shows."""
+    found = set()
+    for one in _functions(method):
+        code = list(dis.get_instructions(one))
+        for loaded, stored in itertools.pairwise(code):
+            if stored.opname != 'STORE_ATTR':
+                continue
+            # One instruction may load two names.
+            last = (loaded.argval[-1:] if isinstance(loaded.argval, tuple)
+                    else (loaded.argval,))
+            if last == ('self',):
+                found.add(stored.argval)
+    return found
 
 
 def require_kept(driver: names.IronicDriver,

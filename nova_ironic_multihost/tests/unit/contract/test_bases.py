@@ -191,6 +191,31 @@ class ComposeTestCase(BasesTestCase):
     def test_names_that_both_have(self):
         self.unfit(['rename _audit, _begin'], _begin=1, _audit=2)
 
+    def test_names_of_what_ours_sets(self):
+        def init_host(self, host):
+            super(names.IronicDriver, self).init_host(host)
+            self._gate = self._theirs = self.node_cache = host
+
+        def _window(self):
+            # Of something else.
+            self.thing._timers = 1
+
+        self.unfit(['Bad has names', 'rename _gate, _window.'],
+                   init_host=init_host, _window=_window)
+        self.unfit(['rename _tally.'], _tally=property(lambda self: 1))
+
+    def test_names_of_what_stands_behind_novas(self):
+        class Mixin:
+
+            def _audit(self):
+                pass
+
+        class Mixed(names.IronicDriver, Mixin):
+            pass
+
+        self.assert_unfit(
+            ['Mixin has names', 'rename _audit'], bases.compose, OURS, Mixed)
+
     def test_all_is_said_at_once(self):
         self.unfit(['Bad.spawn', '_audit'], _audit=1, spawn=None)
 

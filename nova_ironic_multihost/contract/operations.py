@@ -71,9 +71,11 @@ MUTATIONS = (
     'reboot', 'rebuild', 'rescue', 'spawn', 'trigger_crash_dump',
     'unplug_vifs', 'unrescue')
 
-#: How the names of openstacksdk's methods begin that change something.
-CHANGES = ('attach_', 'create_', 'delete_', 'detach_', 'disable_', 'enable_',
-           'inject_', 'patch_', 'set_', 'update_')
+#: How the names of openstacksdk's methods begin that change something, or may,
+#: as plain requests do.
+CHANGES = ('add_', 'attach_', 'call_', 'create_', 'delete', 'detach_',
+           'disable_', 'enable_', 'inject_', 'patch', 'post', 'put',
+           'remove_', 'request', 'set_', 'unset_', 'update_')
 
 #: What ComputeManager does to an instance when something went wrong.
 CLEAN_UPS = ('_instance_update', '_set_instance_obj_error_state',

@@ -36,6 +36,7 @@ from nova import objects
 from nova.objects import base as nova_base
 from nova import safe_utils
 from nova.virt.ironic import driver as ironic_driver
+from openstack.baremetal.v1 import _proxy as baremetal
 from openstack import exceptions
 import oslo_messaging as messaging
 from oslo_messaging.rpc import dispatcher
@@ -135,6 +136,18 @@ class NamesTestCase(base.BaseTestCase):
         self.assertEqual(set(), asked - changes - {
             'get_node', 'get_node_console', 'nodes', 'port_groups', 'ports',
             'validate_node', 'volume_connectors', 'volume_targets'})
+
+    def test_what_a_driver_of_ones_own_may_ask_for_is_known_by_its_name(self):
+        methods = {name for name, _ in inspect.getmembers(
+            baremetal.Proxy, inspect.isfunction)
+            if not name.startswith(('_', *operations.CHANGES))}
+        self.assertEqual(set(), {
+            name for name in methods
+            if 'node' in name.split('_') and not name.startswith(
+                ('find_', 'get_', 'list_', 'validate_', 'wait_'))})
+        self.assertEqual(set(), methods & {
+            'delete', 'patch', 'post', 'put', 'request'})
+        self.assertLessEqual({'get', 'nodes', 'ports'}, methods)
 
     def test_clean_ups(self):
         for name in operations.CLEAN_UPS:

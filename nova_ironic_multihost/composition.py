@@ -21,6 +21,7 @@ from nova_ironic_multihost import conf
 from nova_ironic_multihost.contract import bases
 from nova_ironic_multihost.contract import names
 from nova_ironic_multihost import driver
+from nova_ironic_multihost import loader
 
 LOG = logging.getLogger(__name__)
 
@@ -42,6 +43,11 @@ def over(name):
     :param name: MODULE.CLASS of a subclass of nova's IronicDriver.
     :raises UnfitError: it cannot be used; says why.
     """
+    if name.startswith(f'{loader.DRIVER_MODULE}.'):
+        # Whoever looks there asks this function again.
+        raise bases.UnfitError(
+            "It is this package's driver: name your own class, or leave the "
+            "option away for nova's.")
     base = bases.load(name)
     composed = bases.compose(driver.IronicMultiHostDriver, base)
     LOG.info('The driver extends %s.', name)

@@ -77,6 +77,13 @@ class CompositionTestCase(base.BaseTestCase):
             ImportError, importutils.import_class, DRIVER)
         self.assertIn('rename _audit', str(error))
 
+    def test_one_that_is_this_driver(self):
+        composition.configured()
+        self.config.config(base_driver=DRIVER, group='ironic_multihost')
+        error = self.assertRaises(
+            bases.UnfitError, importutils.import_class, DRIVER)
+        self.assertIn('name your own class', str(error))
+
     def test_it_is_not_asked_for_when_the_module_is_imported(self):
         # Options are not read then.
         with mock.patch.object(composition, 'configured') as configured:

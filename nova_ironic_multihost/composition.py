@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """The class of the driver: this package's, over that of the operator."""
 
 import functools

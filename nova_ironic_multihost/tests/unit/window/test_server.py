@@ -205,14 +205,38 @@ class ServerTestCase(base.BaseTestCase):
         server._Handler.timeout = seconds
         self.addCleanup(setattr, server._Handler, 'timeout', before)
 
+    def connect(self, number):
+        """Return so many connections, in the order in which they are made.
+
+        They are kept: one of eventlet is closed with its last reference, and
+        a method of it is none.
+        """
+        self.connections = [
+            socket.create_connection(('127.0.0.1', self.one.port), timeout=30)
+            for _ in range(number)]
+        for one in self.connections:
+            self.addCleanup(one.close)
+        return self.connections
+
+    def slow(self, path):
+        """Make a page that does not come to its end until goes_on is set.
+
+        :returns: semaphore that is released by each who waits for it
+        """
+        come, self.goes_on = threading.Semaphore(0), threading.Event()
+        self.addCleanup(self.goes_on.set)
+
+        def page():
+            come.release()
+            return self.goes_on.wait(60) and self.page
+
+        self.one._pages[path] = page
+        return come
+
     def test_only_so_many_readers_at_a_time(self):
         """Who has been there for longest has to go."""
         self.patch_patience(600)
-        silent = [socket.create_connection(
-            ('127.0.0.1', self.one.port), timeout=30)
-            for _ in range(server.READERS + 1)]
-        for reader in silent:
-            self.addCleanup(reader.close)
+        silent = self.connect(server.READERS + 1)
         self.assertEqual(b'', silent[0].recv(1))
         silent[1].setblocking(False)
         self.assertRaises(BlockingIOError, silent[1].recv, 1)
@@ -220,43 +244,34 @@ class ServerTestCase(base.BaseTestCase):
     def test_readers_that_stay_keep_nobody_away(self):
         """Whether they say nothing or do not come to an end."""
         self.patch_patience(600)
-        for number in range(2 * server.READERS):
-            reader = socket.create_connection(
-                ('127.0.0.1', self.one.port), timeout=30)
-            self.addCleanup(reader.close)
-            reader.sendall(b'GET /pa' if number % 2 else b'')
+        for number, reader in enumerate(self.connect(2 * server.READERS)):
+            # It may have been sent away.
+            with contextlib.suppress(OSError):
+                reader.sendall(b'GET /pa' if number % 2 else b'')
         for _ in range(3):
             self.assertEqual(200, get(self.one)[0])
 
     def test_one_that_cannot_be_sent_away_keeps_nobody_away(self):
         self.patch_patience(600)
-        goes_on = threading.Event()
-        self.addCleanup(goes_on.set)
-        self.one._pages['/slow'] = lambda: goes_on.wait(60) and self.page
-        for number in range(server.READERS):
-            reader = socket.create_connection(
-                ('127.0.0.1', self.one.port), timeout=30)
-            self.addCleanup(reader.close)
-            if not number:
-                reader.sendall(b'GET /slow HTTP/1.0\r\n\r\n')
+        come = self.slow('/slow')
+        first, *_ = self.connect(server.READERS)
+        first.sendall(b'GET /slow HTTP/1.0\r\n\r\n')
+        self.assertTrue(come.acquire(timeout=60))
         self.assertRaises(OSError, get, self.one)
         self.assertEqual(200, get(self.one)[0])
 
     def test_readers_that_cannot_be_sent_away(self):
         """Nobody is waited for."""
-        goes_on = threading.Event()
-        self.addCleanup(goes_on.set)
-        self.one._pages['/page'] = lambda: goes_on.wait(60) and self.page
-        busy = [socket.create_connection(
-            ('127.0.0.1', self.one.port), timeout=30)
-            for _ in range(server.READERS)]
+        come = self.slow('/page')
+        busy = self.connect(server.READERS)
         for reader in busy:
-            self.addCleanup(reader.close)
             reader.sendall(b'GET /page HTTP/1.0\r\n\r\n')
+        for _ in busy:
+            self.assertTrue(come.acquire(timeout=60))
         with contextlib.closing(socket.create_connection(
                 ('127.0.0.1', self.one.port), timeout=30)) as reader:
             self.assertEqual(b'', reader.recv(1))
-        goes_on.set()
+        self.goes_on.set()
         self.assertIn(b' 200 ', busy[-1].makefile('rb').readline())
 
     @testtools.skipUnless(

@@ -136,28 +136,17 @@ class AlertsTestCase(operating.OperatingTestCase):
     def lose_conductor(self):
         self.lab('service', 'kill', 'nova-conductor')
         self.tells(
-            ('ServersNotTakenOver', self.dead),
-            ('ServersNotTakenOver', self.blind),
-            ('TakeoverPending', self.heir), ('MembersDiffer', ''),
-            ('LeakedMachines', 'leaked-machine'), ('NobodyLeft', ''),
-            ('LooksFailing', self.heir), ('LooksFailing', self.blind),
+            *self.without_a_conductor(),
             ('AuditsStale', self.heir), ('AuditsStale', self.blind),
-            ('FindingsPersist', 'record-on-dead-host'),
-            *self.heir_is_down,
             passing={('FencedComputeRuns', self.blind),
                      ('MovesFailing', self.heir)})
 
     def lose_ironic(self):
         self.lab('service', 'kill', 'ironic')
         self.tells(
-            ('ServersNotTakenOver', self.dead),
-            ('ServersNotTakenOver', self.blind),
-            ('TakeoverPending', self.heir), ('MembersDiffer', ''),
-            ('LeakedMachines', 'leaked-machine'), ('NobodyLeft', ''),
-            ('LooksFailing', self.heir), ('LooksFailing', self.blind),
-            ('FindingsPersist', 'record-on-dead-host'),
+            *self.without_a_conductor(),
             ('ListingStale', self.heir), ('ListingStale', self.blind),
-            ('SurveyFailing', ''), *self.heir_is_down,
+            ('SurveyFailing', ''),
             passing={('AuditsStale', self.heir),
                      ('AuditsStale', self.blind)})
 
@@ -207,6 +196,16 @@ class AlertsTestCase(operating.OperatingTestCase):
     def hosts(self, state):
         """The compute services in a state."""
         return {row['Host'] for row in self.rows() if row['State'] == state}
+
+    def without_a_conductor(self):
+        """What is told for as long as there is none."""
+        return [
+            ('ServersNotTakenOver', self.dead),
+            ('ServersNotTakenOver', self.blind),
+            ('TakeoverPending', self.heir), ('MembersDiffer', ''),
+            ('LeakedMachines', 'leaked-machine'), ('NobodyLeft', ''),
+            ('LooksFailing', self.heir), ('LooksFailing', self.blind),
+            ('FindingsPersist', 'record-on-dead-host'), *self.heir_is_down]
 
     @staticmethod
     def not_scraped(*hosts):

@@ -328,6 +328,44 @@ esac""")
             self.assertEqual('/x/promtool', test.provide_promtool(None))
 
 
+class ProgramsTestCase(base.BaseTestCase):
+
+    def provide(self, missing=(), user=0, status=0):
+        """Have programs installed.
+
+        :returns: (what was called, what was printed)
+        """
+        test = tools.load('test')
+        processes = mock.Mock()
+        processes.run.return_value = status, []
+        self.useFixture(fixtures.MockPatchObject(
+            test, 'LOGS', pathlib.Path(
+                self.useFixture(fixtures.TempDir()).path)))
+        with (mock.patch('shutil.which', lambda name: name not in missing),
+              mock.patch('os.geteuid', return_value=user),
+              contextlib.redirect_stdout(io.StringIO()) as out):
+            test.provide_programs(processes)
+        return [' '.join(call.args[0]) for call
+                in processes.run.call_args_list], out.getvalue()
+
+    def test_what_is_there(self):
+        self.assertEqual(([], ''), self.provide())
+
+    def test_what_is_missing(self):
+        called, _ = self.provide(['ss', 'systemd-analyze'])
+        self.assertEqual(
+            ['apt-get update', 'apt-get install --yes '
+             '--no-install-recommends iproute2 systemd'], called)
+
+    def test_what_cannot_be_had_is_said(self):
+        _, printed = self.provide(['ss'], status=100)
+        self.assertIn('cannot install', printed)
+        for how in {'user': 1000}, {'missing': ['ss', 'apt-get']}:
+            called, printed = self.provide(**{'missing': ['ss'], **how})
+            self.assertEqual([], called)
+            self.assertIn('apt-get install iproute2', printed)
+
+
 class DeployersTestCase(base.BaseTestCase):
 
     def provide(self, script):

@@ -53,8 +53,9 @@ def judge(probe: Probe) -> Iterator[Complaint]:
             'nova-compute-ironic-multihost.', fatal=True)
     elif probe.error:
         yield Complaint(
-            f'{probe.python} cannot load the driver: {probe.error}. Mend '
-            'that, then ask again.', fatal=True)
+            f'{probe.python} cannot load the driver: '
+            f'{probe.error.rstrip(".")}. Mend that, then ask again.',
+            fatal=True)
     elif probe.shadowed:
         yield Complaint(
             f'{complaint.some(list(probe.shadowed))} of '

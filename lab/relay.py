@@ -46,8 +46,12 @@ async def serve(begin, end, ready=None):
     server = await asyncio.start_server(relay, HOST, begin)
     if ready:
         ready(server.sockets[0].getsockname()[1])
-    async with server:
-        await server.serve_forever()
+    try:
+        await asyncio.get_running_loop().create_future()
+    finally:
+        # From Python 3.12.1 on wait_closed() waits for every client, so
+        # serve_forever() and "async with server" would never end here.
+        server.close()
 
 
 async def _pass_on(reader, writer):

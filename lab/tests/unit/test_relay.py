@@ -45,8 +45,11 @@ class RelayTestCase(base.BaseTestCase):
     def run_with(self, clients, story):
         async def play():
             server = await asyncio.start_server(shout, relay.HOST, 0)
-            async with server, relayed(clients, server) as connections:
-                await asyncio.wait_for(story(server, *connections), 30)
+            try:
+                async with relayed(clients, server) as connections:
+                    await asyncio.wait_for(story(server, *connections), 30)
+            finally:
+                server.close()
 
         asyncio.run(play())
 
@@ -73,7 +76,6 @@ class RelayTestCase(base.BaseTestCase):
             reader, writer = client
             writer.close()
             server.close()
-            await server.wait_closed()
             # The relay itself is still there for the next one.
             again = await asyncio.open_connection(
                 relay.HOST, writer.get_extra_info('peername')[1])

@@ -29,11 +29,12 @@ def run(test, *argv):
     program = shutil.which(promised or 'promtool')
     if promised and not program:
         test.fail(f'There is no {promised}. Install promtool, which Debian '
-                  'has in the package prometheus, or see why tools/test could '
-                  'not fetch it: .tools/logs/install-promtool.log')
+                  'has in the package promtool (12: prometheus), or see why '
+                  'tools/test could not fetch it: '
+                  '.tools/logs/install-promtool.log')
     if not program:
         test.skipTest('There is no promtool; Debian has it in the package '
-                      'prometheus.')
+                      'promtool (12: prometheus).')
     done = subprocess.run(
         [program, *map(str, argv)], stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)

@@ -285,15 +285,21 @@ class PromtoolTestCase(base.BaseTestCase):
         return path, (top / 'asked').read_text().split(), out.getvalue()
 
     def test_is_fetched_once(self):
-        path, asked, _ = self.provide(apt='echo it > prometheus_1.deb')
+        path, asked, _ = self.provide(apt='echo it > $2_1.deb')
         self.assertEqual('it\n', path.read_text())
         self.assertEqual(['download'], asked)
+
+    def test_debian_12_has_it_in_prometheus(self):
+        path, asked, _ = self.provide(
+            apt='test $1 = update || test $2 = prometheus && echo it > $2_1.deb')
+        self.assertEqual('it\n', path.read_text())
+        self.assertEqual(['download', 'update', 'download', 'download'], asked)
 
     def test_lists_of_packages_are_updated_if_need_be(self):
         path, asked, _ = self.provide(apt="""
 cd $(dirname $0)
 case $1 in
-download) test -e updated && echo it > "$OLDPWD/prometheus_1.deb";;
+download) test -e updated && echo it > "$OLDPWD/$2_1.deb";;
 update) touch updated;;
 esac""")
         self.assertEqual('it\n', path.read_text())

@@ -25,7 +25,7 @@ import contextlib
 import datetime
 import typing
 
-from nova_ironic_multihost.core import aggregates
+from nova_ironic_multihost.core.aggregates import Aggregate
 from nova_ironic_multihost.core.arrivals import Build
 from nova_ironic_multihost.core.evacuation import Evacuated
 from nova_ironic_multihost.core.facts import InstanceState
@@ -69,7 +69,7 @@ class Sources(typing.Protocol):
     def mapped(self, host: str) -> bool | None:
         """Whether the host is mapped to a cell, None if it is not known."""
 
-    def aggregates(self) -> tuple[aggregates.Aggregate, ...] | None:
+    def aggregates(self) -> tuple[Aggregate, ...] | None:
         """Return nova's host aggregates, None if they are not known."""
 
     def generations(self) -> Mapping[str, int]:

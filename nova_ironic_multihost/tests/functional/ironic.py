@@ -336,7 +336,7 @@ class Ironic(fixtures.Fixture):
     @contextlib.contextmanager
     def _open(self):
         """Open Ironic's database; what is changed is there for it at once."""
-        database = sqlite3.connect(self._database, DEADLINE)
+        database = sqlite3.connect(self._database, timeout=DEADLINE)
         database.row_factory = sqlite3.Row
         with contextlib.closing(database), database:
             yield database

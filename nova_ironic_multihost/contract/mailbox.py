@@ -104,10 +104,14 @@ class Mailboxes:
         return self._open(copies(host))
 
     def _open(self, name):
-        return Mailbox(
-            _driver()._connection_pool.create(
-                common.PURPOSE_LISTEN, retry=ATTEMPTS),
-            name, self._operations)
+        connection = _driver()._connection_pool.create(
+            common.PURPOSE_LISTEN, retry=ATTEMPTS)
+        try:
+            return Mailbox(connection, name, self._operations)
+        except Exception:
+            with contextlib.suppress(Exception):
+                connection.close()
+            raise
 
     @functools.cached_property
     def _operations(self):

@@ -219,6 +219,20 @@ class BrokerTestCase(base.SignaturesTestCase):
 
 class MailboxTestCase(BrokerTestCase):
 
+    def test_connection_is_closed_if_it_has_no_channel(self):
+        """As with RabbitMQ's channel_max: others would have none, either."""
+        for close in None, OSError('closed by RabbitMQ'):
+            connection = mock.Mock()
+            connection.channel.connection.channel.side_effect = (
+                amqp.exceptions.ResourceError('channel_max'))
+            connection.close.side_effect = close
+            self.create.return_value = connection
+            for opening in self.mailboxes.open, self.mailboxes.open_copies:
+                connection.close.reset_mock()
+                self.assertRaises(
+                    amqp.exceptions.ResourceError, opening, 'dead')
+                connection.close.assert_called_once_with()
+
     def test_build(self):
         self.send_build()
         box = self.open()

@@ -208,6 +208,7 @@ without this option. See the documentation (page "The mirror").
         help="""
 Message bus of Ironic's notifications, as oslo.messaging writes it
 (``rabbit://USER:PASSWORD@HOST:5672/VHOST``), with ``ironic_notifications``.
+Quote what is special in a URL: ``/`` in a password is ``%2F``.
 
 By default [oslo_messaging_notifications]transport_url of nova.conf, and
 without that [DEFAULT]transport_url. To be set where Ironic uses another bus

@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 import contextlib
+import re
 import threading
 import typing
 import uuid
@@ -58,6 +59,15 @@ CAME = frozenset({f'{NODE}create.end', f'{NODE}update.end'})
 #: How often a connection is tried until the next turn of the timer.
 ATTEMPTS = 2
 
+#: The host of a URL ends at the first of these characters, in the middle of a
+#: password that has one of them.
+UNQUOTED = re.compile(r'//[^/?#]*[/?#].*@')
+
+#: Why a URL cannot be used; not its text, and no text that may quote it.
+UNREADABLE = (
+    'the URL cannot be read (%s). A character of the password that is no '
+    'letter and no digit may have to be quoted: %%2F for "/", %%3F for "?", '
+    '%%23 for "#", %%40 for "@"')
 
 REMEDY = (
     "Ironic's notifications are not heard: %s. Until they are, changes of "
@@ -137,8 +147,7 @@ class Notifications:
             server.transport._driver, 'bound', True)
 
     def _listening(self, url, topic):
-        transport = oslo_messaging.get_notification_transport(
-            names.CONF, url=url)
+        transport = _transport(url)
         if type(transport._driver) is impl_rabbit.RabbitDriver:
             # It is nobody else's.
             transport._driver.__class__ = Driver
@@ -149,12 +158,33 @@ class Notifications:
             [oslo_messaging.Target(exchange=EXCHANGE, topic=topic)],
             [Endpoint(self._note)], pool=f'ironic-multihost.{self._host}')
         # In the order in which they come; it takes no time.
-        server.start(override_pool_size=1)
+        try:
+            server.start(override_pool_size=1)
+        except Exception:
+            if server.listener is not None:
+                # It is connected, and has no thread.
+                server.listener.cleanup()
+            raise
         return server
 
     def _note(self, node, came):
         if not self._ended.is_set():
             self._take(node, came)
+
+
+def _transport(url: str | None) -> oslo_messaging.Transport:
+    """Return what connects to a message bus.
+
+    :param url: None for where nova sends its notifications.
+    :raises ValueError: it cannot be used. Nothing of it is told, nor in a
+        traceback.
+    """
+    if UNQUOTED.search(url or ''):
+        raise ValueError(UNREADABLE % 'its host ends before an "@"')
+    try:
+        return oslo_messaging.get_notification_transport(names.CONF, url=url)
+    except Exception as exc:  # noqa: BLE001
+        raise ValueError(UNREADABLE % type(exc).__name__) from None
 
 
 class Endpoint:

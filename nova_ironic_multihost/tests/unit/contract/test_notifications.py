@@ -289,13 +289,41 @@ class FailureTestCase(BusTestCase):
         self.assertIsNotNone(listener._server)
 
     def test_url_is_not_told(self):
-        for url in (f'rabbit://u:{SECRET}@host:none/', f'{SECRET}:{SECRET}',
-                    f'bus://u:{SECRET}@host/'):
+        """Nor in a traceback, or by oslo.messaging, which tries the port."""
+        for url in (f'rabbit://u:p@host:{SECRET}/', f'u:{SECRET}',
+                    f'u:{SECRET}@host',
+                    f'rabbit://u:{SECRET}/p@host:5672/',
+                    f'rabbit://u:{SECRET}?p@host:5672/',
+                    f'rabbit://u:{SECRET}#p@host:5672/',
+                    f'rabbit://u:p@host-1,u:{SECRET}/p@host:5672/',
+                    'rabbit://u:5673/p@host:5672/'):
             self.config(group='ironic_multihost',
                         ironic_notifications_url=url)
-            error = self.assertRaises(
-                notifications.ListeningError, self.listen().once)
-            self.assertNotIn(f':{SECRET}', str(error), url)
+            act = timer.Timer(
+                'notifications', self.listen().once, lambda: 1)
+            with self.assertLogs(level='DEBUG') as logs:
+                act.turn()
+            told = '\n'.join(logs.output)
+            self.assertIn('ListeningError', told)
+            self.assertIn('quoted', told)
+            self.assertNotIn(SECRET, told, url)
+            self.assertNotIn('5673', told, url)
+
+    def test_password_that_is_quoted(self):
+        self.config(group='ironic_multihost',
+                    ironic_notifications_url='fake://u:%2F%40%23@host/a')
+        self.listen().once()
+
+    def test_no_connection_is_left_if_there_is_no_thread(self):
+        listener = self.listen()
+        cleanup = self.useFixture(fixtures.MockPatchObject(
+            driver_base.PollStyleListenerAdapter, 'cleanup')).mock
+        with mock.patch.object(
+                driver_base.PollStyleListenerAdapter, 'start',
+                side_effect=RuntimeError("can't start new thread")):
+            self.assertRaises(notifications.ListeningError, listener.once)
+        cleanup.assert_called_once_with()
+        listener.once()
 
 
 class Channel(pyamqp.Channel):

@@ -227,13 +227,20 @@ def _allocations(seen: observation.Observation) -> Iterator[Finding]:
             yield Finding('allocation-without-instance', allocation.provider,
                           f'node {allocation.provider} is allocated to '
                           f'server {allocation.consumer}, which does not '
-                          'exist')
+                          'exist. If no machine runs for it, "openstack '
+                          'resource provider allocation delete '
+                          f'{allocation.consumer}" frees the node')
     for instance in seen.instances:
         if (instance.host and not instance.deleted
                 and instance.uuid not in has_allocation):
+            node = instance.node or 'NODE'
             yield Finding('instance-without-allocation', instance.uuid,
                           f'server {_named(instance)} is on {instance.host} '
-                          'without an allocation')
+                          'without an allocation. "openstack resource '
+                          f'provider inventory set {node} --amend --resource '
+                          'CLASS:reserved=0" and then "nova-manage placement '
+                          f'heal_allocations --instance {instance.uuid}" '
+                          'make it')
 
 
 def _machines(seen: observation.Observation) -> Iterator[Finding]:

@@ -21,9 +21,10 @@ from nova_ironic_multihost.check import usage
 REAPER = ('within 1800 s, or what '
           '[DEFAULT]running_deleted_instance_poll_interval says')
 
-#: Provision states of a machine that carries nothing: Ironic refuses to
-#: undeploy it then.
-_BARE = frozenset({'enroll', 'manageable', 'available'})
+#: Provision states in which Ironic refuses to undeploy a node.
+_NOT_UNDEPLOYED = frozenset({
+    'enroll', 'manageable', 'available', 'clean failed', 'inspect failed',
+    'adopt failed'})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,8 +89,8 @@ def _foreign(verdict: judgement.Verdict, kind: usage.Usage
     held = ('nova has no record of its server, deleted and purged or never '
             'there' if kind is usage.Usage.UNKNOWN else
             'Ironic has it active for no server')
-    how = ('unset --instance-uuid' if verdict.node.provision_state in _BARE
-           else 'undeploy')
+    how = ('openstack baremetal node unset --instance-uuid'
+           if verdict.node.provision_state in _NOT_UNDEPLOYED
+           else 'openstack baremetal node undeploy')
     return '', (f'nobody touches it: {held}. If nobody uses it without nova, '
-                f'"openstack baremetal node {how} {verdict.node.uuid}" frees '
-                'it')
+                f'"{how} {verdict.node.uuid}" frees it')

@@ -179,11 +179,18 @@ class InconsistenciesTestCase(base.BaseTestCase):
     def test_allocation_without_instance(self):
         seen = views.with_more(views.consistent(), 'allocations',
                                observation.Allocation('ghost', 'node-1'))
-        self.assertEqual(['allocation-without-instance'], self.kinds(seen))
+        [found] = findings.inconsistencies(seen, views.NOW)
+        self.assertEqual('allocation-without-instance', found.kind)
+        self.assertIn('allocation delete ghost"', found.sentence)
 
     def test_instance_without_allocation(self):
         seen = views.without(views.consistent(), 'allocations', 0)
-        self.assertEqual(['instance-without-allocation'], self.kinds(seen))
+        [found] = findings.inconsistencies(seen, views.NOW)
+        self.assertEqual('instance-without-allocation', found.kind)
+        self.assertIn(f'inventory set {seen.instances[0].node} ',
+                      found.sentence)
+        self.assertIn(f'heal_allocations --instance {found.subject}"',
+                      found.sentence)
 
     def test_allocations_that_were_not_read_are_not_judged(self):
         seen = dataclasses.replace(views.consistent(), allocations=None)

@@ -69,8 +69,9 @@ class LeaksTestCase(base.BaseTestCase):
         self.assertIn('no record of its server', leak.next)
         self.assertIn('node undeploy node-0', leak.next)
 
-    def test_what_was_never_deployed_cannot_be_undeployed(self):
-        for state in 'available', 'manageable', 'enroll':
+    def test_states_in_which_ironic_refuses_to_undeploy(self):
+        for state in ('available', 'manageable', 'enroll', 'clean failed',
+                      'inspect failed', 'adopt failed'):
             [leak] = self.found(views.changed(views.without(
                 views.consistent(), 'instances', 0), 'nodes', 0,
                 provision_state=state))

@@ -59,9 +59,6 @@ REFUSED = 'failed'
 GIVEN_UP_SINCE = datetime.timedelta(days=1)
 REFUSED_SINCE = datetime.timedelta(minutes=30)
 
-#: The event by which it is told, in the server's list of events.
-EVENT = 'compute_rebuild_instance'
-
 
 class Evacuations:
     """The evacuations of nova.
@@ -180,7 +177,7 @@ class Evacuations:
         with contextlib.suppress(exception.InstanceActionNotFound):
             try:
                 with compute_utils.EventReporter(
-                        context, EVENT, names.CONF.host, uuid):
+                        context, evacuation.REBUILT, names.CONF.host, uuid):
                     raise error
             except names.NovaException as exc:
                 if exc is not error:
@@ -193,15 +190,14 @@ def actions_of(context: nova_context.RequestContext, uuid: str
 
     :param uuid: of the instance.
     """
-    def over(action):
-        return any(
-            event.event == EVENT and event.finish_time is not None
-            for event in objects.InstanceActionEventList.get_by_action(
-                context, action.id))
+    def events(action):
+        return [evacuation.Event(row.event, row.start_time, row.finish_time)
+                for row in objects.InstanceActionEventList.get_by_action(
+                    context, action.id)]
 
     return [evacuation.Action(
         action.action, action.start_time, action.message is not None,
-        functools.partial(over, action)) for action
+        functools.partial(events, action)) for action
         in objects.InstanceActionList.get_by_instance_uuid(context, uuid)]
 
 

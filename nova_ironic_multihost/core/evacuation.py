@@ -49,23 +49,45 @@ EVACUATE, REBUILD = 'evacuate', 'rebuild'
 ACTIONS = frozenset({EVACUATE, REBUILD})
 TASK = 'rebuilding'
 
+#: The event in which nova's conductor looks for another machine, and the one
+#: in which a compute service rebuilds.
+SCHEDULED, REBUILT = 'rebuild_server', 'compute_rebuild_instance'
+
+
+@dataclasses.dataclass(frozen=True)
+class Event:
+    """Something that a service of nova did for an action.
+
+    :param name: as nova calls it, such as ``rebuild_server``.
+    :param began: when that was, by the clock of the service that did it.
+    :param ended: the same for its end; None if it is not noted.
+    """
+
+    name: str
+    began: datetime.datetime
+    ended: datetime.datetime | None = None
+
 
 @dataclasses.dataclass(frozen=True)
 class Action:
     """Something that an instance was asked for.
 
     :param name: as nova calls it, such as ``evacuate``.
-    :param began: when it was asked for.
+    :param began: when it was asked for, by the clock of nova's API.
     :param failed: nova has noted that it failed.
-    :param over: returns whether nova has noted that it is over, however; not
-        always called.
+    :param events: returns what was done for it; not always called.
     """
 
     name: str
     began: datetime.datetime
     failed: bool = False
-    over: Callable[[], bool] = dataclasses.field(
-        default=lambda: True, compare=False)
+    events: Callable[[], Sequence[Event]] = dataclasses.field(
+        default=tuple, compare=False)
+
+    def rebuilt(self) -> bool:
+        """Return whether a compute service has ended a rebuild, however."""
+        return any(event.name == REBUILT and event.ended is not None
+                   for event in self.events())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,7 +118,7 @@ def asked_last(actions: Sequence[Action]) -> str | None:
         return last
     before = next((one for one in asked if one.name != EVACUATE), None)
     return (REBUILD if before is not None and before.name == REBUILD
-            and not before.over() else EVACUATE)
+            and not before.rebuilt() else EVACUATE)
 
 
 def interrupted(task_state: str | None,
@@ -160,10 +182,16 @@ def _failed_by(actions: Sequence[Action],
         # It was asked for something since, or nova has forgotten the rest.
         return False
     known = actions[before]
-    begun = actions[before - 1].began
-    since = [moment for moment in faults if moment >= known.began]
-    return (not known.failed and known.name != _SET_STATE and bool(since)
-            and all(moment >= begun for moment in since))
+    if known.failed or known.name == _SET_STATE:
+        return False
+    # One process writes the event and the fault: no two clocks are compared.
+    searches = [event for one in actions[:before] for event in one.events()
+                if event.name == SCHEDULED]
+    others = [moment for moment in faults
+              if not any(event.began <= moment <= (event.ended or moment)
+                         for event in searches)]
+    return (len(others) < len(faults)
+            and all(moment < known.began for moment in others))
 
 
 def refuser(owner: HostKey | None, node: str, view: membership.View,

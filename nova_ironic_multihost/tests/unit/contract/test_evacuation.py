@@ -129,11 +129,20 @@ class SignaturesTestCase(base.SignaturesTestCase):
         method = rebuild_instance()
         self.assertIn("wrap_instance_event(prefix='compute')",
                       map(ast.unparse, method.decorator_list))
-        self.assertEqual(f'compute_{method.name}', evacuation.EVENT)
+        self.assertEqual(f'compute_{method.name}', rules.REBUILT)
 
     def test_fault_of_a_server_for_which_nothing_else_is_free(self):
         source = inspect.getsource(scheduler_utils.set_vm_state_and_notify)
         self.assertIn('add_instance_fault_from_exc(', source)
+        # Within its event, and by its own clock.
+        method = ast.parse(textwrap.dedent(inspect.getsource(
+            conductor.ComputeTaskManager.rebuild_instance))).body[0]
+        [event] = [node for node in method.body if isinstance(node, ast.With)]
+        self.assertIn(f"EventReporter(context, '{rules.SCHEDULED}'",
+                      ast.unparse(event.items[0]))
+        self.assertIn('self._set_vm_state_and_notify(', ast.unparse(event))
+        self.assertIn("'start_time': timeutils.utcnow()", inspect.getsource(
+            objects.InstanceActionEvent.pack_action_event_start))
 
 
 class Placement:
@@ -226,7 +235,7 @@ class EvacuationsTestCase(base.DatabaseTestCase):
             self.assertUndone(vm_state)
             [event] = self.events()
             self.assertEqual(
-                (evacuation.EVENT, 'Error', rules.REFUSED),
+                (rules.REBUILT, 'Error', rules.REFUSED),
                 (event.event, event.result, event.details))
         self.assertFalse(self.evacuations.refuse(self.uuid))
         self.assertEqual(1, len(self.events()))
@@ -314,12 +323,24 @@ class EvacuationsTestCase(base.DatabaseTestCase):
         self.assertFalse(self.evacuations.refuse(self.uuid))
         self.assertEqual(before, self.statuses())
 
-    def give_up(self):
-        """Do what nova's conductor does when nothing else is free."""
+    def give_up(self, clock=None):
+        """Do what nova's conductor does when nothing else is free.
+
+        :param clock: the conductor's utcnow.
+        """
         self.placement.allocations[self.uuid].discard(OTHER)
         self.evacuate('error', vm_state='error', task_state=None)
-        compute_utils.add_instance_fault_from_exc(
-            self.context, self.row, exception.NoValidHost(reason=''))
+        with mock.patch.object(timeutils, 'utcnow', clock or timeutils.utcnow):
+            self.find_none()
+
+    def find_none(self):
+        with contextlib.suppress(exception.NoValidHost):
+            with compute_utils.EventReporter(
+                    self.context, rules.SCHEDULED, 'conductor', self.uuid):
+                none = exception.NoValidHost(reason='')
+                compute_utils.add_instance_fault_from_exc(
+                    self.context, self.row, none)
+                raise none
 
     def test_error_of_one_that_nova_gave_up(self):
         self.give_up()
@@ -327,6 +348,15 @@ class EvacuationsTestCase(base.DatabaseTestCase):
         self.assertTrue(self.evacuations.refuse(self.uuid))
         self.assertUndone('stopped')
         self.assertEqual(set(), self.unrefused())
+
+    def test_error_of_one_that_a_conductor_gave_up_whose_clock_is_wrong(self):
+        def earlier(with_timezone=False):
+            return self.later(with_timezone) - datetime.timedelta(minutes=3)
+
+        for clock in earlier, self.later:
+            self.give_up(clock)
+            self.evacuations.refuse(self.uuid)
+            self.assertUndone('stopped')
 
     def test_error_of_before(self):
         compute_utils.add_instance_fault_from_exc(
@@ -396,8 +426,7 @@ class EvacuationsTestCase(base.DatabaseTestCase):
         self.row.refresh()
         self.row.vm_state = 'error'
         self.row.save()
-        compute_utils.add_instance_fault_from_exc(
-            self.context, self.row, exception.NoValidHost(reason=''))
+        self.find_none()
         self.refuse_again()
         self.assertUndone('stopped')
 

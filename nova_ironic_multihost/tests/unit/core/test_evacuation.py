@@ -28,8 +28,16 @@ def at(minute):
     return datetime.datetime(2026, 11, 23, 1, minute, tzinfo=datetime.UTC)
 
 
-def asked(name, minute, failed=False):
-    return evacuation.Action(name, at(minute), failed)
+def asked(name, minute, failed=False, ended=None):
+    """Return an action; nova looks for a machine at once.
+
+    :param ended: the minute in which it has found none, None if that is not
+        noted.
+    """
+    return evacuation.Action(name, at(minute), failed, lambda: [
+        evacuation.Event(evacuation.SCHEDULED, at(minute),
+                         ended and at(ended)),
+        evacuation.Event(evacuation.REBUILT, at(minute), at(minute))])
 
 
 class InterruptedTestCase(base.BaseTestCase):
@@ -61,8 +69,11 @@ class AskedLastTestCase(base.BaseTestCase):
 
     def asked(self, *names, over=True):
         """Return the answer for actions, the latest first."""
+        events = [evacuation.Event(name, at(1), at(2) if ended else None)
+                  for name, ended in ((evacuation.SCHEDULED, True),
+                                      (evacuation.REBUILT, over))]
         return evacuation.asked_last([
-            evacuation.Action(name, at(0), over=lambda: over)
+            evacuation.Action(name, at(0), events=lambda: events)
             for name in names])
 
     def test_the_last_of_both(self):
@@ -129,6 +140,25 @@ class LeftByTestCase(base.BaseTestCase):
             for machine in 'active', 'stopped':
                 self.assertEqual((machine, None), self.states(
                     'error', None, actions, [6, 5], machine))
+
+    def test_clocks_of_api_and_conductors_do_not_agree(self):
+        """Each fault is compared with what its own conductor wrote."""
+        for ahead in -29, -2, -1, 1, 2, 29:
+            first = evacuation.Action('evacuate', at(30), True, lambda: [
+                evacuation.Event(evacuation.SCHEDULED, at(30 + ahead),
+                                 at(30 + ahead))])
+            second = evacuation.Action('evacuate', at(31), True, lambda: [
+                evacuation.Event(evacuation.SCHEDULED, at(31), at(32))])
+            self.assertEqual(('active', None), self.states(
+                'error', None, [second, first, asked('create', 29)],
+                [31, 30 + ahead]))
+
+    def test_error_of_before_a_search_or_after_it_stays(self):
+        for fault in 4, 8:
+            self.assertEqual(('error', None), self.states(
+                'error', None,
+                [asked('evacuate', 5, ended=7), asked('create', 1)],
+                [6, fault]))
 
     def test_error_that_was_overcome_before(self):
         self.assertEqual(('active', None), self.states(

@@ -190,7 +190,7 @@ class IronicMultiHostDriver(names.IronicDriver):
             lambda: self._auditor.sources.service(CONF.host), settings.terms,
             lambda: settings.read().heartbeats.period, self._watchdog, ending)
         self._window = front.Window(
-            self._witness.picture, self._witness.verdict,
+            CONF.host, self._witness.picture, self._witness.verdict,
             self._holder.verdict, settings.metrics())
         self._section = reports.Section(front.TITLE, self._window.report)
         self._settled = self._filled = False
@@ -223,12 +223,11 @@ class IronicMultiHostDriver(names.IronicDriver):
 
         :raises ConfigurationContradiction: says what to change.
         """
-        if found := contradictions.find(CONF, host, self._holder.dead_after):
-            for sentence in found:
-                LOG.error(sentence)
-            raise exception.ConfigurationContradiction(found)
-        if (CONF.ironic_multihost.instance_takeover == takeover.DOWN
-                and self._watchdog is None):
+        _refuse(contradictions.find(CONF, host, self._holder.dead_after))
+        unwatched = (CONF.ironic_multihost.instance_takeover == takeover.DOWN
+                     and self._watchdog is None)
+        _refuse(self._window.open(unwatched))
+        if unwatched:
             LOG.warning(
                 'With [ironic_multihost]instance_takeover = down others take '
                 'over what this compute service has when they do not hear of '
@@ -238,7 +237,6 @@ class IronicMultiHostDriver(names.IronicDriver):
                 'instead of fencing"), or set it to forced_down and fence.')
         if self._watchdog or self._window.server:
             self._holder.start()
-        self._window.open()
         self._section.begin()
         manager = names.manager_of(self.virtapi)
         patches.patch_record_reads(
@@ -606,3 +604,16 @@ class IronicMultiHostDriver(names.IronicDriver):
                           'all nodes does it.', node_id)
         # It goes on changing: nothing is to be told by what it was.
         self._forget(node_id)
+
+
+def _refuse(sentences):
+    """Refuse to start, if there is a reason.
+
+    :param sentences: reasons, each with its remedy.
+
+    :raises ConfigurationContradiction: says what to change.
+    """
+    for sentence in sentences:
+        LOG.error(sentence)
+    if sentences:
+        raise exception.ConfigurationContradiction(sentences)

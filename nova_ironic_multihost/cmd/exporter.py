@@ -26,6 +26,7 @@ from nova_ironic_multihost.check import cli
 from nova_ironic_multihost.check import findings
 from nova_ironic_multihost.check import samples
 from nova_ironic_multihost.check import survey
+from nova_ironic_multihost.window import server
 
 PROGRAM = 'nova-ironic-multihost-exporter'
 
@@ -33,9 +34,6 @@ DONE, FAILED = 0, 2
 
 #: Seconds of rest between two surveys.
 INTERVAL = 60
-
-#: Seconds for which a reader may keep a thread waiting.
-PATIENCE = 10
 
 _DESCRIPTION = """\
 Ask nova, placement and Ironic, through their APIs, what
@@ -207,19 +205,22 @@ def _read(path):
 def _serve(ask, args):
     """Answer scrapes until a signal comes; return the exit status."""
     exporter = Exporter(ask)
+    registry = _registry(exporter)
+    readers = server.Server(args.address, args.port, {
+        '/metrics': lambda: server.Page(
+            200, prometheus_client.CONTENT_TYPE_LATEST,
+            prometheus_client.generate_latest(registry))})
     try:
-        server, _ = prometheus_client.start_http_server(
-            args.port, args.address, _registry(exporter))
+        readers.start()
     except OSError as error:
         return _failed(
             f'{args.address} port {args.port} cannot be had: '
-            f'{error.strerror}. Choose another one with --port or --address, '
-            'or end who has it.')
-    _leave_the_silent(server)
+            f'{error.strerror or error}. Choose another one with --port or '
+            '--address, or end who has it.')
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     told = ''
     try:
-        _say(f'answering at port {server.server_port} of {args.address}')
+        _say(f'answering at port {readers.port} of {args.address}')
         while True:
             problem = exporter.refresh()
             if problem != told:
@@ -227,25 +228,9 @@ def _serve(ask, args):
                 _say(problem or 'the cloud answers again')
             time.sleep(args.interval)
     except KeyboardInterrupt:
-        # The thread that answers ends with this process.
         return DONE
-
-
-def _leave_the_silent(server):
-    """Have no reader keep a thread, and a file, for good.
-
-    :param server: that of prometheus_client, which waits for each.
-    """
-    accept = server.get_request
-
-    def accept_for_a_while():
-        request, reader = accept()
-        request.settimeout(PATIENCE)
-        return request, reader
-
-    server.get_request = accept_for_a_while
-    # Who is left is not worth a traceback.
-    server.handle_error = lambda request, reader: None
+    finally:
+        readers.stop()
 
 
 def _registry(exporter):

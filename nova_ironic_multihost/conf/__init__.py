@@ -226,12 +226,14 @@ Topic of Ironic's notifications, with ``ironic_notifications``: one of
         default=0,
         help="""
 TCP port on which this compute service answers over HTTP: ``/metrics`` for
-Prometheus, and for probes ``/healthz`` and ``/leasez``, which say 200 or 503
-and why.
+Prometheus, and for probes ``/healthz/HOST`` and ``/leasez/HOST``, which say
+200 or 503 and why. HOST is [DEFAULT]host; for any other they say 404.
 
 0 for none. If the port is in use a WARNING says so and nova-compute goes on
-without; several nova-computes on one machine need a port each. See the
-documentation (page "Metrics and health").
+without; with ``instance_takeover = down`` and no watchdog of systemd it
+refuses to start, as a probe may be all that ends it. Several nova-computes on
+one machine need a port each. See the documentation (page "Metrics and
+health").
 """),
     cfg.HostAddressOpt(
         'metrics_address',

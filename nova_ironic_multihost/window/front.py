@@ -14,12 +14,17 @@
 
 from collections.abc import Callable
 from importlib import metadata
+from urllib import parse
+
+from oslo_log import log as logging
 
 from nova_ironic_multihost.core.health import Verdict
 from nova_ironic_multihost.core.picture import Picture
 from nova_ironic_multihost.window import exposition
 from nova_ironic_multihost.window import report
 from nova_ironic_multihost.window import server
+
+LOG = logging.getLogger(__name__)
 
 TITLE = report.TITLE
 
@@ -30,27 +35,63 @@ DISTRIBUTION = 'nova-ironic-multihost'
 class Window:
     """Shows metrics, health and a report.
 
+    The name of the host is in the paths of the pages that probes ask for, as
+    whoever has the port answers a probe: another nova-compute says 404.
+
+    :param host: this compute service.
     :param picture: returns what is shown.
     :param verdict: returns whether the compute service is well.
     :param lease: returns whether its lease is valid.
     :param where: (address, port) of the server, None for none.
     """
 
-    def __init__(self, picture: Callable[[], Picture],
+    def __init__(self, host: str, picture: Callable[[], Picture],
                  verdict: Callable[[], Verdict],
                  lease: Callable[[], Verdict],
                  where: tuple[str, int] | None) -> None:
         self._picture = picture
         self._exposition = exposition.Exposition(picture, version())
+        self._where = where
+        health, leases = (f'{page}/{parse.quote(host, safe="")}'
+                          for page in ('/healthz', '/leasez'))
         self.server = server.Server(*where, {
-            '/metrics': self._metrics, '/healthz': _page(verdict),
-            '/leasez': _page(lease),
-        }, {'/healthz'}) if where is not None else None
+            '/metrics': self._metrics, health: _page(verdict),
+            leases: _page(lease),
+        }, {health}) if where is not None else None
 
-    def open(self) -> None:
-        """Begin to answer, if anybody is to be answered; raises nothing."""
-        if self.server:
+    def open(self, required: bool = False) -> list[str]:
+        """Begin to answer, if anybody is to be answered.
+
+        :param required: nothing but a probe ends this compute service before
+            others take over what it has.
+        :returns: sentences on why it must not start.
+        """
+        if self.server is None or self._where is None:
+            return []
+        try:
             self.server.start()
+        except OSError as exc:
+            address, port = self._where
+            if required:
+                return [
+                    'With [ironic_multihost]instance_takeover = down and no '
+                    'watchdog of systemd only a probe of this compute service '
+                    'ends it when it is cut off, and nothing can listen for '
+                    f'that on {address}, port {port}: {exc}. Set '
+                    '[ironic_multihost]metrics_address and metrics_port to '
+                    'what is free on this machine, for each nova-compute '
+                    'another one (documentation, page "A watchdog instead of '
+                    'fencing"); or set instance_takeover to forced_down on '
+                    'all hosts, and fence.']
+            LOG.warning(
+                'Metrics and health of this compute service cannot be read, '
+                'as nothing can listen on %(address)s, port %(port)d: '
+                '%(exc)s. Set [ironic_multihost]metrics_address and '
+                'metrics_port to what is free on this machine, for each '
+                'nova-compute another one, and restart nova-compute. All '
+                'else goes on.',
+                {'address': address, 'port': port, 'exc': exc})
+        return []
 
     def close(self) -> None:
         """Answer no more."""

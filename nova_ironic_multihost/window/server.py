@@ -93,29 +93,22 @@ class Server:
         return own.server_address[1] if own is not None else None
 
     def start(self) -> None:
-        """Begin to answer; raises nothing.
+        """Begin to answer.
 
-        A compute service must start whoever has the port.
+        :raises OSError: nothing can listen there.
         """
         if self._server is not None:
             return
-        own: _TCPServer | None = None
         try:
             own = _TCPServer(self._address, self._pages, self._benign)
+        except UnicodeError as exc:
+            # No host has such a name.
+            raise OSError(str(exc)) from exc
+        try:
             own.begin()
-        except (OSError, OverflowError, RuntimeError) as exc:
-            if own is not None:
-                own.end()
-            LOG.warning(
-                'Metrics and health of this compute service cannot be read, '
-                'as nothing can listen on %(address)s, port %(port)d: '
-                '%(exc)s. Set [ironic_multihost]metrics_address and '
-                'metrics_port to what is free on this machine, for each '
-                'nova-compute another one, and restart nova-compute. All '
-                'else goes on.',
-                {'address': self._address[0], 'port': self._address[1],
-                 'exc': exc})
-            return
+        except RuntimeError as exc:
+            own.end()
+            raise OSError(str(exc)) from exc
         self._server = own
 
     def stop(self) -> None:
@@ -230,7 +223,7 @@ class _Handler(server.BaseHTTPRequestHandler):
         path = self.path.partition('?')[0]
         make = self.server.pages.get(path)
         page = self._made(path, make) if make is not None else line(
-            404, f'There is {", ".join(self.server.pages)}.')
+            404, 'There is no such page.')
         self.send_response(page.status)
         self.send_header('Content-Type', page.kind)
         self.send_header('Content-Length', str(len(page.body)))
@@ -246,7 +239,7 @@ class _Handler(server.BaseHTTPRequestHandler):
         except Exception:
             LOG.exception('A page cannot be made.')
             return line(200 if path in self.server.benign else 500,
-                        'It cannot be said; see the log of nova-compute.')
+                        'It cannot be said; see the log.')
 
     def log_message(self, format: str, *args: object) -> None:
         """Say nothing: somebody asks every few seconds."""

@@ -172,4 +172,4 @@ class OperatorTestCase(operating.OperatingTestCase):
                    in self.get(self.port, '/metrics'))
         self.assertIn(f'\n{PREFIX}_brake_engaged 0.0\n',
                       self.get(self.port, '/metrics'))
-        self.assertIn('well', self.get(self.port, '/healthz'))
+        self.assertIn('well', self.get(self.port, '/healthz/compute-1'))

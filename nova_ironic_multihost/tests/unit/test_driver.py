@@ -68,7 +68,7 @@ from nova_ironic_multihost.tests.unit.audit import listings
 from nova_ironic_multihost.tests.unit.audit import test_watchdog
 from nova_ironic_multihost.tests.unit.window import test_exposition
 from nova_ironic_multihost.tests.unit.window import test_server
-from nova_ironic_multihost.window import server
+from nova_ironic_multihost.window import front
 
 NODES = [f'1be26c0b-03f2-4d2e-ae87-c02d7f33c1{i:02}' for i in range(20)]
 ME = 'compute-1'
@@ -1250,10 +1250,10 @@ class WindowTestCase(DeadTestCase):
         self.lease.assert_called_once_with()
         holder = self.driver._holder
         holder.renew()
-        self.assertEqual(200, self.get('/leasez')[0])
+        self.assertEqual(200, self.get(f'/leasez/{ME}')[0])
         late = holder._clock() + 121
         holder._clock = lambda: late
-        status, _, body = self.get('/leasez')
+        status, _, body = self.get(f'/leasez/{ME}')
         self.assertEqual(503, status)
         self.assertIn('The lease has run out', body.decode())
 
@@ -1282,7 +1282,7 @@ class WindowTestCase(DeadTestCase):
         return test_exposition.parsed(body.decode())
 
     def health(self):
-        status, _, body = self.get('/healthz')
+        status, _, body = self.get(f'/healthz/{ME}')
         return status, body.decode()
 
     def assertWell(self, why):
@@ -1480,9 +1480,26 @@ class WindowTestCase(DeadTestCase):
             '127.0.0.1', self.driver._window.server.port))
         other = multihost.IronicMultiHostDriver(
             mock.Mock(_compute=self.manager))
-        with self.assertLogs(server.__name__, 'WARNING'):
+        with self.assertLogs(front.__name__, 'WARNING'):
             other.init_host(ME)
         other._section.end()
+
+    def test_port_in_use_where_only_a_probe_ends_it(self):
+        """The other one would answer the probe of this one, if not in words.
+
+        Nobody would end this one, and others would take over what it has.
+        """
+        self.patch(settings, 'metrics', lambda: (
+            '127.0.0.1', self.driver._window.server.port))
+        self.config.config(group='ironic_multihost', instance_takeover='down')
+        other = multihost.IronicMultiHostDriver(
+            mock.Mock(_compute=self.manager))
+        with self.assertLogs(multihost.__name__, 'ERROR') as logs:
+            error = self.assertRaises(exception.ConfigurationContradiction,
+                                      other.init_host, ME)
+        self.assertIn('metrics_port', str(error))
+        self.assertIn('metrics_port', logs.output[0])
+        self.lease.assert_called_once_with()
 
     def test_report(self):
         sections = reports.Report.persistent_sections

@@ -33,6 +33,7 @@ from nova_ironic_multihost.check import survey
 from nova_ironic_multihost.cmd import exporter
 from nova_ironic_multihost.core import farewell
 from nova_ironic_multihost.tests import views
+from nova_ironic_multihost.window import server
 
 PREFIX = 'nova_ironic_multihost_cloud_'
 
@@ -215,9 +216,8 @@ class PortTestCase(ExporterTestCase):
         super().setUp()
         self.signal = self.useFixture(fixtures.MockPatchObject(
             signal, 'signal')).mock
-        self.start = self.useFixture(fixtures.MockPatchObject(
-            prometheus_client, 'start_http_server',
-            return_value=(mock.Mock(server_port=4711), None))).mock
+        self.server = self.useFixture(fixtures.MockPatchObject(
+            server, 'Server', return_value=mock.Mock(port=4711))).mock
 
     def serve(self, *steps, argv=()):
         """Run the command with --port.
@@ -241,9 +241,12 @@ class PortTestCase(ExporterTestCase):
         return err
 
     def scrape(self):
-        (port, address, registry), _ = self.start.call_args
-        self.assertEqual((0, '127.0.0.1'), (port, address))
-        return figures(prometheus_client.generate_latest(registry).decode())
+        address, port, pages = self.server.call_args.args
+        self.assertEqual(('127.0.0.1', 0), (address, port))
+        page = pages['/metrics']()
+        self.assertEqual((200, prometheus_client.CONTENT_TYPE_LATEST),
+                         (page.status, page.kind))
+        return figures(page.body.decode())
 
     def change(self, **how):
         return lambda: self.read.configure_mock(**how)
@@ -330,16 +333,19 @@ class PortTestCase(ExporterTestCase):
             signal.SIGTERM, signal.default_int_handler)
 
     def test_port_that_others_have(self):
-        self.start.side_effect = OSError(98, 'Address already in use')
-        status, err = self.run_main('--port', '4711')
-        self.assertEqual(2, status)
-        self.assertIn(
-            'port 4711 cannot be had: Address already in use. Choose', err)
+        for error, why in (
+                (OSError(98, 'Address already in use'), 'Address already in'),
+                (OSError('no thread'), 'no thread')):
+            self.server.return_value.start.side_effect = error
+            status, err = self.run_main('--port', '4711')
+            self.assertEqual(2, status)
+            self.assertIn(f'port 4711 cannot be had: {why}', err)
+            self.assertIn('Choose', err)
         self.read.assert_not_called()
 
     def test_address(self):
         self.serve(argv=['--address', '::1'])
-        self.assertEqual('::1', self.start.call_args.args[1])
+        self.assertEqual('::1', self.server.call_args.args[0])
 
     def test_no_credentials(self):
         self.connect.side_effect = survey.SurveyError('Do this.')
@@ -359,9 +365,10 @@ from nova_ironic_multihost.check import survey
 from nova_ironic_multihost.cmd import exporter
 from nova_ironic_multihost.core import farewell
 from nova_ironic_multihost.tests import views
+from nova_ironic_multihost.window import server
 survey.connect = mock.Mock()
 survey.connect.return_value.read.return_value = views.consistent()
-exporter.PATIENCE = float(sys.argv.pop(1))
+server._Handler.timeout = float(sys.argv.pop(1))
 sys.exit(exporter.main(sys.argv[1:]))
 """
 
@@ -394,6 +401,24 @@ sys.exit(exporter.main(sys.argv[1:]))
         self.assertEqual(0, process.wait())
         self.assertEqual('', process.stderr.read())
 
+    def test_readers_that_come_to_no_end(self):
+        """Each says something before it is left: they are too many."""
+        process, line = self.start('--port', '0', patience=600)
+        port = re.search('port ([0-9]+) of 127.0.0.1', line)[1]
+        readers = [socket.create_connection(('127.0.0.1', port), timeout=60)
+                   for _ in range(3 * server.READERS)]
+        for reader in readers:
+            self.addCleanup(reader.close)
+            # It may have been sent away.
+            with contextlib.suppress(OSError):
+                reader.sendall(b'G')
+        # All who came before it have been accepted then.
+        self.scrape(port)
+        threads = list(pathlib.Path(f'/proc/{process.pid}/task').iterdir())
+        self.assertLess(len(threads), len(readers))
+        process.terminate()
+        self.assertEqual(0, process.wait())
+        self.assertEqual('', process.stderr.read())
 
     def test_reader_that_says_nothing_is_left(self):
         process, line = self.start('--port', '0', patience=0.1)

@@ -26,12 +26,12 @@ class WindowTestCase(base.BaseTestCase):
 
     verdict = lease = pictures.WELL
 
-    def window(self, where):
+    def window(self, where, host='me-1'):
         one = front.Window(
-            lambda: pictures.of(view=pictures.VIEW), lambda: self.verdict,
-            lambda: self.lease, where)
+            host, lambda: pictures.of(view=pictures.VIEW),
+            lambda: self.verdict, lambda: self.lease, where)
         self.addCleanup(one.close)
-        one.open()
+        self.assertEqual([], one.open())
         return one
 
     def test_metrics(self):
@@ -47,27 +47,67 @@ class WindowTestCase(base.BaseTestCase):
         one = self.window(('127.0.0.1', 0))
         self.assertEqual(
             (200, b'This compute service is well.\n'),
-            test_server.get(one.server, '/healthz')[::2])
+            test_server.get(one.server, '/healthz/me-1')[::2])
         self.verdict = health.Verdict(False, 'It hangs.')
         self.assertEqual(
             (503, b'It hangs.\n'),
-            test_server.get(one.server, '/healthz')[::2])
+            test_server.get(one.server, '/healthz/me-1')[::2])
 
     def test_lease(self):
         one = self.window(('127.0.0.1', 0))
-        self.assertEqual(200, test_server.get(one.server, '/leasez')[0])
+        self.assertEqual(200, test_server.get(one.server, '/leasez/me-1')[0])
         self.lease = health.Verdict(False, 'The lease has run out.')
         self.assertEqual(
             (503, b'The lease has run out.\n'),
-            test_server.get(one.server, '/leasez')[::2])
-        self.assertEqual(200, test_server.get(one.server, '/healthz')[0])
+            test_server.get(one.server, '/leasez/me-1')[::2])
+        self.assertEqual(200, test_server.get(one.server, '/healthz/me-1')[0])
+
+    def test_another_answers_no_probe_of_this_one(self):
+        """As when both of a machine were given one port."""
+        one = self.window(('127.0.0.1', 0))
+        for host in '', '/', '/me', '/me-2', '/ME-1', '/me-1/', '/me-1/x':
+            for page in '/leasez', '/healthz':
+                self.assertEqual(
+                    404, test_server.get(one.server, page + host)[0], host)
+
+    def test_host_with_letters_that_are_special_in_a_url(self):
+        one = self.window(('127.0.0.1', 0), 'a b/c?d')
+        self.assertEqual(200, test_server.get(
+            one.server, '/leasez/a%20b%2Fc%3Fd')[0])
+
+    def port_in_use(self):
+        """Return a window whose port another one has."""
+        port = self.window(('127.0.0.1', 0), 'me-2').server.port
+        return front.Window('me-1', None, None, None, ('127.0.0.1', port))
+
+    def test_port_in_use_is_said_and_nothing_else(self):
+        one = self.port_in_use()
+        with self.assertLogs(front.__name__, 'WARNING') as logs:
+            self.assertEqual([], one.open())
+        self.assertIn('metrics_port', logs.output[0])
+        self.assertIn(str(one._where[1]), logs.output[0])
+        self.assertIsNone(one.server.port)
+        one.close()
+
+    def test_port_in_use_where_only_a_probe_ends_it(self):
+        one = self.port_in_use()
+        with self.assertNoLogs(front.__name__):
+            [sentence] = one.open(required=True)
+        for words in ('metrics_port', 'metrics_address', 'in use',
+                      'forced_down', str(one._where[1])):
+            self.assertIn(words, sentence)
+
+    def test_nothing_is_required_where_nothing_listens(self):
+        """A WARNING says then that nothing ends it, for all it knows."""
+        one = front.Window('me-1', None, None, None, None)
+        self.assertEqual([], one.open(required=True))
 
     def test_health_that_is_not_known_ends_nobody(self):
-        one = front.Window(None, lambda: self.verdict.nothing,
+        one = front.Window('me-1', None, lambda: self.verdict.nothing,
                            lambda: self.lease, ('127.0.0.1', 0))
         self.addCleanup(one.close)
         one.open()
-        for path, status in (('/healthz', 200), ('/metrics', 500)):
+        for path, status in (('/healthz/me-1', 200), ('/metrics', 500)):
             with self.assertLogs(server.__name__, 'ERROR'):
                 found, _, body = test_server.get(one.server, path)
             self.assertEqual(status, found)

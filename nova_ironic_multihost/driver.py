@@ -155,14 +155,15 @@ class IronicMultiHostDriver(names.IronicDriver):
             CONF.host, mailboxes, copies.Copier(CONF.host), letters, here)
         instances = calls.Instances(virtapi)
         self._herald = herald.Herald(instances)
+        sent = builds.Builds(CONF.host, self._tracker)
         self._recovery = recovery.Recovery(
             CONF.host, instances, machines.Machines(self),
             self._gate, repetition.Repetition(
                 self._keeper, self._attempts, here),
-            under_way=lambda: writes.under_way, tally=self._tally)
+            under_way=lambda: writes.under_way, tally=self._tally,
+            receive=sent.receive)
         self._arrivals = arrivals.Arrivals(
-            builds.Builds(CONF.host, self._tracker), self._recorded,
-            self._keeper.may_come)
+            sent, self._recorded, self._keeper.may_come)
         self._postman = postman.Postman(
             CONF.host, mailboxes, self._auditor, self._looks, letters,
             lost.Lost(builds.Builds(CONF.host, self._tracker),

@@ -322,8 +322,9 @@ class Gate:
         """
         if (exc is not None and self._thread.repeatable
                 and self._passing(exc, self._again)):
-            raise self._cancelled(f'{name} is repeated, as nobody answered: '
-                                  f'{exc}') from exc
+            self._thread.silence = why = (
+                f'{name} is repeated, as nobody answered: {exc}')
+            raise self._cancelled(why) from exc
 
     def _cancelled(self, why):
         """Return what ends this thread's operation, whatever comes next."""
@@ -334,13 +335,20 @@ class Gate:
     def repeating(self):
         """Let this thread repeat what has failed: nova writes failures down.
 
-        Unless nobody answers at all.
+        :raises SilentError: nobody answers at all, and nothing was written.
         """
         self._thread.again = True
+        self._thread.silence = None
         try:
             yield
         finally:
             self._thread.again = False
+        if self._thread.silence:
+            raise SilentError(self._thread.silence)
+
+    def silent(self, exc):
+        """Whether an error says that a service does not answer."""
+        return isinstance(exc, SilentError) or self._passing(exc, True)
 
     @property
     def hurried(self):
@@ -588,8 +596,10 @@ class Gate:
         self._thread.patient = patient
         self._thread.cancelled = False
         # As it was: nova clears that of a delete before it is over.
-        self._thread.repeatable = takeover.may_be_done_twice(
-            None, self._thread.task_state)
+        state = self._thread.state
+        self._thread.repeatable = (
+            state is not None and takeover.may_be_done_twice(
+                state.vm_state, state.task_state))
         try:
             yield
         finally:
@@ -604,13 +614,11 @@ class Gate:
         return state
 
     def _is_elsewhere(self, instance):
-        state = self._instance_state(instance)
-        self._thread.task_state = state and state.task_state
+        state = self._thread.state = self._instance_state(instance)
         return admission.elsewhere(state, self._host)
 
     def _is_outdated(self, instance, node):
-        state = self._instance_state(instance)
-        self._thread.task_state = state and state.task_state
+        state = self._thread.state = self._instance_state(instance)
         self._thread.left_over = admission.left_over(state)
 
         def allocated():

@@ -16,7 +16,7 @@ Three workers boot, hard-reboot and delete servers without pause, others stay
 all the time. After an audit --what is killed (SIGKILL, all its processes) or
 frozen (SIGSTOP), after --seconds it is started again or continued; the load
 goes on for two audits more, and then all has time to come to rest: at most
-450 s, as the driver takes up after 300 s what nobody is at work on. A worker
+60 s, as what an outage has ended goes on within 30 s after it. A worker
 asks again when a request fails or has no answer in 30 s. The database can
 fail over, too: all connections are cut, nobody may write for so long, and all
 are cut once more. With --fence a compute is killed and forced down, and the
@@ -88,8 +88,8 @@ RESIDENTS = 3
 AFTERWARDS = 2
 # Messages that nobody answers are given up after 60 s, and asked again.
 COME_BACK = 180.0
-# What nobody is at work on is taken up after 300 s, and seen in 60 s more.
-REST = 450.0
+# What the outage has ended goes on within 30 s, and takes some more.
+REST = 60.0
 
 
 def add_options(parser):

@@ -16,6 +16,11 @@ Instances of this host that another was about to take and has not, or whose
 host is spelled otherwise; and those whose operation was given up in an outage,
 or whose delete never came. The latter are marked as taken over, so that they
 are brought to rest (:mod:`.audit.recovery`).
+
+No clock says when an operation is given up, as an outage may last. It is when
+nova has answered in two sweeps in a row and has shown the same both times, and
+a message of this host to itself has come back then: no message that was sent
+before waits in its queue.
 """
 
 from collections.abc import Callable
@@ -35,11 +40,13 @@ from nova_ironic_multihost.core import takeover
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds for which an instance must be seen to be in the middle of one and
-#: the same thing, with nobody at work on it, until it is taken up. Of the time
-#: between two patrols at most so much is counted, and none in which nova does
-#: not answer.
-UNATTENDED, COUNTED = 300, 120
+#: (uuid, vm_state, task_state) of an instance.
+Key = tuple[str, str | None, str | None]
+
+#: Sweeps in a row in which an instance must be seen to be in the middle of one
+#: and the same thing, with nobody at work on it, until it is taken up; and the
+#: same of a rebuild that nobody here has seen: the conductor may have it still.
+UNATTENDED, ON_ITS_WAY = 2, 30
 
 
 def attempt(act: Callable[..., object], uuid: str, *args: object) -> None:
@@ -67,42 +74,59 @@ class Patrol:
     :param host: this host.
     :param instances: the instances of nova.
     :param operations: what nova is at.
-    :param clock: monotonic clock, in seconds.
+    :param receive: sends a message to this host and returns when it has come,
+        after all that waited in its queue.
     :param seen_to: returns the uuids of those that are brought to rest.
     :param here: says of the uuid of an instance whether a build is here, if
         only to wait for its turn.
     """
 
     def __init__(self, host: str, instances: Instances,
-                 operations: Operations, clock: Callable[[], float],
+                 operations: Operations, receive: Callable[[], object],
                  seen_to: Callable[[], Set[str]],
                  here: Callable[[str], bool]) -> None:
         self._name = host
         self._host = host_key(host)
         self._instances = instances
         self._operations = operations
-        self._clock = clock
+        self._receive = receive
         self._seen_to = seen_to
         self._here = here
         self._foreign: frozenset[tuple[str, str]] = frozenset()
         self._last: str | None = None
         self._been_round = False
-        self._patrolled = 0.0
-        #: (uuid, vm_state, task_state) -> seconds.
-        self._unattended: Mapping[
-            tuple[str, str | None, str | None], float] = {}
+        #: Instances with which something may be wrong, though the gate has
+        #: let in no operation on them. Any thread adds to it.
+        self._suspects: set[str] = set()
+        #: nova has answered in the sweep before.
+        self._answered = False
+        #: What nobody is at work on -> sweeps in which it was seen.
+        self._unattended: Mapping[Key, int] = {}
+
+    def suspect(self, uuid: str) -> None:
+        """Look soon whether anybody is at work on an instance."""
+        self._suspects.add(uuid)
 
     def interrupt(self) -> None:
-        """Count no time for which anything was seen so far."""
+        """Begin anew: nova does not answer, or this host is fenced."""
+        self._answered = False
         self._unattended = {}
 
-    def once(self) -> None:
+    def once(self, thorough: bool) -> list[str]:
         """Look once.
 
+        :param thorough: whether nothing has to give a reason to look.
+        :returns: uuids of the instances that are marked now.
         :raises Exception: nova does not say what there is.
         """
-        self._keep()
-        self._attend()
+        if thorough:
+            self._keep()
+        if not (thorough or not self._answered or self._unattended
+                or self._suspects or self._operations.unfinished):
+            return []
+        taken_up = self._attend()
+        self._answered = True
+        return taken_up
 
     def _keep(self) -> None:
         """Keep instances of this host that others were about to take.
@@ -152,37 +176,53 @@ class Patrol:
                 before(self._instances, instance)
                 or takeover.taken(mark, self._host))
 
-    def _attend(self) -> None:
+    def _attend(self) -> list[str]:
         """Take up what nobody is at work on any more.
 
-        What no operation has left may wait in this host's queue, for long if
-        all of nova's threads are busy; so only what may be done twice is, and
-        what does not wait.
+        What no operation has left may not have been sent yet; so only what
+        may be done twice is, and what does not wait to be sent.
+
+        :returns: uuids of the instances that are marked now.
         """
         unfinished = self._operations.unfinished
+        suspects = frozenset(self._suspects)
         busy = self._instances.busy(self._name)
         self._operations.forget(unfinished - busy.keys())
-        now = self._clock()
-        passed = min(now - self._patrolled, COUNTED)
-        self._patrolled = now
+        self._suspects -= suspects - busy.keys()
         attended = self._seen_to() | self._operations.at_work
         keys = [(uuid, state.vm_state, state.task_state)
                 for uuid, state in sorted(busy.items())
                 if uuid not in attended and (
-                    uuid in unfinished
+                    uuid in unfinished | suspects
                     or takeover.may_be_done_twice(
                         state.vm_state, state.task_state)
                     or not self._here(uuid) and takeover.has_begun(
                         state.vm_state, state.task_state))]
         self._unattended = {
-            key: self._unattended[key] + passed
-            if key in self._unattended else 0 for key in keys}
-        for key, seconds in self._unattended.items():
-            if seconds >= UNATTENDED:
-                attempt(self._take_up, *key)
+            key: self._unattended.get(key, 0) + 1 for key in keys}
+        ripe = [(uuid, vm_state, task_state) for (uuid, vm_state, task_state),
+                sweeps in self._unattended.items() if sweeps >= (
+                    ON_ITS_WAY if uuid not in unfinished
+                    and takeover.may_wait(vm_state, task_state)
+                    else UNATTENDED)]
+        taken_up: list[str] = []
+        if ripe and self._have_all_come():
+            for key in ripe:
+                attempt(self._take_up, *key, taken_up)
+        return taken_up
+
+    def _have_all_come(self) -> bool:
+        """Whether all messages have come that waited for this host."""
+        try:
+            self._receive()
+        except Exception as exc:  # noqa: BLE001
+            LOG.debug('Messages may still wait for this compute service: %s',
+                      exc)
+            return False
+        return True
 
     def _take_up(self, uuid: str, vm_state: str | None,
-                 task_state: str | None) -> None:
+                 task_state: str | None, taken_up: list[str]) -> None:
         instance = self._instances.read(uuid)
         if (instance is not None
                 and (instance.vm_state, instance.task_state)
@@ -192,10 +232,9 @@ class Patrol:
                 and self._instances.set_states(
                     instance, instance.vm_state,
                     takeover.taken(task_state, self._host))):
-            LOG.warning('Instance %(uuid)s has been %(state)s for at '
-                        'least %(seconds)d s and nobody is at work on it: it '
-                        'is brought to rest.', {
-                            'uuid': uuid, 'seconds': UNATTENDED,
-                            'state': task_state or (
+            taken_up.append(uuid)
+            LOG.warning('Instance %(uuid)s is %(state)s and nobody is at '
+                        'work on it: it is brought to rest.', {
+                            'uuid': uuid, 'state': task_state or (
                                 'half deleted' if vm_state == 'deleted'
                                 else vm_state)})

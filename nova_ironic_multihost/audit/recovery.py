@@ -93,6 +93,7 @@ class Recovery:
     :param under_way: returns the uuids of the instances that are being taken
         over at this moment.
     :param tally: told what is not at rest yet.
+    :param receive: as for :class:`.patrol.Patrol`.
     """
 
     def __init__(self, host: str, instances: Instances, machines: Machines,
@@ -100,7 +101,8 @@ class Recovery:
                  clock: Callable[[], float] = time.monotonic,
                  start: Callable[..., None] = start_thread,
                  under_way: Callable[[], Set[str]] = frozenset,
-                 tally: Tally | None = None) -> None:
+                 tally: Tally | None = None,
+                 receive: Callable[[], object] = lambda: None) -> None:
         self._name = host
         self._host = host_key(host)
         self._instances = instances
@@ -129,7 +131,7 @@ class Recovery:
         self._sweeps = 0
         self._astray: Mapping[tuple[str, str], int] = {}
         self._patrol = patrol.Patrol(
-            host, instances, operations, clock, self._seen_to,
+            host, instances, operations, receive, self._seen_to,
             repetition.here)
 
     def add(self, uuids: Iterable[str]) -> None:
@@ -179,9 +181,11 @@ class Recovery:
 
         One that this host was taking over when it ended goes on from there;
         so does one that another host has not taken after all, and a build. A
-        rebuild that may wait in the queue is left to the patrol, and one that
-        rests is let be: there may be thousands. What fails for one instance
-        does not end the service.
+        rebuild that may wait in the queue is left to the patrol, as is what is
+        half deleted: nova would delete the record first, and what placement
+        has would be left if that does not answer. One that rests is let be:
+        there may be thousands. What fails for one instance does not end the
+        service.
 
         :param init: what nova would do.
         """
@@ -194,8 +198,9 @@ class Recovery:
             patrol.attempt(self._mark_again, instance.uuid)
             self.add([instance.uuid])
             return
-        if takeover.may_wait(instance.vm_state, state):
-            self._operations.note_unfinished(instance.uuid)
+        if (takeover.may_wait(instance.vm_state, state)
+                or takeover.half_deleted(instance.vm_state)):
+            self._patrol.suspect(instance.uuid)
             return
         if (instance.host == self._name
                 and takeover.rests_at_start(instance.vm_state, state)):
@@ -250,8 +255,8 @@ class Recovery:
         self._sweeps += 1
         if view is None or view.fenced(self._host):
             self._patrol.interrupt()
-        elif self._sweeps % PATROL == 0:
-            self._patrol.once()
+        else:
+            self.add(self._patrol.once(self._sweeps % PATROL == 0))
 
     def _seen_to(self) -> frozenset[str]:
         with self._lock:
@@ -272,8 +277,7 @@ class Recovery:
                 self._pauses, paused,
                 due | self._at_work | self._unmarked.keys())
             new = due - self._pauses.keys()
-            due -= {uuid for uuid, pause in self._pauses.items()
-                    if now < pause.until}
+            due = pauses.due(self._pauses, due, now, WORKERS)
         if new:
             LOG.info('Found %d instances that were taken over and nobody is '
                      'at work on.', len(new))
@@ -325,7 +329,7 @@ class Recovery:
             if not awaited:
                 # It is at something else by now, or the sweep marks it; or a
                 # write of the process before this one was late.
-                self._operations.note_unfinished(uuid)
+                self._patrol.suspect(uuid)
                 return not remembered
         elif takeover.is_anothers(instance.task_state, self._host):
             raise NotAtRestError('another compute service wants to have it')
@@ -363,7 +367,7 @@ class Recovery:
                    machine: str | None) -> None:
         if step is Step.DEPLOYED:
             # It may be in a task state then, to be stopped once more.
-            self._operations.note_unfinished(instance.uuid)
+            self._patrol.suspect(instance.uuid)
             self._instances.deployed(instance)
         elif step is Step.FAIL:
             self._instances.fail(
@@ -466,29 +470,36 @@ class Recovery:
 
     def _work_on(self, uuid: str) -> None:
         pause: float = pauses.FIRST
-        done = False
+        done = silent = False
         try:
             done = self.bring_to_rest(uuid)
             pause = pauses.POLL
         except Exception as exc:
+            silent = self._operations.silent(exc)
             with self._lock:
-                pause = pauses.longer(self._pauses.get(uuid))
-            LOG.warning(
-                'Instance %(uuid)s cannot be brought to rest: %(exc)s. It is '
-                'tried again in %(pause)d s. If its task state stays: '
-                'openstack server set --state active %(uuid)s',
-                {'uuid': uuid, 'exc': exc, 'pause': pause},
-                exc_info=pause == pauses.FIRST)
+                last = self._pauses.get(uuid)
+            pause = pauses.longer(last, silent)
+            # Said once of an outage.
+            if not (silent and last and last.silent):
+                LOG.warning(
+                    'Instance %(uuid)s cannot be brought to rest: %(exc)s. It '
+                    'is tried again in %(pause)d s. If its task state stays: '
+                    'openstack server set --state active %(uuid)s',
+                    {'uuid': uuid, 'exc': exc, 'pause': pause},
+                    exc_info=pause == pauses.FIRST)
         finally:
             # While nobody else is at work on it.
             if not done:
                 patrol.attempt(self._mark_again, uuid, True)
-            self._leave(uuid, pause, done)
+            self._leave(uuid, pause, done, silent)
 
-    def _leave(self, uuid: str, seconds: float, done: bool) -> None:
+    def _leave(self, uuid: str, seconds: float, done: bool,
+               silent: bool) -> None:
         """Leave an instance alone, for some time or for good."""
         with self._lock:
             self._at_work.discard(uuid)
+            if not silent:
+                self._pauses = pauses.answered(self._pauses, self._clock())
             if done:
                 self._pauses.pop(uuid, None)
                 self._unmarked.pop(uuid, None)
@@ -496,4 +507,4 @@ class Recovery:
                 self._awaited.pop(uuid, None)
             else:
                 self._pauses[uuid] = pauses.Pause(
-                    self._clock() + seconds, seconds)
+                    self._clock() + seconds, seconds, silent)

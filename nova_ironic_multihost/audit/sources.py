@@ -307,10 +307,13 @@ class Operations(typing.Protocol):
         """Uuids of those whose last operation may have left a task state."""
 
     def repeating(self) -> contextlib.AbstractContextManager[None]:
-        """Repeat in this thread what has failed before."""
+        """Repeat in this thread what has failed before.
 
-    def note_unfinished(self, uuid: str) -> None:
-        """Add an instance to :attr:`unfinished`."""
+        It raises what :meth:`silent` is true of if a service does not answer.
+        """
+
+    def silent(self, exc: Exception) -> bool:
+        """Whether something has failed as a service does not answer."""
 
     def forget(self, uuids: Set[str]) -> None:
         """Take instances out of :attr:`unfinished`."""

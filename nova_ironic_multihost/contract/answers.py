@@ -31,6 +31,9 @@ FOR_GOOD = frozenset({
     'DBInvalidUnicodeParameter', 'DBNonExistentTable', 'DBReferenceError',
     'KeyError', 'TypeError', 'ValueError'})
 
+#: What its error is called while its database is away, or takes no writes.
+DATABASE_AWAY = frozenset({'DBConnectionError', 'OperationalError'})
+
 
 def away(exc: BaseException) -> bool:
     """Whether an API is away: the same request may be answered later.
@@ -57,23 +60,33 @@ def passing(exc: BaseException, again: bool = False) -> bool:
     should, or Ironic is busy with the node.
 
     :param exc: or an error that it was raised for.
-    :param again: it has failed before; then it is no chance any more.
+    :param again: it has failed before; then it is no chance any more, and may
+        succeed only if nobody has answered (or placement has an error: of
+        that nova says no more than that it has).
     """
     if isinstance(exc, (exception.InstanceNotFound,
                         exception.InstanceUpdateConflict)):
         # Whatever has failed before it.
         return False
-    if again:
-        return any(map(away, chain(exc)))
     return any(
-        away(one) or _status(one) == HTTPStatus.CONFLICT
-        or _status(one) >= HTTPStatus.INTERNAL_SERVER_ERROR
-        or isinstance(one, (
-            messaging.MessagingTimeout, messaging.MessageDeliveryFailure))
-        # An error that the conductor did not expect: oslo.db's are.
-        or isinstance(one, messaging.RemoteError)
-        and one.exc_type not in FOR_GOOD
+        _silent(one) or not again and (
+            _status(one) == HTTPStatus.CONFLICT
+            or _status(one) >= HTTPStatus.INTERNAL_SERVER_ERROR
+            # An error that the conductor did not expect: oslo.db's are.
+            or isinstance(one, messaging.RemoteError)
+            and one.exc_type not in FOR_GOOD)
         for one in chain(exc))
+
+
+def _silent(exc: BaseException) -> bool:
+    """Whether somebody does not answer: an API, the conductor, placement."""
+    return (
+        away(exc) or _status(exc) == HTTPStatus.GATEWAY_TIMEOUT
+        or isinstance(exc, (
+            messaging.MessagingTimeout, messaging.MessageDeliveryFailure,
+            exception.AllocationDeleteFailed))
+        or isinstance(exc, messaging.RemoteError)
+        and exc.exc_type in DATABASE_AWAY)
 
 
 def _status(exc: BaseException) -> int:

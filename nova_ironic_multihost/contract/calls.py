@@ -32,6 +32,7 @@ import time
 from nova.compute import provider_tree
 from nova.compute import resource_tracker
 from nova.compute import task_states
+from nova.compute import vm_states
 from nova import exception
 from nova import objects
 from nova import rpc
@@ -438,7 +439,8 @@ class Instances:
         """
         context = _of_last_action(instance)
         with instance.obj_alternate_context(context):
-            if instance.task_state == task_states.SOFT_DELETING:
+            if (instance.task_state == task_states.SOFT_DELETING
+                    and instance.vm_state != vm_states.DELETED):
                 self._manager.soft_delete_instance(context, instance)
                 return
             self._manager.terminate_instance(

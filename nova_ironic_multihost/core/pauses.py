@@ -29,18 +29,52 @@ class Pause:
 
     :param until: not before, in seconds of a monotonic clock.
     :param seconds: how long the pause is.
+    :param silent: it failed as a service did not answer.
     """
 
     until: float
     seconds: float
+    silent: bool = False
 
 
-def longer(last: Pause | None) -> float:
+def longer(last: Pause | None, silent: bool) -> float:
     """Return the seconds of the pause after a failure.
 
+    It grows only while there are answers: what an outage has ended is to go
+    on soon after that.
+
     :param last: the pause before, if this is not the first failure.
+    :param silent: it failed as a service did not answer.
     """
-    return FIRST if last is None else min(2 * last.seconds, LONGEST)
+    return FIRST if last is None or last.silent or silent else min(
+        2 * last.seconds, LONGEST)
+
+
+def due(pauses: Mapping[str, Pause], uuids: Set[str], now: float,
+        probes: int) -> set[str]:
+    """Return what is to be taken up now.
+
+    Of what failed as a service did not answer only a few, which were tried
+    longest ago: they tell whether it does again.
+
+    :param uuids: what there is to do.
+    :param probes: how many those are.
+    """
+    over = {uuid for uuid in uuids
+            if uuid not in pauses or now >= pauses[uuid].until}
+    silent = sorted(
+        (uuid for uuid in over if uuid in pauses and pauses[uuid].silent),
+        key=lambda uuid: (pauses[uuid].until, uuid))
+    return over - set(silent[probes:])
+
+
+def answered(pauses: Mapping[str, Pause], now: float) -> dict[str, Pause]:
+    """Return the pauses when something has not failed for silence.
+
+    :param now: this moment; what waited for an answer is due.
+    """
+    return {uuid: Pause(now, pause.seconds) if pause.silent else pause
+            for uuid, pause in pauses.items()}
 
 
 def kept(pauses: Mapping[str, Pause], seen: Mapping[str, Pause],

@@ -294,7 +294,9 @@ def step(vm_state: str | None, task_state: str | None,
         asked for; not always called.
     :returns: :class:`Step`
     """
-    if task_state in _DELETING_TASKS and vm_state != 'deleted':
+    if task_state in _DELETING_TASKS or half_deleted(vm_state):
+        # nova's own start deletes the record of one that is half deleted
+        # first; if placement does not answer then its allocation is left.
         return Step.DELETE
     if task_state == 'restoring' and vm_state == 'soft-delete':
         # nova deletes at once what is neither restored nor being so.
@@ -303,7 +305,7 @@ def step(vm_state: str | None, task_state: str | None,
         return Step.AWAIT
     building = vm_state == 'building'
     rebuilding = task_state in _BEFORE_REBUILD or task_state == _TELLING
-    if (vm_state in ('deleted', 'soft-delete')
+    if (vm_state == 'soft-delete'
             # A server in ERROR may be rebuilt.
             or vm_state == 'error' and not rebuilding
             or not (building or task_state in _DEPLOYING_TASKS)):
@@ -413,7 +415,15 @@ def may_be_done_twice(vm_state: str | None, task_state: str | None) -> bool:
 
     Even if it waits in a queue and is begun once more.
     """
-    return task_state in _DELETING_TASKS or vm_state == 'deleted'
+    return task_state in _DELETING_TASKS or half_deleted(vm_state)
+
+
+def half_deleted(vm_state: str | None) -> bool:
+    """Whether nova has noted that an instance is deleted, and it is there.
+
+    Not asked of one whose row is deleted.
+    """
+    return vm_state == 'deleted'
 
 
 def has_begun(vm_state: str | None, task_state: str | None) -> bool:

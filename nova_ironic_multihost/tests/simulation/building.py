@@ -275,6 +275,9 @@ class Operations:
     def forget(self, uuids):
         self.unfinished -= uuids
 
+    def silent(self, exc):
+        return isinstance(exc, OSError)
+
 
 class Process:
     """A nova-compute."""
@@ -304,7 +307,8 @@ class Process:
         self.recovery = recovery.Recovery(
             host, instances, instances, self.operations,
             repetition.Repetition(self.keeper, world, here, clock), clock,
-            lambda target, *args: self.threads.append((target, args)))
+            lambda target, *args: self.threads.append((target, args)),
+            receive=self.receive)
         self.postman = postman.Postman(
             host, self, self.audits, self.looks, letters,
             lost.Lost(self, world, clock), clock)

@@ -571,7 +571,8 @@ class Process:
             mock.Mock(step=lambda *args: takeover.Step.FAIL),
             # Each tick is longer than any pause.
             lambda: world.clock * pauses.LONGEST,
-            lambda *call: self._workers.append(self._greenlet(*call)))
+            lambda *call: self._workers.append(self._greenlet(*call)),
+            receive=self._receive)
         self.arrivals = arrivals.Arrivals(
             Builds(world, self),
             lambda: [row.node for row in world.live_rows()
@@ -788,13 +789,19 @@ class Process:
         """Whether ResourceTracker.compute_nodes has the node."""
         return node in self.tracked
 
-    def note_unfinished(self, uuid):
-        """As the gate does."""
-        self.unfinished.add(uuid)
-
     def forget(self, uuids):
         """As the gate does."""
         self.unfinished -= uuids
+
+    def silent(self, exc):
+        """As the gate does."""
+        return isinstance(exc, LostError)
+
+    def _receive(self):
+        """Operations are carried out one after the other."""
+        if any(operation.cast_to == self.host
+               for operation in self._world.operations):
+            raise LostError
 
     def repeating(self):
         """What fails here is never written down."""

@@ -908,6 +908,36 @@ class GateTestCase(base.BaseTestCase):
         self.assertIsNone(
             self.fail_to_delete(TimeoutError(), 'deleting', False))
 
+    def test_who_repeats_hears_that_nobody_answers(self):
+        self.gate = gate.Gate('me', self.sources,
+                              passing=lambda exc, again: isinstance(
+                                  exc, TimeoutError))
+
+        def repeat(error):
+            with self.gate.repeating():
+                self.fail_to_delete(error, 'deleting', False)
+
+        self.assertTrue(self.gate.silent(self.assertRaises(
+            gate.SilentError, repeat, TimeoutError('503'))))
+        self.assertFalse(self.gate.silent(self.assertRaises(
+            KeyError, repeat, KeyError())))
+        # The next one in this thread is another.
+        with self.gate.repeating():
+            self.operate(self.act)
+
+    def test_what_is_half_deleted_is_left_to_be_repeated(self):
+        """nova would set it to ERROR."""
+        self.gate = gate.Gate(
+            'me', self.sources, passing=lambda exc, again: True)
+
+        def fail():
+            raise TimeoutError
+
+        self.sources.hosts['i1'] = InstanceState('me', vm_state='deleted')
+        self.assertIsNone(self.operate(
+            lambda: self.gate.attempt('delete', INSTANCE, fail)))
+        self.assertEqual({'i1'}, self.gate.unfinished)
+
     def test_whatever_comes_after_an_operation_was_ended(self):
         """nova notes that it has ended, and cannot."""
         def fail():

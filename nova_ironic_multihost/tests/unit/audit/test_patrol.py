@@ -76,53 +76,104 @@ class KeepTestCase(test_recovery.InstancesTestCase):
 
 class UnattendedTestCase(test_recovery.InstancesTestCase):
 
-    def patrol(self, seconds, **services):
-        """Sweep for so long, a patrol every ten seconds."""
-        for _ in range(seconds // 10):
-            self.now += 10
-            self.sweep_often(recovery.PATROL, **services)
-
-    def test_what_nobody_is_at_work_on_is_taken_up(self):
+    def test_what_was_given_up_goes_on_at_the_second_answer(self):
+        """Two sweeps are 20 s."""
         for task_state in 'powering-off', 'rebooting', 'rescuing':
             self.instances.have('active', task_state)
             self.unfinished = {'i1'}
-            self.patrol(patrol.UNATTENDED)
+            self.sweep_often(patrol.UNATTENDED - 1)
             self.assertEqual(('active', task_state), self.states())
-            self.patrol(20)
+            self.sweep_often(1)
             self.assertEqual(('init', task_state), self.instances.done.pop())
             self.assertEqual(('active', None), self.states())
-            self.patrol(10)
+            self.sweep_often(1)
             self.assertEqual(set(), self.unfinished)
 
+    def test_an_outage_may_last(self):
+        self.instances.have('active', 'powering-off')
+        self.unfinished = {'i1'}
+        with mock.patch.object(self.instances, 'busy',
+                               side_effect=OSError('no answer')):
+            for _ in range(200):
+                with contextlib.suppress(OSError):
+                    self.recovery.sweep(self.view())
+        self.sweep_often(patrol.UNATTENDED)
+        self.assertEqual([('init', 'powering-off')], self.instances.done)
+
+    def test_what_was_lost_in_an_outage_is_looked_for_after_it(self):
+        """Nobody knows of a message that RabbitMQ has lost."""
+        self.sweep_often(1)
+        self.instances.have('active', 'deleting')
+        with mock.patch.object(self.instances, 'marked',
+                               side_effect=OSError('no answer')):
+            self.assertRaises(OSError, self.recovery.sweep, self.view())
+        self.sweep_often(patrol.UNATTENDED)
+        self.assertEqual({}, self.instances.rows)
+
+    def test_nova_is_asked_once_a_patrol_when_nothing_is_amiss(self):
+        self.instances.have('active', None)
+        self.sweep_often(recovery.PATROL)
+        with mock.patch.object(
+                self.instances, 'busy', return_value={}) as busy:
+            self.sweep_often(4 * recovery.PATROL)
+        self.assertEqual(4, busy.call_count)
+        self.assertEqual(0, self.received)
+
     def test_what_may_wait_in_the_queue_is_left_there(self):
+        """Also what may be done twice, and what is like one given up."""
+        self.waiting = True
+        for task_state in 'deleting', 'powering-off':
+            self.instances.have('active', task_state)
+            self.unfinished = {'i1'}
+            self.sweep_often(5 * recovery.PATROL)
+            self.assertEqual(('active', task_state), self.states())
+        self.waiting = False
+        self.sweep_often(1)
+        self.assertEqual([('init', 'powering-off')], self.instances.done)
+
+    def test_what_may_not_have_been_sent_yet_is_left_alone(self):
         for task_state in 'powering-off', 'rebuilding', 'image_snapshot':
             self.instances.have('active', task_state)
-            self.patrol(5 * patrol.UNATTENDED)
+            self.sweep_often(5 * recovery.PATROL)
             self.assertEqual(('active', task_state), self.states())
+
+    def test_rebuild_that_the_conductor_may_have_is_waited_for(self):
+        self.machine = 'available'
+        self.instances.have('active', 'rebuilding')
+        self.recovery.start(mock.Mock(), self.instances.read('i1'))
+        self.sweep_often(patrol.ON_ITS_WAY - 1)
+        self.assertEqual(('active', 'rebuilding'), self.states())
+        self.sweep_often(1)
+        self.assertEqual(('error', None), self.states())
+
+    def test_rebuild_that_was_given_up_here_is_not(self):
+        self.machine = 'available'
+        self.instances.have('active', 'rebuilding')
+        self.unfinished = {'i1'}
+        self.sweep_often(patrol.UNATTENDED)
+        self.assertEqual(('error', None), self.states())
 
     def test_build_whose_mark_was_taken_off_is_taken_up(self):
         """Its former host has written what it does, whatever is there."""
         self.machine = 'deploying'
         self.taken('building', 'networking')
-        self.patrol(10)
+        self.sweep_often(1)
         self.instances.rows['i1'].task_state = 'spawning'
-        self.patrol(patrol.UNATTENDED)
-        self.assertEqual(('building', 'spawning'), self.states())
         self.machine = 'active'
-        self.patrol(20)
+        self.sweep_often(recovery.PATROL + patrol.UNATTENDED)
         self.assertEqual([('deployed', 'spawning')], self.instances.done)
 
     def test_build_that_waits_for_its_turn_is_left_alone(self):
         """It was sent here again, for another node."""
         self.instances.have('building', 'spawning')
         self.arrived = {'i1'}
-        self.patrol(5 * patrol.UNATTENDED)
+        self.sweep_often(5 * recovery.PATROL)
         self.assertEqual(('building', 'spawning'), self.states())
 
     def test_build_that_has_hardly_begun_is_taken_up(self):
         self.instances.have('building', None)
         with mock.patch.object(patrol.LOG, 'warning') as warning:
-            self.patrol(patrol.UNATTENDED + 20)
+            self.sweep_often(patrol.UNATTENDED)
         self.assertEqual([('deployed', None)], self.instances.done)
         self.assertEqual('building', warning.call_args[0][1]['state'])
 
@@ -131,63 +182,67 @@ class UnattendedTestCase(test_recovery.InstancesTestCase):
         self.taken('building', 'spawning')
         mark = self.states()
         with mock.patch.object(patrol.LOG, 'warning') as warning:
-            self.patrol(5 * patrol.UNATTENDED)
+            self.sweep_often(5 * recovery.PATROL)
         self.assertEqual(mark, self.states())
         warning.assert_not_called()
 
     def test_what_has_left_nothing_is_forgotten(self):
         self.unfinished = {'i1', 'i2'}
         self.instances.have('active', None)
-        self.patrol(10)
+        self.sweep_often(1)
         self.instances.have('active', 'rebuilding')
-        self.patrol(5 * patrol.UNATTENDED)
+        self.sweep_often(5 * recovery.PATROL)
         self.assertEqual(('active', 'rebuilding'), self.states())
 
-    def test_time_in_which_nobody_looked_counts_little(self):
-        """The process stood still; what waits is begun now."""
+    def test_process_that_stood_still_sees_what_waits_for_it_first(self):
         self.instances.have('active', 'deleting')
-        self.patrol(10)
-        self.now += 100000
-        self.patrol(10)
+        self.sweep_often(1)
+        self.waiting = True
+        self.sweep_often(1)
         self.assertEqual(('active', 'deleting'), self.states())
+
+        def carry_out():
+            self.instances.rows.clear()
+
+        self.recovery._patrol._receive = carry_out
+        self.sweep_often(1)
+        self.assertEqual([], self.instances.done)
 
     def test_nobody_works_on_what_an_operation_is_at(self):
         self.taken('active', 'rescuing')
         self.at_work = {'i1'}
-        self.patrol(patrol.UNATTENDED)
+        self.sweep_often(5 * recovery.PATROL)
         self.assertEqual([], self.instances.done)
         self.at_work = set()
-        self.patrol(10)
+        self.sweep_often(1)
         self.assertEqual([('init', 'rescuing')], self.instances.done)
 
     def test_what_was_to_be_deleted_is_deleted(self):
         self.instances.have('active', 'deleting')
-        self.patrol(patrol.UNATTENDED + 20)
+        self.sweep_often(recovery.PATROL + patrol.UNATTENDED)
         self.assertEqual({}, self.instances.rows)
 
     def test_what_is_half_deleted_is_deleted(self):
         """nova has noted that it is deleted, and went no further."""
         self.instances.have('deleted', None)
-        self.patrol(patrol.UNATTENDED)
-        self.assertEqual([], self.instances.done)
-        self.patrol(20)
-        self.assertEqual([('init', None)], self.instances.done)
+        self.sweep_often(recovery.PATROL + patrol.UNATTENDED)
+        self.assertEqual([('delete', None)], self.instances.done)
 
     def test_what_somebody_is_at_work_on_is_left_alone(self):
         self.instances.have('building', 'spawning')
         self.at_work, self.unfinished = {'i1'}, {'i1'}
-        self.patrol(5 * patrol.UNATTENDED)
+        self.sweep_often(5 * recovery.PATROL)
         self.assertEqual(('building', 'spawning'), self.states())
         # From then on it counts.
         self.at_work = set()
-        self.patrol(patrol.UNATTENDED)
+        self.sweep_often(patrol.UNATTENDED - 1)
         self.assertEqual(('building', 'spawning'), self.states())
-        self.patrol(20)
+        self.sweep_often(1)
         self.assertEqual([('deployed', 'spawning')], self.instances.done)
 
     def test_whoever_begins_in_the_last_moment_is_left_alone(self):
         self.instances.have('active', 'deleting')
-        self.patrol(patrol.UNATTENDED)
+        self.sweep_often(patrol.UNATTENDED - 1)
         read = self.instances.read
 
         def begin(uuid):
@@ -195,35 +250,24 @@ class UnattendedTestCase(test_recovery.InstancesTestCase):
             return read(uuid)
 
         self.instances.read = begin
-        self.patrol(20)
+        self.sweep_often(1)
         self.assertEqual([], self.instances.done)
 
     def test_what_goes_on_is_left_alone(self):
         for task_state in ('rebooting', 'reboot_pending') * 4:
             self.unfinished = {'i1'}
             self.instances.have('active', task_state)
-            self.patrol(patrol.UNATTENDED - 20)
-        self.assertEqual([], self.instances.done)
-
-    def test_time_without_answers_does_not_count(self):
-        self.instances.have('active', 'deleting')
-        self.patrol(patrol.UNATTENDED - 20)
-        with mock.patch.object(self.instances, 'busy',
-                               side_effect=OSError('no answer')):
-            self.now += 10
-            for _ in range(recovery.PATROL):
-                with contextlib.suppress(OSError):
-                    self.recovery.sweep(self.view())
-        self.patrol(patrol.UNATTENDED - 20)
+            self.sweep_often(patrol.UNATTENDED - 1)
         self.assertEqual([], self.instances.done)
 
     def test_one_that_is_fenced_takes_nothing_up(self):
         self.instances.have('active', 'deleting')
-        self.patrol(5 * patrol.UNATTENDED, mine=None)
+        self.unfinished = {'i1'}
+        self.sweep_often(5 * recovery.PATROL, mine=None)
         self.assertEqual([], self.instances.done)
 
     def test_what_is_done_for_ironic_is_not_taken_up_twice(self):
         self.machine = 'deploying'
         self.taken('active', 'rebuild_spawning')
-        self.patrol(5 * patrol.UNATTENDED)
+        self.sweep_often(5 * recovery.PATROL)
         self.assertEqual(('active', 'rebuild_spawning'), self.states())

@@ -22,6 +22,7 @@ import fixtures
 from oslotest import base
 
 from nova_ironic_multihost.audit import herald
+from nova_ironic_multihost.audit import patrol
 from nova_ironic_multihost.audit import recovery
 from nova_ironic_multihost.audit import tally
 from nova_ironic_multihost.contract import calls
@@ -138,6 +139,8 @@ class InstancesTestCase(base.BaseTestCase):
         self.now = 0
         # What nova is at.
         self.at_work, self.unfinished, self.repeats = set(), set(), False
+        # Messages that wait in the queue, and how often one was sent there.
+        self.waiting, self.received = False, 0
         # Builds that are here, if only to wait for their turn.
         self.arrived = set()
         # Instances that an audit takes over at this moment.
@@ -147,7 +150,8 @@ class InstancesTestCase(base.BaseTestCase):
         self.tally = tally.Tally(lambda: self.now)
         self.recovery = recovery.Recovery(
             'Mine', self.instances, self, self, self, lambda: self.now,
-            under_way=lambda: self.under_way, tally=self.tally)
+            under_way=lambda: self.under_way, tally=self.tally,
+            receive=self.receive)
 
     def here(self, uuid):
         return uuid in self.arrived
@@ -159,8 +163,13 @@ class InstancesTestCase(base.BaseTestCase):
         self.instances.done.append(('undo', instance.task_state))
         self.instances.rows[instance.uuid].host = None
 
-    def note_unfinished(self, uuid):
-        self.unfinished.add(uuid)
+    def receive(self):
+        self.received += 1
+        if self.waiting:
+            raise TimeoutError
+
+    def silent(self, exc):
+        return isinstance(exc, ConnectionError)
 
     def forget(self, uuids):
         self.unfinished -= uuids
@@ -394,7 +403,8 @@ class RecoveryTestCase(InstancesTestCase):
         self.instances.have('active', 'rebooting')
         self.bring_to_rest()
         self.assertEqual([], self.instances.done)
-        self.assertEqual({'i1'}, self.unfinished)
+        self.sweep_often(patrol.UNATTENDED)
+        self.assertEqual([('init', 'rebooting')], self.instances.done)
 
     def test_one_that_another_host_has_taken_since(self):
         self.taken('active', None)
@@ -597,6 +607,25 @@ class FailureTestCase(InstancesTestCase):
         self.sweep_for_a_minute()
         self.assertEqual(('active', None), self.states())
 
+    def test_all_go_on_soon_when_there_are_answers_again(self):
+        """However long there were none."""
+        many = [f'i{n}' for n in range(3 * recovery.WORKERS)]
+        for uuid in many:
+            self.taken('active', 'deleting', uuid)
+        delete, self.instances.delete = self.instances.delete, mock.Mock(
+            side_effect=ConnectionError)
+        with mock.patch.object(recovery.LOG, 'warning') as warning:
+            for self.now in range(0, 3600, 10):
+                self.sweep()
+        asked = self.instances.delete.call_count
+        # Few are tried, and each tells of it once.
+        self.assertLessEqual(asked, 361 * recovery.WORKERS + len(many))
+        self.assertEqual(len(many), warning.call_count)
+        self.instances.delete = delete
+        for self.now in 3600, 3610, 3620:
+            self.sweep()
+        self.assertEqual({}, self.instances.rows)
+
     def test_workers_that_end_are_replaced(self):
         self.taken('active', None)
         with mock.patch.object(self.recovery, 'bring_to_rest',
@@ -613,7 +642,7 @@ class FailureTestCase(InstancesTestCase):
         for vm_state, before, method in (
                 ('active', 'deleting', 'delete'),
                 ('building', 'spawning', 'fail'),
-                ('deleted', None, 'init')):
+                ('deleted', None, 'delete')):
             self.begin()
             self.machine = None
             self.taken(vm_state, before)
@@ -623,8 +652,6 @@ class FailureTestCase(InstancesTestCase):
             def not_at_first(*args):
                 if once:
                     once.pop()
-                elif method == 'init':
-                    self.instances.rows.clear()
                 else:
                     do(*args)
 
@@ -950,11 +977,15 @@ class StartTestCase(InstancesTestCase):
             self.assertEqual((vm_state, None), self.states())
 
     def test_what_is_half_deleted_is_not(self):
-        for vm_state in ('deleted', 'soft-delete', 'error'):
+        for vm_state in ('soft-delete', 'error'):
             self.instances.have(vm_state, None)
             called = []
             self.start(lambda: called.append(True))
             self.assertEqual([True], called)
+        self.instances.have('deleted', None)
+        self.start(lambda: self.fail('nova deletes the record first'))
+        self.sweep_often(patrol.UNATTENDED)
+        self.assertEqual([('delete', None)], self.instances.done)
 
     def test_host_that_was_renamed_in_case_is_written_anew(self):
         self.instances.have('active', None)
@@ -1035,7 +1066,9 @@ class StartTestCase(InstancesTestCase):
         self.join()
         self.assertEqual(('active', 'rebuilding'), self.states())
         # The patrol sees to it if it does not come.
-        self.assertEqual({'i1'}, self.unfinished)
+        self.machine = 'available'
+        self.sweep_often(patrol.ON_ITS_WAY + 1)
+        self.assertEqual(('error', None), self.states())
 
     def test_a_take_over_that_was_cut_off_goes_on(self):
         for task_state in (

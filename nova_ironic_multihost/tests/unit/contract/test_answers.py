@@ -64,9 +64,16 @@ class AnswersTestCase(base.BaseTestCase):
             self.assertTrue(answers.passing(exc), repr(exc))
 
     def test_what_fails_again(self):
-        for exc in ksa_exception.ConnectFailure(), ironic(503):
+        for exc in (ksa_exception.ConnectFailure(), ironic(503), ironic(504),
+                    messaging.MessagingTimeout(),
+                    messaging.MessageDeliveryFailure(),
+                    messaging.RemoteError('DBConnectionError', 'gone', []),
+                    # Whatever placement has answered.
+                    exception.AllocationDeleteFailed(
+                        consumer_uuid='i1', error='Service Unavailable')):
             self.assertTrue(answers.passing(exc, again=True), repr(exc))
-        for exc in (ironic(409), ironic(500), messaging.MessagingTimeout(),
+            self.assertTrue(answers.passing(exc), repr(exc))
+        for exc in (ironic(409), ironic(500),
                     messaging.RemoteError('ValueError', 'wrong', [])):
             self.assertFalse(answers.passing(exc, again=True), repr(exc))
 

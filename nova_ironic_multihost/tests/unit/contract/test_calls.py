@@ -579,6 +579,10 @@ class InstanceOfThisHostTestCase(base.DatabaseTestCase):
             act(self.instances.read(self.row.uuid))
             method.assert_called_once()
             self.assertEqual(self.row.uuid, method.call_args.args[1].uuid)
+        self.row.vm_state, self.row.task_state = 'deleted', 'soft-deleting'
+        self.row.save()
+        self.instances.delete(self.instances.read(self.row.uuid))
+        self.assertEqual(2, self.manager.terminate_instance.call_count)
 
     def test_a_fault_says_why(self):
         self.instances.fail(self.instances.read(self.row.uuid), 'no disk')

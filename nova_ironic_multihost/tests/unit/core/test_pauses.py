@@ -20,9 +20,35 @@ class LongerTestCase(base.BaseTestCase):
     def test_each_is_twice_as_long_up_to_the_longest(self):
         last, seconds = None, []
         for _ in range(7):
-            last = pauses.Pause(0, pauses.longer(last))
+            last = pauses.Pause(0, pauses.longer(last, False))
             seconds.append(last.seconds)
         self.assertEqual([10, 20, 40, 80, 160, 300, 300], seconds)
+
+    def test_none_grows_while_nobody_answers(self):
+        for last in (None, pauses.Pause(0, 10, True), pauses.Pause(0, 300)):
+            self.assertEqual(10, pauses.longer(last, True))
+        self.assertEqual(10, pauses.longer(pauses.Pause(0, 10, True), False))
+
+
+class DueTestCase(base.BaseTestCase):
+
+    def test_what_has_no_pause_or_a_pause_that_is_over(self):
+        paused = {'i1': pauses.Pause(10, 10), 'i2': pauses.Pause(20, 10),
+                  'i4': pauses.Pause(0, 10)}
+        self.assertEqual(
+            {'i1', 'i3'}, pauses.due(paused, {'i1', 'i2', 'i3'}, 10, 1))
+
+    def test_a_few_tell_whether_there_are_answers_again(self):
+        paused = {f'i{n}': pauses.Pause(10 - n, 10, True) for n in range(5)}
+        paused['other'] = pauses.Pause(0, 10)
+        self.assertEqual({'other', 'i4', 'i3'},
+                         pauses.due(paused, paused.keys(), 60, 2))
+
+    def test_all_are_due_when_there_are(self):
+        paused = {'i1': pauses.Pause(100, 10, True),
+                  'i2': pauses.Pause(100, 10)}
+        self.assertEqual({'i1'}, pauses.due(
+            pauses.answered(paused, 60), paused.keys(), 60, 0))
 
 
 class KeptTestCase(base.BaseTestCase):

@@ -358,12 +358,16 @@ class StepTestCase(base.BaseTestCase):
 
     def test_what_is_over_stays_so(self):
         for vm_state, task_state in (
-                (vm_states.DELETED, task_states.REBUILD_SPAWNING),
-                (vm_states.DELETED, task_states.DELETING),
                 (vm_states.SOFT_DELETED, task_states.REBUILD_SPAWNING),
                 (vm_states.ERROR, task_states.SPAWNING)):
             self.assertIs(Step.INIT, self.step(
                 vm_state, task_state, ironic_states.DEPLOYFAIL))
+
+    def test_what_is_half_deleted_is_deleted(self):
+        for task_state in (task_states.REBUILD_SPAWNING, None,
+                           task_states.DELETING):
+            self.assertIs(Step.DELETE, self.step(
+                vm_states.DELETED, task_state, ironic_states.ACTIVE))
 
 
 class RestingTestCase(base.BaseTestCase):

@@ -215,6 +215,8 @@ class Postman:
             return {}
         return {host: view.services[host].host for host in self._looks.eligible
                 if host in view.services and not view.live(host)
+                # What waits there is for nodes of its partition.
+                and view.peer(host)
                 and forwarding.reader(preferences, host) == self._host}
 
     def _read(self, box: Box, name: str) -> None:

@@ -111,12 +111,13 @@ class Obstacle(enum.Enum):
     MIGRATING = (
         True, 'until their migration is over: that of an evacuation ends '
         'within two minutes, any other one has to be ended')
+    NO_PARTITION = (
+        False, 'because no other compute service that is enabled and up has '
+        'nodes of their conductor group and shard: enable or start one there, '
+        'or give their nodes in Ironic a group and shard that one serves')
     NO_HEIR = (
         False, 'because no other compute service of this availability zone '
         'and partition is enabled and up: enable or start one')
-    ZONE = (
-        False, 'because their nodes are on a compute service of another '
-        'availability zone')
     NO_MACHINE = (
         False, 'because Ironic holds no node for them: they can only be '
         'deleted, or wait until this compute service is back')
@@ -252,7 +253,7 @@ class _Fates:
         if server is not None and server.key in self._seen.up_hosts:
             # The record follows the server.
             return server.key
-        return self._heirs.of_node(node) or Obstacle.NO_HEIR
+        return self._heirs.of_node(node) or self._nobody(node)
 
     def of_server(self, server: observation.Instance) -> _Fate:
         """Of a server."""
@@ -267,12 +268,11 @@ class _Fates:
             return Obstacle.NO_MACHINE
         if server.node not in (None, node):
             return Obstacle.OTHER_MACHINE
-        owner = self._seen.owner_of.get(node)
-        if (owner is not None and owner != self.host
-                and owner in self._seen.up_hosts):
-            # Who owns the node has its server as well.
-            return owner if self._heirs.may_keep(owner) else Obstacle.ZONE
-        return self._heirs.of_server(node) or Obstacle.NO_HEIR
+        return self._heirs.of_server(node) or self._nobody(node)
+
+    def _nobody(self, node: str) -> Obstacle:
+        return (Obstacle.NO_HEIR if self._heirs.served(node)
+                else Obstacle.NO_PARTITION)
 
 
 def sentences(found: Plan) -> Iterator[str]:

@@ -46,10 +46,10 @@ class Heirs:
         self._judged = judged
         self._zones = judged.zones
 
-    def may_keep(self, other: HostKey) -> bool:
-        """Whether who has the node of a server may have the server, too."""
-        return (self._judged.settings.cross_zones
-                or self._zones.get(other) == self._zones.get(self.host))
+    def served(self, node: str) -> bool:
+        """Whether its conductor group and shard are served by others."""
+        part = self._partition(node)
+        return part.whole or bool(self._judged.preferences(part).members)
 
     def of_node(self, node: str) -> HostKey | None:
         """Return who is to have a free node, None for nobody."""
@@ -58,12 +58,15 @@ class Heirs:
 
     def of_server(self, node: str) -> HostKey | None:
         """Return who is to have the server on a node, None for nobody."""
-        return self._judged.preferences(self._partition(node)).heir(
-            node, self._zones.get(self.host))
+        preferences = self._judged.preferences(self._partition(node))
+        zone = self._zones.get(self.host)
+        owner = self._judged.seen.owner_of.get(node)
+        if owner is not None and preferences.may_keep(owner, zone):
+            return owner
+        return preferences.heir(node, zone)
 
     def _partition(self, node: str) -> partitions.Partition:
         found = self._judged.partitions
         its = self._judged.seen.node_of.get(node)
         part = found.of_node(its) if its else found.of_host(self.host)
-        # Whose is not known may be of any.
-        return part or found.found[0]
+        return part or partitions.Partition(frozenset(), frozenset())

@@ -19,6 +19,7 @@ knows is not seen from here, and :data:`UNSEEN` says so.
 
 from collections.abc import Iterable
 from collections.abc import Mapping
+from collections.abc import Set
 import dataclasses
 
 from nova_ironic_multihost.check import observation
@@ -184,15 +185,21 @@ class Judgement:
 
     :param seen: with its zones.
     :param settings: of the compute services.
+    :param gone: hosts that tell no more who shares which nodes.
     :ivar partitions: who shares which nodes.
     :ivar zones: host -> explicit availability zone.
     """
 
     def __init__(self, seen: observation.Observation,
-                 settings: Settings) -> None:
+                 settings: Settings,
+                 gone: Set[HostKey] = frozenset()) -> None:
         self.seen = seen
         self.settings = settings
-        self.partitions = partitions.Partitions.of(seen)
+        self.partitions = partitions.Partitions.of(dataclasses.replace(
+            seen, services=tuple(
+                dataclasses.replace(service, up=False)
+                if service.key in gone else service
+                for service in seen.services)))
         self.zones = dict(seen.zones or ())
         self._services = _services(seen)
         self._over = _over(seen, settings)

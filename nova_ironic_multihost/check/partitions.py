@@ -13,11 +13,14 @@
 """Which compute services share which nodes, as it looks from outside.
 
 A compute service keeps its ``[ironic]conductor_group`` and ``shard`` to
-itself: no API shows them. But it owns nodes of its partition only, so whoever
-owns nodes of one group and shard shares them all. A node that has just been
-put into another group or shard makes two partitions look like one until it
-has moved.
+itself: no API shows them. But it owns nodes of its partition only, so hosts
+that own nodes of one group and shard share them all. What a host owns that is
+down counts only where no live host owns any: its nodes may have changed their
+group or shard. A live host's node that did makes two partitions look like one
+until it has moved, or until its server is gone.
 """
+
+import collections
 
 import dataclasses
 import functools
@@ -62,22 +65,26 @@ class Partitions:
     @classmethod
     def of(cls, seen: observation.Observation) -> 'Partitions':
         """Tell them by who owns what."""
-        served: dict[HostKey, set[Kind]] = {}
+        owners: dict[Kind, collections.Counter[HostKey]] = {}
         for record in seen.records:
             node = seen.node_of.get(record.node)
             if node is not None:
-                served.setdefault(record.key, set()).add(_kind(node))
+                owners.setdefault(
+                    _kind(node), collections.Counter())[record.key] += 1
         found: list[Partition] = []
-        for host, kinds in sorted(served.items()):
-            shared = [part for part in found if part.kinds & kinds]
+        for kind, counts in sorted(owners.items()):
+            hosts = frozenset(counts)
+            hosts = hosts & seen.up_hosts or hosts
+            shared = [part for part in found if part.hosts & hosts]
             found = [part for part in found if part not in shared]
             found.append(Partition(
-                frozenset({host}).union(*(part.hosts for part in shared)),
-                frozenset(kinds).union(*(part.kinds for part in shared))))
+                hosts.union(*(part.hosts for part in shared)),
+                frozenset({kind}).union(*(part.kinds for part in shared))))
         if len(found) > 1:
-            return cls(tuple(found))
+            return cls(tuple(_with_others(part, found, owners)
+                             for part in found))
         return cls((Partition(
-            frozenset(seen.service_of).union(served),
+            frozenset(seen.service_of).union(*owners.values()),
             frozenset(map(_kind, seen.nodes)), whole=True),))
 
     @functools.cached_property
@@ -95,6 +102,20 @@ class Partitions:
     def of_node(self, node: observation.Node) -> Partition | None:
         """Return the partition of a node, None if nobody serves it."""
         return self._of_kind.get(_kind(node))
+
+
+def _with_others(part: Partition, found: list[Partition],
+                 owners: dict[Kind, collections.Counter[HostKey]]
+                 ) -> Partition:
+    """Add the hosts that are in none so far and own most of such nodes."""
+    most: dict[HostKey, tuple[int, Kind]] = {}
+    for kind, counts in owners.items():
+        for host, count in counts.items():
+            most[host] = max(most.get(host, (0, kind)), (count, kind))
+    known = frozenset[HostKey]().union(*(one.hosts for one in found))
+    return dataclasses.replace(part, hosts=part.hosts.union(
+        host for host, (_, kind) in most.items()
+        if host not in known and kind in part.kinds))
 
 
 def _kind(node: observation.Node) -> Kind:

@@ -150,6 +150,9 @@ def plan(judged: judgement.Judgement, change: Change,
     :raises PlanError: when the change does not fit the cloud
     """
     _refuse(judged, change)
+    # What these own does not tell who serves it.
+    judged = judgement.Judgement(
+        judged.seen, judged.settings, gone=change.removed)
     where = _partition(
         judged, change, needed=bool(change.add) or imagined is not None)
     zones = dict(judged.zones)

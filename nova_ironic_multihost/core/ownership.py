@@ -85,7 +85,7 @@ class Reason(enum.Enum):
     QUEUED = False, 'to be pulled by one of the next audits', 9
     OTHER_ZONE = False, 'recorded in another availability zone', 8, 9
     OTHER_PARTITION = (
-        False, 'recorded on a compute service of another partition', 3, 10)
+        False, 'recorded on a compute service of another partition', 10)
 
     mine: bool
     rules: tuple[int, ...]
@@ -185,21 +185,13 @@ def _taking_over(node: str, state: InstanceState, home: HostKey, facts: Facts
     """Why I take over an instance of ``home``, a dead host, or do not."""
     if home not in facts.eligible or state.node not in (None, node):
         return Reason.INSTANCE_OF_DEAD
+    record = facts.records.get(node)
+    owner = (facts.host if node in facts.my_nodes
+             else record.owner if record is not None else None)
     zone = facts.zones.get(home)
-    if node in facts.my_nodes:
-        heir = (facts.preferences.cross_zones
-                or facts.zones.get(facts.host) == zone)
-    else:
-        record = facts.records.get(node)
-        if record is not None and (
-                record.partition != facts.partition.label
-                or not facts.view.peer(record.owner)):
-            return Reason.OTHER_PARTITION
-        if record is not None and facts.view.live(record.owner):
-            # Who owns the node has its instance as well.
-            return Reason.INSTANCE_OF_DEAD
-        heir = facts.preferences.heir(node, zone) == facts.host
-    if not heir:
+    if owner is None or not facts.preferences.may_keep(owner, zone):
+        owner = facts.preferences.heir(node, zone)
+    if owner != facts.host:
         return Reason.INSTANCE_OF_DEAD
     return _refused(facts) or Reason.TAKEN_OVER
 

@@ -169,6 +169,14 @@ class Preferences:
             or bool(self._own) and self.heir(node_uuid, zone) == host
             for zone in zones)
 
+    def may_keep(self, host: HostKey, zone: str | None) -> bool:
+        """Whether a node's owner takes the dead host's instance on it, too.
+
+        :param zone: as for :meth:`heir`.
+        """
+        return host in self.members and (
+            self.cross_zones or self.members[host] == zone)
+
     def heir(self, node_uuid: str, zone: str | None = None
              ) -> HostKey | None:
         """Return the member that is to have a dead host's instance, or None.

@@ -45,7 +45,7 @@ RULES = {
     2: Rule('an instance of another live compute service', 'any', 'any',
             'not mine'),
     3: Rule('an instance of a compute service that is down',
-            'any that is not live', 'I am its heir',
+            'any but a live one that takes it itself', 'I am its heir',
             'mine: *take over*, if ``[ironic_multihost]instance_takeover`` '
             'says so; else not mine'),
     4: Rule('an instance that nova has deleted',

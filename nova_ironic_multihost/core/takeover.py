@@ -72,9 +72,13 @@ def eligible(policy: Policy, view: membership.View,
              homes: Iterable[HostKey] = ()) -> frozenset[HostKey]:
     """Say whose instances may be taken over.
 
+    Of any partition: a node, or a host, may have changed its own, and which
+    of the nodes are this host's to take is up to :mod:`.ownership`.
+
     A host that was only seen down may be alive and cut off, and a host that
     sees most others down is likely the one that is cut off itself. So ``down``
-    wants more than half of the peers up, this host included.
+    wants more than half of the peers up, this host included; for a host that
+    is no peer it also wants more than half of all compute services up.
 
     :param policy: :class:`Policy`.
     :param view: :class:`.membership.View`.
@@ -86,16 +90,18 @@ def eligible(policy: Policy, view: membership.View,
     if policy.when == NEVER or not view.member(view.host):
         return frozenset()
     others = {host: service for host, service in view.services.items()
-              if host != view.host and view.peer(host)}
+              if host != view.host}
     fenced = {host for host, service in others.items()
               if service.forced_down}
-    fenced.update(host for host in homes
-                  if host not in view.services and view.peer(host))
+    fenced.update(host for host in homes if host not in view.services)
     if policy.when == FORCED_DOWN or not outages.sees_most_up(view):
         return frozenset(fenced)
+    most_of_all = outages.sees_most_up(dataclasses.replace(
+        view, peers=None, other_partition_hosts=frozenset()))
     return frozenset(fenced | {
         host for host, service in others.items()
-        if down_for.get(host, -1) >= policy.after and not service.up})
+        if down_for.get(host, -1) >= policy.after and not service.up
+        and (most_of_all or view.peer(host))})
 
 
 def taking(task_state: str | None, host: HostKey) -> str:

@@ -28,7 +28,7 @@ class DeadComputeTestCase(base.MultiHostTestCase):
     def setUp(self):
         super().setUp()
         self.configure()
-        self.nodes = self.ironic.enroll(3)
+        self.nodes = self.enroll()
         self.fleet.start('host1', 'host2')
         self.settle()
         self.server = self.boot('host1')
@@ -36,6 +36,9 @@ class DeadComputeTestCase(base.MultiHostTestCase):
 
     def configure(self):
         """Set options before the compute services start."""
+
+    def enroll(self):
+        return self.ironic.enroll(3)
 
     def die(self, **changes):
         """host1 dies in the middle of something, and is fenced."""

@@ -12,7 +12,9 @@
 
 """A compute that serves a shard of Ironic's nodes."""
 
+from nova_ironic_multihost.core import takeover
 from nova_ironic_multihost.tests.functional import base
+from nova_ironic_multihost.tests.functional import dead
 
 
 class ShardTestCase(base.MultiHostTestCase):
@@ -57,3 +59,57 @@ class ShardTestCase(base.MultiHostTestCase):
             self.fleet.audit('host2')
 
         self.assertEqual({node: 'host2', other: 'host1'}, self.owners())
+
+
+class DeadShardTestCase(dead.DeadComputeTestCase):
+    """Each has a shard of its own: host1 'here', host2 'there'."""
+
+    def configure(self):
+        self.fleet.configure('host1', shard='here', peer_list=[])
+        self.fleet.configure('host2', shard='there', peer_list=[])
+
+    def enroll(self):
+        return [*self.ironic.enroll(2, shard='here'),
+                *self.ironic.enroll(1, shard='there')]
+
+    def move(self, *nodes):
+        for node in nodes:
+            self.ironic.client.node.update(node, [
+                {'op': 'replace', 'path': '/shard', 'value': 'there'}])
+
+    def test_server_whose_node_went_to_a_live_shard_before(self):
+        self.move(self.node)
+        self.die()
+        self.fleet.look('host2')
+        self.join()
+        self.assertEqual(('host2', 'active', None), self.states())
+        self.audit()
+        self.assertEqual('host2', self.owners()[self.node])
+        self.delete(self.server)
+        self.assertIsNone(self.machine().instance_uuid)
+
+    def test_server_that_a_third_one_was_about_to_take(self):
+        self.move(self.node)
+        self.die(task_state=takeover.taking('powering-off', 'host3'))
+        self.audit()
+        self.assertEqual(('host2', 'stopped', None), self.states())
+
+    def test_server_whose_node_goes_there_afterwards(self):
+        self.die()
+        for _ in range(2):
+            self.audit()
+        self.assertEqual(('host1', 'active', None), self.states())
+        self.move(*self.nodes)
+        for _ in range(2):
+            self.audit()
+        self.assertEqual(('host2', 'active', None), self.states())
+        self.assertEqual({'host2'}, set(self.owners().values()))
+
+    def test_server_of_one_that_is_no_peer_any_more(self):
+        self.die()
+        self.fleet.configure('host2', shard='here', peer_list=[])
+        self.fleet.stop('host2')
+        self.fleet.start('host2')
+        self.audit()
+        self.assertEqual(('host2', 'active', None), self.states())
+        self.assertEqual('host2', self.owners()[self.node])

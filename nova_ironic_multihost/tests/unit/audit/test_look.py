@@ -20,6 +20,7 @@ from nova_ironic_multihost.audit import auditor
 from nova_ironic_multihost.audit import look
 from nova_ironic_multihost.audit import model
 from nova_ironic_multihost.audit import reader as readers
+from nova_ironic_multihost.core import membership
 from nova_ironic_multihost.core.outages import Heartbeats
 from nova_ironic_multihost.core.ownership import Reason
 from nova_ironic_multihost.core import takeover
@@ -323,6 +324,20 @@ class LookTestCase(cloud.AuditTestCase):
         self.tracker.drop = lambda node: seen.append(self.last.view.live('b'))
         self.look()
         self.assertEqual({False}, {*seen})
+
+    def test_servers_and_free_nodes_of_another_partition_alike(self):
+        """Ironic has put them into this one; b served another."""
+        self.options.update(
+            policy=takeover.Policy('forced_down'),
+            partition=membership.Partition(shard='x', peer_list=('a',)))
+        self.cloud.labels['b'] = 'shard=y'
+        self.cloud.ironic[NODES[0]] = 'i'
+        self.cloud.placed['i'] = cloud.instance('b', NODES[0])
+        self.audit('a')
+        self.cloud.set('b', up=False, forced_down=True)
+        self.look()
+        self.assertEqual('a', self.cloud.placed['i'].host)
+        self.assertEqual(set(NODES), set(self.tracker.audited))
 
     def test_who_is_unfenced_is_not_eligible_while_nodes_are_taken(self):
         self.options.update(policy=takeover.Policy('forced_down'))

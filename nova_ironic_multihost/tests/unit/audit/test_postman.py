@@ -19,6 +19,7 @@ from nova_ironic_multihost.core.facts import InstanceState
 from nova_ironic_multihost.core import forwarding
 from nova_ironic_multihost.core.forwarding import Kind
 from nova_ironic_multihost.core.forwarding import Letter
+from nova_ironic_multihost.core import membership
 from nova_ironic_multihost.tests.unit.audit import cloud
 from nova_ironic_multihost.tests.unit.audit import post
 
@@ -96,6 +97,15 @@ class PostmanTestCase(post.PostTestCase):
         self.assertEqual(1, len(self.bus.queues['a']))
         self.turn(self.reader)
         self.assertEqual(0, len(self.bus.queues['a']))
+
+    def test_mailbox_of_another_partition_is_left_to_its_peers(self):
+        self.options['partition'] = membership.Partition(
+            shard='x', peer_list=('b', 'c'))
+        self.send(NODES[0])
+        self.fence()
+        self.assertEqual({'a'}, {*self.looks['b'].eligible})
+        self.turn()
+        self.assertEqual([], self.bus.opened)
 
     def test_mailbox_of_who_lives_or_may_is_not_read(self):
         self.send(NODES[0])

@@ -250,12 +250,45 @@ class PlanTestCase(base.BaseTestCase):
     def test_the_node_of_a_server_went_to_another_zone(self):
         self.zones('here', 'there', 'there')
         self.change('records', 1, host='compute-1')
-        self.stuck(self.plan(), fencing.Obstacle.ZONE, 'server-1-name')
+        # The record follows it.
+        self.assertEqual({'compute-3': 1}, self.plan().servers)
         anywhere = judgement.Settings(1024, cross_zones=True)
         self.assertEqual({'compute-1': 1},
                          self.plan(settings=anywhere).servers)
         self.zones('here', 'here', None)
         self.assertEqual({'compute-1': 1}, self.plan().servers)
+
+    def test_the_node_of_a_server_is_with_one_that_takes_nothing(self):
+        self.change('records', 1, host='compute-3')
+        self.change('services', 2, disabled=True)
+        self.assertEqual({'compute-1': 1}, self.plan().servers)
+
+    def shards(self, *shards):
+        for index, shard in enumerate(shards * 2):
+            self.change('nodes', index, shard=shard)
+
+    def test_the_node_of_a_server_is_in_another_shard_by_now(self):
+        self.shards('a', 'b', 'c')
+        self.change('nodes', 1, shard='c')
+        found = self.plan()
+        self.assertEqual({'compute-3': 1}, found.servers)
+        self.assertEqual({fencing.Obstacle.NO_PARTITION: ('node-4',)},
+                         found.stuck_nodes)
+        # What is still there goes to nobody all the same.
+        self.change('nodes', 1, shard='b')
+        self.change('nodes', 4, shard='c')
+        found = self.plan()
+        self.stuck(found, fencing.Obstacle.NO_PARTITION, 'server-1-name')
+        self.assertEqual({'compute-3': 1}, found.nodes)
+        self.assertIn('give their nodes in Ironic a group and shard that one '
+                      'serves', self.told()[-1])
+
+    def test_nobody_serves_its_shard(self):
+        self.shards('a', 'b', 'b')
+        for state in {'disabled': True}, {'up': False}:
+            self.change('services', 2, **state)
+            self.stuck(self.plan(), fencing.Obstacle.NO_PARTITION,
+                       'server-1-name')
 
     def test_the_node_of_a_server_is_with_another_that_died(self):
         self.change('records', 1, host='compute-3')

@@ -96,16 +96,15 @@ class HeirsTestCase(base.BaseTestCase):
         self.assertEqual(({'compute-1'}, {None}),
                          (self.of_nodes(), self.of_servers()))
 
-    def test_who_has_the_node_of_a_server(self):
-        self.zones('here', 'here', 'there')
-        self.assertTrue(self.heirs().may_keep('compute-1'))
-        self.assertFalse(self.heirs().may_keep('compute-3'))
-        self.assertTrue(self.heirs(cross_zones=True).may_keep('compute-3'))
-
     def test_shards(self):
         for index, shard in enumerate(('a', 'b', 'b') * 2):
             self.seen = views.changed(self.seen, 'nodes', index, shard=shard)
-        self.assertEqual({'compute-3'}, self.of_nodes())
+        self.assertEqual('compute-3', self.heirs().of_node('node-4'))
+        self.assertTrue(self.heirs().served('node-4'))
+        self.seen = views.changed(self.seen, 'nodes', 4, shard='c')
+        self.assertFalse(self.heirs().served('node-4'))
+        self.assertIsNone(self.heirs().of_node('node-4'))
+        self.assertIsNone(self.heirs().of_server('node-4'))
 
     def test_one_without_nodes(self):
         for index in 1, 4:

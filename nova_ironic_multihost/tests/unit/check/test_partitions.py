@@ -68,6 +68,19 @@ class PartitionsTestCase(base.BaseTestCase):
         self.assertIsNone(partitions.Partitions.of(seen).of_node(
             seen.nodes[1]))
 
+    def test_what_a_dead_one_owns_tells_nothing_if_a_live_one_does(self):
+        kinds = [('a', ''), ('b', ''), ('c', ''),
+                 ('b', ''), ('b', ''), ('a', '')]
+        seen = grouped(*kinds)
+        for index in 0, 2:
+            seen = views.changed(seen, 'services', index, up=False)
+        # One has a node that is in group b by now, one a node of group a.
+        self.assertEqual(
+            {'compute-1': 'group b', 'compute-2': 'group b',
+             'compute-3': 'group a + group c', 'new': None},
+            self.labels(views.changed(seen, 'records', 0,
+                                      host='compute-3')))
+
     def test_who_owns_of_several_shares_all_of_these(self):
         seen = grouped(('a', ''), ('b', ''), ('c', ''),
                        ('b', ''), ('b', ''), ('c', ''))

@@ -210,6 +210,14 @@ class PlanTestCase(base.BaseTestCase):
         self.assertEqual({('compute-1', '')}, {
             (move.source, move.target) for move in planned.moves})
 
+    def test_node_that_is_in_the_group_of_another_by_now(self):
+        seen = views.changed(
+            self.partitioned(), 'nodes', 0, conductor_group='compute-2')
+        self.assertEqual(
+            {('compute-1', 'compute-2', 1), ('compute-1', '', 0)},
+            {(move.source, move.target, move.held)
+             for move in self.plan(seen, remove=('compute-1',)).moves})
+
     def test_imagined_nodes_of_a_partition(self):
         planned = self.plan(self.partitioned(), imagined=100,
                             partition='group compute-2')

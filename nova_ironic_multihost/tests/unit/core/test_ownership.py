@@ -297,11 +297,40 @@ class TakeoverTestCase(base.BaseTestCase):
             self.assertIs(expected, self.reason(
                 PREFERRED, permissions=standing))
 
-    def test_not_across_partitions(self):
-        self.assertIs(Reason.OTHER_PARTITION, self.reason(
-            PREFERRED, records=recorded(OTHER, 'shard=x')))
-        self.assertIs(Reason.OTHER_PARTITION, self.reason(
-            PREFERRED, other_partition_hosts=[OTHER]))
+    def test_who_serves_the_node_now_takes_it_as_a_free_one(self):
+        """Its node, or its host, was of another partition when it died."""
+        mine = membership.Partition(shard='x', peer_list=(PREFERRED, THIRD))
+        cases = (
+            # The node has changed its shard, or its group.
+            (mine, recorded(OTHER, 'shard=y'), ()),
+            (membership.Partition('g', peer_list=(PREFERRED, THIRD)),
+             recorded(OTHER, 'conductor_group=h'), ()),
+            # The dead one was taken out of the peer_list.
+            (mine, recorded(OTHER, 'shard=x'), ()),
+            # One has a partition, the other has none.
+            (mine, recorded(OTHER), ()),
+            (None, recorded(OTHER, 'shard=y'), (OTHER,)))
+        for partition, records, others in cases:
+            for host in PREFERRED, THIRD:
+                how = {'partition': partition, 'records': records,
+                       'other_partition_hosts': others}
+                self.assertIs(host == PREFERRED,
+                              self.reason(host, **how).mine, how)
+                self.assertIs(host == PREFERRED, reason(
+                    host, known=self.DEAD, **how).mine, how)
+
+    def test_a_live_owner_of_another_partition_does_not_take_it(self):
+        known = services(*HOSTS, dead='fenced')
+        mine = membership.Partition(shard='x', peer_list=(PREFERRED, THIRD))
+        for partition, label, others in (
+                (mine, 'shard=y', ()), (mine, '', ()),
+                (None, 'shard=y', (OTHER,))):
+            self.assertEqual([True, False], [
+                self.reason(
+                    host, InstanceState('dead', node=NODE), known=known,
+                    eligible={'dead'}, records=recorded(OTHER, label),
+                    partition=partition, other_partition_hosts=others).mine
+                for host in (PREFERRED, THIRD)])
 
     def test_it_stays_in_its_zone(self):
         for zones, taker in (
@@ -317,6 +346,16 @@ class TakeoverTestCase(base.BaseTestCase):
     def test_an_owner_of_the_node_in_another_zone_leaves_it(self):
         self.assertIs(Reason.INSTANCE_OF_DEAD, self.reason(
             PREFERRED, zones={PREFERRED: 'z1'}, my_nodes={NODE}, records={}))
+        self.assertIs(Reason.TAKEN_OVER, self.reason(
+            THIRD, zones={PREFERRED: 'z1'}, records=recorded(PREFERRED)))
+
+    def test_an_owner_of_the_node_that_takes_nothing_leaves_it(self):
+        for owner, heir in ((THIRD, PREFERRED), (PREFERRED, THIRD)):
+            known = services(heir, **{OTHER: 'fenced', owner: 'disabled'})
+            self.assertIs(Reason.TAKEN_OVER, self.reason(
+                heir, known=known, records=recorded(owner)))
+            self.assertIs(Reason.INSTANCE_OF_DEAD, self.reason(
+                owner, known=known, my_nodes={NODE}, records={}))
 
     def test_it_crosses_zones_when_it_may(self):
         self.assertIs(Reason.TAKEN_OVER, self.reason(
@@ -417,15 +456,22 @@ class DecideTestCase(base.BaseTestCase):
 
     @given(clouds())
     def test_only_idle_nodes_leave_a_live_owner(self, cloud):
+        # Unless their instances come from a dead one, and it takes nothing.
         known, nodes, instance_states, records = cloud
         live = {service.host for service in known if service.up}
+        members = {service.host for service in known
+                   if service.up and not service.disabled}
         for service in known:
             decided = cloud_facts(service.host, cloud)
             for node, reason in ownership.decide(decided).items():
                 if (reason.mine and nodes[node]
                         and node in decided.records
                         and decided.records[node].owner in live):
-                    self.assertIs(Reason.INSTANCE_HERE, reason)
+                    self.assertIs(
+                        Reason.INSTANCE_HERE
+                        if decided.records[node].owner in members
+                        or reason is not Reason.TAKEN_OVER
+                        else Reason.TAKEN_OVER, reason)
 
     @given(clouds())
     def test_every_node_that_may_be_has_a_member_for_its_owner(self, cloud):

@@ -69,10 +69,31 @@ class EligibleTestCase(base.BaseTestCase):
 
     def test_those_of_other_partitions_are_not_counted(self):
         shard = membership.Partition(shard='s', peer_list=('me', 'a', 'b'))
-        seen = view(['me', 'x', 'y', 'z'], dead=['a', 'b'], fenced=['w'],
+        seen = view(['me', 'x', 'y', 'z'], dead=['a', 'b'],
                     partition=shard)
         self.assertEqual(set(), self.eligible(
             'down', seen, {'a': 1e6, 'b': 1e6}))
+
+    def test_those_of_other_partitions(self):
+        shard = membership.Partition(shard='s', peer_list=('me', 'a'))
+        seen = view(['me', 'a'], dead=['x'], fenced=['w'], partition=shard)
+        for when, expected in (('never', set()), ('forced_down', {'w'}),
+                               ('down', {'w', 'x'})):
+            self.assertEqual(
+                expected, self.eligible(when, seen, {'x': 1e6}))
+        self.assertEqual({'w'}, self.eligible('down', seen, {'x': 299}))
+
+    def test_who_has_no_peer_believes_its_eyes_if_most_of_all_are_up(self):
+        shard = membership.Partition(shard='s', peer_list=('me',))
+        for up, expected in ((['me'], set()), (['me', 'y'], {'x'})):
+            seen = view(up, dead=['x'], partition=shard)
+            self.assertEqual(
+                expected, self.eligible('down', seen, {'x': 1e6}))
+        # It goes by most of its peers for these alone.
+        shard = membership.Partition(shard='s', peer_list=('me', 'a', 'b'))
+        seen = view(['me', 'a'], dead=['b', 'x', 'y'], partition=shard)
+        self.assertEqual({'b'}, self.eligible(
+            'down', seen, dict.fromkeys('bxy', 1e6)))
 
     def test_who_is_no_member_takes_nothing(self):
         for seen in (view([], fenced=['a', 'me']),
@@ -99,9 +120,8 @@ class EligibleTestCase(base.BaseTestCase):
                                (takeover.DOWN, {'gone'})):
             self.assertEqual(expected, set(takeover.eligible(
                 takeover.Policy(when, 300), seen, {}, ['a', 'gone'])))
-        other = dataclasses.replace(
-            seen, other_partition_hosts=frozenset(['gone']))
-        self.assertEqual(set(), set(takeover.eligible(
+        other = dataclasses.replace(seen, peers=frozenset('a'))
+        self.assertEqual({'gone'}, set(takeover.eligible(
             takeover.Policy(takeover.FORCED_DOWN), other, {}, ['gone'])))
 
 

@@ -253,6 +253,7 @@ class TroubledTestCase(CommandTestCase):
              'Held nodes': 2}, json.loads(out))
         self.assertIn('8 of them without this change, too', err)
         self.assertIn('free nodes of compute-5: 3 before, 7 after', err)
+        self.assertIn('nobody would take', err)
 
     def test_plan_of_imagined_nodes(self):
         moves = self.json('plan', '--add', 'new', '--nodes', '90')

@@ -26,10 +26,10 @@ from nova_ironic_multihost.core import takeover
 class Compute:
     """One row.
 
-    :param state: up, down, fenced (forced down), or gone: it owns something
-        and nova has no such service.
+    :param state: up, down, fenced (forced down), gone: it owns something and
+        nova has no such service, or unknown: nova does not reach its cell.
     :param status: enabled, disabled; ending or ended if it was told to end;
-        '' of one that is gone.
+        '' of one that is gone or unknown.
     :param mapped: whether its host is mapped to a cell, None if not known.
     :param partition: whom it shares nodes with, '' if not known.
     :param zone: its explicit availability zone, '' without one.
@@ -60,6 +60,8 @@ def state(service: observation.Service | None) -> str:
     """Return what :class:`Compute` has as state."""
     if service is None:
         return 'gone'
+    if not service.reached:
+        return 'unknown'
     if service.forced_down:
         return 'fenced'
     return 'up' if service.up else 'down'
@@ -67,7 +69,7 @@ def state(service: observation.Service | None) -> str:
 
 def status(service: observation.Service | None) -> str:
     """Return what :class:`Compute` has as status."""
-    if service is None:
+    if service is None or not service.reached:
         return ''
     if service.farewell:
         return 'ending' if service.up else 'ended'

@@ -17,12 +17,19 @@ or by two at the same moment, is what is told once.
 """
 
 from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
 
 from nova_ironic_multihost.check import fencing
 from nova_ironic_multihost.check import observation
 from nova_ironic_multihost.check import services
 from nova_ironic_multihost.check import survey
 from nova_ironic_multihost.check import watch
+from nova_ironic_multihost.core.host import host_key
+from nova_ironic_multihost.core.host import HostKey
+
+#: Looks that show at least whether heartbeats go on.
+LOOKS = 3
 
 
 class TooEarly(Exception):
@@ -64,8 +71,32 @@ def declare(cloud: survey.Survey, host: str, sure: bool = False,
                                'is ALIVE, and nobody waits for it to die.')
             raise NotYet(f'{refused}.')
         body = fencing.wanted(service, why)
+        if body:
+            services.expect_bare_metal(cloud, known, service)
         services.change(cloud, service, body)
         return service, bool(body)
 
     return watch.patiently(
         attempt, patience, (survey.Unanswered, NotYet), tell)
+
+
+def returned(looks: Iterable[tuple[observation.Service, ...]],
+             hosts: Iterable[str]) -> Iterator[observation.Service]:
+    """Yield each compute service as soon as it may be unfenced.
+
+    That is when nova hears from it, or somebody else has unfenced it.
+
+    :param looks: all compute services, at each look
+    :param hosts: in any spelling; what is not yielded is not heard of
+    """
+    seen: dict[HostKey, list[observation.Service]] = {
+        host_key(host): [] for host in hosts}
+    for known in looks:
+        for host in list(seen):
+            service = services.named(known, host)
+            seen[host].append(service)
+            if fencing.alive(seen[host]) or not service.forced_down:
+                del seen[host]
+                yield service
+        if not seen:
+            return

@@ -45,7 +45,8 @@ class Service:
     to end (:mod:`.core.farewell`), '' if nothing, and ``over`` says whether
     that is longer ago than its nodes wait for it; False if that is not known.
     ``reason`` is that for which it is disabled, '' without one. ``id`` is a
-    uuid, '' if nobody asked for it.
+    uuid, '' if nobody asked for it. ``reached`` says whether nova reaches the
+    database of its cell; if not, only its host is known.
     """
 
     host: str
@@ -58,6 +59,7 @@ class Service:
     over: bool = False
     reason: str = ''
     id: str = ''
+    reached: bool = True
 
     @property
     def key(self) -> HostKey:

@@ -24,6 +24,9 @@ from nova_ironic_multihost.check import observation
 from nova_ironic_multihost.check import survey
 from nova_ironic_multihost.core.host import host_key
 
+# Hosts that are named where somebody has to choose one.
+_SHOWN = 20
+
 
 def named(services: tuple[observation.Service, ...],
           host: str) -> observation.Service:
@@ -35,10 +38,44 @@ def named(services: tuple[observation.Service, ...],
     if found:
         # A host that was renamed in case has two: the one that is at work.
         return max(found, key=lambda s: (s.up, s.seen or 0, s.host == host))
-    known = ', '.join(sorted(s.host for s in services)) or 'none'
+    known = sorted(s.host for s in services)
+    more = len(known) - _SHOWN
     raise survey.SurveyError(
-        f'nova has no compute service of bare metal on {host}. Name one of '
-        f'those that it has: {known}.')
+        f'nova has no compute service on {host}. Name one of those that it '
+        f'has: {", ".join(known[:_SHOWN]) or "none"}'
+        f'{f" and {more} more" if more > 0 else ""}.')
+
+
+def expect_bare_metal(cloud: survey.Survey,
+                      services: tuple[observation.Service, ...],
+                      service: observation.Service) -> None:
+    """Refuse a compute service that is known to have virtual machines.
+
+    :param services: as for :func:`has_virtual_machines`
+    :raises SurveyError: if it has some
+    """
+    if has_virtual_machines(cloud, services, service):
+        raise survey.SurveyError(
+            f'{service.host} has virtual machines: the commands here are for '
+            'compute services of bare metal. Evacuate or migrate its servers '
+            'instead.')
+
+
+def has_virtual_machines(cloud: survey.Survey,
+                         services: tuple[observation.Service, ...],
+                         service: observation.Service) -> bool:
+    """Whether a compute service is known to have some.
+
+    One that nobody knows counts as bare metal: an operator has named it.
+
+    :param services: all; while nova does not reach one of them nobody asks,
+        as nova would wait a minute before it answers
+    """
+    try:
+        return (all(one.reached for one in services)
+                and cloud.bare_metal(service.host) is False)
+    except survey.SurveyError:
+        return False
 
 
 def change(cloud: survey.Survey, service: observation.Service,

@@ -32,6 +32,7 @@ import datetime
 from email import utils
 import time
 import typing
+import uuid
 
 from keystoneauth1 import exceptions as identity_exceptions
 import openstack
@@ -67,16 +68,19 @@ _THREADS = 8
 # follow is gone.
 _ATTEMPTS = 3
 
-# Servers and services of a cell that does not answer are in the lists from
-# here on, and marked.
+# Services of a cell that does not answer are listed from here on, and marked.
+# Its servers are not: nova leaves them out of every list that has pages.
 _COMPUTE = '2.69'
+# Changes a compute service by its host, as all do up to 2.52.
+_BY_HOST = '2.11'
 # Ids are uuids from here on. From 2.88 on nova asks computes, one after the
 # other, how long they have been up.
 _HYPERVISORS = '2.53'
 # The first that filters a list of providers by trait.
 _PLACEMENT = '1.18'
-# Where an answer has the compute service of a server.
+# Where an answer has the compute service of a server, and its node.
 _HOST = 'OS-EXT-SRV-ATTR:host'
+_NODE = 'OS-EXT-SRV-ATTR:hypervisor_hostname'
 # Lists of migrations have pages from here on.
 _MIGRATIONS = '2.59'
 # Statuses of a migration that is over.
@@ -223,7 +227,8 @@ class Survey:
         providers = self._providers()
         # Before the servers: a new one has its allocation later.
         allocated = self._allocations(providers) if allocations else None
-        services = self._services()
+        services = self._service_list()
+        _expect_cells(services)
         # How old a heartbeat is does not depend on how long the others take.
         at = self._nova.moment()
         records, others = self._records()
@@ -232,6 +237,8 @@ class Survey:
                 f'Ironic shows this account no node, yet nova has records '
                 f'of {len(records)}. {_AS_SYSTEM}')
         servers = self._servers(others)
+        # nova has left out servers of a cell that went away meanwhile.
+        _expect_cells(self._service_list())
         nodes, more = self._resolved(nodes, servers)
         mapped = {record.key for record in records}
         return observation.Observation(
@@ -286,22 +293,37 @@ class Survey:
 
     def computes(self, host: str | None = None
                  ) -> tuple[observation.Service, ...]:
-        """Ask nova alone, for the compute services of bare metal.
+        """Ask nova for its compute services, and nothing else.
 
-        :param host: whom somebody is to act on, in any spelling; others in a
-            cell that nova does not reach are left out. None if all are to be
-            known.
-        :raises SurveyError: when nova does not answer, or does not reach that
-            one
+        One question, however many nodes and cells there are. nova answers it
+        while the database of a cell is away, after 60 s at most.
+
+        :param host: the one that somebody is to act on, in any spelling
+        :returns: all, of virtual machines too
+        :raises SurveyError: when nova does not answer, or does not reach the
+            cell of that host
         """
-        # First what takes long: somebody acts on what the services are.
-        _, others = self._records()
         found = self._service_list()
-        _expect_cells(one for one in found
-                      if host is None
-                      or host_key(one['host']) == host_key(host))
-        return tuple(s for s in map(_service, filter(_reached, found))
-                     if s.key not in others)
+        _expect_cells(one for one in found if host is not None
+                      and one.key == host_key(host))
+        return tuple(found)
+
+    def bare_metal(self, host: str) -> bool | None:
+        """Tell by one of its servers whether a host is one of bare metal.
+
+        The node of such a server has a uuid for its name; that of a virtual
+        machine has the name of its host.
+
+        :param host: as nova spells it
+        :returns: None if that does not show, as without a server
+        :raises SurveyError: when nova does not answer
+        """
+        [node] = [server.get(_NODE) for server in self._nova.get(
+            '/servers/detail', _COMPUTE, all_tenants=1, host=host,
+            limit=1)['servers']] or [None]
+        if _is_uuid(node):
+            return True
+        return False if node and _short(node) == _short(host) else None
 
     def servers_of(self, host: str) -> tuple[observation.Instance, ...]:
         """Ask nova alone, for the living servers of a compute service.
@@ -333,7 +355,31 @@ class Survey:
         :raises SurveyError: for anything but success; when the answer was
             lost it may be changed all the same
         """
-        self._nova.put(f'/os-services/{service.id}', _COMPUTE, body)
+        try:
+            self._nova.put(f'/os-services/{service.id}', _COMPUTE, body)
+        except Unanswered as error:
+            # nova looks for the uuid in one cell after the other, and fails
+            # at the first that is away.
+            try:
+                self._change_by_host(service, body)
+            except SurveyError as another:
+                raise error from another
+
+    def _change_by_host(self, service: observation.Service,
+                        body: _Json) -> None:
+        """Change it by requests that nova sends to the cell of the host."""
+        host = {'host': service.host, 'binary': 'nova-compute'}
+        if 'forced_down' in body:
+            self._nova.put('/os-services/force-down', _BY_HOST,
+                           host | {'forced_down': body['forced_down']})
+        if body.get('status') == 'enabled':
+            self._nova.put('/os-services/enable', _BY_HOST, host)
+        elif 'disabled_reason' in body:
+            self._nova.put(
+                '/os-services/disable-log-reason', _BY_HOST,
+                host | {'disabled_reason': body['disabled_reason']})
+        elif 'status' in body:
+            self._nova.put('/os-services/disable', _BY_HOST, host)
 
     def _nodes(self) -> tuple[observation.Node, ...]:
         try:
@@ -359,15 +405,9 @@ class Survey:
             for provider in every['resource_providers']
             if provider['name'] == provider['uuid'])
 
-    def _services(self) -> list[observation.Service]:
-        found = self._service_list()
-        _expect_cells(found)
-        return list(map(_service, found))
-
-    def _service_list(self) -> list[_Json]:
-        services: list[_Json] = self._nova.get(
-            '/os-services', _COMPUTE, binary='nova-compute')['services']
-        return services
+    def _service_list(self) -> list[observation.Service]:
+        return list(map(_service, self._nova.get(
+            '/os-services', _COMPUTE, binary='nova-compute')['services']))
 
     def _records(self) -> tuple[tuple[observation.Record, ...], Set[HostKey]]:
         """Records of Ironic nodes, and the hosts of others."""
@@ -472,13 +512,19 @@ def _node(node: _Json) -> observation.Node:
         node.get('shard') or '', _epoch(node['provision_updated_at']))
 
 
-def _reached(service: _Json) -> bool:
-    """Whether nova reaches the cell of a service; else it knows no more."""
-    return bool(service['status'] != 'UNKNOWN')
+def _is_uuid(text: str | None) -> bool:
+    try:
+        return str(uuid.UUID(text or '')) == text
+    except ValueError:
+        return False
 
 
-def _expect_cells(services: Iterable[_Json]) -> None:
-    unknown = sorted(one['host'] for one in services if not _reached(one))
+def _short(name: str) -> str:
+    return host_key(name.partition('.')[0])
+
+
+def _expect_cells(services: Iterable[observation.Service]) -> None:
+    unknown = sorted(one.host for one in services if not one.reached)
     if unknown:
         raise Unanswered(
             f'nova does not reach the database of the cell of '
@@ -487,6 +533,8 @@ def _expect_cells(services: Iterable[_Json]) -> None:
 
 
 def _service(service: _Json) -> observation.Service:
+    if service['status'] == 'UNKNOWN':
+        return observation.Service(service['host'], up=False, reached=False)
     return observation.Service(
         service['host'],
         id=service['id'],
@@ -508,7 +556,7 @@ def _instance(server: _Json) -> observation.Instance:
     return observation.Instance(
         server['id'], server.get('name', ''),
         server[_HOST],
-        server.get('OS-EXT-SRV-ATTR:hypervisor_hostname'),
+        server.get(_NODE),
         server.get('OS-EXT-STS:vm_state', ''),
         server.get('OS-EXT-STS:task_state'),
         updated=_epoch(server.get('updated')) or 0.0)
@@ -654,7 +702,7 @@ class _Api:
                 f'{microversion} of its API, which {path} is asked with. '
                 'Upgrade it, or look at the endpoint in the catalog.')
         answered = f'{self._name} answered {path} with HTTP {status}'
-        if status >= 500:
+        if status >= 500 or status == 429:
             raise Unanswered(f'{answered}. Look into its log.')
         told = _said(answer)
         raise SurveyError(

@@ -29,11 +29,12 @@ PAUSE = 2.0
 def looks(read: Callable[[], _Seen], seconds: float,
           clock: Callable[[], float] = time.monotonic,
           sleep: Callable[[float], object] = time.sleep,
-          ) -> Iterator[tuple[float, _Seen]]:
+          least: int = 1) -> Iterator[tuple[float, _Seen]]:
     """Look at once, and then until the time is over or nobody asks for more.
 
     :param read: looks once
     :param seconds: how long; 0 looks once
+    :param least: so many looks there are, however long each of them takes
     :returns: (seconds since the beginning, what was read), again and again
     """
     began = clock()
@@ -42,11 +43,13 @@ def looks(read: Callable[[], _Seen], seconds: float,
         seen = read()
         now = clock()
         yield now - began, seen
+        least -= 1
+        pause = max(PAUSE, now - asked)
         left = began + seconds - clock()
-        if left <= 0:
+        if left <= 0 and least <= 0:
             return
         # A large cloud is not to be asked all the time.
-        sleep(min(left, max(PAUSE, now - asked)))
+        sleep(min(left, pause) if left > 0 else PAUSE)
 
 
 def patiently(act: Callable[[], _Seen], seconds: float,

@@ -12,8 +12,8 @@
 
 """What commands have in common that change a compute service.
 
-They ask nova alone before they act, so that they work when nothing else does,
-and everybody when they wait.
+They ask nova for its compute services before they act, so that they work when
+nothing else does. When they wait they ask nova, placement and Ironic.
 """
 
 import argparse
@@ -67,12 +67,13 @@ class ActingCommand(base.CloudCommand, command.Command):
         for line in lines:
             print(line, file=self.app.stdout, flush=True)
 
-    def watch(self, read, limit, state):
+    def watch(self, read, limit, state, least=1):
         """Look until the time is over; what fails is looked at again.
 
         :param read: looks once
         :param limit: seconds
         :param state: sentence that says what is done whatever fails now
+        :param least: so many looks there are, however long each of them takes
         :returns: iterable of (seconds since the beginning, what was read)
         :raises SurveyError: when the last look fails, with ``state``
         """
@@ -85,7 +86,7 @@ class ActingCommand(base.CloudCommand, command.Command):
                 failures.append(error)
                 return None
 
-        for after, seen in watch.looks(attempt, limit):
+        for after, seen in watch.looks(attempt, limit, least=least):
             if seen is not None:
                 failures.clear()
                 yield after, seen

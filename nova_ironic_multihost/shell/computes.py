@@ -55,6 +55,8 @@ examples:
         until Ctrl-C, as while one is drained
   nova-ironic-multihost list -f json | jq '.[] | select(.State != "up")'
   nova-ironic-multihost list -f value -c Host -c Free
+  nova-ironic-multihost list --nova
+        while Ironic, placement or the database of a cell does not answer
 
 exit status: 0, or 2 if the cloud cannot be asked
 """
@@ -67,11 +69,22 @@ exit status: 0, or 2 if the cloud cannot be asked
             metavar='SECONDS',
             help='show it anew, each time so many seconds later, until '
             'Ctrl-C (default: 10)')
+        parser.add_argument(
+            '--nova', action='store_true',
+            help="ask nothing but nova's list of compute services: Host, "
+            'State and Status, of virtual machines too; "unknown" is the '
+            'state of one whose cell nova does not reach')
         settings.add(parser)
         return parser
 
     def take_action(self, parsed_args):
         """Return the table."""
+        if parsed_args.nova:
+            return COLUMNS[:3], [
+                (service.host, computes.state(service),
+                 computes.status(service))
+                for service in sorted(self.survey().computes(),
+                                      key=lambda service: service.key)]
         found = computes.rows(settings.judged(self, parsed_args))
         return COLUMNS, [_cells(row) for row in found]
 

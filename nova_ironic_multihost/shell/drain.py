@@ -14,6 +14,7 @@
 
 from nova_ironic_multihost.check import cli
 from nova_ironic_multihost.check import draining
+from nova_ironic_multihost.check import heirs
 from nova_ironic_multihost.check import services
 from nova_ironic_multihost.shell import acting
 from nova_ironic_multihost.shell import base
@@ -61,7 +62,9 @@ what to do). Whoever ends it with Ctrl-C ends the waiting, and nothing else.
     def take_action(self, parsed_args):
         """Disable it, and watch if that is asked for."""
         cloud, known, service = self.ask(parsed_args.host)
-        refused = draining.refusal(known, service)
+        services.expect_bare_metal(cloud, known, service)
+        refused = draining.refusal(
+            self._takers(cloud, known, service), service)
         if refused and not parsed_args.even_if_last:
             raise base.Refused(f'{refused}.')
         body = draining.wanted(service, parsed_args.reason)
@@ -78,6 +81,19 @@ what to do). Whoever ends it with Ctrl-C ends the waiting, and nothing else.
             return acting.DONE
         return self._watch(cloud, service.host, parsed_args.wait,
                            settings.given(parsed_args))
+
+    @staticmethod
+    def _takers(cloud, known, service):
+        """Leave out services of virtual machines before the first that may be
+        one of bare metal: one that takes the nodes is enough.
+        """
+        left = list(known)
+        for other in heirs.open_for_builds(known):
+            if other != service:
+                if not services.has_virtual_machines(cloud, known, other):
+                    break
+                left.remove(other)
+        return tuple(left)
 
     def _watch(self, cloud, host, limit, options):
         told = None

@@ -114,6 +114,7 @@ waiting, and nothing else.
 
     def _dry_run(self, host, options):
         cloud, known, service = self.ask(host)
+        services.expect_bare_metal(cloud, known, service)
         refused = fencing.refusal(known, service)
         host = service.host
         found = fencing.plan(cloud.read(zones=True), host,
@@ -230,14 +231,12 @@ what to do).
 
         :returns: it, as nova has it by then: others may have had their say
         """
-        looks = [service]
-        for _, now in self.watch(
-                lambda: services.named(
-                    cloud.computes(service.host), service.host),
-                limit, f'{service.host} stays fenced.'):
-            looks.append(now)
-            if fencing.alive(looks) or not now.forced_down:
-                return now
+        looks = self.watch(
+            lambda: cloud.computes(service.host), limit,
+            f'{service.host} stays fenced.', least=declaration.LOOKS)
+        for now in declaration.returned(
+                (known for _, known in looks), [service.host]):
+            return now
         raise base.Refused(
             f'nova has not heard from {service.host} for {limit:.0f} s, so '
             'it stays fenced. Start nova-compute there, and look into its '

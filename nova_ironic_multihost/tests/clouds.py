@@ -13,6 +13,7 @@
 """The APIs of a cloud, as far as they are asked, for tests."""
 
 import collections
+import datetime
 import re
 import types
 
@@ -43,6 +44,12 @@ def hypervisor(uuid, host, kind='ironic'):
             'hypervisor_type': kind, 'service': {'host': host}}
 
 
+def fault(context, status, message):
+    """Answer as nova does when it does not do what it is asked for."""
+    context.status_code = status
+    return {'fault': {'code': status, 'message': message}}
+
+
 def node(uuid, **more):
     return {'uuid': uuid, 'name': None, 'instance_uuid': None,
             'provision_state': 'available', 'power_state': 'power on',
@@ -57,6 +64,10 @@ def server(uuid, host=None, machine=None, vm_state='active', task=None):
             'OS-EXT-STS:vm_state': vm_state, 'OS-EXT-STS:task_state': task}
 
 
+#: Whatever changes a compute service.
+CHANGE = re.compile(re.escape(f'{NOVA}/os-services/'))
+
+
 class FakeCloud(fixtures.Fixture):
     """The APIs, as far as they are asked.
 
@@ -67,6 +78,9 @@ class FakeCloud(fixtures.Fixture):
     :ivar migrations: (server, host that it leaves, status)
     :ivar asked: {path: number of requests}
     :ivar changes: bodies of requests that change a service
+    :ivar away: hosts of cells whose database is away; nova looks for a uuid
+        in these cells first
+    :ivar evacuated: hosts with evacuations that they have not taken notice of
     """
 
     def __init__(self):
@@ -90,6 +104,8 @@ class FakeCloud(fixtures.Fixture):
         self.aggregates = []
         self.migrations = []
         self.changes = []
+        self.away = set()
+        self.evacuated = set()
         self.latest = '1.99'
         self.asked = collections.Counter()
         self.versions = {}
@@ -113,7 +129,11 @@ class FakeCloud(fixtures.Fixture):
                 end += '/allocations'
             self.http.get(re.compile(re.escape(url) + end), json=answer)
         self.http.put(re.compile(re.escape(f'{NOVA}/os-services/id-')),
-                      json=self.change)
+                      json=self._change_by_uuid)
+        self.http.put(
+            re.compile(re.escape(f'{NOVA}/os-services/')
+                       + '(force-down|enable|disable|disable-log-reason)$'),
+            json=self._change_by_host)
 
     def connection(self):
         session = sessions.Session(
@@ -150,37 +170,90 @@ class FakeCloud(fixtures.Fixture):
         assert request.qs['binary'] == ['nova-compute']
         # Those of a cell that does not answer are shown since 2.69.
         told = request.headers['OpenStack-API-Version'] >= 'compute 2.69'
-        return {'services': [s for s in self.services
-                             if told or s['status'] != 'UNKNOWN']}
+        return {'services': [
+            {'binary': s['binary'], 'host': s['host'], 'status': 'UNKNOWN'}
+            if s['host'] in self.away else s
+            for s in self.services if told or s['host'] not in self.away]}
 
-    def change(self, request, context):
-        """Change a service as nova does, all at once."""
+    def _change_by_uuid(self, request, context):
         self._note(request)
+        if self.away:
+            return fault(context, 500, 'Unexpected API Error.')
+        for service in self.services:
+            if service.get('id') == request.path.rpartition('/')[2]:
+                return self.change(service, request.json(), context)
+        return fault(context, 404, 'Service could not be found.')
+
+    def _change_by_host(self, request, context):
+        self._note(request)
+        # That is where these ways end.
+        assert (request.headers['OpenStack-API-Version'].partition(' ')[2]
+                in ('2.11', '2.52'))
         body = request.json()
-        self.changes.append(body)
-        [found] = [s for s in self.services
-                   if s.get('id') == request.path.rpartition('/')[2]]
+        assert body.pop('binary') == 'nova-compute'
+        host = body.pop('host')
+        if host in self.away:
+            return fault(context, 500, 'Unexpected API Error.')
+        [found] = [s for s in self.services if s['host'] == host] or [None]
+        if found is None:
+            return fault(context, 404, f'Host {host} is not mapped.')
+        status = {'enable': 'enabled', 'disable': 'disabled',
+                  'disable-log-reason': 'disabled'}.get(
+                      request.path.rpartition('/')[2])
+        # Here it may be asked for what is there already.
+        return self.change(found, body | (
+            {'status': status} if status else {}), context, idle=True)
+
+    def change(self, service, body, context, idle=False):
+        """Change a service as nova does, all at once."""
+        reason = body.get('disabled_reason')
+        if (set(body) - {'status', 'disabled_reason', 'forced_down'}
+                or body.get('status') not in (None, 'enabled', 'disabled')
+                or reason is not None and not 0 < len(reason) <= 255
+                or reason is not None and body.get('status') == 'enabled'):
+            return fault(context, 400, 'Invalid input.')
+        wanted = {name: body[name] for name in ('status', 'forced_down')
+                  if name in body}
         if 'status' in body:
-            found['disabled_reason'] = None
-        found.update(body)
-        if found['forced_down']:
-            found['state'] = 'down'
-        return {'service': found}
+            wanted['disabled_reason'] = reason
+        if wanted.get('forced_down') is False and (
+                service['host'] in self.evacuated):
+            return fault(context, 400, 'Unable to force up host '
+                         f'{service["host"]} as `done` evacuation migration '
+                         'records remain associated with the host.')
+        if not idle and all(service[name] == wanted[name] for name in wanted):
+            return fault(context, 400, 'No updates were requested.')
+        self.changes.append(body)
+        service.update(wanted)
+        # Whoever writes to it, not only a heartbeat.
+        if service['updated_at']:
+            service['updated_at'] = (datetime.datetime.fromisoformat(
+                service['updated_at']) + datetime.timedelta(milliseconds=1)
+                ).isoformat(timespec='microseconds')
+        if service['forced_down']:
+            service['state'] = 'down'
+        return {'service': service}
 
     def _migrations(self, request, context):
         found = [{'uuid': f'm-{server}', 'instance_uuid': server,
                   'status': status}
                  for server, host, status in self.migrations
-                 if [host] == request.qs['host']]
+                 if [host] == request.qs['host'] and host not in self.away]
         return {'migrations': self._page(request, context, found, 'uuid')}
 
     def _hypervisors(self, request, context):
+        if self.away:
+            # It goes through all cells, one after the other.
+            self._note(request)
+            return fault(context, 500, 'Unexpected API Error.')
         page = self._page(request, context, self.hypervisors, 'id')
         return {'hypervisors': [
             one for one in page if one['id'] not in self.hidden]}
 
     def _servers(self, request, context):
-        every = self.servers if 'all_tenants' in request.qs else []
+        # A list with pages has nothing of a cell that is away.
+        every = [s for s in self.servers if 'all_tenants' in request.qs
+                 and s.get('OS-EXT-SRV-ATTR:host') not in self.away]
         if 'host' in request.qs:
             every = [s for s in every if request.qs['host'] ==
                      [s['OS-EXT-SRV-ATTR:host']]]

@@ -28,13 +28,17 @@ from masakari import exception
 from nova_ironic_multihost.check import declaration
 from nova_ironic_multihost.check import survey
 from nova_ironic_multihost.check import watch
-from nova_ironic_multihost.core.host import host_key
 
 CONF = masakari.conf.CONF
 LOG = log.getLogger(__name__)
 
-#: Seconds that one answer of nova may take.
-ANSWER = 20
+#: Seconds that one answer of nova may take: more than the 60 for which nova
+#: waits for the database of a cell that is away.
+ANSWER = 75
+
+#: Seconds to try in whether a host is one of bare metal; after that the tasks
+#: that follow have their turn, as virtual machines may wait for them.
+KIND = 90
 
 #: Seconds in which nova misses the heartbeat of a host that masakari's monitor
 #: calls dead, twice service_down_time as openstack-ansible has it.
@@ -57,7 +61,8 @@ def asked(context):
 class FenceBareMetalTask(base.MasakariTask):
     """Fence it and end the flow, if it is a compute service of bare metal.
 
-    Any other host is left to the tasks that follow.
+    Any other host is left to the tasks that follow, and one of which that
+    does not show: of those that have no server there is nothing to take over.
     """
 
     def __init__(self, context, novaclient, **kwargs):
@@ -71,13 +76,10 @@ class FenceBareMetalTask(base.MasakariTask):
             to do, and calls the notification finished
         :raises HostRecoveryFailureException: it is not; masakari tries again
         """
+        cloud = asked(self.context)
+        if not self._bare_metal(cloud, host_name):
+            return
         try:
-            cloud = asked(self.context)
-            known = watch.patiently(
-                cloud.computes, PATIENCE, (survey.Unanswered,), self._tell)
-            if not any(service.key == host_key(host_name)
-                       for service in known):
-                return
             self.update_details(
                 f"Fencing the compute service of bare metal on '{host_name}'")
             service, _ = declaration.declare(
@@ -92,6 +94,18 @@ class FenceBareMetalTask(base.MasakariTask):
         self.update_details(told, 1.0)
         LOG.info(told)
         raise exception.SkipHostRecoveryException(message=told)
+
+    def _bare_metal(self, cloud, host_name):
+        try:
+            return watch.patiently(
+                lambda: cloud.bare_metal(host_name), KIND,
+                (survey.Unanswered,), self._tell)
+        except survey.SurveyError as error:
+            LOG.warning('Whether %s is a host of bare metal is not known: %s '
+                        'It is left to masakari. If it is one of bare metal, '
+                        'fence it: "nova-ironic-multihost fence %s".',
+                        host_name, error, host_name)
+            return None
 
     def _tell(self, error):
         LOG.warning('%s Trying again.', error)

@@ -40,6 +40,7 @@ class Nova(fixtures.Fixture):
     :ivar services: what nova has of them
     :ivar changes: bodies of the requests that have changed one
     :ivar failures: so many requests are answered by 503 first
+    :ivar away: whether the database of a cell is away, before that of theirs
     :ivar clouds_file: path of a clouds.yaml with the entry fencing
     """
 
@@ -49,6 +50,7 @@ class Nova(fixtures.Fixture):
                          clouds.service('west')]
         self.changes = []
         self.failures = 0
+        self.away = False
         self._lock = threading.Lock()
 
     def _setUp(self):
@@ -96,15 +98,31 @@ class Nova(fixtures.Fixture):
             if path == '/os-services':
                 return 200, {'services': self.services}
             if path == '/os-hypervisors/detail':
-                return 200, {'hypervisors': []}
+                return (500, {}) if self.away else (200, {'hypervisors': []})
+            if path == '/servers/detail':
+                return 200, {'servers': []}
             if path.startswith('/os-services/id-'):
                 [found] = [s for s in self.services
                            if s['id'] == path.rpartition('/')[2]]
-                self.changes.append(body)
-                found.update(body)
-                if found['forced_down']:
-                    found['state'] = 'down'
-                return 200, {'service': found}
+                return (500, {}) if self.away else self.change(found, body)
+            if path.startswith('/os-services/'):
+                status = {'enable': 'enabled', 'disable': 'disabled',
+                          'disable-log-reason': 'disabled'}.get(
+                              path.rpartition('/')[2])
+                [found] = [s for s in self.services
+                           if s['host'] == body['host']]
+                return self.change(found, {
+                    name: body[name] for name in body
+                    if name not in ('host', 'binary')} | (
+                        {'status': status} if status else {}))
             if path.strip('/'):
                 return 404, {}
             return 200, versions(self.url)
+
+    def change(self, found, body):
+        """Change one of the services, and answer."""
+        self.changes.append(body)
+        found.update(body)
+        if found['forced_down']:
+            found['state'] = 'down'
+        return 200, {'service': found}

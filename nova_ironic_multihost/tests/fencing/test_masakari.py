@@ -31,6 +31,7 @@ from nova_ironic_multihost.tests.fencing import recipes
 
 GROUP = 'masakari.task_flow.tasks'
 TASK = 'fence_bare_metal_task'
+MACHINE = '0f834a14-9b6f-4a92-8d9c-1f0e7a6f3b11'
 
 
 class TaskTestCase(base.BaseTestCase):
@@ -50,8 +51,10 @@ class TaskTestCase(base.BaseTestCase):
         self.apis = self.useFixture(clouds.FakeCloud())
         self.apis.services[0]['state'] = 'down'
         self.apis.services.append(clouds.service('kvm', state='down'))
-        self.apis.hypervisors.append(
-            clouds.hypervisor('h-0', 'kvm', kind='QEMU'))
+        self.apis.servers = [
+            clouds.server('s-0', 'east', MACHINE),
+            clouds.server('s-1', 'west', MACHINE),
+            clouds.server('s-2', 'kvm', 'kvm.example.org')]
         self.asked = self.useFixture(fixtures.MockPatchObject(
             self.module, 'asked',
             side_effect=lambda context: self.apis.survey())).mock
@@ -124,6 +127,34 @@ class TaskTestCase(base.BaseTestCase):
         self.apis.http.get(f'{clouds.NOVA}/os-services', status_code=503)
         self.assertIn('503', self.fails('east', skipped=False))
         self.assertEqual(self.module.PATIENCE, self.now)
+        self.assertEqual([], self.api.mock_calls)
+
+    def left_to_masakari(self, host):
+        self.assertIn('no instances', self.fails(host))
+        self.assertEqual([], self.apis.changes)
+        self.api.enable_disable_service.assert_called_once()
+
+    def test_which_kind_of_host_it_is_is_not_known(self):
+        self.apis.http.get(f'{clouds.NOVA}/servers/detail', status_code=503)
+        self.left_to_masakari('kvm')
+        self.assertEqual(self.module.KIND, self.now)
+
+    def test_one_without_servers(self):
+        self.apis.servers = []
+        self.left_to_masakari('east')
+
+    def test_a_cell_is_away_and_virtual_machines_wait(self):
+        self.apis.services.append(clouds.service('far'))
+        self.apis.away = {'far'}
+        self.left_to_masakari('kvm')
+        self.assertEqual(0, self.now)
+
+    def test_a_cell_is_away_and_bare_metal_is_fenced(self):
+        self.apis.services.append(clouds.service('far'))
+        self.apis.away = {'far'}
+        self.assertIn("'east' is fenced", self.fails('East'))
+        self.assertEqual('disabled', self.apis.services[0]['status'])
+        self.assertEqual([], self.api.mock_calls)
 
 
 class CredentialsTestCase(base.BaseTestCase):
@@ -155,4 +186,5 @@ class CredentialsTestCase(base.BaseTestCase):
         found = module.asked(context.RequestContext('user'))
         self.assertEqual(['east', 'west'],
                          [service.host for service in found.computes()])
+        self.assertIsNone(found.bare_metal('west'))
         self.assertIn('masakari', granted.last_request.text)

@@ -129,6 +129,20 @@ class AgentTestCase(base.BaseTestCase):
         self.assertEqual(40, self.now)
         self.assertIn('no way to nova', self.act('monitor', status=1))
 
+    def test_another_cell_is_out_of_reach(self):
+        self.apis.services.append(clouds.service('far'))
+        self.apis.away = {'far'}
+        for action in 'monitor', 'list', 'off':
+            self.act(action)
+        self.act('status', status=2)
+        self.assertEqual('disabled', self.apis.services[0]['status'])
+        self.assertIn('cell of far', self.act('off', 'far', status=1))
+
+    def test_nothing_is_asked_node_by_node(self):
+        for action in 'monitor', 'list', 'status', 'off':
+            self.act(action)
+        self.assertNotIn('/os-hypervisors/detail', self.apis.asked)
+
     def test_status(self):
         self.assertEqual('Status: ON\n', self.act('status'))
         self.act('off')

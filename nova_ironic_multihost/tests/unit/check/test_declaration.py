@@ -89,7 +89,7 @@ class DeclareTestCase(base.BaseTestCase):
 
     def test_nova_does_not_answer(self):
         services = f'{clouds.NOVA}/os-services'
-        self.apis.http.put(f'{services}/id-east', status_code=503)
+        self.apis.http.put(clouds.CHANGE, status_code=503)
         told = self.assertRaises(survey.Unanswered, self.declare, sure=True)
         self.assertIn('east is enabled and up', str(told))
 
@@ -97,7 +97,7 @@ class DeclareTestCase(base.BaseTestCase):
             self.apis.http.get(services, status_code=504)
             context.status_code = 503
 
-        self.apis.http.put(f'{services}/id-east', json=gone)
+        self.apis.http.put(clouds.CHANGE, json=gone)
         told = self.assertRaises(survey.Unanswered, self.declare, sure=True)
         self.assertIn('is not known', str(told))
         self.assertRaises(survey.Unanswered, self.declare, sure=True)

@@ -42,7 +42,10 @@ class NamedTestCase(base.BaseTestCase):
         told = str(self.assertRaises(
             survey.SurveyError, services.named, self.services, 'nix'))
         self.assertIn('on nix', told)
-        self.assertIn('West, east', told)
+        self.assertIn('West, east.', told)
+        many = tuple(observation.Service(f'h-{i:02}') for i in range(22))
+        self.assertIn('h-19 and 2 more.', str(self.assertRaises(
+            survey.SurveyError, services.named, many, 'nix')))
 
     def test_no_host_at_all(self):
         self.assertIn('none', str(self.assertRaises(
@@ -71,7 +74,7 @@ class ChangeTestCase(base.BaseTestCase):
         self.apis = self.useFixture(clouds.FakeCloud())
         self.cloud = self.apis.survey()
         [self.east, _] = self.cloud.computes('east')
-        self.url = f'{clouds.NOVA}/os-services/id-east'
+        self.url = clouds.CHANGE
         self.fence = {'forced_down': True, 'status': 'disabled',
                       'disabled_reason': 'mine'}
 
@@ -85,6 +88,12 @@ class ChangeTestCase(base.BaseTestCase):
     def test_all_in_one_request(self):
         self.change()
         self.assertEqual([self.fence], self.apis.changes)
+
+    def test_another_has_done_it_meanwhile(self):
+        # nova refuses a request that changes nothing.
+        self.apis.services[0].update(self.fence)
+        self.change()
+        self.assertEqual([], self.apis.changes)
 
     def test_nothing_to_be_changed(self):
         self.change({})

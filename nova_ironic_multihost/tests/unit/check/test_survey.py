@@ -125,7 +125,7 @@ class ReadTestCase(SurveyTestCase):
     def test_nothing_is_asked_node_by_node(self):
         self.cloud.survey().read()
         self.assertEqual(
-            {'/os-services': 1, '/os-hypervisors/detail': 2,
+            {'/os-services': 2, '/os-hypervisors/detail': 2,
              '/servers/detail': 2, '/resource_providers': 2, '/nodes': 2},
             dict(self.cloud.asked))
 
@@ -274,24 +274,26 @@ class NovaTestCase(SurveyTestCase):
                 exc=requests.exceptions.ConnectionError('refused'))
 
     def test_computes(self):
-        self.cloud.services += [clouds.service('kvm'),
-                                clouds.service('new')]
-        self.cloud.hypervisors += [
-            clouds.hypervisor('kvm-id', 'Kvm', 'QEMU')]
-        self.assertEqual(['east', 'west', 'new'], [
+        self.cloud.services += [clouds.service('kvm')]
+        self.assertEqual(['east', 'west', 'kvm'], [
             s.host for s in self.cloud.survey().computes('east')])
+        # Not for records, which take 4 ms each of nova-api.
+        self.assertEqual({'/os-services': 1}, dict(self.cloud.asked))
 
-    def test_computes_as_they_are_after_a_long_list_of_records(self):
-        records = self.cloud._hypervisors
-
-        def come_back(request, context):
-            self.cloud.services[0].update(state='up')
-            return records(request, context)
-
-        self.cloud.services[0].update(state='down')
-        self.cloud.http.get(f'{clouds.NOVA}/os-hypervisors/detail',
-                            json=come_back)
-        self.assertTrue(self.cloud.survey().computes('east')[0].up)
+    def test_whether_a_host_is_one_of_bare_metal(self):
+        machine = '0f834a14-9b6f-4a92-8d9c-1f0e7a6f3b11'
+        self.cloud.servers = [
+            clouds.server('s-0', 'east', machine),
+            clouds.server('s-1', 'kvm-1', 'KVM-1.example.org'),
+            clouds.server('s-2', 'kvm-2.example.org', 'kvm-2'),
+            clouds.server('s-3', 'vmware', 'domain-c26'),
+            clouds.server('s-4', 'claimed')]
+        for host, found in (('east', True), ('kvm-1', False),
+                            ('kvm-2.example.org', False), ('vmware', None),
+                            ('claimed', None), ('empty', None)):
+            self.cloud.asked.clear()
+            self.assertIs(found, self.cloud.survey().bare_metal(host))
+            self.assertEqual({'/servers/detail': 1}, dict(self.cloud.asked))
 
     def test_servers_of_a_host(self):
         self.cloud.servers += [clouds.server('s-1', 'west', 'n-2')]
@@ -313,6 +315,29 @@ class NovaTestCase(SurveyTestCase):
         self.assertLessEqual('compute 2.53',
                              self.cloud.versions['/os-services/id-east'])
 
+    def test_what_is_changed_while_another_cell_is_away(self):
+        self.cloud.services += [clouds.service('far')]
+        self.cloud.away = {'far'}
+        cloud = self.cloud.survey()
+        for body, state in (
+                ({'forced_down': True, 'status': 'disabled',
+                  'disabled_reason': 'fan'}, (True, True, 'fan')),
+                ({'forced_down': False}, (False, True, 'fan')),
+                ({'status': 'enabled'}, (False, False, '')),
+                ({'status': 'disabled'}, (False, True, '')),
+                ({'forced_down': True}, (True, True, '')),
+                ({'forced_down': False, 'status': 'enabled'},
+                 (False, False, ''))):
+            east = cloud.computes('east')[0]
+            cloud.change(east, body)
+            east = cloud.computes('east')[0]
+            self.assertEqual(
+                state, (east.forced_down, east.disabled, east.reason))
+        self.cloud.away = {'far', 'east'}
+        self.assertIn('/os-services/id-east with HTTP 500', str(
+            self.assertRaises(survey.Unanswered, cloud.change, east,
+                              {'forced_down': True})))
+
     def test_changes_that_nova_refuses(self):
         cloud = self.cloud.survey()
         [east, _] = cloud.computes('east')
@@ -325,10 +350,11 @@ class NovaTestCase(SurveyTestCase):
                 (406, {}, 'too old'),
                 (500, {'computeFault': {'message': 'secret'}},
                  'HTTP 500. Look into its log')):
-            self.cloud.http.put(f'{clouds.NOVA}/os-services/id-east',
-                                json=answer, status_code=status)
+            self.cloud.http.put(clouds.CHANGE, json=answer,
+                                status_code=status)
             told = str(self.assertRaises(
-                survey.SurveyError, cloud.change, east, {}))
+                survey.SurveyError, cloud.change, east,
+                {'forced_down': True}))
             self.assertIn(words, told)
             self.assertNotIn('secret', told)
 
@@ -449,16 +475,28 @@ class ErrorTestCase(SurveyTestCase):
             self.assertIn('endpoints in the catalog', told)
 
     def test_cell_that_does_not_answer(self):
-        self.cloud.services += [{'binary': 'nova-compute', 'host': 'far',
-                                 'status': 'UNKNOWN'}]
+        self.cloud.services += [clouds.service('far')]
+        self.cloud.away = {'far'}
         self.assertIn('cell of far', self.refused())
 
+    def test_cell_that_goes_away_while_the_others_are_asked(self):
+        # nova has left its servers out, without a word.
+        servers = self.cloud._servers
+
+        def lose(request, context):
+            self.cloud.away = {'east'}
+            return servers(request, context)
+
+        self.cloud.http.get(f'{clouds.NOVA}/servers/detail', json=lose)
+        self.assertIn('cell of east', self.refused())
+
     def test_computes_besides_a_cell_that_does_not_answer(self):
-        self.cloud.services += [{'binary': 'nova-compute', 'host': 'far',
-                                 'status': 'UNKNOWN'}]
+        self.cloud.services += [clouds.service('far')]
+        self.cloud.away = {'far'}
         cloud = self.cloud.survey()
-        self.assertEqual(['east', 'west'],
-                         [s.host for s in cloud.computes('east')])
+        self.assertEqual(
+            [('east', True), ('west', True), ('far', False)],
+            [(s.host, s.reached) for s in cloud.computes('east')])
         self.assertIn('cell of far', str(self.assertRaises(
             survey.SurveyError, cloud.computes, 'Far')))
 

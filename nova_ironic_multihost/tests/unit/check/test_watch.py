@@ -44,6 +44,12 @@ class LooksTestCase(base.BaseTestCase):
         self.assertEqual([0.0, 2.0, 4.0, 5.0],
                          [after for after, _ in self.looks(5)])
 
+    def test_looks_so_often_at_least(self):
+        # Each takes longer than there is time for.
+        found = list(watch.looks(
+            lambda: self.sleep(65), 60, lambda: self.now, self.sleep, least=3))
+        self.assertEqual([65.0, 132.0, 199.0], [after for after, _ in found])
+
     def test_rests_for_as_long_as_a_look_takes(self):
         self.assertEqual([30.0, 90.0, 130.0],
                          [after for after, _ in self.looks(100, 30)])

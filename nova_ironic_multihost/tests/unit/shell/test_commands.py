@@ -53,6 +53,19 @@ class HealthyTestCase(CommandTestCase):
                          list(csv.reader(io.StringIO(found))))
         self.assertIn('- Balance: 1.0\n', self.shell('list', '-f', 'yaml')[1])
 
+    def test_list_of_what_nova_says(self):
+        self.cloud.services += [
+            clouds.service('far'),
+            clouds.service('Kvm', state='down', status='disabled')]
+        self.cloud.away = {'far'}
+        for url in clouds.IRONIC, clouds.PLACEMENT:
+            self.cloud.http.get(url, status_code=503)
+        self.assertEqual(
+            (0, 'east up enabled\nfar unknown \nKvm down disabled\n'
+             'west up enabled\n'),
+            self.shell('list', '--nova', '-f', 'value')[:2])
+        self.assertEqual({'/os-services': 1}, dict(self.cloud.asked))
+
     def test_watch(self):
         looks = []
 

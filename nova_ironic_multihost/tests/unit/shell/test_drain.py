@@ -81,6 +81,30 @@ class DrainTestCase(waiting.WaitingTestCase):
         self.east(state='down')
         self.assertIn('when it is fenced', self.drain('east')[0])
 
+    def test_the_last_one_of_bare_metal(self):
+        self.west(state='down')
+        for host in 'kvm-1', 'kvm-2':
+            self.cloud.services += [clouds.service(host)]
+            self.cloud.servers += [clouds.server(f's-{host}', host, host)]
+        self.assertIn('the only compute service', self.refused('east'))
+        self.assertIn('kvm-1 has virtual machines', self.refused('kvm-1'))
+        self.assertNotIn('/os-hypervisors/detail', self.cloud.asked)
+        # One that nobody knows may be one of bare metal.
+        self.cloud.servers.pop()
+        self.drain('east')
+
+    def test_another_cell_is_out_of_reach(self):
+        self.cloud.services += [clouds.service('far')]
+        self.cloud.away = {'far'}
+        self.drain('east')
+        self.assertEqual(
+            ('disabled', draining.REASON),
+            (self.cloud.services[0]['status'],
+             self.cloud.services[0]['disabled_reason']))
+        status, out, err = self.shell('undrain', 'east')
+        self.assertEqual(('enabled', 0), (
+            self.cloud.services[0]['status'], status), out + err)
+
     def test_no_such_host(self):
         err = self.refused('nix')
         self.assertIn('on nix', err)

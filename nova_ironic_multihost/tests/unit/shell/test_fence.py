@@ -59,10 +59,33 @@ class FenceTestCase(waiting.WaitingTestCase):
               'disabled_reason': fencing.REASON}], self.cloud.changes)
 
     def test_another_cell_is_out_of_reach(self):
-        self.cloud.services += [{'binary': 'nova-compute', 'host': 'far',
-                                 'status': 'UNKNOWN'}]
+        self.cloud.services += [clouds.service('far')]
+        self.cloud.away = {'far'}
         self.fence('east')
-        self.assertEqual(1, len(self.cloud.changes))
+        self.assertEqual(FENCED, {
+            name: self.cloud.services[0][name] for name in FENCED})
+        # Nobody waits a minute, for nova, to learn what kind of host it is.
+        self.assertNotIn('/servers/detail', self.cloud.asked)
+        self.assertIn('Name one of those', self.fence('nix', status=2)[1])
+
+    def test_a_host_of_virtual_machines(self):
+        self.cloud.services += [clouds.service('kvm', state='down')]
+        self.cloud.servers += [clouds.server('s-1', 'kvm', 'kvm.example.org')]
+        for more in (), ('--dry-run',), ('--powered-off', 'kvm'), (
+                '--retry', '60'):
+            self.assertIn('kvm has virtual machines',
+                          self.refused('kvm', *more))
+        self.assertEqual(0, self.now)
+
+    def test_which_kind_of_host_it_is_cannot_be_asked(self):
+        self.cloud.http.get(f'{clouds.NOVA}/servers/detail', **GONE)
+        self.fence('east')
+
+    def test_records_are_not_asked_for(self):
+        self.cloud.http.get(f'{clouds.NOVA}/os-hypervisors/detail', **GONE)
+        self.fence('east')
+        self.assertEqual({'/os-services': 1, '/servers/detail': 1,
+                          '/os-services/id-east': 1}, dict(self.cloud.asked))
 
     def test_a_reason(self):
         self.fence('east', '--reason', 'fan')
@@ -114,8 +137,7 @@ class FenceTestCase(waiting.WaitingTestCase):
         self.assertIn('east, west', self.refused('nix'))
 
     def test_nova_does_not_do_it(self):
-        self.cloud.http.put(f'{clouds.NOVA}/os-services/id-east',
-                            status_code=500)
+        self.cloud.http.put(clouds.CHANGE, status_code=500)
         err = self.refused('east')
         self.assertIn('HTTP 500', err)
         self.assertIn('east is enabled and down.', err)
@@ -136,8 +158,7 @@ class FenceTestCase(waiting.WaitingTestCase):
         self.assertEqual(1, err.count('east is up'))
 
     def test_tries_again_and_gives_up(self):
-        self.cloud.http.put(f'{clouds.NOVA}/os-services/id-east',
-                            status_code=503)
+        self.cloud.http.put(clouds.CHANGE, status_code=503)
         err = self.refused('east', '--retry', '12')
         self.assertEqual(12, self.now)
         self.assertIn('HTTP 503', err.splitlines()[-1])
@@ -299,6 +320,23 @@ class UnfenceTestCase(waiting.WaitingTestCase):
         self.after(210, self.beat)
         self.unfence('--wait', '300')
 
+    def test_answers_that_take_longer_than_it_may_need(self):
+        # nova waits for the database of a cell for a minute.
+        self.cloud.services += [clouds.service('far')]
+        self.cloud.away = {'far'}
+        self.cloud.http.get(f'{clouds.NOVA}/os-hypervisors/detail', **GONE)
+        services = self.cloud._services
+
+        def slow(request, context):
+            self.now += 65
+            self.beat()
+            return services(request, context)
+
+        self.cloud.http.get(f'{clouds.NOVA}/os-services', json=slow)
+        self.assertIn('east is no longer fenced', self.unfence())
+        self.assertFalse(self.cloud.services[0]['forced_down'])
+        self.assertEqual('enabled', self.cloud.services[0]['status'])
+
     def test_twice(self):
         self.start()
         self.unfence()
@@ -366,8 +404,8 @@ class UnfenceTestCase(waiting.WaitingTestCase):
         self.assertIn('its servers are not known: There is no way', told)
 
     def test_an_api_that_fails(self):
-        computes = self.cloud._hypervisors
-        url = f'{clouds.NOVA}/os-hypervisors/detail'
+        computes = self.cloud._services
+        url = f'{clouds.NOVA}/os-services'
 
         def fail():
             self.cloud.http.get(url, **GONE)
@@ -384,9 +422,7 @@ class UnfenceTestCase(waiting.WaitingTestCase):
 
     def test_nova_refuses(self):
         self.start()
-        self.cloud.http.put(
-            f'{clouds.NOVA}/os-services/id-east', status_code=400,
-            json={'badRequest': {'message': 'It has done evacuations.'}})
+        self.cloud.evacuated = {'east'}
         told = self.unfence(status=2)
-        self.assertIn('It has done evacuations. east is forced down and '
-                      'disabled.', told)
+        self.assertIn('remain associated with the host. east is forced down '
+                      'and disabled.', told)

@@ -65,8 +65,8 @@ class ScriptTestCase(base.BaseTestCase):
     def given(self, name, *lines):
         (self.home / name).write_text(''.join(f'{line}\n' for line in lines))
 
-    def settings(self, *more):
-        self.given('east.conf', '# a comment', '', 'bmc=bmc-1',
+    def settings(self, *more, host='east'):
+        self.given(f'{host}.conf', '# a comment', '', 'bmc=bmc-1',
                    'bmc_user=fence', 'bmc_password_file=/secret', 'pause=0',
                    *more)
 
@@ -141,19 +141,76 @@ class ScriptTestCase(base.BaseTestCase):
         _, calls = self.fence('--if-silent', 'east')
         self.assertIn(self.FENCED, calls)
 
-    def test_if_not_silent_enough(self):
+    def looks_only(self, status, *services):
+        """Have the timer run, which does nothing: what it says."""
+        self.given('services', *services)
+        told, calls = self.fence('--if-silent', 'east', status=status)
+        self.assertEqual([], [c for c in calls if 'list --nova' not in c])
+        return told
+
+    def test_if_not_silent(self):
         self.states('on', 'off')
         self.settings('silent_for=0')
+        for east in 'up enabled', 'up disabled', 'fenced disabled', (
+                'down disabled'), 'down ended', 'up ending':
+            self.assertEqual('', self.looks_only(
+                0, f'east {east}', 'west up enabled'))
+        # It has left another spelling of its name behind.
+        for services in ('East down enabled', 'east up enabled'), (
+                'East up enabled', 'east down enabled'):
+            self.looks_only(0, *services, 'west up enabled')
+
+    def test_not_it_alone(self):
+        self.states('on', 'off')
+        self.settings('silent_for=0')
+        east = 'east down enabled'
         for services in (
-                ('east up enabled', 'west up enabled'),
-                ('east fenced disabled', 'west up enabled'),
-                ('east down disabled', 'west up enabled'),
-                ('east down ended', 'west up enabled'),
-                ('east down enabled', 'west down enabled'),
-                ('northeast down enabled', 'west up enabled'), ()):
-            self.given('services', *services)
+                ('west down enabled',),
+                ('a up enabled', 'b up enabled', 'c down enabled'),
+                # They were fenced one after the other.
+                ('a up enabled', 'b fenced disabled'),
+                ('a up enabled', 'b unknown'),
+                ('a down disabled',), ()):
+            self.assertIn('not it alone', self.looks_only(1, east, *services))
+        self.assertIn('it misses c d.', self.looks_only(
+            1, east, 'a up enabled', 'c down enabled', 'd down enabled'))
+
+    def test_not_known_whether_it_is_silent(self):
+        self.states('on', 'off')
+        self.settings('silent_for=0')
+        for services in ('northeast down enabled', 'west up enabled'), (
+                'east unknown', 'west up enabled'), ():
+            self.assertIn('Nothing is done', self.looks_only(1, *services))
+        self.program('nova-ironic-multihost', COMMAND + 'exit 2\n')
+        self.assertIn('is not known', self.looks_only(
+            1, 'east down enabled', 'west up enabled'))
+
+    def test_many_at_once(self):
+        self.states('on')
+        silent = [f'c{index} down enabled' for index in range(4)]
+        self.given('services', *silent, 'c5 up enabled')
+        for host in 'c0', 'c1', 'c2', 'c3':
+            self.settings('silent_for=0', host=host)
+            _, calls = self.fence('--if-silent', host, status=1)
+        self.assertEqual(set(), {c for c in calls if 'list' not in c})
+
+    def test_one_after_the_other(self):
+        for host in 'east', 'west':
+            self.settings('silent_for=0', host=host)
+        self.states('off')
+        for _ in range(2):
             _, calls = self.fence('--if-silent', 'east')
-            self.assertEqual([], [c for c in calls if 'list' not in c])
+        self.assertEqual(2, calls.count(self.FENCED))
+        self.given('services', 'east fenced disabled', 'west down enabled',
+                   'a up enabled', 'b up enabled')
+        told, calls = self.fence('--if-silent', 'west', status=1)
+        self.assertIn('east was powered off as silent', told)
+        self.assertNotIn('nova fence west', ' '.join(calls))
+        # A person is not kept from it, and an hour ends.
+        self.fence('west')
+        self.settings('silent_for=0', 'one_in=0', host='west')
+        _, calls = self.fence('--if-silent', 'west')
+        self.assertEqual(2, ' '.join(calls).count('nova fence west'))
 
     def test_silence_that_ends(self):
         self.states('on', 'off')
@@ -190,6 +247,33 @@ class ScriptTestCase(base.BaseTestCase):
             [self.FENCED, 'power status', 'power status', self.FENCED],
             calls[-4:])
 
+    def test_who_says_so_does_not_wait_for_the_timer(self):
+        self.states('off')
+        self.settings('silent_for=600', 'pause=1')
+        timer = subprocess.Popen(
+            [SCRIPT, '--if-silent', 'east'], cwd=self.home,
+            env=self.environment, stderr=subprocess.PIPE)
+        while 'list' not in (self.home / 'calls').read_text():
+            self.assertIsNone(timer.poll())
+        _, calls = self.fence()
+        self.assertIn(self.FENCED, calls)
+        self.assertIsNone(timer.poll())
+        # The timer sees that it is done.
+        self.given('services', 'east fenced disabled', 'west up enabled')
+        self.assertEqual((b'', 0), (timer.communicate()[1], timer.returncode))
+        calls = (self.home / 'calls').read_text().splitlines()
+        self.assertEqual(1, calls.count(self.FENCED))
+
+    def test_what_was_fenced_while_the_timer_waited_for_its_turn(self):
+        # It looks once more when it has the lock.
+        self.states('on')
+        self.settings('silent_for=0')
+        self.program('nova-ironic-multihost', COMMAND + (
+            "\nsed -i 's/east down enabled/east fenced disabled/' services\n"
+        ))
+        _, calls = self.fence('--if-silent', 'east')
+        self.assertEqual(2, len(calls))
+
     def test_with_a_nova(self):
         cloud = self.useFixture(nova.Nova())
         self.states('on', 'off')
@@ -218,6 +302,14 @@ exec {sys.executable} -W ignore -m nova_ironic_multihost.shell.app "$@"
         self.assertIn('east is up', told)
         self.assertIn('BMC of another machine', told)
         self.assertEqual(1, len(cloud.changes))
+        # An account that Ironic shows nothing, and a cell that is away.
+        cloud.away = True
+        cloud.services[0].update(state='down')
+        self.states('off')
+        self.settings('silent_for=0', *nova_is)
+        self.fence('--if-silent', 'east')
+        self.assertEqual(('disabled', True), (
+            cloud.services[0]['status'], cloud.services[0]['forced_down']))
 
 
 class UnitsTestCase(base.BaseTestCase):
@@ -231,6 +323,22 @@ class UnitsTestCase(base.BaseTestCase):
             self.assertIn(
                 pathlib.Path(unit['Service']['ExecStart'].split()[0]).name,
                 (SCRIPT.name, 'nova-ironic-multihost'))
+
+    def test_by_hand_and_by_a_unit_it_has_one_lock(self):
+        directory = re.search(
+            'RUNTIME_DIRECTORY:-(.*)}', SCRIPT.read_text()).group(1)
+        for path in SYSTEMD.glob('fence*.service'):
+            self.assertIn(
+                f'\nRuntimeDirectory={directory.removeprefix("/run/")}\n',
+                path.read_text())
+
+    def test_units_of_nova_compute(self):
+        unit = (SYSTEMD / 'unfence-compute.service').read_text()
+        for name in ('nova-compute', 'openstack-nova-compute',
+                     'kolla-nova_compute_ironic-container'):
+            for setting in 'After', 'WantedBy':
+                self.assertRegex(
+                    unit, fr'(?m)^{setting}=(.* )?{name}\.service( |$)')
 
     def test_hosts_with_a_hyphen(self):
         # %I makes a slash of it.

@@ -37,6 +37,9 @@ from nova_ironic_multihost.core import takeover
 #: How the reason of a compute service begins that was disabled with a fence.
 REASON = 'nova-ironic-multihost: fenced'
 
+# Letters that nova takes for a reason.
+_LETTERS = 255
+
 
 def refusal(services: tuple[observation.Service, ...],
             service: observation.Service) -> str | None:
@@ -69,7 +72,8 @@ def wanted(service: observation.Service,
     # One that has said farewell is enabled again by its next start.
     if not service.disabled or service.farewell:
         body['status'] = 'disabled'
-        body['disabled_reason'] = f'{REASON}: {why}' if why else REASON
+        body['disabled_reason'] = (
+            f'{REASON}: {why}' if why else REASON)[:_LETTERS]
     return body
 
 

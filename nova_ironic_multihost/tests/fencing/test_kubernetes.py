@@ -11,10 +11,10 @@
 # under the License.
 
 import contextlib
+import datetime
 import functools
 import io
 import pathlib
-import subprocess
 
 import fixtures
 import kubernetes_validate
@@ -74,8 +74,7 @@ class JobTestCase(base.BaseTestCase):
         self.useFixture(fixtures.MockPatchObject(
             watch, 'looks', functools.partial(
                 watch.looks, clock=lambda: self.now, sleep=self.sleep)))
-        self.call = self.useFixture(fixtures.MockPatchObject(
-            subprocess, 'call', return_value=0)).mock
+        self.beats = set()
         account = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
         (account / 'token').write_text(f'{nova.SECRET}\n')
         self.useFixture(fixtures.MockPatchObject(
@@ -88,6 +87,11 @@ class JobTestCase(base.BaseTestCase):
 
     def sleep(self, seconds):
         self.now += seconds
+        for service in self.apis.services:
+            if service['host'] in self.beats:
+                service['updated_at'] = (
+                    datetime.datetime(2026, 1, 2) + datetime.timedelta(
+                        seconds=self.now)).isoformat()
 
     def look(self, nodes, pods, status=0):
         """Run the job once: what it says."""
@@ -114,7 +118,6 @@ class JobTestCase(base.BaseTestCase):
             self.look([node('a', UNREACHABLE, TAINT), node('b')],
                       [pod('east', 'a'), pod('west', 'b')])
         self.assertFenced('node a is out of service')
-        self.call.assert_not_called()
 
     def test_how_kubernetes_is_asked(self):
         self.look([node('a')], [pod('east', 'a')])
@@ -183,22 +186,98 @@ class JobTestCase(base.BaseTestCase):
         self.assertFenced('node a is out of service')
 
     def test_is_unfenced_when_it_is_back(self):
+        self.beats = {'east'}
         self.look([node('a', TAINT)], [pod('east', 'a')])
         self.look([node('a', TAINT), node('b')],
                   [pod('east', 'b', ready=False)])
-        self.call.assert_not_called()
-        self.look([node('a'), node('b')], [pod('east', 'b')])
-        self.assertEqual(['nova-ironic-multihost', 'unfence', 'east'],
-                         self.call.call_args.args[0][:3])
-        self.call.return_value = 2
-        self.look([node('a'), node('b')], [pod('East', 'b')], status=1)
+        self.assertTrue(self.apis.services[0]['forced_down'])
+        self.beats.clear()
+        told = self.look([node('a'), node('b')], [pod('East', 'b')], status=1)
+        self.assertIn('east stays fenced: its pod is ready', told)
+        self.assertTrue(self.apis.services[0]['forced_down'])
+        self.beats = {'east'}
+        told = self.look([node('a'), node('b')], [pod('East', 'b')])
+        self.assertIn('east is no longer fenced', told)
+        self.assertEqual({'forced_down': False, 'status': 'enabled'},
+                         self.apis.changes[-1])
+        self.assertEqual('', self.look([node('a')], [pod('east', 'a')]))
+
+    def test_one_that_was_drained_when_its_node_died(self):
+        self.beats = {'east'}
+        for reason in 'new memory', None:
+            self.apis.services[0].update(
+                state='down', status='disabled', disabled_reason=reason)
+            self.look([node('a', TAINT)], [pod('east', 'a')])
+            self.assertTrue(self.apis.services[0]['forced_down'])
+            self.look([node('a')], [pod('east', 'a')])
+            self.assertEqual({'forced_down': False}, self.apis.changes[-1])
+            self.assertEqual('disabled', self.apis.services[0]['status'])
+
+    def test_those_who_do_not_return_hold_nobody_up(self):
+        hosts = [f'c{index}' for index in range(9)]
+        self.apis.services = [clouds.service(
+            host, state='down', forced_down=True, status='disabled',
+            disabled_reason=f'{fencing.REASON}: Kubernetes: node a')
+            for host in hosts]
+        self.beats = {'c8'}
+        told = self.look([node('a')], [pod(host, 'a') for host in hosts], 1)
+        self.assertFalse(self.apis.services[8]['forced_down'])
+        self.assertEqual(8, told.count('stays fenced'))
+        self.assertLessEqual(self.now, self.program.HEARD)
+
+    def test_those_who_live_hold_up_no_fence(self):
+        hosts = [f'c{index}' for index in range(9)]
+        self.apis.services += [clouds.service(host) for host in hosts]
+        clock = self.useFixture(fixtures.MockPatchObject(
+            self.program.time, 'monotonic', side_effect=lambda: self.now))
+        self.look([node('a', TAINT)],
+                  [pod(host, 'a') for host in [*hosts, 'east']], status=1)
+        self.assertTrue(self.apis.services[0]['forced_down'])
+        self.assertLessEqual(self.now, self.program.PATIENCE)
+        self.assertTrue(clock.mock.called)
+
+    def test_another_cell_is_out_of_reach(self):
+        self.apis.services.append(clouds.service('far'))
+        self.apis.away = {'far'}
+        self.beats = {'east'}
+        self.look([node('a', TAINT)], [pod('east', 'a')])
+        self.assertTrue(self.apis.services[0]['forced_down'])
+        self.look([node('a')], [pod('east', 'a')])
+        self.assertFalse(self.apis.services[0]['forced_down'])
+        told = self.look([node('a')], [pod('far', 'a')], status=1)
+        self.assertIn('Whether far is fenced is not known', told)
+
+    def test_ipv6(self):
+        self.useFixture(fixtures.EnvironmentVariable(
+            'KUBERNETES_SERVICE_HOST', 'fd00:10:96::1'))
+        for path, things in ('nodes', [node('a', TAINT)]), (
+                'namespaces/openstack/pods', [pod('east', 'a')]):
+            self.apis.http.get(
+                f'https://[fd00:10:96::1]:443/api/v1/{path}',
+                json={'items': things})
+        self.run_program(0)
+        self.assertFenced('node a is out of service')
+
+    def test_a_node_with_a_long_name(self):
+        name = '.'.join(['n' * 60] * 4)
+        self.look([node(name, TAINT)], [pod('east', name)])
+        [change] = self.apis.changes
+        self.assertEqual(255, len(change['disabled_reason']))
+        # It is known as one of ours nevertheless.
+        self.beats = {'east'}
+        self.look([node(name)], [pod('east', name)])
+        self.assertEqual('enabled', self.apis.services[0]['status'])
 
     def test_what_others_have_fenced_stays(self):
-        self.apis.services[0].update(
-            forced_down=True, status='disabled',
-            disabled_reason=f'{fencing.REASON}: mainboard')
-        self.look([node('a')], [pod('east', 'a')])
-        self.call.assert_not_called()
+        self.beats = {'east'}
+        for status, reason in (
+                ('disabled', fencing.REASON),
+                ('disabled', f'{fencing.REASON}: mainboard'),
+                ('enabled', None)):
+            self.apis.services[0].update(
+                forced_down=True, status=status, disabled_reason=reason)
+            self.look([node('a')], [pod('east', 'a')])
+        self.assertEqual([], self.apis.changes)
 
     def test_nobody_answers(self):
         self.apis.http.get(f'{API}/nodes', status_code=403)

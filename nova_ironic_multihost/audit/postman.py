@@ -260,6 +260,8 @@ class Postman:
         mailbox = reading.mailbox
         now = self._clock()
         if reading.absent is not None and now - reading.absent < ABSENT:
+            # RabbitMQ closes a connection over which nothing comes.
+            mailbox.beat()
             return True
         ended, reading.ended = reading.ended, None
         consumers = mailbox.consumers()

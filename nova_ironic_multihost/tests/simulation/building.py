@@ -78,7 +78,7 @@ class World(post.Bus):
     """
 
     def __init__(self):
-        super().__init__()
+        super().__init__(lambda: self.now)
         self.now = 0.0
         self.countdown = None
         self.broken = []

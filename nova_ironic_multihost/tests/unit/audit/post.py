@@ -39,11 +39,15 @@ class Bus:
     :ivar nacks: queues that take nothing for the moment.
     :ivar consumers: how many read the queue of a host.
     :ivar breaks: raised by whatever is asked next, if not None.
+    :ivar heartbeat: seconds; a connection over which nothing comes for twice
+        as long is closed. Never by default: tests let hours pass at once.
     """
 
     readable = True
+    heartbeat = float('inf')
 
-    def __init__(self):
+    def __init__(self, clock):
+        self.clock = clock
         self.queues = collections.defaultdict(list)
         self.consumers = collections.Counter()
         self.missing = set()
@@ -75,9 +79,18 @@ class Box:
         self.bus, self.host = bus, host
         self.taken = []
         self.closed = False
+        self.heard = bus.clock()
+
+    def use(self):
+        """See that the bus has not closed the connection."""
+        self.bus.check()
+        now = self.bus.clock()
+        if self.closed or now - self.heard > 2 * self.bus.heartbeat:
+            raise OSError('closed')
+        self.heard = now
 
     def consumers(self):
-        self.bus.check()
+        self.use()
         if self.host in self.bus.forbids:
             raise PermissionError('ACCESS_REFUSED')
         if self.host in self.bus.missing:
@@ -86,15 +99,13 @@ class Box:
             self.bus.held if self.bus.quorum else 0)
 
     def beat(self):
-        self.bus.check()
-        if self.closed:
-            raise OSError('closed')
+        self.use()
 
     def attended(self):
         return contextlib.nullcontext()
 
     def take(self):
-        self.bus.check()
+        self.use()
         self.bus.on_take()
         queue = self.bus.queues[self.host]
         if not queue:
@@ -104,11 +115,11 @@ class Box:
         return self.taken[-1]
 
     def create(self):
-        self.bus.check()
+        self.use()
         self.bus.missing.discard(self.host)
 
     def hand_on(self, letter, host, copy=False):
-        self.bus.check()
+        self.use()
         if copy:
             host = f'{host} copies'
         if host in self.bus.missing | self.bus.nacks:
@@ -135,7 +146,7 @@ class PostTestCase(cloud.AuditTestCase):
     def setUp(self):
         super().setUp()
         self.cloud = cloud.Cloud('a', 'b', 'c')
-        self.bus = Bus()
+        self.bus = Bus(self.clock)
         self.cloud.owners = dict.fromkeys(NODES, 'a')
         self.options |= {'policy': takeover.Policy(takeover.FORCED_DOWN)}
         self.looks = {}

@@ -347,6 +347,15 @@ class PostmanTestCase(post.PostTestCase):
         self.assertEqual([], self.bus.queues['a'])
         self.assertEqual(['a'], self.bus.opened)
 
+    def test_host_without_a_mailbox_while_the_bus_misses_heartbeats_soon(self):
+        self.bus.heartbeat = 10
+        self.bus.missing = {'a', 'a copies'}
+        self.fence()
+        for _ in range(3 * postman.ABSENT // 10):
+            self.turn()
+            self.clock.now += 10
+        self.assertEqual(['a'], self.bus.opened)
+
     def test_broker_that_fails_when_a_build_goes_on(self):
         letter = self.send(NODES[0])
         self.fence()

@@ -53,8 +53,8 @@ OF_NODES = {
         '{count} nodes, for example {example}, are held for instances that '
         'nova does not know: they belong to another cell or another user of '
         'Ironic, or their rows are archived. They are reported as in use and '
-        'nothing is done to them. If nobody uses them: "openstack baremetal '
-        'node undeploy", or "unset --instance-uuid" if one is available.'),
+        'nothing is done to them. If nobody uses them: "nova-ironic-multihost '
+        'leaks" says how to free each.'),
     Reason.LEAKED: Notice(
         logging.INFO,
         '{count} nodes, for example {example}, are held for instances that '

@@ -83,4 +83,5 @@ def _twice(same: list[observation.Service]) -> Iterator[Complaint]:
         yield Complaint(
             f'{names} are one host: delete the service that is not used any '
             'more when it has neither servers nor nodes, "openstack compute '
-            'service delete ID".')
+            'service delete ID". nova unmaps both: "nova-manage cell_v2 '
+            'discover_hosts --by-service" after it.')

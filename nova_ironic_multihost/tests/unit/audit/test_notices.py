@@ -43,7 +43,7 @@ class DueTestCase(base.BaseTestCase):
     def test_counts_and_one_example_in_the_place_of_a_list(self):
         for reason, words in (
                 (Reason.OTHER_PARTITION, 'peer_list'),
-                (Reason.UNKNOWN, 'node undeploy'),
+                (Reason.UNKNOWN, 'nova-ironic-multihost leaks'),
                 (Reason.LEAKED, 'running_deleted_instance_action')):
             notice, = due(dict.fromkeys(['n1', 'n2', 'n3'], reason)).values()
             sentence = notice.sentence

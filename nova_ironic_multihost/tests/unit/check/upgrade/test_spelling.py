@@ -34,7 +34,8 @@ class JudgeTestCase(base.JudgeTestCase):
     def test_one_that_was_left_behind(self):
         self.assert_complains(
             spelling.judge(self.renamed(up=False)),
-            'Compute-1 and compute-1 are one host', 'service delete')
+            'Compute-1 and compute-1 are one host', 'service delete',
+            'discover_hosts --by-service')
 
     def test_records(self):
         seen = views.consistent()

@@ -137,11 +137,13 @@ class Keeper:
         self.repeat(build)
         self._send(build, self._copier.seal(arguments))
 
-    def _send(self, build: Build, arguments: Mapping[str, object]) -> None:
+    def _send(self, build: Build, arguments: Mapping[str, object]) -> bool:
+        """Send a copy; return whether RabbitMQ has taken it."""
         with self._lock:
             self._sent[build] = self._clock(), arguments
         try:
             self._copier.copy(arguments)
+            return True
         except Exception as exc:  # noqa: BLE001
             # Its text may quote the message.
             LOG.warning('There is no copy of the build of instance %(uuid)s, '
@@ -150,6 +152,7 @@ class Keeper:
                         'build, it ends in ERROR.',
                         {'uuid': build.instance,
                          'error': type(exc).__name__})
+            return False
 
     def end(self, instance: str, node: str | None, refused: bool = False
             ) -> None:
@@ -328,7 +331,9 @@ class Keeper:
             missing = [(build, arguments) for build, (sent, arguments)
                        in self._sent.items() if now - sent >= FOUND]
         for build, arguments in missing[:TOGETHER]:
-            self._send(build, arguments)
+            if not self._send(build, arguments):
+                # Each would wait, and no heartbeat goes to RabbitMQ.
+                return
 
     def _judge(self, box: Mailbox, copy: Letter) -> Verdict:
         build = _build(copy)

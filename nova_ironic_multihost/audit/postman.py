@@ -328,7 +328,9 @@ class Postman:
         if host is None or name is None:
             return True
         if host not in reading.copies:
-            reading.copies[host] = self._has_queue_for_copies(name)
+            # It takes another connection, which may take long.
+            with reading.mailbox.attended():
+                reading.copies[host] = self._has_queue_for_copies(name)
         return reading.copies[host]
 
     def _has_queue_for_copies(self, name: str) -> bool:

@@ -119,6 +119,10 @@ class Traits:
             _url(node), {'resource_provider_generation': found.generation,
                          'traits': sorted(traits)}, version=VERSION,
             global_request_id=names.admin_context().global_id)
+        if answer.status_code > 500:
+            # placement is away. Each question may take a minute, and claims
+            # wait for the lock.
+            _body(answer)
         if not answer:
             # It is another by now, or two write at the same time; or there is
             # something about this one, which is not to keep others waiting.

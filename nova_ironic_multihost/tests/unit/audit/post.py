@@ -84,10 +84,14 @@ class Box:
     def use(self):
         """See that the bus has not closed the connection."""
         self.bus.check()
-        now = self.bus.clock()
-        if self.closed or now - self.heard > 2 * self.bus.heartbeat:
+        if self.lost:
             raise OSError('closed')
-        self.heard = now
+        self.heard = self.bus.clock()
+
+    @property
+    def lost(self):
+        return self.closed or (
+            self.bus.clock() - self.heard > 2 * self.bus.heartbeat)
 
     def consumers(self):
         self.use()
@@ -101,8 +105,12 @@ class Box:
     def beat(self):
         self.use()
 
+    @contextlib.contextmanager
     def attended(self):
-        return contextlib.nullcontext()
+        lost = self.lost
+        yield
+        if not lost:
+            self.heard = self.bus.clock()
 
     def take(self):
         self.use()
@@ -129,7 +137,7 @@ class Box:
         return True
 
     def drop(self, letter):
-        assert not self.closed
+        assert not self.lost
         self.taken.remove(letter)
         self.bus.held -= 1
 

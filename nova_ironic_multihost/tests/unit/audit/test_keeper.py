@@ -386,6 +386,25 @@ class KeeperTestCase(post.PostTestCase):
         self.keeper.once()
         self.assertEqual(([], 1), (self.copies, self.bus.held))
 
+    def test_copies_are_not_sent_once_more_while_none_is_confirmed(self):
+        """Each waits 20 s, and nothing else comes over the connection."""
+        self.bus.missing.add(COPIES)
+        letters = [Letter(Kind.BUILD, f'i{number}', NODE)
+                   for number in range(3)]
+        for letter in letters:
+            self.arrive(letter)
+        self.bus.missing.clear()
+        self.clock.now += keeper.FOUND
+        self.refused = TimeoutError()
+        self.keeper.once()
+        self.assertEqual(1, self.log.output.count('There is no copy'))
+        self.refused = None
+        self.keeper.once()
+        self.assertEqual(letters[1:], self.copies)
+        self.clock.now += keeper.FOUND
+        self.keeper.once()
+        self.assertEqual((letters[:1], 2), (self.copies, self.bus.held))
+
     def test_copy_of_what_is_over_is_not_sent_once_more(self):
         self.bus.missing.add(COPIES)
         self.arrive()

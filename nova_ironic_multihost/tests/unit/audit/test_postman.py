@@ -184,6 +184,24 @@ class PostmanTestCase(post.PostTestCase):
         self.turn()
         self.assertEqual(([], 0), (self.bus.queues['a'], self.bus.held))
 
+    def test_connection_lasts_while_another_one_is_made(self):
+        self.bus.heartbeat = 60
+        self.send(NODES[0])
+        self.cloud.placed['build-00'] = InstanceState(
+            'b', node=NODES[0], vm_state='building')
+        self.bus.missing = {'a copies', 'b copies'}
+        open_copies = self.bus.open_copies
+
+        def open_slowly(host):
+            if host == 'b':
+                self.clock.now += 600
+            return open_copies(host)
+
+        self.bus.open_copies = open_slowly
+        self.fence()
+        self.turn()
+        self.assertEqual(([], 0), (self.bus.queues['a'], self.bus.held))
+
     def test_message_of_a_build_that_goes_on_is_not_taken_for_a_moment(self):
         """RabbitMQ refuses it, where there are copies; it may be the last."""
         self.send(NODES[0])

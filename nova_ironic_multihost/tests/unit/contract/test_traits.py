@@ -169,4 +169,16 @@ class TraitsTestCase(base.TrackerTestCase):
         for ask in self.traits.disabled, lambda: self.traits.read([NODE]):
             self.assertRaises(names.VirtDriverNotReady, ask)
         # One that placement does not take keeps no other waiting.
-        self.assertEqual({}, self.traits.write(found, True))
+        for status in 400, 409, 500:
+            self.client.put = mock.Mock(return_value=base.response(status))
+            self.assertEqual({}, self.traits.write(found, True))
+
+    def test_placement_that_is_away_is_not_asked_for_each(self):
+        """A proxy says so after a minute, and claims wait for the lock."""
+        found = self.traits.read([NODE, OTHER])
+        for status in 502, 503, 504:
+            self.client.put = mock.Mock(return_value=base.response(status))
+            for disabled in True, False:
+                self.assertRaises(names.VirtDriverNotReady,
+                                  self.traits.write, found, disabled)
+            self.assertEqual(2, self.client.put.call_count)

@@ -23,8 +23,11 @@ import fixtures
 from keystoneauth1 import adapter
 from keystoneauth1 import session
 from keystoneauth1 import token_endpoint
+from nova.compute import api
+from nova import context
 from nova import objects
 import openstack
+from oslo_db import exception as db_exception
 from oslo_utils import fixture as time_fixture
 
 from nova_ironic_multihost.check import draining
@@ -87,6 +90,9 @@ class ShellTestCase(dead.DeadComputeTestCase):
         return (found['status'], found['disabled_reason'],
                 found['forced_down'])
 
+
+class CommandsTestCase(ShellTestCase):
+
     def test_drain(self):
         self.meanwhile = self.fleet.audit
         told = self.shell('drain', 'host1', '--wait', '60')
@@ -136,3 +142,72 @@ class ShellTestCase(dead.DeadComputeTestCase):
         told = self.shell('fence', 'host1', '--wait', '4', status=1)
         self.assertIn('until their migration is over', told)
         self.assertEqual('host1', self.host_of(self.show(self.server)))
+
+
+class _Away:
+    """A connection to a database that is not there."""
+
+    def __getattr__(self, name):
+        raise db_exception.DBConnectionError
+
+
+class CellTestCase(ShellTestCase):
+    """The database of another cell goes away, which nova asks first."""
+
+    NUMBER_OF_CELLS = 2
+
+    def setUp(self):
+        super().setUp()
+        far = self.cell_mappings['cell2']
+        objects.HostMapping(
+            context.get_admin_context(), host='far',
+            cell_mapping=far).create()
+        api.load_cells()
+        self.useFixture(fixtures.MockPatchObject(
+            api, 'CELLS', [far, self.cell_mappings['cell1']]))
+        target = context.set_target_cell
+
+        def set_target_cell(request, cell):
+            target(request, cell)
+            if cell is not None and cell.uuid == far.uuid:
+                request.db_connection = _Away()
+
+        self.useFixture(fixtures.MockPatchObject(
+            context, 'set_target_cell', set_target_cell))
+
+    def asked(self, method, path, **body):
+        return self._connection().compute.request(
+            path, method, raise_exc=False, microversion='2.69', **body)
+
+    def test_commands(self):
+        # What the fake cloud says of such a nova is so.
+        host1 = self.asked('GET', '/os-services?host=host1').json()[
+            'services'][0]['id']
+        for request in ('GET', '/os-hypervisors/detail'), (
+                'PUT', f'/os-services/{host1}'):
+            answer = self.asked(*request, **(
+                {} if 'GET' in request else {'json': {'forced_down': True}}))
+            self.assertEqual(500, answer.status_code)
+        self.assertEqual(('enabled', None, False), self.service())
+
+        self.assertIn('host1 up enabled\nhost2 up enabled\n', self.shell(
+            'list', '--nova', '-f', 'value'))
+        self.assertIn('far unknown', self.shell(
+            'list', '--nova', '-f', 'value'))
+        self.shell('drain', 'host1', '--reason', 'fan')
+        self.assertEqual(('disabled', 'fan', False), self.service())
+        self.shell('undrain', 'host1')
+        self.assertEqual(('enabled', None, False), self.service())
+        self.fleet.kill('host1')
+        self.shell('fence', 'host1')
+        self.assertEqual(('disabled', fencing.REASON, True), self.service())
+        self.fleet.start('host1')
+        clock = self.useFixture(time_fixture.TimeFixture())
+
+        def beat():
+            clock.advance_time_seconds(10)
+            self.fleet.beat('host1')
+
+        self.meanwhile = beat
+        self.shell('unfence', 'host1')
+        self.assertEqual(('enabled', None, False), self.service())

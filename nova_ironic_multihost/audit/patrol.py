@@ -43,9 +43,9 @@ LOG = logging.getLogger(__name__)
 #: (uuid, vm_state, task_state) of an instance.
 Key = tuple[str, str | None, str | None]
 
-#: Sweeps in a row in which an instance must be seen to be in the middle of one
-#: and the same thing, with nobody at work on it, until it is taken up; and the
-#: same of a rebuild that nobody here has seen: the conductor may have it still.
+#: Sweeps in a row in which an instance must be in the same state, with no
+#: thread at work on it, until it is recovered; and those for a rebuild that
+#: this process has not seen: the conductor may still have it.
 UNATTENDED, ON_ITS_WAY = 2, 30
 
 

@@ -278,11 +278,17 @@ class Look:
             cannot be ends it: who does not answer is not asked for each.
         """
         moved: set[str] = set()
+        judged: list[Record] = []
+
+        def judge(some: Sequence[str]) -> Sequence[Record]:
+            records = self._to_move(some)
+            judged.extend(records)
+            return records
+
         for first in range(0, len(nodes), AT_ONCE):
-            records = self._to_move(nodes[first:first + AT_ONCE])
-            done = self._tracker.move(records)
-            moved.update(done)
-            if len(done) < len(records):
+            moved.update(self._tracker.move(
+                nodes[first:first + AT_ONCE], judge))
+            if len(moved) < len(judged):
                 break
         return moved
 

@@ -31,6 +31,7 @@ from nova_ironic_multihost.core.facts import InstanceState
 from nova_ironic_multihost.core.facts import Record
 from nova_ironic_multihost.core.host import host_key
 from nova_ironic_multihost.core.host import HostKey
+from nova_ironic_multihost.core import membership
 from nova_ironic_multihost.core import ownership
 from nova_ironic_multihost.core.ownership import Reason
 from nova_ironic_multihost.core import ring
@@ -166,9 +167,11 @@ class Offers:
 
         As of this moment, of hosts that are down: nothing has to be told to
         placement or in the record for one that stays in its aggregates and in
-        its partition. Of a node with a server that rests that is true
-        whatever Ironic says of it: what the server has allocated nobody else
-        gets. One that is being deleted may have left a machine to be cleaned.
+        its partition. The free nodes of a host that was disabled may be marked
+        as such in placement, which their audits change. Of a node with a
+        server that rests nothing matters that Ironic or that mark say of it:
+        what the server has allocated nobody else gets. One that is being
+        deleted may have left a machine to be cleaned.
 
         :param nodes: uuids of nodes that are mine by the last audit, and that
             have a server or are as free in Ironic as they were.
@@ -186,17 +189,23 @@ class Offers:
             record for record in sources.records(wanted)
             if record.owner is not None and record.partition == label
             and known.of(record.owner) == known.of(me)] if wanted else []
-        live = functools.cache(self._live)
+        service = functools.cache(sources.service)
         found = [record for record in records if ownership.still_valid(
             Reason.ADOPTED, audit.owners.get(record.node), record.owner, me,
-            functools.partial(live, record.host), lambda: None)]
+            functools.partial(self._live, record.host, service),
+            lambda: None)]
         served = {record.node: audit.nodes[record.node].instance or ''
                   for record in found
                   if audit.reasons[record.node] in ownership.SERVED}
+        marked = {record.node for record in found
+                  if record.node not in served and record.owner != me
+                  and ((owner := service(record.host)) is None
+                       or owner.disabled)}
         states = (sources.instance_states(list(served.values()))
                   if served else {})
-        return [record for record in found if record.node not in served
-                or _rests_here(states.get(served[record.node]), me)]
+        return [record for record in found if (
+            _rests_here(states.get(served[record.node]), me)
+            if record.node in served else record.node not in marked)]
 
     def to_pull(self, nodes: list[str], label: str) -> list[Record]:
         """Return the records that can be pulled as they are.
@@ -222,8 +231,10 @@ class Offers:
             and record.partition == label
             and known.of(record.owner) == known.of(me)]
 
-    def _live(self, host: str) -> bool:
-        service = self._auditor.sources.service(host)
+    def _live(self, host: str,
+              ask: Callable[[str], membership.ComputeService | None]
+              | None = None) -> bool:
+        service = (ask or self._auditor.sources.service)(host)
         return service is not None and service.up
 
 

@@ -342,11 +342,15 @@ class Tracker(typing.Protocol):
     def audit(self, node: str) -> None:
         """Have it take the record of a node and tell placement of it."""
 
-    def move(self, records: Sequence[Record]) -> Set[str]:
-        """Make records this host's as they are, and have it know them.
+    def move(self, nodes: Sequence[str],
+             judge: Callable[[Sequence[str]], Sequence[Record]]) -> Set[str]:
+        """Take nodes of dead hosts as they are, and have it know them.
 
-        :returns: uuids of the nodes of those that are this host's now. Of
-            the others that is not known.
+        :param nodes: few.
+        :param judge: returns the records of those that may be taken, right
+            before they are.
+        :returns: those that are this host's now. Of the others that is not
+            known.
         """
 
     def pull(self, nodes: Sequence[str],

@@ -136,22 +136,29 @@ class Tracker:
             inspect.unwrap(self._manager._update_available_resource_for_node)(
                 names.admin_context(), node)
 
-    def move(self, records: Sequence[Record]) -> set[str]:
-        """Make records this host's as they are, without audits.
+    def move(self, nodes: Sequence[str],
+             judge: Callable[[Sequence[str]], Sequence[Record]]) -> set[str]:
+        """Make records of dead hosts this host's as they are, without audits.
 
         What ResourceTracker._init_compute_node does to a record, several at
         the same time, and nothing else. A claim waits meanwhile, as it does
-        there: builds are sent here as soon as a record is written.
+        there: builds are sent here as soon as a record is written. The
+        records are read inside nova's lock, which a claim may hold for
+        minutes.
 
-        :param records: of other hosts; few, as each is written by a thread.
-        :returns: uuids of the nodes of those that are this host's now. Of the
-            others that is not known.
+        :param nodes: few, as each record is written by a thread.
+        :param judge: as for :meth:`pull`.
+        :returns: those that are this host's now. Of the others that is not
+            known.
         """
-        return (self._move(records) if self._manager is not None and records
-                else set())
+        return (self._move(nodes, judge)
+                if self._manager is not None and nodes else set())
 
     @names.synchronized(resource_tracker.COMPUTE_RESOURCE_SEMAPHORE, fair=True)
-    def _move(self, records):
+    def _move(self, nodes, judge):
+        records = judge(nodes)
+        if not records:
+            return set()
         with futures.ThreadPoolExecutor(len(records)) as pool:
             moved = self._noted(records, pool.map(self._save, records))
         self._insert(moved)

@@ -867,19 +867,21 @@ class Process:
             self.tracked.add(node)
         return taken
 
-    def move(self, records):
+    def move(self, nodes, judge):
         """calls.Tracker.move: each of the writes is a call."""
         moved = set()
-        seen = self.sources.read.get(greenlet.getcurrent())
-        for record in records:
-            node = record.node
-            pause()
-            if self._world.move(
-                    node, self.host, ownership.Reason.ADOPTED,
-                    self.auditor.last.owners.get(node),
-                    sure=seen[node] == self.sources.situation(node)):
-                moved.add(node)
-                self.tracked.add(node)
+        with self.updating:
+            records = judge(nodes)
+            seen = self.sources.read.get(greenlet.getcurrent())
+            for record in records:
+                node = record.node
+                pause()
+                if self._world.move(
+                        node, self.host, ownership.Reason.ADOPTED,
+                        self.auditor.last.owners.get(node),
+                        sure=seen[node] == self.sources.situation(node)):
+                    moved.add(node)
+                    self.tracked.add(node)
         return moved
 
     def pull(self, nodes, judge):

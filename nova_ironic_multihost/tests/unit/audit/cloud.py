@@ -200,8 +200,8 @@ class Tracker:
         self.tracked |= moved
         return moved
 
-    def move(self, records):
-        moved = {record.node for record in records} - self.failing
+    def move(self, nodes, judge):
+        moved = {record.node for record in judge(nodes)} - self.failing
         self.moved.extend(sorted(moved))
         self.tracked |= moved
         return moved

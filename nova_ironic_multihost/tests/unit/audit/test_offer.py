@@ -301,6 +301,15 @@ class ToMoveTestCase(cloud.AuditTestCase):
         # Whatever their number, who is there is asked once.
         self.assertEqual(['b'], self.asked('service'))
 
+    def test_free_nodes_of_the_dead_that_was_disabled_are_audited(self):
+        """They may carry a trait that no build is to see any more."""
+        self.options['policy'] = takeover.Policy('forced_down')
+        self.cloud.set('b', up=False, disabled=True, forced_down=True)
+        self.decide()
+        self.assertEqual([self.used], self.to_move())
+        del self.cloud.states['b']
+        self.assertEqual([self.used], self.to_move())
+
     def test_what_the_tracker_has_and_who_ends(self):
         self.assertEqual(self.theirs[1:], self.to_move(self.theirs[0]))
         self.assertEqual([], self.to_move(ending=True))

@@ -317,13 +317,20 @@ class TrackerTestCase(base.TrackerTestCase):
                    side_effect=save)
         self.rt.service_ref = objects.Service(id=5)
         records = []
+
+        def judge(nodes):
+            # What has the lock before may take long.
+            self.assertTrue(held())
+            return [record for record in records if record.node in nodes]
+
         for node in (NODE, other, lost):
             row = objects.ComputeNode(
                 uuid=node, hypervisor_hostname=node, host='host-2',
                 service_id=2, stats={'cpu_arch': 'x86_64'})
             row.obj_reset_changes()
             records.append(Record(node, 'host-2', row=row))
-        self.assertEqual({NODE, other}, self.tracker.move(records))
+        self.assertEqual(
+            {NODE, other}, self.tracker.move([NODE, other, lost], judge))
         self.assertCountEqual(
             [(NODE, True), (other, True), (lost, False)], self.moved)
         self.assertCountEqual(
@@ -331,7 +338,9 @@ class TrackerTestCase(base.TrackerTestCase):
              for node in (NODE, other)], saved)
         self.assertEqual({NODE, other}, set(self.rt.compute_nodes))
         self.assertEqual('x86_64', self.rt.stats[NODE]['cpu_arch'])
-        self.assertEqual(set(), self.tracker.move([]))
+        self.assertEqual(set(), self.tracker.move([], judge))
+        self.assertEqual(
+            set(), self.tracker.move([NODE], lambda nodes: []))
 
     def test_providers_that_nobody_has_changed(self):
         tree, other = self.client._provider_tree, uuidsentinel.other

@@ -504,7 +504,7 @@ def _nova(settings):
         'keystone_authtoken': _authtoken(settings, 'nova'),
         'neutron': client,
         'oslo_messaging_notifications': {'driver': 'noop'},
-        'placement': client,
+        'placement': client | {'timeout': 60},
         'service_user': client | {'send_service_user_token': True},
         'vnc': {'enabled': False},
     }

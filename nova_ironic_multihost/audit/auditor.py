@@ -23,6 +23,7 @@ from collections.abc import Mapping
 from collections.abc import Set
 from concurrent import futures
 import dataclasses
+import functools
 import itertools
 import threading
 import time
@@ -55,6 +56,9 @@ from nova_ironic_multihost.core import ring
 from nova_ironic_multihost.core import takeover
 from nova_ironic_multihost.core.tallies import Pending
 from nova_ironic_multihost.core.tallies import Work
+
+#: Why a free node will be this host's in a moment.
+_COMING = frozenset({Reason.ADOPTION_WAITS, Reason.UNANSWERED})
 
 #: Nodes that are kept before it is known whether they are this host's.
 UNDECIDED = 5000
@@ -248,6 +252,7 @@ class Auditor:
                 self._doubted)
             decided = decision.decide(
                 self.sources, self._writes, gathered.facts, settings,
+                functools.partial(self._eligible, settings),
                 self._memory.busy, self._memory.refused)
             audit = self._audit_of(gathered, decided)
             self._notices.tell(notices.due(
@@ -262,15 +267,18 @@ class Auditor:
             then(audit)
         return audit
 
-    def _note_waiting(self, audit: Audit) -> None:
-        """Note whose instances are still to be taken over.
+    def _eligible(self, settings: Settings, hosts: Set[str]
+                  ) -> frozenset[HostKey]:
+        """Read anew whose instances may be taken over, of some hosts."""
+        return gather.eligible(
+            self.sources, self._memory_now(settings), settings, hosts,
+            self._known(), self._outages, self._clock())
 
-        Those with which it has failed are tried again by the next audit.
-        """
+    def _note_waiting(self, audit: Audit) -> None:
+        """Note whose instances are still to be taken over."""
         self._tally.note_pending(Pending.TURN, {
-            *self._memory.refused,
-            *(node for node, reason in audit.reasons.items()
-              if reason is Reason.INSTANCE_WAITS)})
+            node for node, reason in audit.reasons.items()
+            if reason in (Reason.INSTANCE_WAITS, Reason.TAKEOVER_FAILED)})
 
     def audit_hosts(self, settings: Settings, hosts: Iterable[str],
                     then: Callable[[Audit, list[str]], None],
@@ -309,6 +317,7 @@ class Auditor:
                 self._reader, self._outages, self._clock(), only)
             decided = decision.decide(
                 self.sources, self._writes, gathered.facts, settings,
+                functools.partial(self._eligible, settings),
                 self._memory.busy, self._memory.refused, builds, adoptions)
             mine = sorted(node for node, reason in decided.reasons.items()
                           if reason.mine)
@@ -319,8 +328,7 @@ class Auditor:
                 recent=(latest.union(mine), *earlier))
             # What nova's tracker takes by the audit before stays mine.
             found = {node: reason for node, reason in decided.reasons.items()
-                     if reason is not Reason.ADOPTION_WAITS
-                     or not self.is_mine(node)}
+                     if reason not in _COMING or not self.is_mine(node)}
             reasons = {**last.reasons, **found}
             self.last = _merged(
                 last, found, gathered.facts.records, self._rows(
@@ -387,7 +395,7 @@ class Auditor:
 
         last = self.last
         return (ask(lambda node, instance: node in last.nodes
-                    or last.reasons.get(node) is Reason.ADOPTION_WAITS)
+                    or last.reasons.get(node) in _COMING)
                 if last is not None else self._read_first(
                     settings, settled, ask))
 
@@ -577,7 +585,7 @@ def _coming(reasons: Mapping[str, Reason]) -> Iterator[str]:
     Ironic shows all of them at once for what a few cost alone.
     """
     return (node for node, reason in reasons.items()
-            if reason is Reason.ADOPTION_WAITS)
+            if reason in _COMING)
 
 
 def _known(nodes: tuple[str, ...], decided: decision.Decision

@@ -24,6 +24,7 @@ import dataclasses
 from oslo_log import log as logging
 
 from nova_ironic_multihost.audit.model import Settings
+from nova_ironic_multihost.audit.sources import Eligible
 from nova_ironic_multihost.audit.sources import Sources
 from nova_ironic_multihost.audit.sources import Writes
 from nova_ironic_multihost.core.facts import Facts
@@ -62,12 +63,17 @@ class Decision:
 
 
 def decide(sources: Sources, writes: Writes, facts: Facts,
-           settings: Settings, busy: tuple[str, ...] = (),
+           settings: Settings, eligible: Eligible, busy: tuple[str, ...] = (),
            refused: tuple[str, ...] = (),
            arrived: Set[str] = frozenset(),
            adoptions: int | None = None) -> Decision:
     """Decide, and take over what is to be taken over.
 
+    Before that placement is asked, which may take minutes: who is there is
+    then asked again.
+
+    :param eligible: says of some hosts whose instances may be taken over at
+        this moment.
     :param busy: of the audit before.
     :param refused: of the audit before.
     :param arrived: uuids of instances whose build is in this process: nobody
@@ -81,22 +87,26 @@ def decide(sources: Sources, writes: Writes, facts: Facts,
     adopted = ownership.adoptions(reasons, refused)[:adoptions]
     reasons = ownership.with_adoptions(reasons, adopted)
     consumers = sources.consumers_of([*asked, *adopted])
+    unanswered = frozenset(
+        node for node, some in consumers.items() if some is None)
     allocated = frozenset(
         node for node in asked if _may_be_used(consumers[node]))
     busy = ownership.still_busy(reasons, busy, asked, allocated)
-    builds, unknown = _builds(
-        sources, {node: consumers[node] for node in adopted})
+    builds = _builds(sources, {node: consumers[node] for node in adopted})
+    # They come last as well, so that they keep no others waiting.
+    tried = [node for node in adopted if node in unanswered]
     abandoned, ended, adopted = _take_over_builds(
-        writes, facts, builds, adopted, settings)
-    reasons = ownership.with_pulls(reasons, asked, allocated.union(unknown, (
+        writes, facts, builds, adopted, settings, eligible)
+    tried += adopted
+    reasons = ownership.with_pulls(reasons, asked, allocated.union(
         node for node, some in builds.items()
         if ownership.awaited(
-            some, {*arrived, *abandoned}, facts.host))))
+            some, {*arrived, *abandoned}, facts.host)), unanswered)
     asked = ownership.takeovers(
         reasons, settings.takeovers_per_audit - len(abandoned), refused)
-    taken, tried = _take_over_on(writes, facts, asked, settings)
+    taken, served = _take_over_on(writes, facts, asked, settings, eligible)
     refused = ownership.still_refused(
-        decided, refused, [*adopted, *tried], ended | taken.keys())
+        decided, refused, [*tried, *served], ended | taken.keys())
     reasons = ownership.with_takeovers(reasons, refused, taken)
     states = {instance: facts.instance_states[instance]
               for instance in taken.values()}
@@ -118,7 +128,7 @@ def _may_be_used(consumers: Set[str] | None) -> bool:
 
 
 def _builds(sources: Sources, consumers: Mapping[str, Set[str] | None]
-            ) -> tuple[dict[str, dict[str, InstanceState]], frozenset[str]]:
+            ) -> dict[str, dict[str, InstanceState]]:
     """Look up the builds that were sent to dead hosts.
 
     A consumer that nova has deleted is no build: whoever owns the node
@@ -126,8 +136,7 @@ def _builds(sources: Sources, consumers: Mapping[str, Set[str] | None]
 
     :param consumers: of the nodes that are adopted, as
         :meth:`.Sources.consumers_of` returned them.
-    :returns: ({node: {instance: state}}, the nodes of which placement does
-        not say).
+    :returns: {node: {instance: state}} of those of which placement says it.
     """
     known = {node: some for node, some in consumers.items()
              if some is not None}
@@ -135,15 +144,14 @@ def _builds(sources: Sources, consumers: Mapping[str, Set[str] | None]
     states = sources.instance_states(sorted(every)) if every else {}
     return {node: {uuid: states[uuid] for uuid in some
                    if uuid in states and not states[uuid].deleted}
-            for node, some in known.items()}, (
-                frozenset(consumers.keys() - known.keys()))
+            for node, some in known.items()}
 
 
 def _take_over_builds(writes: Writes, facts: Facts,
                       builds: Mapping[str, Mapping[str, InstanceState]],
-                      nodes: list[str], settings: Settings
-                      ) -> tuple[dict[str, str | None], frozenset[str],
-                                 list[str]]:
+                      nodes: list[str], settings: Settings,
+                      eligible: Eligible) -> tuple[
+                          dict[str, str | None], frozenset[str], list[str]]:
     """Take over builds that nobody will carry out.
 
     :param builds: what :func:`_builds` returned.
@@ -154,7 +162,7 @@ def _take_over_builds(writes: Writes, facts: Facts,
     wanted = [(uuid, node) for node in nodes if node in builds for uuid
               in ownership.abandoned_builds(node, builds[node], facts)]
     some = dict(wanted[:settings.takeovers_per_audit])
-    taken, tried = _take_over(writes, settings, {
+    taken, tried = _take_over(writes, settings, eligible, {
         uuid: builds[node][uuid] for uuid, node in some.items()})
     failed = {some[uuid] for uuid in tried if uuid not in taken}
     adopted = dict.fromkeys(some[uuid] for uuid in tried)
@@ -163,7 +171,8 @@ def _take_over_builds(writes: Writes, facts: Facts,
 
 
 def _take_over_on(writes: Writes, facts: Facts, nodes: list[str],
-                  settings: Settings) -> tuple[dict[str, str], list[str]]:
+                  settings: Settings, eligible: Eligible
+                  ) -> tuple[dict[str, str], list[str]]:
     """Take over the instances on some nodes.
 
     :returns: ({node: instance} of those taken over, the nodes of those that
@@ -171,13 +180,13 @@ def _take_over_on(writes: Writes, facts: Facts, nodes: list[str],
     """
     wanted = {instance: node for node in nodes
               if (instance := facts.nodes[node]) is not None}
-    taken, tried = _take_over(writes, settings, {
+    taken, tried = _take_over(writes, settings, eligible, {
         instance: facts.instance_states[instance] for instance in wanted})
     return ({wanted[instance]: instance for instance in taken},
             [wanted[instance] for instance in tried])
 
 
-def _take_over(writes: Writes, settings: Settings,
+def _take_over(writes: Writes, settings: Settings, eligible: Eligible,
                wanted: Mapping[str, InstanceState]
                ) -> tuple[list[str], list[str]]:
     """Take over instances, some at a time, until too much goes wrong.
@@ -195,10 +204,16 @@ def _take_over(writes: Writes, settings: Settings,
     for first in range(0, len(wanted), TOGETHER):
         some = dict(list(wanted.items())[first:first + TOGETHER])
         try:
-            outcomes = writes.take_over(some, settings.host)
+            dead = eligible({state.host for state in some.values()
+                             if state.host is not None})
+            # Those of a host that is back are its own.
+            some = {uuid: state for uuid, state in some.items()
+                    if state.host_key in dead}
+            outcomes = writes.take_over(some, settings.host, eligible)
         except Exception as exc:  # noqa: BLE001
             LOG.warning('%(count)d instances could not be taken over: '
-                        '%(exc)s. They are tried again by the next audits.',
+                        '%(exc)s. They are tried again within seconds, and '
+                        'ever more slowly, up to once in five minutes.',
                         {'count': len(some), 'exc': exc})
             tried += some
             break
@@ -208,7 +223,8 @@ def _take_over(writes: Writes, settings: Settings,
         tried += [uuid for uuid in some if not odd or outcomes[uuid]]
         for uuid in odd:
             LOG.warning('Instance %(uuid)s could not be taken over: '
-                        '%(exc)s. It is tried again by the next audits.',
+                        '%(exc)s. It is tried again within seconds, and '
+                        'ever more slowly, up to once in five minutes.',
                         {'uuid': uuid, 'exc': outcomes[uuid]})
         failed += len(odd)
         taken += [uuid for uuid, outcome in outcomes.items()

@@ -31,6 +31,7 @@ from oslo_log import log as logging
 from nova_ironic_multihost.audit.model import Audit
 from nova_ironic_multihost.audit.model import Memory
 from nova_ironic_multihost.audit.model import Settings
+from nova_ironic_multihost.audit.reader import FAILURES
 from nova_ironic_multihost.audit.reader import Reader
 from nova_ironic_multihost.audit.sources import Sources
 from nova_ironic_multihost.core import absence
@@ -131,6 +132,21 @@ def services(sources: Sources, memory: Memory, settings: Settings,
             host for host, theirs in memory.partition_labels.items()
             if theirs != label),
         starting=starting, over=memory.over)
+
+
+def eligible(sources: Sources, memory: Memory, settings: Settings,
+             hosts: Set[str], known: Iterable[str], outages: Outages,
+             now: float) -> frozenset[HostKey]:
+    """Read anew whose instances may be taken over.
+
+    :param hosts: those that it is about, as nova spells them.
+    :param known: as for :func:`services`.
+    :param outages: as for :func:`all_nodes`, as is ``now``.
+    """
+    return takeover.eligible(
+        settings.policy, services(
+            sources, memory, settings, [*hosts, *known])[1],
+        outages.lengths(now, settings.heartbeats), map(host_key, hosts))
 
 
 def roster(sources: Sources, memory: Memory, settings: Settings,
@@ -501,13 +517,18 @@ def _absences(reader: Reader, memory: Memory, settings: Settings,
     before = last.nodes if last else {}
     nodes = {node: before[node] for node in absences.counts
              if node in before}
+    failed = 0
     for node in absence.questions(absences):
+        if failed == FAILURES:
+            # Each may take as long as a timeout.
+            break
         try:
             answer = reader.node(node)
         except Exception as exc:  # noqa: BLE001
             # Whatever it is, it is not the answer that there is none.
             LOG.debug('Ironic does not say whether it has node %(node)s: '
                       '%(exc)s', {'node': node, 'exc': exc})
+            failed += 1
             found.add(node)
             continue
         if answer is None:

@@ -48,8 +48,9 @@ LOG = logging.getLogger(__name__)
 #: multiple of what is taken over at a time.
 TOGETHER = 48
 
-#: Why nodes are still to be taken: they do not come all at once.
-WAITING = frozenset({Reason.ADOPTION_WAITS, Reason.INSTANCE_WAITS})
+#: Questions of one portion without an answer after which no other portion is
+#: begun: each may take as long as a timeout.
+UNANSWERED = 8
 
 #: The most records that are moved at the same time; claims wait for that.
 AT_ONCE = 8
@@ -88,6 +89,9 @@ class Look:
         self._eligible: frozenset[HostKey] = frozenset()
         self._pulled: tuple[str, ...] = ()
         self._busy = False
+        # What was logged last.
+        self._told: tuple[str, str] | None = None
+        self._unanswered = False
 
     @property
     def eligible(self) -> frozenset[HostKey]:
@@ -146,7 +150,8 @@ class Look:
                 due & self._auditor.silent(settings, view))
         self._busy = bool(due - excused)
         try:
-            missed, waiting = self._audit_hosts(settings, view, due - excused)
+            hindered, waiting = self._audit_hosts(
+                settings, view, due - excused)
         finally:
             self._busy = False
             # That may take minutes, and fail then: it is no gap in what this
@@ -154,7 +159,8 @@ class Look:
             outage = self._auditor.note_look(settings)
         if outage:
             eligible = frozenset()
-        self._watch.done(view, missed, eligible, excused.union(waiting))
+        self._watch.done(view, due - excused, eligible,
+                         excused.union(waiting), hindered)
         return view
 
     def may_close(self, settings: Settings) -> bool:
@@ -175,11 +181,11 @@ class Look:
 
     def _audit_hosts(self, settings: Settings, view: membership.View,
                      hosts: frozenset[HostKey]
-                     ) -> tuple[set[HostKey], Iterable[HostKey]]:
+                     ) -> tuple[Iterable[HostKey], Iterable[HostKey]]:
         """Audit the nodes of some hosts and take what is mine.
 
         :returns: (those of them of which some nodes could not be taken,
-            those of which more instances wait to be taken over).
+            those of which more wait for their turn, or for an answer).
         """
         missed: set[HostKey] = set()
         if not hosts:
@@ -210,10 +216,14 @@ class Look:
             settings, names, take_some, view.hosts, adoptions=TOGETHER))
         left.update(dict.fromkeys(
             _waiting(reasons, Reason.ADOPTION_WAITS), hosts))
-        while left and not self._ending():
+        while left and not self._ending() and len(
+                _waiting(reasons, Reason.UNANSWERED)) < UNANSWERED:
             some = list(left)[:TOGETHER]
             # Whoever waits for the auditor gets it while nova is asked.
             now = self._view = self._read(settings)
+            if self._watch.due(now, self._eligible) - due:
+                # Somebody else has left.
+                break
             missed |= _note(some, audit_some(now, some), reasons, left)
         while (waiting := _waiting(reasons, Reason.INSTANCE_WAITS)) and (
                 not self._ending()):
@@ -233,17 +243,29 @@ class Look:
             if found and Reason.TAKEN_OVER not in found.values():
                 # Too much goes wrong, or it may be alive.
                 break
-        if reasons:
-            LOG.info('Audited the nodes of %(hosts)s, which left: '
-                     '%(tally)s.', {
-                         'hosts': ', '.join(names),
-                         'tally': notices.in_words(
-                             ownership.tally(reasons))})
-        waits = WAITING.intersection(reasons.values()) or (
+        self._tell(', '.join(names), reasons)
+        kinds = frozenset(reasons.values())
+        waits = left or ownership.WAITING & kinds or (
             # Nobody can use them, and they were all given up at once.
-            Reason.QUEUED in reasons.values()
-            and any(map(view.gone, hosts)))
-        return missed, hosts if waits else ()
+            Reason.QUEUED in kinds and any(map(view.gone, hosts)))
+        return (hosts if ownership.HINDERED & kinds else missed,
+                hosts if waits else ())
+
+    def _tell(self, hosts: str, reasons: Mapping[str, Reason]) -> None:
+        """Log what was found, unless it is what was found before."""
+        tally = notices.in_words(ownership.tally(reasons))
+        if reasons and (hosts, tally) != self._told:
+            LOG.info('Audited the nodes of %(hosts)s, which left: '
+                     '%(tally)s.', {'hosts': hosts, 'tally': tally})
+        self._told = hosts, tally
+        unanswered = len(_waiting(reasons, Reason.UNANSWERED))
+        if unanswered and not self._unanswered:
+            LOG.warning(
+                'Placement does not say whether builds were sent to %(count)d '
+                'or more nodes of %(hosts)s. Until it does they stay there, '
+                'and each look asks again. See whether placement answers.',
+                {'count': unanswered, 'hosts': hosts})
+        self._unanswered = bool(unanswered)
 
     def _take(self, audit: Audit, nodes: list[str]) -> set[HostKey]:
         """Have the tracker take some nodes.
@@ -327,6 +349,6 @@ def _note(nodes: Iterable[str], found: Mapping[str, Reason],
 def _waiting(reasons: Mapping[str, Reason], why: Reason) -> list[str]:
     """Return the nodes that are still to be taken, in their order.
 
-    :param why: one of :data:`WAITING`.
+    :param why: one of :data:`.ownership.WAITING`.
     """
     return sorted(node for node, reason in reasons.items() if reason is why)

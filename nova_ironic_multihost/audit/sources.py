@@ -137,15 +137,22 @@ class Pages(typing.Protocol):
         """
 
 
+#: Says of some hosts, as nova spells them, whose instances may be taken over
+#: at this moment; more of them may be among them. Raises an Exception when
+#: that is not known.
+Eligible = Callable[[Set[str]], Set[HostKey]]
+
+
 class Writes(typing.Protocol):
     """What an audit changes itself. All else is done by nova's tracker."""
 
-    def take_over(self, instances: Mapping[str, InstanceState], host: str
-                  ) -> Mapping[str, bool | Exception]:
+    def take_over(self, instances: Mapping[str, InstanceState], host: str,
+                  eligible: Eligible) -> Mapping[str, bool | Exception]:
         """Make instances this host's that are still as they were seen.
 
         :param instances: uuid -> as it was seen; few.
         :param host: this host.
+        :param eligible: asked once more right before their host is written.
         :returns: uuid -> whether it is this host's now, or why that is not
             known.
         :raises Exception: that is known of none of them.

@@ -34,11 +34,7 @@ import time
 from nova_ironic_multihost.core.host import HostKey
 from nova_ironic_multihost.core import membership
 from nova_ironic_multihost.core import outages
-
-#: Looks in a row that audit the nodes of one host, if some of them cannot be
-#: taken. What then still fails is left to the full audits.
-ATTEMPTS = 3
-
+from nova_ironic_multihost.core import pauses
 
 def due(before: membership.View | None, after: membership.View
         ) -> frozenset[HostKey]:
@@ -86,7 +82,7 @@ class Watch:
         self.seen: membership.View | None = None
         self._clock = clock
         self._begun: float | None = None
-        self._attempts: dict[HostKey, int] = {}
+        self._pauses: dict[HostKey, pauses.Pause] = {}
         self.eligible: frozenset[HostKey] = frozenset()
         self._waiting: frozenset[HostKey] = frozenset()
 
@@ -103,7 +99,11 @@ class Watch:
         :param view: what this look saw.
         :param eligible: hosts whose instances may be taken over by now.
         """
-        again = {host for host in {*self._attempts, *self._waiting}
+        now = self._clock()
+        again = {host for host in {
+                     *self._waiting, *(host for host, pause
+                                       in self._pauses.items()
+                                       if pause.until <= now)}
                  if _down_state(view, host) is not None}
         return due(self.seen, view) | again | (eligible - self.eligible)
 
@@ -123,23 +123,31 @@ class Watch:
             return frozenset()
         return outages.merely_silent(view).intersection(due)
 
-    def done(self, view: membership.View, missed: Iterable[HostKey] = (),
+    def done(self, view: membership.View, audited: Iterable[HostKey] = (),
              eligible: frozenset[HostKey] = frozenset(),
-             waiting: Iterable[HostKey] = ()) -> None:
+             waiting: Iterable[HostKey] = (),
+             hindered: Iterable[HostKey] = ()) -> None:
         """Note that this was done.
 
         Without it the next look finds the same to do.
 
         :param view: what this look saw.
-        :param missed: hosts of which some nodes could not be taken.
+        :param audited: hosts whose nodes were audited.
         :param eligible: as for :meth:`due`.
-        :param waiting: hosts that are left to the next looks: they may be
-            starting, or there are more instances to take over than one audit
-            may.
+        :param waiting: hosts that are left to the next look: they may be
+            starting, or have more nodes or instances than can be taken at a
+            time, or somebody does not answer.
+        :param hindered: hosts of which a node could not be taken. They are
+            tried again, by the next look and ever more seldom.
         """
         self.seen = view
         self.eligible = eligible
         self._waiting = frozenset(waiting)
-        attempts = {host: self._attempts.get(host, 0) + 1 for host in missed}
-        self._attempts = {host: count for host, count in attempts.items()
-                          if count < ATTEMPTS}
+        tried, last, now = frozenset(audited), self._pauses, self._clock()
+        self._pauses = {
+            **{host: pause for host, pause in last.items()
+               if host not in tried and _down_state(view, host) is not None},
+            # At first it is none at all.
+            **{host: pauses.Pause(
+                now + (last[host].seconds if host in last else 0),
+                pauses.longer(last.get(host))) for host in hindered}}

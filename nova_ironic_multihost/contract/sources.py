@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from collections.abc import Set
 from concurrent import futures
 
+from nova_ironic_multihost.audit.sources import Eligible
 from nova_ironic_multihost.audit.tally import Tally
 from nova_ironic_multihost.contract import calls
 from nova_ironic_multihost.contract import names
@@ -92,12 +93,25 @@ class NovaSources:
 
     def consumers_of(self, nodes: Sequence[str]
                      ) -> dict[str, frozenset[str] | None]:
-        """Ask placement who has allocated nodes: it takes one at a time."""
+        """Ask placement who has allocated nodes: it takes one at a time.
+
+        When so many as are asked at the same time have had no answer the
+        others are not asked for: each may take as long as a timeout.
+        """
         if not nodes:
             return {}
+        unanswered: list[str] = []
+
+        def ask(node: str) -> frozenset[str] | None:
+            if len(unanswered) >= AT_ONCE:
+                return None
+            found = self.consumers(node)
+            if found is None:
+                unanswered.append(node)
+            return found
+
         with futures.ThreadPoolExecutor(min(AT_ONCE, len(nodes))) as pool:
-            return dict(zip(
-                nodes, pool.map(self.consumers, nodes), strict=True))
+            return dict(zip(nodes, pool.map(ask, nodes), strict=True))
 
     def mapped(self, host: str) -> bool | None:
         """Ask whether the host is mapped to a cell."""
@@ -134,8 +148,8 @@ class NovaWrites:
         """Uuids of the instances that are being taken over now."""
         return self._under_way
 
-    def take_over(self, instances: Mapping[str, InstanceState], host: str
-                  ) -> dict[str, transfer.Outcome]:
+    def take_over(self, instances: Mapping[str, InstanceState], host: str,
+                  eligible: Eligible) -> dict[str, transfer.Outcome]:
         """Move instances to this host that are still as they were seen."""
         if self._ending():
             return dict.fromkeys(instances, False)
@@ -144,7 +158,7 @@ class NovaWrites:
         unknown = len(instances)
         try:
             outcomes = transfer.take_over(
-                names.admin_context(), instances, host)
+                names.admin_context(), instances, host, eligible)
             unknown = sum(isinstance(outcome, Exception)
                           for outcome in outcomes.values())
             self._tally.count(Event.TAKEN_OVER, sum(

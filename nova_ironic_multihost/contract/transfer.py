@@ -37,6 +37,7 @@ from nova import objects
 from oslo_log import log as logging
 import oslo_messaging as messaging
 
+from nova_ironic_multihost.audit.sources import Eligible
 from nova_ironic_multihost.core import evacuation
 from nova_ironic_multihost.core.facts import InstanceState
 from nova_ironic_multihost.core.host import host_key
@@ -67,13 +68,15 @@ Outcome = bool | Exception
 
 
 def take_over(context: nova_context.RequestContext,
-              instances: Mapping[str, InstanceState], host: str
-              ) -> dict[str, Outcome]:
+              instances: Mapping[str, InstanceState], host: str,
+              eligible: Eligible) -> dict[str, Outcome]:
     """Move instances to another host, those that are still as they were seen.
 
     :param instances: uuid -> what it was seen to be; few, as between the two
         writes of one all are read.
     :param host: the new host.
+    :param eligible: asked once the first marks are written, for which nova may
+        have taken minutes: those of a host that is back get theirs off again.
     :returns: uuid -> whether it was moved. An Exception if that is not known:
         whoever has marked it undoes that or goes on with it
         (:mod:`.audit.recovery`).
@@ -105,8 +108,10 @@ def take_over(context: nova_context.RequestContext,
         for _ in pool.map(attempt, rows.keys() - others):
             pass
 
-    def each_left(act: Callable[[_Transfer, objects.Instance], None]) -> None:
+    def each_left(act: Callable[[_Transfer, objects.Instance], None],
+                  first: Callable[[], None] = lambda: None) -> None:
         try:
+            first()
             each(act)
         except Exception as exc:  # noqa: BLE001
             # What has come of the others is known.
@@ -116,10 +121,19 @@ def take_over(context: nova_context.RequestContext,
 
     with futures.ThreadPoolExecutor(AT_ONCE) as pool:
         each(_Transfer.mark, functools.partial(_migrating, context))
-        each_left(_Transfer.move)
+        each_left(_Transfer.move, lambda: _spare(transfers, eligible))
         each_left(_Transfer.look)
     return {uuid: transfer.outcome or False
             for uuid, transfer in transfers.items()}
+
+
+def _spare(transfers: Mapping[str, '_Transfer'], eligible: Eligible) -> None:
+    """Note which of the old hosts are not dead any more."""
+    left = {transfer: transfer.before for transfer in transfers.values()
+            if transfer.outcome is None and transfer.before is not None}
+    dead = eligible(frozenset(left.values())) if left else frozenset()
+    for transfer, host in left.items():
+        transfer.spared = host_key(host) not in dead
 
 
 def _read(context: nova_context.RequestContext, uuids: list[str]
@@ -161,11 +175,15 @@ class _Transfer:
     :param state: what it was seen to be.
     :param host: the new host.
     :ivar outcome: None while it is under way.
+    :ivar before: the old host.
+    :ivar spared: that is not dead any more.
     """
 
     def __init__(self, context: nova_context.RequestContext, uuid: str,
                  state: InstanceState, host: str) -> None:
         self.outcome: Outcome | None = None
+        self.before = state.host
+        self.spared = False
         self._context = context
         self._uuid = uuid
         self._state = state
@@ -211,13 +229,13 @@ class _Transfer:
                    expected_task_state=[state.task_state])
 
     def move(self, row: objects.Instance) -> None:
-        """Write the host, if nobody else has since.
+        """Write the host, if nobody else has since and the old one is dead.
 
         :param row: read after the first mark was written.
         """
         if row.task_state != self._taking:
             self.look(row)
-        elif row.host != self._state.host:
+        elif row.host != self._state.host or self.spared:
             row.task_state = self._state.task_state
             row.save(expected_task_state=[self._taking])
             self.outcome = False

@@ -64,6 +64,9 @@ class Reason(enum.Enum):
         False, 'with an instance of a compute service that is down', 3)
     INSTANCE_WAITS = (
         False, 'with an instance to be taken over by a later audit', 3)
+    TAKEOVER_FAILED = (
+        False, 'with an instance or a build that could not be taken over yet',
+        3, 8)
     ADOPTION_WAITS = (
         False, 'recorded on a compute service that is down, to be taken later',
         8)
@@ -71,6 +74,9 @@ class Reason(enum.Enum):
         False, 'free and preferred by another compute service', 11)
     AWAITED = (
         False, 'waits for the compute service that its build was sent to', 8)
+    UNANSWERED = (
+        False, 'to be taken when placement says whether a build was sent to '
+        'it', 8, 9)
     STARTING = (
         False, 'to be taken when the start of this service is over',
         3, 4, 5, 8, 9)
@@ -101,6 +107,14 @@ class Reason(enum.Enum):
 
 #: Why a node is mine that has, or comes with, an instance of this host.
 SERVED = frozenset({Reason.INSTANCE_HERE, Reason.TAKEN_OVER})
+
+#: Why a node is still to be taken: it can be as soon as its turn comes, or
+#: as somebody answers who is asked for all nodes alike.
+WAITING = frozenset({
+    Reason.ADOPTION_WAITS, Reason.INSTANCE_WAITS, Reason.UNANSWERED})
+
+#: The same on account of what is up with that node, which may last.
+HINDERED = frozenset({Reason.TAKEOVER_FAILED, Reason.AWAITED})
 
 
 def foreign_instances(inventory: Inventory) -> list[str]:
@@ -296,20 +310,24 @@ def _turns(reasons: Mapping[str, Reason], wanted: Set[Reason],
 
 
 def with_pulls(reasons: Mapping[str, Reason], asked: Iterable[str],
-               allocated: Set[str]) -> Mapping[str, Reason]:
+               allocated: Set[str], unanswered: Set[str] = frozenset()
+               ) -> Mapping[str, Reason]:
     """Return the reasons with only those nodes taken that are idle.
 
     :param reasons: what :func:`decide` returned.
     :param asked: what :func:`pulls` returned.
     :param allocated: of those and of the ADOPTED nodes, the ones that have an
         allocation of an instance that nova has.
+    :param unanswered: the ones of which that is not known.
     """
     asked = frozenset(asked)
     others = {}
     for node, reason in reasons.items():
-        if reason is Reason.ADOPTED and node in allocated:
+        if reason in (Reason.ADOPTED, Reason.PULLED) and node in unanswered:
+            others[node] = Reason.UNANSWERED
+        elif reason is Reason.ADOPTED and node in allocated:
             others[node] = Reason.AWAITED
-        if reason is Reason.PULLED:
+        elif reason is Reason.PULLED:
             if node in allocated:
                 others[node] = Reason.ALLOCATED
             elif node not in asked:
@@ -403,8 +421,8 @@ def still_refused(reasons: Mapping[str, Reason], refused: Sequence[str],
                   ) -> tuple[str, ...]:
     """Return the nodes whose instances or builds could not be taken over.
 
-    They change hands, or have a migration in progress, or nova does not
-    answer.
+    They change hands, or have a migration in progress, or nova or placement
+    does not answer.
 
     :param reasons: what :func:`decide` returned.
     :param refused: what this returned at the audit before.
@@ -422,15 +440,16 @@ def with_takeovers(reasons: Mapping[str, Reason], refused: Container[str],
                    taken: Container[str]) -> Mapping[str, Reason]:
     """Return the reasons with only those instances taken over that were.
 
-    :param reasons: what :func:`decide` returned.
+    :param reasons: what :func:`decide` and :func:`with_pulls` returned.
     :param refused: what :func:`still_refused` returned.
     :param taken: the nodes whose instances are on this host now.
     """
     return _with(reasons, {
-        node: (Reason.INSTANCE_OF_DEAD if node in refused
+        node: (Reason.TAKEOVER_FAILED if node in refused
                else Reason.INSTANCE_WAITS)
         for node, reason in reasons.items()
-        if reason is Reason.TAKEN_OVER and node not in taken})
+        if reason is Reason.TAKEN_OVER and node not in taken
+        or reason is Reason.AWAITED and node in refused})
 
 
 def was_robbed(inventory: Inventory, states: Mapping[str, InstanceState],

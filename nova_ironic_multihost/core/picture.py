@@ -29,8 +29,9 @@ from nova_ironic_multihost.core.tallies import Work
 #: Why nodes are on their way from one compute service to another, or wait to
 #: be.
 MOVING = (Reason.ADOPTED, Reason.ADOPTION_WAITS, Reason.PULLED,
-          Reason.ALLOCATED, Reason.QUEUED, Reason.AWAITED, Reason.SILENT,
-          Reason.STARTING, Reason.TAKEN_OVER, Reason.INSTANCE_WAITS)
+          Reason.ALLOCATED, Reason.QUEUED, Reason.AWAITED, Reason.UNANSWERED,
+          Reason.SILENT, Reason.STARTING, Reason.TAKEN_OVER,
+          Reason.INSTANCE_WAITS, Reason.TAKEOVER_FAILED)
 
 
 @dataclasses.dataclass(frozen=True)

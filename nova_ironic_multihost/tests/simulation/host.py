@@ -395,7 +395,7 @@ class Sources:
         return {instance.uuid: instance.state
                 for instance in found if instance}
 
-    def take_over(self, instances, host):
+    def take_over(self, instances, host, eligible):
         """contract.transfer.take_over: each line is a call."""
         pause()
         outcomes = dict.fromkeys(instances, False)
@@ -405,10 +405,13 @@ class Sources:
                    if self._world.instances[uuid].state == state]
         outcomes |= {uuid: self._outcome(
             self._mark, uuid, instances[uuid], host) for uuid in as_seen}
+        # The services are read: a host that is back keeps its own.
+        dead = eligible({state.host for state in instances.values()})
         pause()
         now = {uuid: self._world.instances[uuid].state for uuid in instances}
         return {uuid: self._outcome(
-                    self._move, uuid, instances[uuid], host, now[uuid])
+                    self._move, uuid, instances[uuid], host, now[uuid],
+                    instances[uuid].host_key in dead)
                 if outcome is True else outcome
                 for uuid, outcome in outcomes.items()}
 
@@ -424,13 +427,13 @@ class Sources:
             instance, (state.vm_state, state.task_state),
             state.vm_state, taking))
 
-    def _move(self, instance, state, host, now):
+    def _move(self, instance, state, host, now, dead):
         taking = takeover.taking(state.task_state, host_key(host))
         taken = takeover.resting_or_taken(
             now.vm_state, state.task_state, host_key(host))
         if now.task_state != taking:
             return now.host == host
-        if now.host != state.host:
+        if now.host != state.host or not dead:
             self.writes.write(lambda: self._world.set_states(
                 instance, (None, taking), now.vm_state, state.task_state))
             return False

@@ -108,7 +108,7 @@ class Cloud:
     def aggregates(self):
         return self.host_aggregates
 
-    def take_over(self, instances, host):
+    def take_over(self, instances, host, eligible):
         outcomes = {}
         for instance, state in instances.items():
             try:

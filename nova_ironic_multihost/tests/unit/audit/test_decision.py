@@ -110,6 +110,31 @@ class TakeoverTestCase(cloud.AuditTestCase):
             {Reason.ADOPTED}, {found.reasons[node] for node in self.theirs})
         self.assertEqual({}, dict(self.audit('a').taken_over))
 
+    def test_of_a_host_that_is_back_in_between_nothing_more_is_taken(self):
+        """Each portion may take minutes."""
+        self.give_all_to_c()
+        self.cloud.set('c', up=False, forced_down=True)
+        take_over = self.cloud.take_over
+
+        def take_and_unfence(*arguments):
+            self.cloud.set('c', up=False)
+            return take_over(*arguments)
+
+        self.cloud.take_over = take_and_unfence
+        found = self.audit('a')
+        self.assertEqual(decision.TOGETHER, len(found.taken_over))
+        self.assertEqual(decision.TOGETHER, len(self.asked('take_over')))
+
+    def test_builds_of_a_host_that_is_back_when_placement_answers(self):
+        self.strand()
+        self.cloud.set('c', up=False, forced_down=True)
+        ask = self.cloud.consumers_of
+        self.cloud.consumers_of = lambda nodes: (
+            self.cloud.set('c'), ask(nodes))[1]
+        found = self.audit('a')
+        self.assertEqual({}, dict(found.taken_over))
+        self.assertEqual({'c'}, self.hosts())
+
     def test_nodes_wait_if_placement_does_not_say(self):
         """There may be a build which nobody else would end."""
         node = next(iter(set(cloud.NODES) - set(self.theirs)))
@@ -160,7 +185,7 @@ class TakeoverTestCase(cloud.AuditTestCase):
         self.give_all_to_c()
         made = []
 
-        def fail(instances, host):
+        def fail(instances, host, eligible):
             made.extend(instances)
             raise OSError('no answer')
 
@@ -211,8 +236,8 @@ class TakeoverTestCase(cloud.AuditTestCase):
         self.cloud.take_one = lambda *arguments: False
         found = self.audit('a')
         self.assertEqual({}, dict(found.taken_over))
-        self.assertEqual(
-            {Reason.AWAITED}, {found.reasons[node] for node in self.theirs})
+        self.assertEqual({Reason.TAKEOVER_FAILED}, {
+            found.reasons[node] for node in self.theirs})
 
     def test_their_nodes_are_read_later(self):
         """There may be a thousand of them, and only their server uses them."""

@@ -454,6 +454,15 @@ class AbsenceTestCase(cloud.AuditTestCase):
             self.assertEqual(frozenset(), found.deleted)
             self.assertIn(cloud.NODES[0], found.nodes)
 
+    def test_ironic_that_does_not_answer_is_not_asked_for_each(self):
+        """Each question may take as long as a timeout."""
+        for node in cloud.NODES[:9]:
+            del self.cloud.ironic[node]
+        asked = self.useFixture(fixtures.MockPatchObject(
+            cloud.Pages, 'node', side_effect=OSError)).mock
+        self.assertEqual(frozenset(), self.audit().deleted)
+        self.assertEqual(gather.FAILURES, asked.call_count)
+
     def test_empty_listing_deletes_nothing_and_asks_nothing(self):
         self.cloud.ironic.clear()
         for _ in range(3 * absence.AUDITS_OF_MANY):

@@ -367,13 +367,24 @@ class LookTestCase(cloud.AuditTestCase):
         self.look()
         self.assertNotIn(NODES[0], self.tracker.tracked)
 
-    def test_a_node_that_could_not_be_taken_is_tried_three_times(self):
+    def test_a_node_that_could_not_be_taken_is_tried_ever_more_seldom(self):
         self.cloud.set('b', up=False)
         self.tracker.failing = {NODES[0]}
-        for _ in range(5):
+        tries = []
+        for _ in range(100):
+            before = self.tracker.audited.count(NODES[0])
             self.look()
-        self.assertEqual(3, self.tracker.audited.count(NODES[0]))
+            tries += [self.clock.now] * (
+                self.tracker.audited.count(NODES[0]) - before)
+            self.clock.now += 10
+        self.assertEqual([10, 10, 20, 40, 80, 160, 300, 300], [
+            after - before for before, after
+            in zip(tries, tries[1:], strict=False)])
         self.assertEqual(1, self.tracker.audited.count(NODES[1]))
+        self.tracker.failing = set()
+        self.clock.now += 300
+        self.look()
+        self.assertEqual(NODES, sorted(self.cloud.owners_now('a')))
 
     def test_a_look_that_failed_leaves_the_same_to_do(self):
         self.cloud.set('b', up=False)
@@ -424,18 +435,107 @@ class LookTestCase(cloud.AuditTestCase):
         self.fence(5)
         take_over, made = self.cloud.take_over, []
 
-        def lose_the_first(instances, host):
+        def lose_the_first(instances, host, eligible):
             made.append(instances)
             if len(made) == 1:
                 return {uuid: False if number else OSError('lost')
                         for number, uuid in enumerate(instances)}
-            return take_over(instances, host)
+            return take_over(instances, host, eligible)
 
         self.cloud.take_over = lose_the_first
         self.look()
+        self.assertEqual(4, self.here())
         self.clock.now += 10
         self.look()
-        self.assertEqual(4, self.here())
+        self.assertEqual(5, self.here())
+
+    def test_what_could_not_be_taken_over_is_tried_by_the_next_looks(self):
+        """The conductor does not answer, or a user was at work on it."""
+        for what in (OSError('no answer'), False):
+            self.cloud.owners = dict.fromkeys(NODES, 'b')
+            self.fence(2)
+            take_over, made = self.cloud.take_over, []
+
+            def fail(instances, host, eligible, what=what, made=made,
+                     take_over=take_over):
+                made.append(self.clock.now)
+                if len(made) < 6:
+                    return dict.fromkeys(instances, what)
+                return take_over(instances, host, eligible)
+
+            self.cloud.take_over = fail
+            began = self.clock.now
+            for _ in range(32):
+                self.look()
+                self.clock.now += 10
+            self.assertEqual(
+                [0, 10, 20, 40, 80, 160], [at - began for at in made])
+            self.assertEqual(2, self.here())
+            self.cloud.take_over = take_over
+            self.cloud.set('b')
+            self.look()
+
+    def test_who_is_fenced_while_placement_hangs_and_is_back_stays(self):
+        """Who is there is asked for again before anything is taken over."""
+        self.fence(5)
+        ask = self.cloud.consumers_of
+
+        def hang(nodes):
+            self.clock.now += 600
+            self.cloud.set('b')
+            return ask(nodes)
+
+        self.cloud.consumers_of = hang
+        self.look()
+        self.assertEqual(0, self.here())
+        self.assertEqual([], self.asked('take_over'))
+
+    def test_this_host_is_fenced_while_placement_hangs(self):
+        self.fence(5)
+        ask = self.cloud.consumers_of
+        self.cloud.consumers_of = lambda nodes: (
+            self.cloud.set('a', up=False, forced_down=True), ask(nodes))[1]
+        self.look()
+        self.assertEqual(0, self.here())
+
+    def test_nodes_of_which_placement_does_not_say_are_tried_again(self):
+        self.cloud.set('b', up=False)
+        self.cloud.allocations = dict.fromkeys(NODES)
+        with self.assertLogs(look.__name__) as logs:
+            for _ in range(20):
+                self.look()
+                self.clock.now += 10
+        # Each once.
+        self.assertEqual(['INFO', 'WARNING'], [
+            record.levelname for record in logs.records])
+        self.assertIn('or more nodes of b', logs.output[1])
+        self.assertIn(Reason.UNANSWERED,
+                      self.auditors['a'].last.reasons.values())
+        self.assertNotIn(Reason.AWAITED,
+                         self.auditors['a'].last.reasons.values())
+        self.cloud.allocations = {}
+        self.look()
+        self.assertEqual(NODES, sorted(self.cloud.owners_now('a')))
+
+    def test_those_of_which_it_never_says_keep_no_others_waiting(self):
+        self.cloud.set('b', up=False)
+        silent = dict.fromkeys(NODES[:look.UNANSWERED + 1])
+        self.cloud.allocations = silent
+        with mock.patch.object(look, 'TOGETHER', 4):
+            for _ in range(10):
+                self.look()
+                self.clock.now += 10
+        self.assertEqual(NODES[len(silent):], self.tracker.audited)
+
+    def test_nodes_to_be_pulled_of_which_placement_does_not_say(self):
+        self.options['pulls_per_audit'] = 5
+        self.cloud.set('b', disabled=True)
+        self.cloud.allocations = dict.fromkeys(NODES)
+        self.look()
+        self.assertEqual([], self.tracker.audited)
+        self.cloud.allocations = {}
+        self.look()
+        self.assertEqual(5, len(self.cloud.owners_now('a')))
 
     def here(self):
         return sum(state.host == 'a' for state in self.cloud.placed.values())
@@ -449,10 +549,10 @@ class LookTestCase(cloud.AuditTestCase):
         """Have something happen before instances are taken over."""
         take_over, made = self.cloud.take_over, []
 
-        def take(instances, host):
+        def take(instances, host, eligible):
             made.append(len(instances))
             act(len(made))
-            return take_over(instances, host)
+            return take_over(instances, host, eligible)
 
         self.cloud.take_over = take
         return made
@@ -535,8 +635,8 @@ class LookTestCase(cloud.AuditTestCase):
         self.assertEqual((2, 2), (len(made), self.here()))
         self.look()
         self.assertEqual(7, self.here())
-        for _ in range(2):
-            self.audit('a')
+        self.clock.now += 10
+        self.look()
         self.assertEqual(9, self.here())
 
     def test_it_is_busy_while_it_takes_what_is_to_be_taken(self):
@@ -656,14 +756,33 @@ class PortionsTestCase(LookTestCase):
         self.assertTrue(self.auditors['a'].is_mine(late))
         self.assertIn(late, self.auditors['a'].last.nodes)
 
-    def test_a_build_that_is_waited_for_makes_no_further_look(self):
+    def test_a_build_that_is_waited_for_is_looked_for_ever_more_seldom(self):
         self.cloud.placed['build'] = cloud.instance(None, None)
         self.cloud.allocations[NODES[7]] = frozenset({'build'})
         self.cloud.set('b', up=False)
         self.look()
         self.cloud.asked.clear()
+        for _ in range(16):
+            self.look()
+            self.clock.now += 10
+        self.assertEqual([NODES[7]] * 5, self.asked('consumers'))
+        del self.cloud.placed['build'], self.cloud.allocations[NODES[7]]
+        self.clock.now += 300
         self.look()
-        self.assertEqual([], self.asked('consumers'))
+        self.assertEqual(NODES, sorted(self.cloud.owners_now('a')))
+
+    def test_if_somebody_else_dies_the_next_look_goes_on(self):
+        """Adopting many nodes may take long."""
+        self.cloud.set('c')
+        self.look()
+        self.cloud.set('b', up=False)
+        self.between(lambda: self.tracker.audited and
+                     self.cloud.set('c', up=False))
+        self.look()
+        taken = len(self.tracker.audited)
+        self.assertLessEqual(taken, look.TOGETHER)
+        self.look()
+        self.assertEqual(NODES, sorted(self.cloud.owners_now('a')))
 
     def test_those_that_come_later_are_not_its_own_yet(self):
         """An audit of all nodes, or a build, is not to take them."""

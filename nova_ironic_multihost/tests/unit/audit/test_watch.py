@@ -101,19 +101,25 @@ class WatchTestCase(base.BaseTestCase):
             self.assertEqual(set(), watcher.due(looked))
         self.assertEqual({'a', 'B', 'c'}, set(watcher.hosts))
 
-    def test_nodes_that_could_not_be_taken_are_tried_some_times(self):
-        watcher = watch.Watch()
+    def test_nodes_that_could_not_be_taken_are_tried_ever_more_seldom(self):
+        now = 1000
+        watcher = watch.Watch(lambda: now)
         looked = view(b=DOWN, c=DOWN)
-        watcher.done(looked, ['b'])
-        for _ in range(watch.ATTEMPTS - 1):
+        watcher.done(looked, 'b', hindered='b')
+        for pause in (0, 10, 20, 40, 80, 160, 300, 300):
+            if pause:
+                now += pause - 1
+                self.assertEqual(set(), watcher.due(looked))
+                # Of another host.
+                watcher.done(looked, 'c')
+                now += 1
             self.assertEqual({'b'}, watcher.due(looked))
-            watcher.done(looked, ['b'])
-        self.assertEqual(set(), watcher.due(looked))
+            watcher.done(looked, 'b', hindered='b')
 
     def test_what_is_taken_in_portions_goes_on_to_its_end(self):
         watcher = watch.Watch()
         looked = view(b=DOWN, c=DOWN)
-        for _ in range(2 * watch.ATTEMPTS):
+        for _ in range(9):
             watcher.done(looked, waiting=['b'])
             self.assertEqual({'b'}, watcher.due(looked))
         self.assertEqual(set(), watcher.due(view(b=UP)))
@@ -122,14 +128,14 @@ class WatchTestCase(base.BaseTestCase):
 
     def test_they_are_not_tried_when_their_host_is_back(self):
         watcher = watch.Watch()
-        watcher.done(view(b=DOWN), ['b'])
+        watcher.done(view(b=DOWN), 'b', hindered='b')
         self.assertEqual(set(), watcher.due(view(b=UP)))
 
     def test_they_are_not_tried_again_when_they_were_taken(self):
         watcher = watch.Watch()
-        watcher.done(view(b=DOWN), ['b'])
+        watcher.done(view(b=DOWN), 'b', hindered='b')
         self.assertEqual({'b'}, watcher.due(view(b=DOWN)))
-        watcher.done(view(b=DOWN))
+        watcher.done(view(b=DOWN), 'b')
         self.assertEqual(set(), watcher.due(view(b=DOWN)))
 
 
@@ -185,7 +191,7 @@ class TakeoverTestCase(base.BaseTestCase):
         self.assertEqual(set(), self.watch.due(self.view, frozenset('b')))
 
     def test_more_of_them_than_one_audit_may_take(self):
-        for _ in range(2 * watch.ATTEMPTS):
+        for _ in range(9):
             self.watch.done(self.view, waiting=('b',))
             self.assertEqual({'b'}, self.watch.due(self.view))
         self.assertEqual(set(), self.watch.due(view(b=UP, c=UP)))

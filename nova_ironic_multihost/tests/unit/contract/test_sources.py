@@ -82,6 +82,20 @@ class SignaturesTestCase(base.SignaturesTestCase):
         self.assertEqual([sources.AT_ONCE], most)
         self.assertEqual({}, self.consumers_of(self.fail, []))
 
+    def test_who_does_not_answer_is_not_asked_for_all_nodes(self):
+        """Each question may take as long as a timeout."""
+        nodes, asked = [str(n) for n in range(1000)], []
+
+        def answer(node):
+            asked.append(node)
+            return frozenset() if node in '12' else None
+
+        found = self.consumers_of(answer, nodes)
+        self.assertEqual(nodes, [*found])
+        self.assertEqual(
+            [None], [*{found[node] for node in nodes if node not in '12'}])
+        self.assertLess(len(asked), 3 * sources.AT_ONCE)
+
     def test_what_fails_fails_for_all_nodes(self):
         self.assertRaises(
             ZeroDivisionError, self.consumers_of, lambda node: 1 / 0, 'abc')
@@ -93,9 +107,11 @@ class SignaturesTestCase(base.SignaturesTestCase):
         tally = tallies.Tally()
         writes = sources.NovaWrites(lambda: ending, tally)
         wanted = {'uuid': mock.Mock()}
-        self.assertEqual({'uuid': True}, writes.take_over(wanted, 'host'))
+        self.assertEqual(
+            {'uuid': True}, writes.take_over(wanted, 'host', frozenset))
         ending = True
-        self.assertEqual({'uuid': False}, writes.take_over(wanted, 'host'))
+        self.assertEqual(
+            {'uuid': False}, writes.take_over(wanted, 'host', frozenset))
         moved.assert_called_once()
         self.assertEqual(1, tally.tallies.counts[Event.TAKEN_OVER])
 
@@ -111,9 +127,9 @@ class SignaturesTestCase(base.SignaturesTestCase):
             counts = tally.tallies.counts
             return counts[Event.TAKEN_OVER], counts[Event.TAKEOVER_FAILED]
 
-        writes.take_over(wanted, 'host')
+        writes.take_over(wanted, 'host', frozenset)
         self.assertEqual((2, 1), counted())
         take_over.side_effect = OSError
-        self.assertRaises(OSError, writes.take_over, wanted, 'host')
+        self.assertRaises(OSError, writes.take_over, wanted, 'host', frozenset)
         self.assertEqual((2, 5), counted())
         self.assertEqual(frozenset(), writes.under_way)

@@ -28,6 +28,10 @@ from nova_ironic_multihost.core import takeover
 from nova_ironic_multihost.tests.unit.contract import base
 
 
+def all_dead(hosts):
+    return frozenset(hosts)
+
+
 class SignaturesTestCase(base.SignaturesTestCase):
 
     def test_what_is_asked_of_novas_objects(self):
@@ -43,6 +47,8 @@ class SignaturesTestCase(base.SignaturesTestCase):
 
 
 class TransferTestCase(base.DatabaseTestCase):
+
+    dead = staticmethod(all_dead)
 
     def setUp(self):
         super().setUp()
@@ -65,7 +71,8 @@ class TransferTestCase(base.DatabaseTestCase):
     def take_over(self, state=None, host='mine'):
         """Take it over; what is not known is raised."""
         outcome = transfer.take_over(
-            self.context, {self.uuid: state or self.seen()}, host)[self.uuid]
+            self.context, {self.uuid: state or self.seen()}, host,
+            self.dead)[self.uuid]
         if isinstance(outcome, Exception):
             raise outcome
         return outcome
@@ -100,6 +107,26 @@ class TransferTestCase(base.DatabaseTestCase):
     def test_it_is_moved_and_can_be_used_at_once(self):
         self.assertTrue(self.take_over())
         self.assertEqual(('mine', 'active', None), self.now())
+
+    def test_its_host_is_back_while_the_first_marks_are_written(self):
+        """That may take minutes."""
+        marked = []
+
+        def dead(hosts):
+            marked.append(self.now())
+            return frozenset(hosts) - {'dead'}
+
+        self.dead = dead
+        self.assertIs(False, self.take_over())
+        (host, _, mark), = marked
+        self.assertEqual(('dead', True), (host, takeover.is_mark(mark)))
+        self.assertEqual(('dead', 'active', None), self.now())
+
+    def test_it_cannot_be_known_whether_its_host_is_back(self):
+        """Its mark is taken away later."""
+        self.dead = mock.Mock(side_effect=messaging.MessagingTimeout)
+        self.assertRaises(messaging.MessagingTimeout, self.take_over)
+        self.assertEqual('dead', self.now()[0])
 
     def test_one_that_does_not_rest_is_marked(self):
         for vm_state, task_state in (
@@ -189,7 +216,7 @@ class TransferTestCase(base.DatabaseTestCase):
         with mock.patch.object(objects.Instance, 'save', lose), \
                 mock.patch.object(transfer, 'FAILURES', 2), \
                 self.in_order([*others, first, last], [first, last, *others]):
-            found = transfer.take_over(self.context, wanted, 'mine')
+            found = transfer.take_over(self.context, wanted, 'mine', all_dead)
         self.assertEqual(dict.fromkeys(others, True), {
             uuid: found[uuid] for uuid in others})
 
@@ -225,7 +252,7 @@ class TransferTestCase(base.DatabaseTestCase):
                 wraps=objects.MigrationList.get_by_filters) as asked:
             self.assertEqual(
                 {migrating: False, **dict.fromkeys(others, True)},
-                transfer.take_over(self.context, wanted, 'mine'))
+                transfer.take_over(self.context, wanted, 'mine', all_dead))
         self.assertEqual(2, asked.call_count)
 
     def test_no_more_are_begun_when_answers_are_lost(self):
@@ -233,7 +260,7 @@ class TransferTestCase(base.DatabaseTestCase):
         with mock.patch.object(
                 objects.Instance, 'save',
                 side_effect=messaging.MessagingTimeout) as save:
-            found = transfer.take_over(self.context, wanted, 'mine')
+            found = transfer.take_over(self.context, wanted, 'mine', all_dead)
         self.assertEqual(transfer.FAILURES, save.call_count)
         self.assertEqual(
             [False] * 3 + [True] * 2,
@@ -343,11 +370,12 @@ class TransferTestCase(base.DatabaseTestCase):
         with self.after_reading(0, made.append) as read:
             self.assertEqual(
                 dict.fromkeys(wanted, True),
-                transfer.take_over(self.context, wanted, 'mine'))
+                transfer.take_over(self.context, wanted, 'mine', all_dead))
         # Before the first write of each and between the two, and no more.
         self.assertEqual([wanted.keys()] * 2, [
             set(call.args[1]) for call in read.call_args_list])
-        self.assertEqual({}, transfer.take_over(self.context, {}, 'mine'))
+        self.assertEqual(
+            {}, transfer.take_over(self.context, {}, 'mine', all_dead))
 
     def lose(self, uuid, act=lambda: None):
         """Lose the answer to the second write of one, which is done."""
@@ -375,7 +403,7 @@ class TransferTestCase(base.DatabaseTestCase):
 
         with self.lose(odd), mock.patch.object(
                 transfer, '_read', fail_the_third_time):
-            found = transfer.take_over(self.context, wanted, 'mine')
+            found = transfer.take_over(self.context, wanted, 'mine', all_dead)
         self.assertIsInstance(found.pop(odd), messaging.MessagingTimeout)
         self.assertEqual(dict.fromkeys(others, True), found)
 
@@ -390,7 +418,7 @@ class TransferTestCase(base.DatabaseTestCase):
 
         with self.after_reading(2, move):
             self.assertEqual({uuid: True}, transfer.take_over(
-                self.context, wanted, 'mine'))
+                self.context, wanted, 'mine', all_dead))
 
     def test_one_that_is_used_at_once_is_moved(self):
         wanted = self.some(1)
@@ -403,7 +431,7 @@ class TransferTestCase(base.DatabaseTestCase):
 
         with self.lose(uuid, use):
             self.assertEqual({uuid: True}, transfer.take_over(
-                self.context, wanted, 'mine'))
+                self.context, wanted, 'mine', all_dead))
 
     def test_what_happens_to_one_happens_to_no_other(self):
         wanted = self.some()
@@ -420,7 +448,7 @@ class TransferTestCase(base.DatabaseTestCase):
         row.task_state = 'rebooting'
         row.save()
         with mock.patch.object(objects.Instance, 'save', fail_for_one):
-            found = transfer.take_over(self.context, wanted, 'mine')
+            found = transfer.take_over(self.context, wanted, 'mine', all_dead)
         self.assertIsInstance(found.pop(odd), ZeroDivisionError)
         self.assertEqual({gone: False, changed: False,
                           **dict.fromkeys(others, True)}, found)

@@ -373,9 +373,15 @@ class TakeoverTestCase(base.BaseTestCase):
         reasons = dict.fromkeys(('n1', 'n2', 'n3'), Reason.TAKEN_OVER)
         self.assertEqual(['n1', 'n2'], ownership.takeovers(reasons, 2))
         self.assertEqual(
-            {'n1': Reason.TAKEN_OVER, 'n2': Reason.INSTANCE_OF_DEAD,
+            {'n1': Reason.TAKEN_OVER, 'n2': Reason.TAKEOVER_FAILED,
              'n3': Reason.INSTANCE_WAITS},
             ownership.with_takeovers(reasons, ['n1', 'n2'], {'n1'}))
+
+    def test_a_build_that_could_not_be_taken_is_not_waited_for(self):
+        reasons = dict.fromkeys(('n1', 'n2'), Reason.AWAITED)
+        self.assertEqual(
+            {'n1': Reason.TAKEOVER_FAILED, 'n2': Reason.AWAITED},
+            ownership.with_takeovers(reasons, ['n1'], ()))
 
     def test_those_that_were_refused_keep_nobody_waiting(self):
         reasons = dict.fromkeys(('n1', 'n2', 'n3'), Reason.TAKEN_OVER)
@@ -581,6 +587,14 @@ class AwaitedTestCase(base.BaseTestCase):
              'n3': Reason.CREATED},
             ownership.with_pulls(reasons, [], {'n1', 'n3'}))
 
+    def test_node_of_which_placement_does_not_say_waits_for_that(self):
+        reasons = {'n1': Reason.ADOPTED, 'n2': Reason.PULLED,
+                   'n3': Reason.CREATED, 'n4': Reason.PULLED}
+        self.assertEqual(
+            {'n1': Reason.UNANSWERED, 'n2': Reason.UNANSWERED,
+             'n3': Reason.CREATED, 'n4': Reason.QUEUED},
+            ownership.with_pulls(
+                reasons, ['n2'], {'n2'}, {'n1', 'n2', 'n3'}))
 
     def test_builds_keep_it_waiting_until_they_are_mine(self):
         builds = {'i1': InstanceState(OTHER), 'i2': InstanceState(None)}

@@ -21,12 +21,23 @@ builds to and is offered by placement; moves, moved_nodes and most_moves as in
 kill, from the kill to that moment. limit is service_down_time and 15 s. In the
 end the computes get their own interval back.
 
+With --without placement, or conductor, that is killed right before the compute
+and comes back when nova has called the compute down for some looks;
+usable_after counts from the moment in which it answers. limit is then 15 s
+after placement's return, and service_down_time more after the conductor's:
+without it no heartbeat arrives, so that all have to be heard first.
+
 Must be: usable_after no more than limit, most_moves 1, at each interval.
 """
 
+import contextlib
+
 from lab.bench import criteria
 from lab.bench import operations
+from lab.experiments import outage
 from lab import options
+from lab import progress
+from lab import stack as stacks
 from lab import timeline
 
 INTERVALS = (10, 600)
@@ -35,6 +46,12 @@ REACTION = 15.0
 OPTION = 'DEFAULT.update_resources_interval'
 # Beyond an audit of all: a lab on a machine that is busy.
 PATIENCE = 90.0
+# What may be away meanwhile.
+WITHOUT = ('placement', 'conductor')
+# Seconds in which each compute looks some times, in vain.
+LOOKS = 10.0
+# Whoever waits for an audit is not waited for.
+AFTERWARDS = 200.0
 
 
 def add_options(parser):
@@ -42,22 +59,28 @@ def add_options(parser):
     parser.add_argument(
         '--every', type=options.positive, action='append', metavar='SECONDS',
         help='audit so rarely; may be repeated (default: 10 and 600)')
+    parser.add_argument(
+        '--without', choices=WITHOUT,
+        help='what is away when the compute dies (default: nothing)')
 
 
 def choices(args):
     """What the options ask of :func:`run`."""
-    return {'intervals': tuple(args.every or INTERVALS)}
+    return {'intervals': tuple(args.every or INTERVALS),
+            'without': args.without}
 
 
-def run(bench, intervals):
+def run(bench, intervals, without):
     """Kill one at each interval; returns the figures.
 
     :param intervals: seconds between two audits of a compute
+    :param without: one of :data:`WITHOUT`, or None
     """
-    figures = {'limit': bench.down_time + REACTION,
-               'intervals': list(intervals)}
+    figures = {'limit': REACTION + (
+                   0 if without == 'placement' else bench.down_time),
+               'intervals': list(intervals), 'without': without}
     for interval in intervals:
-        figures[f'every_{interval}_s'] = _kill_one(bench, interval)
+        figures[f'every_{interval}_s'] = _kill_one(bench, interval, without)
     bench.note('the computes restart with their own interval')
     bench.computes.restart(bench.computes.names())
     figures['quiet'] = bench.await_quiet()
@@ -80,7 +103,7 @@ def failures(figures):
     return found + criteria.unmet(figures, criteria.QUIET)
 
 
-def _kill_one(bench, interval):
+def _kill_one(bench, interval, without):
     bench.note(f'the computes restart, with audits every {interval} s')
     bench.computes.restart(bench.computes.names(), [f'{OPTION}={interval}'])
     bench.recorder.wait_for(
@@ -89,12 +112,14 @@ def _kill_one(bench, interval):
         interval + PATIENCE, 'all nodes being usable')
     name, nodes = bench.busiest
     free = [n for n in nodes if n not in bench.recorder.view.used_nodes]
-    killed = bench.kill(name)
-    down = bench.await_down(name)
+    with _away(bench, without):
+        killed = bench.kill(name)
+        down = bench.await_down(name)
+    since = bench.recorder.now() if without else killed
     try:
         at = bench.recorder.wait_for(
             lambda seen: operations.usable(seen, free, name),
-            bench.down_time + interval + PATIENCE,
+            AFTERWARDS if without else bench.down_time + interval + PATIENCE,
             f'free nodes of {name} being usable elsewhere')
         bench.note('free nodes are usable')
     except timeline.NeverHappened:
@@ -104,7 +129,31 @@ def _kill_one(bench, interval):
     return {'killed': name,
             'its_free_nodes': len(free),
             'down_after': round(down - killed, 1),
-            'usable_after': None if at is None else round(at - killed, 1),
+            'usable_after': None if at is None else round(at - since, 1),
+            'left': sum(1 for node in free if not operations.usable(
+                bench.recorder.view, [node], name)) if at is None else 0,
             'moves': len(moves),
             'moved_nodes': timeline.moved_nodes(moves),
             'most_moves': timeline.most_moves(moves)}
+
+
+@contextlib.contextmanager
+def _away(bench, what):
+    """Have something away for a while, and some looks longer.
+
+    :param what: one of :data:`WITHOUT`, or None
+    """
+    if what is None:
+        yield
+        return
+    stack = stacks.Stack(bench.settings, progress.Progress())
+    with bench.recorder.gaps():
+        bench.note(f'kill {what}')
+        stack.kill(outage.PARTS[what])
+        try:
+            yield
+            bench.recorder.watch(LOOKS)
+        finally:
+            # A lab that was up before is to be of use afterwards.
+            stack.start(outage.PARTS[what])
+        bench.note(f'{what} answers')

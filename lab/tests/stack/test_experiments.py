@@ -61,3 +61,10 @@ class ExperimentsTestCase(command.LabTestCase):
         # The other tests show what comes of frequent audits.
         figures = self.experiment('reaction', '--every', '600')['every_600_s']
         self.assertEqual(figures['its_free_nodes'], figures['moved_nodes'])
+
+    def test_reaction_without_placement(self):
+        # What fails in the one look after a death is tried by the next ones.
+        figures = self.experiment(
+            'reaction', '--every', '600', '--without', 'placement')
+        figures = figures['every_600_s']
+        self.assertEqual(figures['its_free_nodes'], figures['moved_nodes'])

@@ -150,4 +150,5 @@ class Watch:
             # At first it is none at all.
             **{host: pauses.Pause(
                 now + (last[host].seconds if host in last else 0),
-                pauses.longer(last.get(host))) for host in hindered}}
+                pauses.longer(last.get(host), False))
+               for host in hindered}}

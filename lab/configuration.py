@@ -352,10 +352,11 @@ def _authtoken(settings, user):
 def transport(settings, port='rabbitmq'):
     """URL of the message bus.
 
-    :param port: where it is reached, a name of a port
+    :param port: where it is reached, a port or the name of one
     """
+    number = port if isinstance(port, int) else settings.port(port)
     return (f'rabbit://{places.USER}:{places.PASSWORD}@{places.HOST}:'
-            f'{settings.port(port)}/')
+            f'{number}/')
 
 
 def _logging():

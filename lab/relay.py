@@ -25,12 +25,24 @@ HOST = '127.0.0.1'
 _CHUNK = 65536
 
 
-async def serve(begin, end, ready=None):
+class Unwatched:
+    """Sees what passes through a connection, and does nothing with it."""
+
+    def sent(self, data):
+        """Bytes from the client are passed on."""
+
+    def received(self, data):
+        """Bytes from the server are passed on."""
+
+
+async def serve(begin, end, ready=None, watch=Unwatched):
     """Pass connections on until cancelled.
 
     :param begin: port to listen at; 0 takes a free one
     :param end: port that connections are passed on to
     :param ready: called with the port that is listened at
+    :param watch: makes what each connection is watched by, see
+        :class:`Unwatched`
     """
     async def relay(reader, writer):
         try:
@@ -38,8 +50,9 @@ async def serve(begin, end, ready=None):
         except OSError:
             writer.close()
             return
-        await asyncio.gather(_pass_on(reader, far_writer),
-                             _pass_on(far_reader, writer))
+        seen = watch()
+        await asyncio.gather(_pass_on(reader, far_writer, seen.sent),
+                             _pass_on(far_reader, writer, seen.received))
         for side in (writer, far_writer):
             side.close()
 
@@ -54,10 +67,11 @@ async def serve(begin, end, ready=None):
         server.close()
 
 
-async def _pass_on(reader, writer):
+async def _pass_on(reader, writer, see):
     """One direction of a connection, until its sender has ended."""
     with contextlib.suppress(OSError):
         while data := await reader.read(_CHUNK):
+            see(data)
             writer.write(data)
             await writer.drain()
         # The other direction may have something left to say.

@@ -44,6 +44,19 @@ class ExperimentsTestCase(command.LabTestCase):
         self.assertGreaterEqual(figures['created'], NODES)
         self.assertEqual(NODES, sum(figures['split']))
 
+    def test_questions_while_nothing_happens_do_not_grow_with_nodes(self):
+        few, many = (self.experiment(
+            'steady', '--questions', shape=shape)
+            for shape in (command.SHAPE, command.LARGE))
+        for service, asked in few['asked'].items():
+            self.assertLessEqual(
+                many['asked'][service], 1.2 * asked + 3 * COMPUTES,
+                (service, few['questions'], many['questions']))
+        # At every tenth audit, of which there are seven or eight.
+        count, _ = many['questions'].get(
+            'conductor: ComputeNodeList.get_all_by_host', (0, 0))
+        self.assertLessEqual(count, COMPUTES)
+
     def test_builds_outlive_a_restart(self):
         figures = self.experiment(
             'build-restart', '--situation', 'waiting', '--builds',

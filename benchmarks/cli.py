@@ -33,6 +33,7 @@ in one run on this machine.
   tools/bench listing --nodes 1000 --hosts 3        a minute
   tools/bench listing --nodes 100000 --hosts 10     half an hour
   tools/bench look --nodes 10000 --hosts 30         who is there, who has died
+  tools/bench idle --nodes 10000 --hosts 1          while nothing happens
   tools/bench changes --nodes 300                   how soon a change is seen
   tools/bench audit --nodes 1000                    with nova's tracker
   tools/bench claim --nodes 300                     how long builds wait
@@ -86,7 +87,7 @@ def parser():
                            'then begins at once')
     commands = main.add_subparsers(dest='command', required=True,
                                    metavar='COMMAND')
-    for add in (_add_listing, _add_look, _add_changes, _add_audit,
+    for add in (_add_listing, _add_look, _add_idle, _add_changes, _add_audit,
                 _add_claim, _add_start, _add_failover, _add_disable,
                 _add_join, _add_takeover, _add_tasks, _add_decide, _add_ring,
                 _add_plot):
@@ -151,6 +152,16 @@ at rest, and when a host with its share of the nodes has just died. At that one
 the records of its free nodes are moved; their audits come later and are not
 counted. The cloud is that of "listing".
 """, nodes=lambda args: 1), hosts=30)
+
+
+def _add_idle(commands):
+    _add_size(_add(commands, 'idle', _idle, """\
+what is asked while nothing happens, and how much comes back
+
+Counted is each kind of question of one compute service to nova's conductor,
+Ironic, placement and RabbitMQ in ten minutes, and the bytes of the answers, of
+which the figures are for one minute. The cloud is that of "listing".
+""", nodes=lambda args: 1))
 
 
 def _add_changes(commands):
@@ -332,6 +343,13 @@ def _look(args, settings, progress):
     from benchmarks import looking
 
     return _print(args, looking, looking.measure(
+        settings, OPTIONS, progress, args.nodes, args.hosts))
+
+
+def _idle(args, settings, progress):
+    from benchmarks import idling
+
+    return _print(args, idling, idling.measure(
         settings, OPTIONS, progress, args.nodes, args.hosts))
 
 

@@ -34,6 +34,9 @@ from benchmarks import watching
 #: Seconds between two claims, or between two looks whether something is done.
 PAUSE = 0.05
 
+#: Seconds from one turn of most timers to the next, with nova's defaults.
+PERIOD = 10
+
 
 def _memory(name):
     """Return a line of /proc/self/status, in MB."""
@@ -404,6 +407,22 @@ class Compute:
     def later(self, seconds):
         """Have placement's client and the driver take it for later."""
         self._clock.ahead += seconds
+
+    def idle(self, minutes):
+        """Do what the driver and nova's audits do in some minutes.
+
+        But for what nova's tracker is given.
+        """
+        timers = [*self._driver._timers._timers.values()]
+        # What it has to audit it would audit.
+        timers = [one for one in timers if one._name != 'upkeep']
+        for second in range(0, 60 * minutes, PERIOD):
+            if second % 60 == 0:
+                self.audit()
+            for one in timers:
+                if second % round(one._seconds()) == 0:
+                    one.turn()
+            self._clock.ahead += PERIOD
 
     def minute(self):
         """Do what is done in a minute."""

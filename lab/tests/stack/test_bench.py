@@ -61,9 +61,15 @@ class BenchTestCase(command.LabTestCase):
         for driver in ('stock', 'ours'):
             its = json.loads(listing)[driver]['first']['result']
             self.assertTrue(0 < its['nodes'] < 60, its)
-        found = json.loads(self.bench('look', '--nodes', '60', '--hosts', '2'))
+        found = json.loads(self.bench(
+            '--keep', 'look', '--nodes', '60', '--hosts', '2'))
         self.assertEqual(1, found['rest']['conductor'])
         self.assertGreater(found['death']['given'], 0)
+        asked = json.loads(self.bench(
+            'idle', '--nodes', '60', '--hosts', '1'))['asked']
+        # All records are read by every tenth audit.
+        self.assertEqual(
+            1, asked['conductor']['ComputeNodeList.get_all_by_host'][0])
         self.plot(listing)
 
     def test_decide(self):

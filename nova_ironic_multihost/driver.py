@@ -101,7 +101,7 @@ class IronicMultiHostDriver(names.IronicDriver):
     def __init__(self, virtapi, read_only=False):
         conf.register_opts(CONF)
         self._tally = tally.Tally()
-        self._tracker = calls.Tracker(virtapi, self._moved)
+        self._tracker = calls.Tracker(virtapi, self._moved, self._barred)
         self._departure = departure.Departure(
             registration.Registration(CONF.host),
             lambda: self._looks.may_close(settings.read()))
@@ -248,7 +248,7 @@ class IronicMultiHostDriver(names.IronicDriver):
             manager,
             lambda record: self._offers.still_valid(record.node, record),
             lambda node: self._offers.may_create(node, settings.read()),
-            self._moved)
+            self._moved, self._barred)
         patches.patch_node_audits(
             manager, self._schedule, lambda: self._tally.sign(Work.AUDIT))
         patches.patch_instance_init(manager, self._recovery.start)
@@ -340,6 +340,15 @@ class IronicMultiHostDriver(names.IronicDriver):
 
     def _moved(self, node, done):
         self._tally.note_move(self._auditor.reason(node), done)
+
+    def _barred(self, node, exc):
+        if not self._auditor.is_barred(node):
+            LOG.warning(
+                'The record of node %(node)s cannot be moved to this host: '
+                'its database refuses that for good. The node is left alone. '
+                '"nova-ironic-multihost check" says of second records; else '
+                'mend what nova says: %(exc)s', {'node': node, 'exc': exc})
+        self._auditor.bar(node)
 
     def _recorded(self):
         return [record.node for record

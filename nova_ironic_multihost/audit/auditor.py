@@ -111,6 +111,20 @@ class Auditor:
         self._notices = notices.Notices()
         # When others may have taken this host's nodes, None if never.
         self._doubted: float | None = None
+        # Replaced whole.
+        self._met: frozenset[str] = frozenset()
+
+    def bar(self, node: str) -> None:
+        """Note that a node's record cannot become this host's.
+
+        The database refuses it for good. It is tried again when all records
+        of this host are read anew. Any thread may say so.
+        """
+        self._met |= {node}
+
+    def is_barred(self, node: str) -> bool:
+        """Whether a node's record cannot become this host's."""
+        return node in self._met or node in self._memory.barred
 
     def doubt(self) -> None:
         """Note that others may have taken nodes of this host.
@@ -221,8 +235,8 @@ class Auditor:
 
     def records(self, settings: Settings) -> list[Record]:
         """Return the records of this host, by whatever spelling."""
-        return self.sources.records_of(
-            membership.spellings(self.sources.services(), settings.host))
+        return [*gather.without_second(self.sources.records_of(
+            membership.spellings(self.sources.services(), settings.host)))[0]]
 
     def audit(self, settings: Settings, settled: bool = True,
               then: Callable[[Audit], None] = lambda audit: None) -> Audit:
@@ -247,7 +261,7 @@ class Auditor:
             roster = self._roster(
                 settings, self._known(), starting=not settled)
             gathered = gather.all_nodes(
-                self.sources, self._memory, settings, roster, self._reader,
+                self.sources, self._memory_with_met(), settings, roster, self._reader,
                 settled, self.last, self._outages, self._clock(),
                 self._doubted)
             decided = decision.decide(
@@ -257,7 +271,8 @@ class Auditor:
             audit = self._audit_of(gathered, decided)
             self._notices.tell(notices.due(
                 settings.host, gathered.mapped, audit.reasons,
-                gathered.absences, gathered.host_aggregates.read))
+                gathered.absences, gathered.host_aggregates.read,
+                gathered.barred))
             self._remember(gathered, decided, audit)
             if self.last is None:
                 # Its records were read before Ironic was asked.
@@ -312,7 +327,7 @@ class Auditor:
             # Nor do they wait for a listing of all nodes that is under way.
             self.read(settings, brief=True)
             gathered = gather.nodes_of_hosts(
-                self.sources, self._memory, settings,
+                self.sources, self._memory_with_met(), settings,
                 self._roster(settings, [*hosts, *known]), hosts,
                 self._reader, self._outages, self._clock(), only)
             decided = decision.decide(
@@ -436,11 +451,12 @@ class Auditor:
         :param hosts: its spellings.
         """
         now = self._clock()
-        records = self.sources.records_of(hosts)
+        records, barred = gather.without_second(
+            self.sources.records_of(hosts))
         with self._lock:
             if self.last is None:
                 self._memory = dataclasses.replace(
-                    self._memory, recorded=now,
+                    self._memory, recorded=now, barred=barred,
                     records=types.MappingProxyType(
                         {record.node: record for record in records}))
 
@@ -462,6 +478,12 @@ class Auditor:
         """
         audited = self.last.view.hosts if self.last else ()
         return [*dict.fromkeys([*self._seen, *audited])]
+
+    def _memory_with_met(self) -> Memory:
+        """Return what is remembered, with what the database has refused."""
+        return dataclasses.replace(
+            self._memory, barred=types.MappingProxyType({
+                **dict.fromkeys(self._met, ''), **self._memory.barred}))
 
     def _memory_now(self, settings: Settings) -> Memory:
         """Return what is remembered, with who is given up by now."""
@@ -532,6 +554,8 @@ class Auditor:
                              if owner != facts.host)
         before, basis = self._memory.standing, gathered.basis
         assert basis is not None
+        if gathered.recorded != self._memory.recorded:
+            self._met = frozenset()
         self._memory = Memory(
             preferences=facts.preferences,
             audits=(gathered.audits + 1
@@ -540,6 +564,7 @@ class Auditor:
             records=types.MappingProxyType(
                 {record.node: record for record in gathered.records}),
             recorded=gathered.recorded,
+            barred=gathered.barred,
             standing=revision.Standing(
                 basis, gathered.mirror.serial, frozenset(facts.my_nodes),
                 frozenset(facts.my_instances),

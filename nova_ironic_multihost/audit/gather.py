@@ -93,6 +93,7 @@ class Gathered:
     :param mapped: whether this host is mapped, None if that is not known.
     :param records: the records of this host.
     :param recorded: when all of them were read.
+    :param barred: see :class:`.model.Memory`.
     :param basis: what the reasons of all nodes depend on.
     :param absences: nodes that are recorded here and not listed.
     :param unlisted: uuid -> node, of those of them that are not deleted, as
@@ -106,6 +107,8 @@ class Gathered:
     mapped: bool | None
     records: tuple[Record, ...] = ()
     recorded: float | None = None
+    barred: Mapping[str, str] = dataclasses.field(
+        default_factory=lambda: types.MappingProxyType({}))
     basis: revision.Basis | None = None
     absences: absence.Absences = absence.Absences()
     unlisted: Mapping[str, Row] = dataclasses.field(
@@ -220,9 +223,16 @@ def all_nodes(sources: Sources, memory: Memory, settings: Settings,
     mirror = reader.mirror
     hosts = membership.spellings(roster.services, settings.host)
     basis = _basis(settings, roster, roster.view)
-    records, recorded = _my_records(
+    records, barred = _my_records(
         sources, memory, settings, roster, basis, mirror, last, outages, now,
         doubted)
+    recorded = memory.recorded if barred is None else now
+    if barred is not None:
+        memory = dataclasses.replace(memory, barred=barred)
+    if memory.standing and memory.standing.turn % revision.TURNS == 0:
+        # Somebody may have taken that back.
+        memory = dataclasses.replace(
+            memory, mapped=_mapped(sources, memory, settings))
     my_nodes = frozenset(record.node for record in records)
     my_instances = frozenset(sources.instances(hosts))
     due = revision.due(
@@ -244,37 +254,58 @@ def all_nodes(sources: Sources, memory: Memory, settings: Settings,
     facts = dataclasses.replace(facts, silent=outages.silent(
         facts.view, now, settings.heartbeats))
     return Gathered(facts, mirror, audits, roster.host_aggregates, mapped,
-                    records, recorded, _basis(settings, roster, facts.view),
+                    records, recorded, memory.barred,
+                    _basis(settings, roster, facts.view),
                     absences, unlisted)
+
+
+def _mapped(sources: Sources, memory: Memory, settings: Settings) -> bool:
+    """Ask again whether this host is mapped, if it was."""
+    try:
+        return memory.mapped and sources.mapped(settings.host) is not False
+    except Exception as exc:  # noqa: BLE001
+        LOG.debug('Whether this host is mapped is as before: %s', exc)
+        return memory.mapped
+
+
+def without_second(records: Iterable[Record]
+                   ) -> tuple[tuple[Record, ...], Mapping[str, str]]:
+    """Return the records, and node -> uuid of the row of second ones."""
+    records = tuple(records)
+    return (tuple(record for record in records if not record.second),
+            types.MappingProxyType({
+                record.node: record.second for record in records
+                if record.second}))
 
 
 def _my_records(sources: Sources, memory: Memory, settings: Settings,
                 roster: Roster, basis: revision.Basis, mirror: Mirror,
                 last: Audit | None, outages: Outages, now: float,
                 doubted: float | None
-                ) -> tuple[tuple[Record, ...], float | None]:
+                ) -> tuple[tuple[Record, ...], Mapping[str, str] | None]:
     """Read the records of this host, as far as they may be others by now.
 
-    :returns: (the records, when all of them were read).
+    :returns: (the records, node -> uuid of the row of second ones if all of
+        them were read now, else None).
     """
     doubtful = revision.in_doubt(memory.recorded, doubted)
     if last is None and memory.recorded is not None and not doubtful:
         # The first audit has read them before Ironic was asked.
-        return tuple(memory.records.values()), memory.recorded
+        return tuple(memory.records.values()), None
     uncertain = revision.uncertain(
         memory.standing, basis, mirror, memory.records.keys(),
         last.nodes.keys() if last else ())
     # Who was no member for a while was robbed, perhaps.
     if (uncertain is None or memory.recorded is None or memory.audits == 0
-            or doubtful or outages.any_since(
+            or memory.barred or doubtful or outages.any_since(
                 memory.recorded, now, settings.heartbeats)):
-        return tuple(sources.records_of(membership.spellings(
-            roster.services, settings.host))), now
+        return without_second(sources.records_of(membership.spellings(
+            roster.services, settings.host)))
     read = sources.records(sorted(uncertain)) if uncertain else []
     return (*(record for node, record in memory.records.items()
               if node not in uncertain),
             *(record for record in read
-              if record.owner == roster.view.host)), memory.recorded
+              if record.owner == roster.view.host)), None
 
 
 def _basis(settings: Settings, roster: Roster, view: membership.View
@@ -303,7 +334,7 @@ def nodes_of_hosts(sources: Sources, memory: Memory, settings: Settings,
     wanted = _inheritable(roster, owners, mirror, only)
     records = {
         record.node: record for record in (
-            sources.records_of(names)
+            without_second(sources.records_of(names))[0]
             if _too_many(wanted, roster, owners, mirror)
             else sources.records(list(wanted)))
         if record.owner in owners and record.node in wanted}
@@ -417,7 +448,8 @@ def _facts(sources: Sources, memory: Memory, settings: Settings,
              if state.host_key is not None and not state.deleted}),
         permissions=Permissions(
             settled=settled, mapped=mapped is not False,
-            tested=audits >= settings.pull_delay_audits))
+            tested=audits >= settings.pull_delay_audits),
+        barred=memory.barred.keys())
     return facts, mapped, audits
 
 
@@ -466,8 +498,8 @@ def _records_of_others(sources: Sources, memory: Memory, mirror: Mirror,
     records = sources.records(list(wanted)) if wanted else []
     if memory.rounds >= SAMPLES:
         for member in sorted(_unknown(memory, inventory)):
-            records += sources.records_of(
-                membership.spellings(known, member))[:1]
+            records += without_second(sources.records_of(
+                membership.spellings(known, member)))[0][:1]
     return {record.node: record for record in records
             if record.node not in inventory.my_nodes}
 

@@ -105,6 +105,8 @@ class Memory:
         member was not known; others are then sampled.
     :param records: node uuid -> record, of the nodes that were recorded on
         this host.
+    :param barred: uuid of a node whose record cannot become this host's ->
+        uuid of the row of this host that is in its way, '' if it is none.
     :param recorded: when all of those were read, by the clock of the audits;
         None if they were not.
     :param standing: how things stood, None if there was no audit.
@@ -123,6 +125,8 @@ class Memory:
     audits: int = 0
     rounds: int = 0
     records: Mapping[str, Record] = dataclasses.field(
+        default_factory=lambda: types.MappingProxyType({}))
+    barred: Mapping[str, str] = dataclasses.field(
         default_factory=lambda: types.MappingProxyType({}))
     recorded: float | None = None
     standing: revision.Standing | None = None

@@ -16,10 +16,12 @@ import collections
 from collections.abc import Mapping
 import dataclasses
 import logging
+import types
 
 from oslo_log import log
 
 from nova_ironic_multihost.core import absence
+from nova_ironic_multihost.core import facts
 from nova_ironic_multihost.core import ownership
 from nova_ironic_multihost.core.ownership import Reason
 
@@ -69,7 +71,8 @@ OF_NODES = {
 
 
 def due(host: str, mapped: bool | None, reasons: Mapping[str, Reason],
-        absences: absence.Absences, zones_known: bool = True
+        absences: absence.Absences, zones_known: bool = True,
+        barred: Mapping[str, str] = types.MappingProxyType({})
         ) -> dict[object, Notice]:
     """Return what an operator has to know after an audit.
 
@@ -78,6 +81,7 @@ def due(host: str, mapped: bool | None, reasons: Mapping[str, Reason],
     :param reasons: node uuid -> why it is mine or not.
     :param absences: nodes that are recorded here and not listed.
     :param zones_known: whether nova's host aggregates could be read.
+    :param barred: node -> second record of it that this host has, or ''.
     :returns: what it is about -> the notice.
     """
     found: dict[object, Notice] = {}
@@ -96,6 +100,10 @@ def due(host: str, mapped: bool | None, reasons: Mapping[str, Reason],
             'that move do not get the aggregates of their host in placement. '
             'Set [api_database]connection in nova.conf of the '
             'nova-conductor of this cell.')
+    found.update({
+        ('second', row): Notice(
+            logging.WARNING, facts.second_record(node, host, row))
+        for node, row in barred.items() if row})
     found.update(_of_nodes(reasons))
     if absences.braked:
         found['brake'] = Notice(

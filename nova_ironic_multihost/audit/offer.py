@@ -95,7 +95,7 @@ class Offers:
             return self._preferences.prefers(host_key(settings.host), node)
 
         reason = self._auditor.reason(node)
-        return not self._ending() and (
+        return not (self._ending() or self._auditor.is_barred(node)) and (
             reason is None or ownership.may_create(reason, preferred))
 
     def is_new(self, node: str) -> bool:
@@ -151,7 +151,7 @@ class Offers:
         record = record or next(iter(sources.records([node])), None)
         if record is None or record.owner == audit.view.host:
             return True
-        if self._ending():
+        if self._ending() or self._auditor.is_barred(node):
             return False
         known = audit.nodes.get(node)
         instance = known.instance if known else None
@@ -184,6 +184,7 @@ class Offers:
         known = audit.host_aggregates
         wanted = [node for node in nodes
                   if audit.reasons.get(node) in _MOVED
+                  and not self._auditor.is_barred(node)
                   and not self._tracker.has(node)]
         records = [
             record for record in sources.records(wanted)

@@ -38,6 +38,7 @@ import typing
 
 from nova_ironic_multihost.check import observation
 from nova_ironic_multihost.check import tasks
+from nova_ironic_multihost.core import facts
 from nova_ironic_multihost.core import farewell
 from nova_ironic_multihost.core.host import host_key
 
@@ -51,7 +52,8 @@ LEAKED = 'leaked-machine'
 #: All kinds, those of notes included.
 KINDS = (
     'compute-missing', 'compute-not-up', 'node-without-record',
-    'node-with-many-records', 'record-without-node', 'record-on-dead-host',
+    'node-with-many-records', 'second-record', 'record-without-node',
+    'record-on-dead-host',
     ON_DEAD_HOST, 'host-not-mapped', 'node-without-provider',
     'provider-without-node', 'free-node-barred',
     'allocation-without-instance', 'instance-without-allocation', LEAKED,
@@ -91,7 +93,8 @@ def inconsistencies(seen: observation.Observation, now: float,
     :param hosts: names of compute services that must exist and be up
     :returns: an empty list when consistent
     """
-    return [*_expected(seen, hosts), *_records(seen), *_hosts(seen),
+    return [*_expected(seen, hosts), *second_records(seen),
+            *_records(seen), *_hosts(seen),
             *_providers(seen), *_allocations(seen), *_machines(seen),
             *_tasks(seen, now)]
 
@@ -132,9 +135,19 @@ def _expected(seen: observation.Observation,
             yield Finding('compute-not-up', host, f'{service.host} {why}')
 
 
+def second_records(seen: observation.Observation) -> Iterator[Finding]:
+    """Find records of nodes by another uuid than the node's."""
+    for record in seen.records:
+        if record.second:
+            yield Finding('second-record', record.name, facts.second_record(
+                record.name, record.host, record.node))
+
+
 def _records(seen: observation.Observation) -> Iterator[Finding]:
     owners: dict[str, list[str]] = {}
     for record in seen.records:
+        if record.second:
+            continue
         owners.setdefault(record.node, []).append(record.host)
     for node in seen.nodes:
         hosts = owners.pop(node.uuid, [])

@@ -71,7 +71,8 @@ class Service:
 class Record:
     """A live row of nova's compute_nodes: ``host`` owns ``node``.
 
-    nova gives a row that is deleted and made anew another ``id``.
+    nova gives a row that is deleted and made anew another ``id``. ``name`` is
+    the node that the row names, '' if nobody asked; ``node`` is its uuid.
     """
 
     node: str
@@ -79,11 +80,17 @@ class Record:
     created: float | None = None
     updated: float | None = None
     id: int | None = None
+    name: str = ''
 
     @property
     def key(self) -> HostKey:
         """The host in lower case."""
         return host_key(self.host)
+
+    @property
+    def second(self) -> bool:
+        """Whether it is a record of a node that has another one."""
+        return self.name not in ('', self.node)
 
 
 @dataclasses.dataclass(frozen=True)

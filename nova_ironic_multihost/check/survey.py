@@ -416,7 +416,8 @@ class Survey:
         others = {host_key(record['service']['host']) for record in found
                   if record['hypervisor_type'] != 'ironic'}
         return tuple(
-            observation.Record(record['id'], record['service']['host'])
+            observation.Record(record['id'], record['service']['host'],
+                               name=record['hypervisor_hostname'])
             for record in found
             if record['hypervisor_type'] == 'ironic'), others
 

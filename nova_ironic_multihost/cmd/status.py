@@ -21,6 +21,7 @@ from oslo_config import cfg
 from oslo_upgradecheck import upgradecheck
 
 from nova_ironic_multihost.check import cli
+from nova_ironic_multihost.check import findings
 from nova_ironic_multihost.check.upgrade import agreement
 from nova_ironic_multihost.check.upgrade import cells
 from nova_ironic_multihost.check.upgrade.complaint import Complaint
@@ -57,6 +58,7 @@ driver, before an upgrade of it or of nova, and when in doubt:
   - what nova, placement and Ironic say of the compute services fits: cells,
     the spelling of hosts, conductor groups and shards, availability zones;
   - those that share nodes have the same settings and the same driver;
+  - no compute service has a second record of a node;
   - placement gives no machine to two servers.
 
 Run it on each host with a nova-compute for Ironic, as a user who may read its
@@ -205,6 +207,9 @@ CHECKS = (
     ('Same driver on all', (
         lambda known: drivers.judge_settings(known.collected),
         _marks, _drivers)),
+    ('Records of nodes', (lambda known: (
+        Complaint(found.sentence)
+        for found in findings.second_records(known.seen)),)),
     ('Placement', (lambda known: placement.judge(known.placement),)),
 )
 

@@ -53,6 +53,12 @@ def not_taken(exc: BaseException) -> bool:
         for one in chain(exc))
 
 
+def for_good(exc: BaseException) -> bool:
+    """Whether the conductor has failed in a way that is the same again."""
+    return any(isinstance(one, messaging.RemoteError)
+               and one.exc_type in FOR_GOOD for one in chain(exc))
+
+
 def passing(exc: BaseException, again: bool = False) -> bool:
     """Whether what has failed may succeed another time.
 

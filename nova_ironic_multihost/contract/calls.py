@@ -39,6 +39,7 @@ from nova import rpc
 from oslo_log import log as logging
 import oslo_messaging as messaging
 
+from nova_ironic_multihost.contract import answers
 from nova_ironic_multihost.contract import completion
 from nova_ironic_multihost.contract import evacuation
 from nova_ironic_multihost.contract import names
@@ -79,12 +80,17 @@ class Tracker:
     :param virtapi: what nova gave to the driver.
     :param moved: called with the uuid of a node and whether its record could
         be moved to this host, when it was to be.
+    :param barred: called with the uuid of a node whose record the database
+        does not let become this host's, whenever that is tried, and why.
     """
 
     def __init__(self, virtapi, moved: Callable[[str, bool], None] = (
-            lambda node, done: None)):
+            lambda node, done: None),
+            barred: Callable[[str, Exception], None] = (
+                lambda node, exc: None)):
         self._manager = names.manager_of(virtapi)
         self._moved = moved
+        self._barred = barred
         #: Node -> when placement was asked for all of it, as of when it was
         #: asked for a part.
         self._renewed: dict[str, float | None] = {}
@@ -182,6 +188,8 @@ class Tracker:
             # Its audit reads it anew.
             LOG.debug('The record of node %(node)s could not be moved: '
                       '%(exc)s', {'node': record.node, 'exc': exc})
+            if answers.for_good(exc):
+                self._barred(record.node, exc)
             return False
         return True
 

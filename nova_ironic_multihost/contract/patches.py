@@ -28,6 +28,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
+import contextlib
 import functools
 import inspect
 import typing
@@ -37,7 +38,9 @@ from nova import exception
 from nova import service
 import os_traits
 from oslo_log import log as logging
+import oslo_messaging as messaging
 
+from nova_ironic_multihost.contract import answers
 from nova_ironic_multihost.contract import calls
 from nova_ironic_multihost.contract import claims
 from nova_ironic_multihost.contract import listeners
@@ -290,7 +293,8 @@ def patch_record_moves(
         manager: ComputeManager | None,
         may_take: Callable[[Record], bool],
         may_create: Callable[[str], bool],
-        moved: Callable[[str, bool], None] = lambda node, done: None
+        moved: Callable[[str, bool], None] = lambda node, done: None,
+        barred: Callable[[str, Exception], None] = lambda node, exc: None
         ) -> None:
     """Ask before the tracker makes a record this host's.
 
@@ -305,7 +309,7 @@ def patch_record_moves(
     :param manager: nova's ComputeManager.
     :param may_take: says whether a record may become this host's.
     :param may_create: says whether this host may create the record of a node.
-    :param moved: as for :class:`.calls.Tracker`.
+    :param moved: as for :class:`.calls.Tracker`, as is ``barred``.
     """
     if manager is None:
         return
@@ -328,7 +332,8 @@ def patch_record_moves(
         moving.clear()
         done = False
         try:
-            created = create(context, resources)
+            with _barring(moving, barred):
+                created = create(context, resources)
             done = True
             return created
         finally:
@@ -352,6 +357,18 @@ def patch_record_moves(
 
     tracker._get_compute_node = read_if_it_may_be_taken
     tracker._init_compute_node = create_unless_taken
+
+
+@contextlib.contextmanager
+def _barring(nodes, barred):
+    """Say of nodes that the database refuses to move their records."""
+    try:
+        yield
+    except messaging.RemoteError as exc:
+        if answers.for_good(exc):
+            for node in nodes:
+                barred(node, exc)
+        raise
 
 
 def patch_node_audits(manager: ComputeManager | None, schedule,

@@ -285,7 +285,9 @@ def record(row: objects.ComputeNode) -> Record:
     return Record(
         node=row.hypervisor_hostname, host=row.host,
         partition=membership.same_label(
-            (row.stats or {}).get(PARTITION, '')), row=row)
+            (row.stats or {}).get(PARTITION, '')),
+        second='' if row.uuid == row.hypervisor_hostname else row.uuid,
+        row=row)
 
 
 def _batches(uuids: Iterable[str], size: int = BATCH

@@ -36,11 +36,14 @@ class Record:
     :param partition: label of the partition that the owner serves, see
         :attr:`.membership.Partition.label`.
     :param row: what nova works with, if it comes from there.
+    :param second: uuid of the row if that is not the node's, else ''. nova
+        goes by the row with the node's uuid; a host can have only one of both.
     """
 
     node: str
     host: str
     partition: str = ''
+    second: str = ''
     row: typing.Any = dataclasses.field(
         default=None, compare=False, repr=False)
 
@@ -48,6 +51,21 @@ class Record:
     def owner(self) -> HostKey:
         """The owner."""
         return host_key(self.host)
+
+
+def second_record(node: str, host: str, row: str) -> str:
+    """Say that a host has a second record of a node, with the remedy.
+
+    :param row: uuid of the second one.
+    """
+    return (
+        f'{host} has a second record of node {node} in compute_nodes: the row '
+        f"with uuid {row}. The node's own is the row with uuid {node}, which "
+        f'cannot become that of {host} meanwhile. Delete the second one in '
+        "the database of nova's cell: UPDATE compute_nodes SET deleted = id, "
+        f"deleted_at = CURRENT_TIMESTAMP WHERE uuid = '{row}' AND deleted = "
+        f'0; and its provider, if placement has one: "openstack resource '
+        f'provider delete {row}". No restart is needed.')  # noqa: S608
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,6 +150,7 @@ class Facts(Inventory):
         :func:`.takeover.eligible`.
     :param silent: hosts that are down and not taken for dead, see
         :meth:`.outages.Outages.silent`.
+    :param barred: uuids of nodes whose records cannot become this host's.
     """
 
     permissions: Permissions = Permissions()
@@ -142,3 +161,4 @@ class Facts(Inventory):
     records: Mapping[str, Record] = dataclasses.field(default_factory=dict)
     eligible: Set[HostKey] = frozenset()
     silent: Set[HostKey] = frozenset()
+    barred: Set[str] = frozenset()

@@ -83,6 +83,9 @@ class Reason(enum.Enum):
     SILENT = (
         False, 'recorded on a compute service that is silent after an outage',
         8)
+    BARRED = (
+        False, 'to be taken when the database lets its record become this '
+        "host's", 3, 4, 5, 7, 8, 9)
     UNMAPPED = (
         False, 'to be taken when this host is mapped to a cell', 3, 4, 5, 8, 9)
     UNTESTED = (
@@ -207,7 +210,7 @@ def _taking_over(node: str, state: InstanceState, home: HostKey, facts: Facts
         owner = facts.preferences.heir(node, zone)
     if owner != facts.host:
         return Reason.INSTANCE_OF_DEAD
-    return _refused(facts) or Reason.TAKEN_OVER
+    return _refused(node, facts) or Reason.TAKEN_OVER
 
 
 def _stray(node: str, state: InstanceState | None, facts: Facts) -> Reason:
@@ -226,7 +229,8 @@ def _taking(node: str, facts: Facts) -> Reason:
     record = facts.records.get(node)
     if record is None:
         if facts.preferences.prefers(facts.host, node):
-            return Reason.CREATED
+            return (Reason.BARRED if node in facts.barred
+                    else Reason.CREATED)
         return Reason.OTHER_PREFERRED
     zone = facts.zones.get(record.owner)
     if not facts.preferences.prefers(facts.host, node, zone):
@@ -237,23 +241,25 @@ def _taking(node: str, facts: Facts) -> Reason:
         return _pulling(record, facts)
     if record.owner in facts.silent:
         return Reason.SILENT
-    return _refused(facts) or Reason.ADOPTED
+    return _refused(node, facts) or Reason.ADOPTED
 
 
 def _pulling(record: Record, facts: Facts) -> Reason:
     theirs = membership.Partition.from_label(record.partition)
     if facts.partition.excludes(theirs):
         # The node has changed its partition, its owner lets it go.
-        return _refused(facts) or Reason.PULLED
+        return _refused(record.node, facts) or Reason.PULLED
     if (record.partition != facts.partition.label
             or not facts.view.peer(record.owner)):
         return Reason.OTHER_PARTITION
-    return _refused(facts) or (
+    return _refused(record.node, facts) or (
         Reason.PULLED if facts.permissions.tested else Reason.UNTESTED)
 
 
-def _refused(facts: Facts) -> Reason | None:
-    """Why I may take nothing from anybody, or None."""
+def _refused(node: str, facts: Facts) -> Reason | None:
+    """Why I may not take a node from anybody, or None."""
+    if node in facts.barred:
+        return Reason.BARRED
     if not facts.permissions.settled:
         return Reason.STARTING
     if not facts.permissions.mapped:

@@ -49,6 +49,7 @@ class Cloud:
         self.hidden = set()
         self.owners = {}
         self.labels = {}
+        self.second = {}
         self.placed = {}
         self.allocations = {}
         self.is_mapped = True
@@ -87,8 +88,11 @@ class Cloud:
 
     def records_of(self, hosts):
         self.asked += [('records_of', host) for host in hosts]
-        return [self.record(node) for node, host in self.owners.items()
-                if host in hosts]
+        return [*(self.record(node) for node, host in self.owners.items()
+                  if host in hosts),
+                *(Record(node, host, second=row)
+                  for (host, node), row in self.second.items()
+                  if host in hosts)]
 
     def records(self, nodes):
         self.asked += [('record', node) for node in nodes]

@@ -20,6 +20,7 @@ import fixtures
 
 from nova_ironic_multihost.audit import auditor
 from nova_ironic_multihost.audit import model
+from nova_ironic_multihost.audit import notices
 from nova_ironic_multihost.audit import reader
 from nova_ironic_multihost.core import aggregates
 from nova_ironic_multihost.core.facts import InstanceState
@@ -29,6 +30,8 @@ from nova_ironic_multihost.core.ownership import Reason
 from nova_ironic_multihost.core import takeover
 from nova_ironic_multihost.tests.unit.audit import cloud
 from nova_ironic_multihost.tests.unit.audit import listings
+
+NODES = cloud.NODES
 
 
 class OwnershipTestCase(cloud.AuditTestCase):
@@ -171,6 +174,97 @@ class OwnershipTestCase(cloud.AuditTestCase):
         self.cloud.broken = True
         self.assertRaises(OSError, self.audit, 'a')
         self.assertIs(before, self.auditors['a'].last)
+
+    def test_host_that_is_not_mapped_any_more_takes_nothing(self):
+        """Somebody has run nova-manage cell_v2 delete_host."""
+        self.options['pulls_per_audit'] = 0
+        self.cloud.owners = dict.fromkeys(NODES, 'b')
+        for mapped in True, False, True:
+            self.cloud.is_mapped = mapped
+            for _ in range(10):
+                self.audit('a')
+            self.assertEqual(
+                not mapped,
+                Reason.UNMAPPED in self.auditors['a'].last.reasons.values())
+
+    def test_who_cannot_say_whether_it_is_mapped_says_as_before(self):
+        self.options['pulls_per_audit'] = 0
+        self.cloud.owners = dict.fromkeys(NODES, 'b')
+        self.audit('a')
+        self.cloud.mapped = mock.Mock(side_effect=OSError)
+        for _ in range(10):
+            self.audit('a')
+        self.cloud.mapped.assert_called_with('a')
+        self.assertNotIn(Reason.UNMAPPED,
+                         self.auditors['a'].last.reasons.values())
+
+    def test_second_records_are_no_nodes_and_keep_theirs_away(self):
+        """Until somebody deletes them; a server waits, too."""
+        free, used, *_ = NODES
+        self.options['policy'] = takeover.Policy(takeover.FORCED_DOWN)
+        self.cloud.owners = {free: 'b', used: 'b'}
+        self.cloud.ironic = {free: None, used: 'i'}
+        self.cloud.placed['i'] = cloud.instance('b', used)
+        self.cloud.second = {('a', node): f'row-of-{node}'
+                             for node in (free, used)}
+        self.cloud.set('b', up=False, forced_down=True)
+        with self.assertLogs(notices.__name__, 'WARNING') as logs:
+            for _ in range(3):
+                found = self.audit('a')
+        self.assertEqual({free: Reason.BARRED, used: Reason.BARRED},
+                         found.reasons)
+        self.assertEqual('b', self.cloud.placed['i'].host)
+        self.assertEqual(({}, ()), (found.nodes, found.records))
+        # One line for each.
+        self.assertEqual(2, len(logs.output))
+        for node in free, used:
+            [line] = (one for one in logs.output
+                      if f'second record of node {node}' in one)
+            self.assertIn(f"WHERE uuid = 'row-of-{node}'", line)
+        self.cloud.second.clear()
+        self.audit('a')
+        found = self.audit('a')
+        self.assertEqual('a', self.cloud.placed['i'].host)
+        self.assertEqual({'a'}, set(self.cloud.owners.values()))
+
+    def test_second_records_of_the_dead_are_no_nodes_of_theirs(self):
+        self.cloud = cloud.Cloud('a', 'b', 'c')
+        self.cloud.owners = dict.fromkeys(NODES, 'c')
+        self.cloud.second = {('b', node): f'row-of-{node}' for node in NODES}
+        self.audit('a', pulls_per_audit=0)
+        self.cloud.set('b', up=False)
+        found, mine = self.audit_hosts('a', 'b', pulls_per_audit=0)
+        self.assertEqual(set(), mine)
+
+    def test_node_that_the_database_refuses_is_tried_now_and_then(self):
+        self.options['pulls_per_audit'] = 0
+        self.cloud.owners = dict.fromkeys(NODES, 'b')
+        self.audit('a')
+        self.cloud.set('b', up=False)
+        for node in NODES[:2]:
+            self.auditors['a'].bar(node)
+        found, mine = self.audit_hosts('a', 'b')
+        self.assertEqual(set(NODES[2:]), mine)
+        self.assertEqual({Reason.BARRED}, {
+            found.reasons[node] for node in NODES[:2]})
+        self.audit('a')
+        self.assertEqual({'a'}, set(self.cloud.owners.values()))
+        self.assertFalse(self.auditors['a'].is_barred(NODES[0]))
+
+    def test_node_that_the_database_has_just_refused_is_not_tried_again(self):
+        self.options['pulls_per_audit'] = 0
+        self.cloud.owners = dict.fromkeys(NODES, 'b')
+        self.audit('a')
+        self.cloud.set('b', up=False)
+        self.auditors['a'].audit(model.Settings(
+            'a', points=32, **self.options))
+        offers = self.offers('a')
+        self.auditors['a'].bar(NODES[0])
+        self.assertEqual(set(NODES[1:]), {
+            record.node for record in offers.to_move(NODES, '')})
+        self.assertFalse(offers.still_valid(NODES[0]))
+        self.assertTrue(offers.still_valid(NODES[1]))
+        self.assertFalse(offers.may_create(NODES[0], model.Settings('a')))
 
     def test_host_that_is_not_mapped_takes_nothing_from_others(self):
         self.cloud.owners = dict.fromkeys(cloud.NODES, 'b')

@@ -136,7 +136,8 @@ class CostTestCase(cloud.AuditTestCase):
             self.cloud.asked.remove(('records_of', 'a'))
             asked += self.cloud.asked
         self.assertCountEqual(set(asked), asked)
-        self.assertEqual({'instance_state'}, {kind for kind, _ in asked})
+        self.assertEqual({'instance_state', 'mapped'},
+                         {kind for kind, _ in asked})
 
 
 class RecordsTestCase(cloud.AuditTestCase):

@@ -92,6 +92,17 @@ class InconsistenciesTestCase(base.BaseTestCase):
                                observation.Record('node-1', 'compute-3'))
         self.assertIn('node-with-many-records', self.kinds(seen))
 
+    def test_second_record_of_a_node(self):
+        seen = views.with_more(
+            views.consistent(), 'records',
+            observation.Record('row', 'compute-3', name='node-1'))
+        [found] = findings.inconsistencies(seen, views.NOW)
+        self.assertEqual(('second-record', 'node-1'),
+                         (found.kind, found.subject))
+        self.assertIn('compute-3 has a second record of node node-1',
+                      found.sentence)
+        self.assertIn("uuid = 'row'", found.sentence)
+
     def test_record_on_a_host_that_is_down(self):
         seen = views.changed(views.consistent(), 'services', 1, up=False)
         self.assertEqual(['record-on-dead-host'] * 2, self.kinds(seen))

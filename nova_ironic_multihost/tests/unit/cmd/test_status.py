@@ -239,6 +239,13 @@ class FaultTestCase(StatusTestCase):
         self.cloud.marked.return_value = ALL - {'node-1'}
         self.assert_found(WARNING, 'Same driver on all', 'of compute-2')
 
+    def test_second_record_of_a_node(self):
+        self.seen = views.with_more(
+            self.seen, 'records', observation.Record(
+                'row', 'compute-2', name='node-1'))
+        self.assert_found(WARNING, 'Records of nodes',
+                          'compute-2 has a second record of node node-1')
+
     def test_placement(self):
         (self.root / 'placement.conf').write_text('')
         self.assert_found(WARNING, 'Placement',
@@ -249,7 +256,7 @@ class UnknownTestCase(StatusTestCase):
     """What cannot be known is said, with the remedy."""
 
     API = ['Cells', 'Names of hosts', 'Availability zones',
-           'Same settings on all', 'Same driver on all']
+           'Same settings on all', 'Same driver on all', 'Records of nodes']
 
     def test_no_credentials(self):
         self.connect.side_effect = survey.SurveyError('Set OS_CLOUD.')

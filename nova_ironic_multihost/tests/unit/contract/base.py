@@ -131,9 +131,11 @@ class DatabaseTestCase(base.BaseTestCase):
         service.create()
         return service
 
-    def record(self, service, node, hypervisor_type='ironic', stats=None):
+    def record(self, service, node, hypervisor_type='ironic', stats=None,
+               uuid=None):
         objects.ComputeNode(
-            self.context, service_id=service.id, host=service.host, uuid=node,
+            self.context, service_id=service.id, host=service.host,
+            uuid=uuid or node,
             hypervisor_hostname=node, hypervisor_type=hypervisor_type,
             hypervisor_version=1, cpu_info='', vcpus=1, vcpus_used=0,
             memory_mb=1, memory_mb_used=0, local_gb=1, local_gb_used=0,

@@ -298,9 +298,11 @@ class TrackerTestCase(base.TrackerTestCase):
 
     def test_records_are_moved_as_they_are(self):
         other, lost = uuidsentinel.other, uuidsentinel.lost
-        saved, self.moved = [], []
+        refused = uuidsentinel.refused
+        saved, self.moved, barred = [], [], []
         self.tracker = calls.Tracker(
-            self.virtapi, lambda *move: self.moved.append(move))
+            self.virtapi, lambda *move: self.moved.append(move),
+            lambda node, exc: barred.append(node))
 
         def held():
             return lockutils.internal_fair_lock(
@@ -311,6 +313,8 @@ class TrackerTestCase(base.TrackerTestCase):
             self.assertTrue(held())
             if row.uuid == lost:
                 raise messaging.MessagingTimeout
+            if row.uuid == refused:
+                raise messaging.RemoteError('DBDuplicateEntry', 'key')
             saved.append((row.uuid, row.obj_get_changes()))
 
         self.patch(objects.ComputeNode, 'save', autospec=True,
@@ -323,16 +327,19 @@ class TrackerTestCase(base.TrackerTestCase):
             self.assertTrue(held())
             return [record for record in records if record.node in nodes]
 
-        for node in (NODE, other, lost):
+        for node in (NODE, other, lost, refused):
             row = objects.ComputeNode(
                 uuid=node, hypervisor_hostname=node, host='host-2',
                 service_id=2, stats={'cpu_arch': 'x86_64'})
             row.obj_reset_changes()
             records.append(Record(node, 'host-2', row=row))
         self.assertEqual(
-            {NODE, other}, self.tracker.move([NODE, other, lost], judge))
+            {NODE, other}, self.tracker.move(
+                [NODE, other, lost, refused], judge))
         self.assertCountEqual(
-            [(NODE, True), (other, True), (lost, False)], self.moved)
+            [(NODE, True), (other, True), (lost, False), (refused, False)],
+            self.moved)
+        self.assertEqual([refused], barred)
         self.assertCountEqual(
             [(node, {'host': 'host-1', 'service_id': 5})
              for node in (NODE, other)], saved)

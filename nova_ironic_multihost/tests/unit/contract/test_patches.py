@@ -32,6 +32,7 @@ from nova import safe_utils
 from nova.scheduler.client import report
 from nova.scheduler import request_filter
 from nova import service
+import oslo_messaging as messaging
 from oslo_messaging._drivers import amqpdriver
 from oslo_messaging._drivers import base as driver_base
 from oslo_messaging._drivers import impl_rabbit
@@ -313,6 +314,11 @@ class RecordReadsTestCase(base.TrackerTestCase):
 
 class RecordMovesTestCase(base.TrackerTestCase):
 
+    def setUp(self):
+        super().setUp()
+        self.read = self.rt._get_compute_node
+        self.create = self.rt._init_compute_node
+
     def test_record_that_another_host_has_just_created(self):
         self.rt.service_ref = objects.Service(id=1)
         self.patch(self.rt, '_get_compute_node', return_value=None)
@@ -367,6 +373,31 @@ class RecordMovesTestCase(base.TrackerTestCase):
         # From now on it is here.
         self.rt._init_compute_node(context, resources)
         self.assertEqual(2, len(moved))
+
+    def test_record_that_the_database_refuses(self):
+        self.rt.service_ref = objects.Service(id=1)
+        self.patch(objects.ComputeNode, 'get_by_uuid', side_effect=(
+            lambda *args: objects.ComputeNode(
+                uuid=NODE, hypervisor_hostname=NODE, host='compute-2',
+                service_id=2, deleted=False, stats={})))
+        for error, expected in (('DBDuplicateEntry', [NODE]),
+                                ('DBDataError', [NODE]),
+                                ('DBConnectionError', [])):
+            barred = []
+            with mock.patch.object(
+                    self.rt, '_update',
+                    side_effect=messaging.RemoteError(error, 'key')), (
+                    mock.patch.multiple(
+                        self.rt, _get_compute_node=self.read,
+                        _init_compute_node=self.create)):
+                patches.patch_record_moves(
+                    self.compute, lambda found: True, self.fail,
+                    barred=lambda node, exc: barred.append(node))
+                self.assertRaises(
+                    messaging.RemoteError, self.rt._init_compute_node,
+                    names.admin_context(),
+                    {'hypervisor_hostname': NODE, 'uuid': NODE})
+            self.assertEqual(expected, barred)
 
     def test_record_is_not_created_without_asking(self):
         created = self.patch(self.rt, '_init_compute_node')

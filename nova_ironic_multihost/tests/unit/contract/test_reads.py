@@ -25,15 +25,18 @@ from nova import objects
 from nova.objects import base as objects_base
 from nova.scheduler.client import report
 from nova import servicegroup
+from oslo_db import exception as db_exception
 from oslo_db.sqlalchemy import enginefacade
 from oslo_db.sqlalchemy import test_fixtures
 import oslo_messaging as messaging
 from oslo_utils.fixture import uuidsentinel
 from oslotest import base as oslo_base
+import sqlalchemy
 
 from nova_ironic_multihost.contract import names
 from nova_ironic_multihost.contract import reads
 from nova_ironic_multihost.core import aggregates
+from nova_ironic_multihost.core import facts
 from nova_ironic_multihost.core.facts import InstanceState
 from nova_ironic_multihost.core import membership
 from nova_ironic_multihost.tests.unit.contract import base
@@ -118,6 +121,42 @@ class ServicesTestCase(base.DatabaseTestCase):
     def test_no_service(self):
         self.assertIsNone(
             reads.compute_service(self.context, self.api, 'host-1'))
+
+
+class SecondRecordTestCase(base.DatabaseTestCase):
+    """A node has another row, with a uuid of its own."""
+
+    def setUp(self):
+        super().setUp()
+        self.node, self.row = uuidsentinel.node, uuidsentinel.row
+        self.record(self.service('old'), self.node)
+        self.mine = self.service('mine')
+        self.record(self.mine, self.node, uuid=self.row)
+
+    def move(self):
+        [record] = reads.records(self.context, [self.node])
+        record.row.host, record.row.service_id = 'mine', self.mine.id
+        record.row.save()
+
+    def test_it_is_told_from_the_node_s_own(self):
+        [record] = reads.records_of(self.context, 'mine')
+        self.assertEqual((self.node, self.row), (record.node, record.second))
+        [record] = reads.records_of(self.context, 'old')
+        self.assertEqual('', record.second)
+
+    def test_the_remedy(self):
+        self.assertRaises(db_exception.DBDuplicateEntry, self.move)
+        told = facts.second_record(self.node, 'mine', self.row)
+        [_, sql] = told.split('cell: ')
+        [sql, _] = sql.split(';')
+        with main_db.get_context_manager(
+                self.context).writer.using(self.context):
+            self.assertEqual(1, self.context.session.execute(
+                sqlalchemy.text(sql)).rowcount)
+        self.assertEqual([], reads.records_of(self.context, 'mine'))
+        self.move()
+        [record] = reads.records_of(self.context, 'mine')
+        self.assertEqual('', record.second)
 
 
 class InstancesTestCase(base.DatabaseTestCase):

@@ -98,6 +98,13 @@ class FreeNodeTestCase(base.BaseTestCase):
             self.assertIs(Reason.ADOPTED, reason(
                 host, known=dead, records=recorded(THIRD)))
 
+    def test_nothing_is_taken_that_the_database_refuses(self):
+        down = services(PREFERRED, THIRD, **{OTHER: 'down'})
+        for known in None, down:
+            for records in {}, recorded(OTHER):
+                self.assertIs(Reason.BARRED, reason(
+                    PREFERRED, known=known, records=records, barred={NODE}))
+
     def test_adopting_waits_for_the_start_and_the_mapping(self):
         known = services(PREFERRED, **{OTHER: 'down'})
         for standing, expected in (
@@ -331,6 +338,11 @@ class TakeoverTestCase(base.BaseTestCase):
                     eligible={'dead'}, records=recorded(OTHER, label),
                     partition=partition, other_partition_hosts=others).mine
                 for host in (PREFERRED, THIRD)])
+
+    def test_not_before_its_record_can_follow(self):
+        for how in {}, {'my_nodes': frozenset(), 'records': {}}:
+            self.assertIs(Reason.BARRED, self.reason(
+                PREFERRED, barred={NODE}, **how))
 
     def test_it_stays_in_its_zone(self):
         for zones, taker in (

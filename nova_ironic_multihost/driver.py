@@ -503,6 +503,21 @@ class IronicMultiHostDriver(names.IronicDriver):
         if self._auditor.last is None:
             self._audit()
 
+    def spawn(self, context, instance, *args, **kwargs):
+        """Deploy an instance; one whose image is invalid is in ERROR then.
+
+        nova before 33.0.2 tries it on one node after the other (bug 2127087).
+        """
+        try:
+            super().spawn(context, instance, *args, **kwargs)
+        except names.NovaException:
+            raise
+        except Exception as exc:
+            if 'InvalidImage' not in str(exc):
+                raise
+            raise names.BuildAbortException(
+                instance_uuid=instance.uuid, reason=str(exc)) from exc
+
     def _refresh_hash_ring(self, ctxt):
         self._auditor.refresh_ring(
             settings.read(), starting=not self._settled)

@@ -261,9 +261,9 @@ class Auditor:
             roster = self._roster(
                 settings, self._known(), starting=not settled)
             gathered = gather.all_nodes(
-                self.sources, self._memory_with_met(), settings, roster, self._reader,
-                settled, self.last, self._outages, self._clock(),
-                self._doubted)
+                self.sources, self._memory_with_met(), settings, roster,
+                self._reader, settled, self.last, self._outages,
+                self._clock(), self._doubted)
             decided = decision.decide(
                 self.sources, self._writes, gathered.facts, settings,
                 functools.partial(self._eligible, settings),

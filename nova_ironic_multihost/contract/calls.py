@@ -61,15 +61,27 @@ TASK_STATES = tuple(
     if name.isupper() and isinstance(value, str))
 
 
-#: Statistics of a record that nova's tracker counts, besides those whose names
-#: begin with num_ (nova.compute.stats).
-COUNTED = frozenset({'io_workload', 'failed_builds'})
+#: A statistic of a record that nova's tracker counts, besides those whose
+#: names begin with num_ (nova.compute.stats).
+COUNTED = 'io_workload'
 
 #: Records that the tracker is given at a time.
 FILLED = 500
 
 #: Questions to placement at a time.
 AT_ONCE = 8
+
+
+def keep_failed_builds(tracker: resource_tracker.ResourceTracker,
+                       row: objects.ComputeNode) -> None:
+    """Let nova's tracker go on counting the failed builds of a node.
+
+    It begins with none whenever it reads a record
+    (ResourceTracker._copy_resources), and the scheduler prefers the node.
+    """
+    failed = (row.stats or {}).get('failed_builds')
+    if failed is not None:
+        tracker.stats[row.hypervisor_hostname]['failed_builds'] = int(failed)
 
 
 class Tracker:
@@ -290,7 +302,8 @@ class Tracker:
             tracker.stats[record.node].digest_stats({
                 name: value for name, value
                 in (record.row.stats or {}).items()
-                if not name.startswith('num_') and name not in COUNTED})
+                if not name.startswith('num_') and name != COUNTED})
+            keep_failed_builds(tracker, record.row)
             tracker.compute_nodes[record.node] = record.row
 
     def drop(self, node: str) -> None:

@@ -50,6 +50,9 @@ ComputeHostNotFound = exception.ComputeHostNotFound
 #: A build that raises it is sent to another node.
 ComputeResourcesUnavailable = exception.ComputeResourcesUnavailable
 
+#: A build that raises it ends in ERROR.
+BuildAbortException = exception.BuildAbortException
+
 #: Raised by ``IronicDriver._set_instance_id`` whatever Ironic answered.
 InstanceDeployFailure = exception.InstanceDeployFailure
 

@@ -326,6 +326,8 @@ def patch_record_moves(
             raise names.ComputeHostNotFound(host=node_uuid)
         if row is not None and not row.deleted and row.host != tracker.host:
             moving.add(node_uuid)
+        if row is not None and not row.deleted:
+            calls.keep_failed_builds(tracker, row)
         return row
 
     def create_and_note(context, resources):

@@ -59,13 +59,14 @@ def second_record(node: str, host: str, row: str) -> str:
     :param row: uuid of the second one.
     """
     return (
-        f'{host} has a second record of node {node} in compute_nodes: the row '
-        f"with uuid {row}. The node's own is the row with uuid {node}, which "
-        f'cannot become that of {host} meanwhile. Delete the second one in '
-        "the database of nova's cell: UPDATE compute_nodes SET deleted = id, "
-        f"deleted_at = CURRENT_TIMESTAMP WHERE uuid = '{row}' AND deleted = "
-        f'0; and its provider, if placement has one: "openstack resource '
-        f'provider delete {row}". No restart is needed.')  # noqa: S608
+        f'{host} has a second record of node {node} in '  # noqa: S608
+        f"compute_nodes: the row with uuid {row}. The node's own is the row "
+        f'with uuid {node}, which cannot become that of {host} meanwhile. '
+        "Delete the second one in the database of nova's cell: UPDATE "
+        'compute_nodes SET deleted = id, deleted_at = CURRENT_TIMESTAMP WHERE '
+        f"uuid = '{row}' AND deleted = 0; "
+        f'and its provider, if placement has one: "openstack resource '
+        f'provider delete {row}". No restart is needed.')
 
 
 @dataclasses.dataclass(frozen=True)

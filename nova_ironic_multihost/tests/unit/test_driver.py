@@ -445,6 +445,24 @@ class InitHostTestCase(DriverTestCase):
         self.assertEqual(
             [None], [one._thread for one in self.driver._holder._timers])
 
+    def test_build_with_an_invalid_image_is_tried_on_no_other_node(self):
+        """As nova does it from 33.0.2 on (bug 2127087)."""
+        spawn = mock.Mock()
+        self.patch(names.IronicDriver, 'spawn', spawn)
+        other = nova_exception.InstanceDeployFailure('InvalidImage')
+        for raised, expected in (
+                (sdk_exception.BadRequestException('InvalidImage: it is raw'),
+                 names.BuildAbortException),
+                (sdk_exception.BadRequestException('another'),
+                 sdk_exception.BadRequestException),
+                (other, nova_exception.InstanceDeployFailure)):
+            spawn.side_effect = raised
+            error = self.assertRaises(
+                expected, self.driver.spawn, mock.sentinel.context,
+                mock.Mock(uuid='i1'), 'image', [], None, {}, power_on=True)
+            self.assertIn(str(raised), str(error))
+        self.assertEqual('image', spawn.call_args.args[2])
+
     def test_record_is_moved_only_if_it_still_may(self):
         self.services = {ME: True, 'compute-2': True}
         taken = mock.Mock(deleted=False, host='compute-2', stats=None,

@@ -374,6 +374,26 @@ class RecordMovesTestCase(base.TrackerTestCase):
         self.rt._init_compute_node(context, resources)
         self.assertEqual(2, len(moved))
 
+    def test_failed_builds_of_a_record_are_counted_on(self):
+        """When its owner changes, and when it is read again."""
+        self.rt.service_ref = objects.Service(id=1)
+        self.patch(objects.ComputeNode, 'get_by_uuid', side_effect=(
+            lambda *args: objects.ComputeNode(
+                uuid=NODE, hypervisor_hostname=NODE, host='compute-2',
+                service_id=2, deleted=False, stats={'failed_builds': '2'})))
+        saved = self.patch(self.rt, '_update')
+        self.patch(self.rt, '_setup_pci_tracker')
+        patches.patch_record_moves(
+            self.compute, lambda found: True, self.fail)
+        self.rt._init_compute_node(names.admin_context(), {
+            'hypervisor_hostname': NODE, 'uuid': NODE, 'cpu_info': '',
+            'stats': {'cpu_arch': 'x86_64'}})
+        saved.assert_called_once()
+        self.assertEqual(
+            '2', self.rt.compute_nodes[NODE].stats['failed_builds'])
+        self.rt.build_failed(NODE)
+        self.assertEqual(3, self.rt.stats[NODE]['failed_builds'])
+
     def test_record_that_the_database_refuses(self):
         self.rt.service_ref = objects.Service(id=1)
         self.patch(objects.ComputeNode, 'get_by_uuid', side_effect=(

@@ -114,7 +114,8 @@ class IronicMultiHostDriver(names.IronicDriver):
         self._schedule = schedule.Schedule(
             CONF.host, self._auditor, self._tracker)
         self._drift = drift.Drift(
-            CONF.host, self._auditor, self._schedule.note_drift)
+            CONF.host, self._auditor, self._schedule.note_drift,
+            self._tracker.generations)
         self._upkeep = upkeep.Upkeep(
             self._schedule, self._tracker,
             lambda: ending() or self._looks.busy)

@@ -19,6 +19,7 @@ provider, and all those numbers are had for one question.
 """
 
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Set
 import time
 
@@ -40,15 +41,19 @@ class Drift:
     :param host: this host; each asks at moments of its own.
     :param auditor: says which nodes there are.
     :param note: called with the uuids of nodes whose providers have changed.
+    :param known: returns the generations at the last audits of some nodes, as
+        far as there were any; for the first answer.
     :param clock: monotonic clock, in seconds.
     """
 
     def __init__(self, host: str, auditor: auditors.Auditor,
                  note: Callable[[Set[str]], None],
+                 known: Callable[[Iterable[str]], dict[str, int]],
                  clock: Callable[[], float] = time.monotonic) -> None:
         self._pause = LISTING * schedule.moment(host)
         self._auditor = auditor
         self._note = note
+        self._known = known
         self._clock = clock
         #: Of this host's nodes, at the last answer.
         self._generations: dict[str, int] | None = None
@@ -82,7 +87,7 @@ class Drift:
         self._generations = {
             node: found[node] for node in audit.nodes if node in found}
         if before is None:
-            return
+            before = self._generations | self._known(self._generations)
         drifted = schedule.drifted(
             {node: before.get(node) for node in audit.nodes},
             self._generations)

@@ -66,6 +66,9 @@ class Schedule:
         #: Those of them of which placement is to be asked anew: nova does
         #: that every 300 s only.
         self._drifted: set[str] = set()
+        #: Free nodes of which something was allocated at their last audit: a
+        #: build has claimed them, or nova frees them at one of the next ones.
+        self._held: set[str] = set()
         #: Nodes that came from others, who may have written of them since.
         self._recent: frozenset[str] = frozenset()
         #: Nodes whose audits are left to the background by nova.
@@ -99,7 +102,8 @@ class Schedule:
             self._tried.clear()
             self._audited = {node: success for node, success
                              in self._audited.items() if node in nodes}
-            self._touched &= nodes
+            self._touched = (self._touched | self._held) & nodes
+            self._held.clear()
             self._drifted &= nodes
             self._deferred.clear()
             self._recent = (frozenset(audit.recent & nodes)
@@ -168,6 +172,19 @@ class Schedule:
                 # It may have been asked for a part of it.
                 self._drifted.add(node)
 
+    def note_allocated(self, node: str) -> None:
+        """Note that something is allocated of a node that is audited now.
+
+        If the node is free, nova's next audit comes to it again. What nova
+        takes off an allocation shows no other sign: its server was deleted.
+        """
+        current = self._current
+        if (getattr(current, 'node', None) == node
+                and current.basis is not None
+                and current.basis.node.instance is None):
+            with self._lock:
+                self._held.add(node)
+
     def touch_running(self) -> None:
         """Note that something has happened to each node that is audited now.
 
@@ -200,6 +217,7 @@ class Schedule:
                             else last)
             self._drifted.discard(node)
             self._touched.discard(node)
+            self._held.discard(node)
             self._recent -= {node}
             self._tried.add(node)
             self._running.append(node)

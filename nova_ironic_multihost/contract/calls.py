@@ -251,18 +251,8 @@ class Tracker:
 
         Nobody has changed those since nova has read or written them last.
         """
-        if self._manager is None or not nodes:
-            return set()
-        known = self.report_client._provider_tree
-
-        def generation(node):
-            try:
-                return known.data(node).generation
-            except ValueError:
-                return None
-
-        before = {node: generation(node) for node in nodes}
-        asked = [node for node in nodes if before[node] is not None]
+        before = self.generations(nodes)
+        asked = [node for node in nodes if node in before]
         if not asked:
             return set()
         with futures.ThreadPoolExecutor(min(AT_ONCE, len(asked))) as pool:
@@ -270,6 +260,19 @@ class Tracker:
                 lambda node: reads.generation(
                     names.admin_context(), self.report_client, node),
                 asked), strict=True) if now == before[node]}
+
+    def generations(self, nodes: Iterable[str]) -> dict[str, int]:
+        """Return the generations of nodes that nova's client knows.
+
+        As it has read or written them last.
+        """
+        found: dict[str, int] = {}
+        for node in nodes if self._manager is not None else ():
+            with contextlib.suppress(ValueError):
+                found[node] = self.report_client._provider_tree.data(
+                    node).generation
+        return {node: generation for node, generation in found.items()
+                if generation is not None}
 
     def fill(self, records: Iterable[Record]) -> None:
         """Have the tracker know nodes as their records say, without audits.

@@ -36,9 +36,15 @@ CLASSES = {'service': service.Service,
            'transport': impl_rabbit.RabbitDriver}
 
 
+#: Replaced by patch_roots, before nova 34.
+ROOTS = frozenset({('client', 'get_provider_tree_and_ensure_root'),
+                   ('client', 'update_from_provider_tree')})
+
+
 def replaced() -> list[patches.Patch]:
     """Return what is replaced in this release of nova."""
-    return [patch for patch in patches.PATCHES if patch.target != 'client'
+    return [patch for patch in patches.PATCHES
+            if (patch.target, patch.attribute) not in ROOTS
             or roots.needed(report.SchedulerReportClient)]
 
 

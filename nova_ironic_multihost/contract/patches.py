@@ -142,6 +142,10 @@ PATCHES = (
           'a node is audited again when a delete has come to its end: what '
           'could not be freed is freed then',
           ('ComputeManager._delete_instance',)),
+    Patch('client', 'get_allocations_for_resource_provider',
+          'a free node with an allocation is audited again: what deleted '
+          'servers have left is taken off',
+          ('ResourceTracker._remove_deleted_instances_allocations',)),
     # patch_enabling
     Patch('manager', '_update_compute_provider_status',
           'the request with which a service is disabled does not wait for '
@@ -324,10 +328,9 @@ def patch_record_moves(
         if not (may_create(node_uuid) if row is None or row.deleted
                 else may_take(reads.record(row))):
             raise names.ComputeHostNotFound(host=node_uuid)
-        if row is not None and not row.deleted and row.host != tracker.host:
-            moving.add(node_uuid)
         if row is not None and not row.deleted:
             calls.keep_failed_builds(tracker, row)
+            moving.update({node_uuid} if row.host != tracker.host else ())
         return row
 
     def create_and_note(context, resources):
@@ -444,6 +447,7 @@ def patch_node_audits(manager: ComputeManager | None, schedule,
             if node is not None:
                 schedule.touch(node)
 
+    _note_allocations(manager.reportclient, schedule)
     tracker.update_usage = update_usage_and_note
     manager._complete_deletion = complete_and_note
     manager._update_available_resource_for_node = audit_if_due
@@ -451,6 +455,24 @@ def patch_node_audits(manager: ComputeManager | None, schedule,
     tracker._update = update_and_note
     tracker.build_failed = noting(tracker.build_failed)
     tracker.build_succeeded = noting(tracker.build_succeeded)
+
+
+def _note_allocations(client, schedule):
+    """Let the schedule know of which nodes something is allocated.
+
+    The tracker reads that at each audit of a node, and takes off what is left
+    of deleted servers (_remove_deleted_instances_allocations).
+    """
+    read = client.get_allocations_for_resource_provider
+
+    @functools.wraps(read)
+    def read_and_note(context, rp_uuid):
+        found = read(context, rp_uuid)
+        if found.allocations:
+            schedule.note_allocated(rp_uuid)
+        return found
+
+    client.get_allocations_for_resource_provider = read_and_note
 
 
 def _was_told(tracker, provider):

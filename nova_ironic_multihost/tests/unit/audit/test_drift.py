@@ -25,13 +25,24 @@ class DriftTestCase(test_schedule.ScheduledTestCase):
         self.cloud.generations = lambda: dict(self.listed)
         self.listed = dict.fromkeys(cloud.NODES, 1)
         self.drift = drift.Drift(
-            'a', self.auditor, self.schedule.note_drift, self.clock)
+            'a', self.auditor, self.schedule.note_drift,
+            lambda nodes: self.audited, self.clock)
+        self.audited = {}
         self.drift.once()
 
     def look(self):
         self.clock.now += drift.LISTING
         self.drift.once()
         return self.come_to_each()
+
+    def test_provider_that_has_changed_before_it_was_listed_first(self):
+        node, other, *_ = self.mine
+        self.audited = {node: 0, other: 1}
+        another = drift.Drift(
+            'a', self.auditor, self.schedule.note_drift,
+            lambda nodes: self.audited, self.clock)
+        another.once()
+        self.assertEqual({node}, self.come_to_each())
 
     def test_provider_that_has_changed(self):
         self.listed[self.mine[0]] = 2
@@ -82,13 +93,14 @@ class DriftTestCase(test_schedule.ScheduledTestCase):
         self.assertEqual(set(), self.look())
 
     def test_nothing_is_expected_before_the_first_answer(self):
-        drift.Drift('a', self.auditor, self.fail, self.clock).expect(
-            self.mine[0], 1, 2)
+        drift.Drift('a', self.auditor, self.fail, self.fail,
+                    self.clock).expect(self.mine[0], 1, 2)
 
     def test_hosts_ask_at_moments_of_their_own(self):
         moments = set()
         for host in 'abcde':
-            one = drift.Drift(host, self.auditor, self.fail, self.clock)
+            one = drift.Drift(host, self.auditor, self.fail,
+                              lambda nodes: {}, self.clock)
             one.once()
             moments.add(one._next)
         self.assertEqual(5, len(moments))

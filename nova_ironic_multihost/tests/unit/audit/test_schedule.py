@@ -70,6 +70,23 @@ class ScheduledTestCase(cloud.AuditTestCase):
 
 class ScheduleTestCase(ScheduledTestCase):
 
+    def test_free_node_with_an_allocation_is_audited_until_it_has_none(self):
+        held, served, *_ = self.mine
+        self.cloud.ironic[served] = 'i'
+        self.cloud.placed['i'] = InstanceState('a', node=served)
+        self.begin()
+        for node in held, served:
+            self.schedule.touch(node)
+            with self.schedule.auditing(node):
+                self.schedule.note_allocated(node)
+                self.schedule.touch(node)
+        # By nova's next audit, and not again and again in the background.
+        self.assertEqual(set(), self.come_to_each())
+        self.begin()
+        self.assertEqual({held}, self.come_to_each())
+        self.begin()
+        self.assertEqual(set(), self.come_to_each())
+
     def test_each_once(self):
         self.assertEqual(set(), self.come_to_each())
         self.begin()

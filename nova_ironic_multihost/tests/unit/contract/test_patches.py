@@ -464,6 +464,20 @@ class NodeAuditsTestCase(base.TrackerTestCase):
         self.steps = 0
         patches.patch_node_audits(self.compute, self, self.step)
 
+    def note_allocated(self, node):
+        self.noted.append((node, 'allocated'))
+
+    def test_what_is_allocated_of_a_node_is_noted(self):
+        read = self.client.get_allocations_for_resource_provider
+        for allocations, expected in (({}, []), (
+                {'i1': {}}, [(NODE, 'allocated')])):
+            self.noted.clear()
+            with mock.patch.object(self.client, 'get', return_value=mock.Mock(
+                    json=lambda found=allocations: {'allocations': found})):
+                self.assertEqual(allocations, read(
+                    names.admin_context(), NODE).allocations)
+            self.assertEqual(expected, self.noted)
+
     def step(self):
         self.steps += 1
 

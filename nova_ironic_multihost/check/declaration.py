@@ -43,7 +43,7 @@ class NotYet(TooEarly):
 def declare(cloud: survey.Survey, host: str, sure: bool = False,
             why: str | None = None, patience: float = 0,
             tell: Callable[[Exception], object] = lambda error: None,
-            ) -> tuple[observation.Service, bool]:
+            renew: bool = False) -> tuple[observation.Service, bool]:
     """Force a compute service down and disable it, in one request.
 
     :param host: in any spelling
@@ -54,6 +54,7 @@ def declare(cloud: survey.Survey, host: str, sure: bool = False,
         nobody waits until it is down: it lives, or has come back, and would
         be down for another reason by then
     :param tell: told why it is tried again
+    :param renew: whether ``why`` takes the place of that of another fence
     :returns: (it as it was, whether anything had to be changed)
     :raises TooEarly: unless nova calls it down, and another one up
     :raises SurveyError: when nova has not done it, or that is not known
@@ -70,7 +71,7 @@ def declare(cloud: survey.Survey, host: str, sure: bool = False,
                 raise TooEarly(f'{refused}. Its heartbeats go on coming: it '
                                'is ALIVE, and nobody waits for it to die.')
             raise NotYet(f'{refused}.')
-        body = fencing.wanted(service, why)
+        body = fencing.wanted(service, why, renew)
         if body:
             services.expect_bare_metal(cloud, known, service)
         services.change(cloud, service, body)

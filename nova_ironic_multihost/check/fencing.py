@@ -59,21 +59,25 @@ def refusal(services: tuple[observation.Service, ...],
 
 
 def wanted(service: observation.Service,
-           why: str | None = None) -> dict[str, typing.Any]:
+           why: str | None = None,
+           renew: bool = False) -> dict[str, typing.Any]:
     """Return what nova is to be asked for, {} if it is fenced already.
 
     One that an operator has disabled keeps its reason.
 
     :param why: added to the reason
+    :param renew: whether it takes the place of the reason of another fence
     """
+    reason = (f'{REASON}: {why}' if why else REASON)[:_LETTERS]
     body: dict[str, typing.Any] = {}
     if not service.forced_down:
         body['forced_down'] = True
     # One that has said farewell is enabled again by its next start.
-    if not service.disabled or service.farewell:
+    if not service.disabled or service.farewell or (
+            renew and service.reason.startswith(REASON)
+            and service.reason != reason):
         body['status'] = 'disabled'
-        body['disabled_reason'] = (
-            f'{REASON}: {why}' if why else REASON)[:_LETTERS]
+        body['disabled_reason'] = reason
     return body
 
 

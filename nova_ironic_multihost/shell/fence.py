@@ -60,7 +60,7 @@ waiting, and nothing else.
         parser.add_argument(
             '--reason', metavar='TEXT', type=acting.reason,
             help='what nova shows as the reason, after '
-            f'"{fencing.REASON}: "')
+            f'"{fencing.REASON}: ", also of one that is fenced already')
         parser.add_argument(
             '--wait', type=cli.seconds, metavar='SECONDS',
             help='look until others have all that it has, at most this long '
@@ -97,7 +97,7 @@ waiting, and nothing else.
         try:
             return declaration.declare(
                 cloud, args.host, self._sure(args), args.reason, args.retry,
-                self.tell)
+                self.tell, renew=args.reason is not None)
         except declaration.TooEarly as refused:
             raise base.Refused(
                 f'{refused} Or if it is off for sure, say so: --powered-off '

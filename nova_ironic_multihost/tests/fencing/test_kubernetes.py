@@ -23,6 +23,7 @@ from oslotest import base
 import requests
 import yaml
 
+from nova_ironic_multihost.check import declaration
 from nova_ironic_multihost.check import fencing
 from nova_ironic_multihost.check import watch
 from nova_ironic_multihost.tests import clouds
@@ -73,7 +74,8 @@ class JobTestCase(base.BaseTestCase):
         self.now = 0
         self.useFixture(fixtures.MockPatchObject(
             watch, 'looks', functools.partial(
-                watch.looks, clock=lambda: self.now, sleep=self.sleep)))
+                watch.looks, clock=lambda: self.now,
+                sleep=lambda seconds: self.sleep(seconds))))
         self.beats = set()
         account = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
         (account / 'token').write_text(f'{nova.SECRET}\n')
@@ -172,6 +174,20 @@ class JobTestCase(base.BaseTestCase):
         self.look([node('a', TAINT, host='east, '), node('b')], [])
         self.assertFenced('node a is out of service')
 
+    def test_hosts_that_are_bound_to_a_node_are_unfenced(self):
+        self.test_hosts_that_are_bound_to_a_node()
+        self.beats = {'east'}
+        self.look([node('a', TAINT, host='east, '), node('b')], [])
+        self.look([node('a', UNREACHABLE, host='east, '), node('b')], [])
+        # It was bound to another node before.
+        self.look([node('a', TAINT, host='east'), node('b', host='east')], [])
+        self.assertTrue(self.apis.services[0]['forced_down'])
+        # The name of a pod of a DaemonSet says nothing.
+        told = self.look([node('a', host='east, '), node('b')],
+                         [pod('nova-x7k2p', 'a')])
+        self.assertIn('east is no longer fenced', told)
+        self.assertEqual('enabled', self.apis.services[0]['status'])
+
     def test_one_that_nova_hears_from(self):
         self.apis.services[0]['state'] = 'up'
         told = self.look([node('a', TAINT)], [pod('east', 'a')], status=1)
@@ -193,7 +209,7 @@ class JobTestCase(base.BaseTestCase):
         self.assertTrue(self.apis.services[0]['forced_down'])
         self.beats.clear()
         told = self.look([node('a'), node('b')], [pod('East', 'b')], status=1)
-        self.assertIn('east stays fenced: its pod is ready', told)
+        self.assertIn('east stays fenced: it is ready', told)
         self.assertTrue(self.apis.services[0]['forced_down'])
         self.beats = {'east'}
         told = self.look([node('a'), node('b')], [pod('East', 'b')])
@@ -235,6 +251,18 @@ class JobTestCase(base.BaseTestCase):
         self.assertTrue(self.apis.services[0]['forced_down'])
         self.assertLessEqual(self.now, self.program.PATIENCE)
         self.assertTrue(clock.mock.called)
+
+    def test_those_who_are_fenced_hold_up_no_fence(self):
+        # While a cell is away nova takes a minute for each question.
+        hosts = [f'c{index}' for index in range(9)]
+        self.apis.services += [clouds.service(
+            host, state='down', forced_down=True, status='disabled',
+            disabled_reason=f'{fencing.REASON}: Kubernetes: node a')
+            for host in hosts]
+        self.look([node('a', TAINT), node('b')],
+                  [pod(host, 'a') for host in [*hosts, 'east']])
+        self.assertFenced('node a is out of service')
+        self.assertEqual(2, self.apis.asked['/os-services'])
 
     def test_another_cell_is_out_of_reach(self):
         self.apis.services.append(clouds.service('far'))
@@ -279,6 +307,30 @@ class JobTestCase(base.BaseTestCase):
             self.look([node('a')], [pod('east', 'a')])
         self.assertEqual([], self.apis.changes)
 
+    def test_what_the_operator_fences_again_stays(self):
+        self.look([node('a', TAINT)], [pod('east', 'a')])
+        declaration.declare(
+            self.apis.survey(), 'east', why='mainboard', renew=True)
+        self.look([node('a', TAINT)], [pod('east', 'a')])
+        self.beats = {'east'}
+        self.look([node('a')], [pod('east', 'a')])
+        self.assertTrue(self.apis.services[0]['forced_down'])
+
+    def test_what_the_operator_fences_again_meanwhile_stays(self):
+        self.look([node('a', TAINT)], [pod('east', 'a')])
+        self.beats = {'east'}
+        sleep = self.sleep
+
+        def fence(seconds):
+            if self.now == 0:
+                declaration.declare(
+                    self.apis.survey(), 'east', why='mainboard', renew=True)
+            sleep(seconds)
+
+        self.sleep = fence
+        self.look([node('a')], [pod('east', 'a')])
+        self.assertTrue(self.apis.services[0]['forced_down'])
+
     def test_nobody_answers(self):
         self.apis.http.get(f'{API}/nodes', status_code=403)
         self.assertIn('roles', self.run_program(1))
@@ -314,6 +366,10 @@ class ManifestTestCase(base.BaseTestCase):
                  for rule in thing.get('rules', ())
                  for resource in rule['resources'] for verb in rule['verbs']}
         self.assertEqual({('nodes', 'list'), ('pods', 'list')}, rules)
+
+    def test_a_job_that_does_not_end_keeps_no_other_back(self):
+        [job] = [t for t in self.things if t['kind'] == 'CronJob']
+        self.assertEqual('Allow', job['spec']['concurrencyPolicy'])
 
     def test_it_gives_what_the_program_needs(self):
         [job] = [t for t in self.things if t['kind'] == 'CronJob']

@@ -98,6 +98,18 @@ class FenceTestCase(waiting.WaitingTestCase):
         self.assertIn(f'east is fenced already: {fencing.REASON}: fan', out)
         self.assertEqual(1, len(self.cloud.changes))
 
+    def test_the_reason_of_another_fence(self):
+        self.fence('east', '--reason', 'fan')
+        for _ in range(2):
+            self.fence('east', '--reason', 'mainboard')
+        self.assertEqual(
+            [f'{fencing.REASON}: fan', f'{fencing.REASON}: mainboard'],
+            [change['disabled_reason'] for change in self.cloud.changes])
+        # That of a drain stays.
+        self.east(disabled_reason='new memory')
+        self.fence('east', '--reason', 'fan')
+        self.assertEqual(2, len(self.cloud.changes))
+
     def test_another_tool_has_forced_it_down_and_not_disabled_it(self):
         self.east(forced_down=True)
         self.fence('east')

@@ -722,6 +722,8 @@ class _Api:
         except (identity_exceptions.ConnectionError,
                 identity_exceptions.DiscoveryFailure,
                 identity_exceptions.HttpServerError,
+                identity_exceptions.RequestTimeout,
+                identity_exceptions.TooManyRequests,
                 sdk_exceptions.ServiceDiscoveryException) as error:
             raise Unanswered(
                 f'There is no way to {self._name}: {_text(error)}. Start '

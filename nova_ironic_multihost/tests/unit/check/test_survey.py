@@ -605,6 +605,12 @@ class ConnectTestCase(base.BaseTestCase):
                        exc=requests.exceptions.ConnectionError('refused'))
         self.assertIn('http://keystone.test', self.refused('one'))
 
+    def test_keystone_has_too_much_to_do(self):
+        for status in 408, 429, 503, 504:
+            self.keystone(status_code=status)
+            self.assertRaises(
+                survey.Unanswered, survey.connect('one').computes)
+
     def test_no_answer_is_waited_for_without_end(self):
         self.keystone(status_code=401)
         self.refused('one')

@@ -212,6 +212,19 @@ class ScriptTestCase(base.BaseTestCase):
         _, calls = self.fence('--if-silent', 'west')
         self.assertEqual(2, ' '.join(calls).count('nova fence west'))
 
+    def test_one_that_is_not_powered_off_keeps_no_other_back(self):
+        for host in 'east', 'west':
+            self.settings('silent_for=0', host=host)
+        self.states('fail')
+        told, _ = self.fence('--if-silent', 'east', status=1)
+        self.assertIn('does not say', told)
+        # Somebody has pulled the plug of east, and fenced it.
+        self.states('on', 'off')
+        self.given('services', 'east fenced disabled', 'west down enabled',
+                   'a up enabled', 'b up enabled')
+        _, calls = self.fence('--if-silent', 'west')
+        self.assertIn('nova fence west', ' '.join(calls))
+
     def test_silence_that_ends(self):
         self.states('on', 'off')
         self.settings('silent_for=600')
@@ -224,7 +237,8 @@ class ScriptTestCase(base.BaseTestCase):
         for argv in (), ('east', 'west'), ('../east',), ('--if-silent',), (
                 'nix',):
             self.fence(*(argv or ['']), status=2)
-        for wrong in 'bmcc=x', 'patience=long', 'bmc=', '$(touch x)=1':
+        for wrong in ('bmcc=x', 'patience=long', 'bmc=', '$(touch x)=1',
+                      'silent_for=0300', 'off_timeout=090'):
             self.settings(wrong)
             told, calls = self.fence(status=2)
             self.assertIn('east.conf', told)
@@ -272,7 +286,8 @@ class ScriptTestCase(base.BaseTestCase):
             "\nsed -i 's/east down enabled/east fenced disabled/' services\n"
         ))
         _, calls = self.fence('--if-silent', 'east')
-        self.assertEqual(2, len(calls))
+        self.assertEqual(1, self.asked(calls).count('power status'))
+        self.assertEqual(3, len(calls))
 
     def test_with_a_nova(self):
         cloud = self.useFixture(nova.Nova())

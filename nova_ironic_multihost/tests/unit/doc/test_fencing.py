@@ -12,9 +12,13 @@
 
 """Whoever forces a compute service down by hand disables it right after."""
 
+import os
 import pathlib
 import re
+import subprocess
+import textwrap
 
+import fixtures
 from oslotest import base
 
 ROOT = pathlib.Path(__file__).resolve().parents[4]
@@ -25,6 +29,17 @@ FOLDERS = ('doc/source', 'etc', 'roles', 'playbooks', 'devstack', 'lab')
 
 #: A command of python-openstackclient, its lines joined.
 COMMAND = re.compile(r'compute service set (.* nova-compute)$', re.MULTILINE)
+
+
+#: A script of a page that fences.
+SCRIPT = re.compile(
+    r'bash\n\n(   #!/bin/bash\n   # fence-compute .*\n(?:   .*\n|\n)*)')
+
+#: A machine that is off already; some BMCs refuse to power such a one off.
+OFF = """#!/bin/bash
+[[ ${!#} == status ]] || exit 1
+echo 'Chassis Power is off'
+"""
 
 
 def commands(path):
@@ -50,6 +65,24 @@ class FencingTestCase(base.BaseTestCase):
                         self.assertNotIn('--disable', first, path)
                         self.assertIn('--disable', then, path)
         self.assertGreater(found, 2)
+
+    def test_scripts_fence_one_that_is_off_already(self):
+        home = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        for name, text in (
+                ('ipmitool', OFF),
+                ('openstack', '#!/bin/bash\necho "$*"\n'),
+                ('nova-ironic-multihost', '#!/bin/bash\necho "$*"\n')):
+            (home / name).write_text(text)
+            (home / name).chmod(0o755)
+        for page, told in (('dead-compute', 'set --down east'),
+                           ('fence-and-drain', 'fence east')):
+            [script] = SCRIPT.findall((USER / f'{page}.rst').read_text())
+            done = subprocess.run(
+                ['bash', '-c', textwrap.dedent(script), page, 'east', 'bmc'],
+                env={'PATH': f'{home}:{os.environ["PATH"]}'}, text=True,
+                capture_output=True, timeout=60)
+            self.assertEqual(0, done.returncode, done)
+            self.assertIn(told, done.stdout)
 
     def test_each_tool_has_a_page_one_step_away(self):
         page = (USER / 'fencing' / 'index.rst').read_text()

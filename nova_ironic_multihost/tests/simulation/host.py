@@ -55,7 +55,8 @@ ATTEMPTS = 4
 #: Why a host leaves a node alone that is recorded on it and has an instance.
 LEFT = frozenset({
     ownership.Reason.INSTANCE_ELSEWHERE, ownership.Reason.INSTANCE_OF_DEAD,
-    ownership.Reason.INSTANCE_WAITS, ownership.Reason.STARTING,
+    ownership.Reason.INSTANCE_WAITS, ownership.Reason.TAKEOVER_FAILED,
+    ownership.Reason.STARTING,
     ownership.Reason.UNMAPPED})
 
 

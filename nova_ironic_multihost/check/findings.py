@@ -37,6 +37,7 @@ import time
 import typing
 
 from nova_ironic_multihost.check import observation
+from nova_ironic_multihost.check import survey
 from nova_ironic_multihost.check import tasks
 from nova_ironic_multihost.core import facts
 from nova_ironic_multihost.core import farewell
@@ -317,14 +318,19 @@ def wait(read: Callable[[], observation.Observation], seconds: float,
     :param hosts: names of compute services that must exist and be up
     :returns: the last Observation and what is wrong in it; nothing is, and
         no server is in the middle of something, unless the time is over
+    :raises Unanswered: the cloud does not answer when the time is over
     """
     deadline = clock() + seconds
     while True:
         began = clock()
-        seen = read()
-        now = clock()
-        found = inconsistencies(seen, seen.at, hosts)
-        if now >= deadline or not (found or busy(seen)):
-            return seen, found
+        try:
+            seen = read()
+        except survey.Unanswered:
+            if clock() >= deadline:
+                raise
+        else:
+            found = inconsistencies(seen, seen.at, hosts)
+            if clock() >= deadline or not (found or busy(seen)):
+                return seen, found
         # A large cloud is not to be asked all the time.
-        sleep(max(1, now - began))
+        sleep(max(1, clock() - began))

@@ -118,6 +118,18 @@ class CheckTestCase(base.BaseTestCase):
         self.read.side_effect = [self.broken, self.broken, self.good]
         self.assertEqual(0, self.check('--wait', '60')[0])
 
+    def test_waits_for_a_cloud_that_does_not_answer(self):
+        away = survey.Unanswered('Look into its log.')
+        self.read.side_effect = [away, self.broken, away, self.good]
+        self.assertEqual(0, self.check('--wait', '60')[0])
+        self.read.side_effect = away
+        status, _, err = self.check('--wait', '60')
+        self.assertEqual(2, status)
+        self.assertIn('Look into its log.', err)
+        # Wrong credentials do not pass.
+        self.read.side_effect = [survey.SurveyError('Do this.'), self.good]
+        self.assertEqual(2, self.check('--wait', '60')[0])
+
     def test_gives_up_waiting(self):
         self.read.return_value = self.broken
         self.assertEqual(1, self.check('--wait', '60')[0])

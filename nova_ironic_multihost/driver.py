@@ -534,7 +534,8 @@ class IronicMultiHostDriver(names.IronicDriver):
             with self.node_cache.listing() as changed, self._patience.none():
                 return list(self._auditor.audit(
                     settings.read(), self._settled,
-                    lambda audit: self._publish(audit, changed)).nodes)
+                    lambda audit: self._publish(audit, changed),
+                    self._tracker.has).nodes)
         except ListingError as exc:
             LOG.error(
                 'Ironic gave no list of its nodes: %s. Nothing is changed, '

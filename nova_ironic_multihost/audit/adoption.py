@@ -73,8 +73,7 @@ class Adoption:
         record = next(iter(sources.records([node])), None)
         if record is None or record.owner == host_key(settings.host):
             return False
-        service = sources.service(record.host)
-        if service is not None and service.up:
+        if self._auditor.live(record.host):
             return False
 
         def take(audit: Audit, mine: list[str]) -> None:

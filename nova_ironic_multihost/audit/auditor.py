@@ -44,6 +44,7 @@ from nova_ironic_multihost.audit.tally import Tally
 from nova_ironic_multihost.core import absence
 from nova_ironic_multihost.core.facts import Record
 from nova_ironic_multihost.core.farewell import Farewells
+from nova_ironic_multihost.core.host import host_key
 from nova_ironic_multihost.core.host import HostKey
 from nova_ironic_multihost.core import membership
 from nova_ironic_multihost.core.mirror import Mirror
@@ -113,6 +114,8 @@ class Auditor:
         self._doubted: float | None = None
         # Replaced whole.
         self._met: frozenset[str] = frozenset()
+        # When a look last saw it as no member, or found a pause.
+        self._missed: float | None = None
 
     def bar(self, node: str) -> None:
         """Note that a node's record cannot become this host's.
@@ -160,13 +163,44 @@ class Auditor:
 
     def read_view(self, settings: Settings, hosts: Iterable[str] = ()
                   ) -> membership.View:
-        """Read who is there; nothing is remembered.
+        """Read who is there, and note the heartbeats; only looks do so.
 
         :param hosts: those that were there, as nova spells them: nova lists
             them only while they are enabled.
         """
-        return gather.services(
-            self.sources, self._memory_now(settings), settings, hosts)[1]
+        known = gather.services(self.sources, settings, hosts)
+        host = host_key(settings.host)
+        with self._outages_lock:
+            self._outages = outages = self._outages.read(
+                known, host, self._clock(), settings.heartbeats)
+        view = gather.view(outages.judged(known, host),
+                           self._memory_now(settings), settings)
+        if outages.paused or not view.member(host):
+            self.doubt()
+            if outages.own is not None:
+                self._missed = self._doubted
+        return view
+
+    def view_of_nova(self, settings: Settings, hosts: Iterable[str]
+                     ) -> membership.View:
+        """Read who is there, as nova's scheduler sees it.
+
+        :param hosts: as for :meth:`read_view`.
+        """
+        return gather.view(
+            gather.services(self.sources, settings, hosts),
+            self._memory_now(settings), settings)
+
+    def live(self, host: str,
+             ask: Callable[[str], membership.ComputeService | None] | None
+             = None) -> bool:
+        """Whether another host lives at this moment; False if nova lacks it.
+
+        :param host: as nova spells it.
+        :param ask: what to ask for its service, None for nova.
+        """
+        service = (ask or self.sources.service)(host)
+        return service is not None and self._outages.lives(service)
 
     def preferences_now(self, settings: Settings,
                         like: ring.Preferences | None) -> ring.Preferences:
@@ -176,8 +210,8 @@ class Auditor:
         """
         starting = self.last is not None and self.last.view.starting
         return gather.preferences_now(
-            self.sources, self._memory_now(settings), settings, self._known(),
-            starting, like)
+            self.sources, self._memory_now(settings), settings, self._outages,
+            self._known(), starting, like)
 
     def note_down(self, settings: Settings, view: membership.View
                   ) -> frozenset[HostKey]:
@@ -188,8 +222,6 @@ class Auditor:
         """
         now = self._clock()
         self._seen = view.hosts
-        if not view.member(view.host):
-            self.doubt()
         with self._outages_lock:
             self._outages = outages = self._outages.after(
                 view, now, settings.heartbeats)
@@ -217,12 +249,6 @@ class Auditor:
             self._outages = self._outages.looked(now, settings.heartbeats)
         return late
 
-    def silent(self, settings: Settings, view: membership.View
-               ) -> frozenset[HostKey]:
-        """Return the hosts that an outage may have silenced."""
-        return self._outages.silent(
-            view, self._clock(), settings.heartbeats)
-
     def refresh_ring(self, settings: Settings, starting: bool = False
                      ) -> None:
         """Read who shares the nodes and make the hash ring of them.
@@ -239,31 +265,36 @@ class Auditor:
             membership.spellings(self.sources.services(), settings.host)))[0]]
 
     def audit(self, settings: Settings, settled: bool = True,
-              then: Callable[[Audit], None] = lambda audit: None) -> Audit:
+              then: Callable[[Audit], None] = lambda audit: None,
+              has: Callable[[str], bool] = lambda node: False) -> Audit:
         """Audit all nodes; nothing is remembered of an audit that fails.
 
         :param settled: the start of the service is over.
         :param then: called before anybody audits again.
+        :param has: says whether nova's tracker has a node, as of the audit
+            before and the looks since.
         :returns: what is also :attr:`last` from now on.
         :raises ListingError: when Ironic does not answer.
         """
         with self._tally.turn(Work.AUDIT):
-            audit = self._audit(settings, settled, then)
+            audit = self._audit(settings, settled, then, has)
         self._notices.count(audit.reasons)
         return audit
 
     def _audit(self, settings: Settings, settled: bool,
-               then: Callable[[Audit], None]) -> Audit:
+               then: Callable[[Audit], None], has: Callable[[str], bool]
+               ) -> Audit:
         # That takes long when all nodes have to be listed, and the nodes of
         # a host that dies are not to wait for the audit.
         self.read(settings, settled)
         with self._lock:
+            begun = self._clock()
             roster = self._roster(
                 settings, self._known(), starting=not settled)
             gathered = gather.all_nodes(
-                self.sources, self._memory_with_met(), settings, roster,
-                self._reader, settled, self.last, self._outages,
-                self._clock(), self._doubted)
+                self.sources, _with_taken(self._memory_now(settings), has),
+                settings, roster, self._reader,
+                settled, self.last, self._clock(), self._doubted)
             decided = decision.decide(
                 self.sources, self._writes, gathered.facts, settings,
                 functools.partial(self._eligible, settings),
@@ -273,7 +304,7 @@ class Auditor:
                 settings.host, gathered.mapped, audit.reasons,
                 gathered.absences, gathered.host_aggregates.read,
                 gathered.barred))
-            self._remember(gathered, decided, audit)
+            self._remember(gathered, decided, audit, begun)
             if self.last is None:
                 # Its records were read before Ironic was asked.
                 self.doubt()
@@ -327,9 +358,9 @@ class Auditor:
             # Nor do they wait for a listing of all nodes that is under way.
             self.read(settings, brief=True)
             gathered = gather.nodes_of_hosts(
-                self.sources, self._memory_with_met(), settings,
+                self.sources, self._memory_now(settings), settings,
                 self._roster(settings, [*hosts, *known]), hosts,
-                self._reader, self._outages, self._clock(), only)
+                self._reader, self._clock(), only)
             decided = decision.decide(
                 self.sources, self._writes, gathered.facts, settings,
                 functools.partial(self._eligible, settings),
@@ -372,7 +403,7 @@ class Auditor:
             gathered = gather.changed_nodes(
                 self.sources, self._memory, settings,
                 self._roster(settings, self._known()), nodes, self._reader,
-                self._outages, self._clock())
+                self._clock())
             reasons = {
                 node: reason for node, reason
                 in ownership.decide(gathered.facts).items()
@@ -464,8 +495,8 @@ class Auditor:
                 starting: bool = False, zones: bool = True) -> gather.Roster:
         """Read who is there; the ring is worth remembering at once."""
         roster = gather.roster(
-            self.sources, self._memory_now(settings), settings, hosts,
-            starting, zones)
+            self.sources, self._memory_now(settings), settings,
+            self._outages, hosts, starting, zones)
         self._memory = dataclasses.replace(
             self._memory, preferences=roster.preferences)
         return roster
@@ -479,16 +510,19 @@ class Auditor:
         audited = self.last.view.hosts if self.last else ()
         return [*dict.fromkeys([*self._seen, *audited])]
 
-    def _memory_with_met(self) -> Memory:
-        """Return what is remembered, with what the database has refused."""
-        return dataclasses.replace(
-            self._memory, barred=types.MappingProxyType({
-                **dict.fromkeys(self._met, ''), **self._memory.barred}))
-
     def _memory_now(self, settings: Settings) -> Memory:
-        """Return what is remembered, with who is given up by now."""
-        return dataclasses.replace(self._memory, over=self._farewells.over(
-            self._clock(), settings.heartbeats.down_time))
+        """Return what is remembered, and what was seen since.
+
+        By looks, and of what the database refuses.
+        """
+        memory = self._memory
+        return dataclasses.replace(
+            memory, over=self._farewells.over(
+                self._clock(), settings.heartbeats.down_time),
+            audits=(0 if revision.in_doubt(memory.begun, self._missed)
+                    else memory.audits),
+            barred=types.MappingProxyType({
+                **dict.fromkeys(self._met, ''), **memory.barred}))
 
     def _audit_of(self, gathered: gather.Gathered,
                   decided: decision.Decision) -> Audit:
@@ -539,7 +573,8 @@ class Auditor:
                 for node in nodes}
 
     def _remember(self, gathered: gather.Gathered,
-                  decided: decision.Decision, audit: Audit) -> None:
+                  decided: decision.Decision, audit: Audit, begun: float
+                  ) -> None:
         facts = gathered.facts
         labels = {host: label for host, label
                   in self._memory.partition_labels.items()
@@ -560,6 +595,7 @@ class Auditor:
             preferences=facts.preferences,
             audits=(gathered.audits + 1
                     if facts.view.member(facts.host) else 0),
+            begun=begun,
             rounds=self._memory.rounds + 1 if unknown else 0,
             records=types.MappingProxyType(
                 {record.node: record for record in gathered.records}),
@@ -592,6 +628,21 @@ def _reasons(last: Audit | None, mirror: Mirror,
         del reasons[node]
     reasons.update(decided)
     return reasons
+
+
+def _with_taken(memory: Memory, has: Callable[[str], bool]) -> Memory:
+    """Return what is remembered, with what was taken since among my nodes.
+
+    Only what nova's tracker has: placement may have refused the rest.
+
+    :param has: as for :meth:`Auditor.audit`.
+    """
+    standing = memory.standing
+    if standing is None or not memory.recent:
+        return memory
+    return dataclasses.replace(memory, standing=dataclasses.replace(
+        standing, my_nodes=standing.my_nodes.union(
+            filter(has, memory.recent[0]))))
 
 
 def _served(reasons: Mapping[str, Reason]) -> frozenset[str]:

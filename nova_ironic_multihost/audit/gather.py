@@ -73,12 +73,14 @@ class Roster:
     :param view: how this host sees them.
     :param preferences: made of the members in this view.
     :param host_aggregates: nova's host aggregates, as far as they are known.
+    :param outages: what the looks have seen of outages.
     """
 
     services: Services
     view: membership.View
     preferences: ring.Preferences
     host_aggregates: aggregates.Known
+    outages: Outages
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,21 +117,28 @@ class Gathered:
         default_factory=lambda: types.MappingProxyType({}))
 
 
-def services(sources: Sources, memory: Memory, settings: Settings,
-             hosts: Iterable[str] = (), starting: bool = False
-             ) -> tuple[Services, membership.View]:
-    """Read who is there.
+def services(sources: Sources, settings: Settings,
+             hosts: Iterable[str] = ()) -> Services:
+    """Read who is there, by nova's word.
 
     One question to nova, and one more for each host that is disabled.
 
     :param hosts: those that were there, as nova spells them: nova lists them
         only while they are enabled.
+    """
+    return _with_services_of(
+        sources, tuple(sources.services()), [settings.host, *hosts])
+
+
+def view(known: Services, memory: Memory, settings: Settings,
+         starting: bool = False) -> membership.View:
+    """Return how this host sees the compute services.
+
+    :param known: all that are known, as :meth:`.outages.Outages.judged`.
     :param starting: see :class:`.membership.View`.
     """
-    known = _with_services_of(
-        sources, tuple(sources.services()), [settings.host, *hosts])
     label = settings.partition.label
-    return known, membership.view(
+    return membership.view(
         known, settings.partition, settings.host,
         other_partition_hosts=(
             host for host, theirs in memory.partition_labels.items()
@@ -144,30 +153,35 @@ def eligible(sources: Sources, memory: Memory, settings: Settings,
 
     :param hosts: those that it is about, as nova spells them.
     :param known: as for :func:`services`.
-    :param outages: as for :func:`all_nodes`, as is ``now``.
+    :param outages: as for :func:`roster`.
+    :param now: as for :func:`all_nodes`.
     """
+    there = outages.judged(services(sources, settings, [*hosts, *known]),
+                           host_key(settings.host))
     return takeover.eligible(
-        settings.policy, services(
-            sources, memory, settings, [*hosts, *known])[1],
+        settings.policy, view(there, memory, settings),
         outages.lengths(now, settings.heartbeats), map(host_key, hosts))
 
 
 def roster(sources: Sources, memory: Memory, settings: Settings,
-           hosts: Iterable[str] = (), starting: bool = False,
-           zones: bool = True) -> Roster:
+           outages: Outages, hosts: Iterable[str] = (),
+           starting: bool = False, zones: bool = True) -> Roster:
     """Read who is there, and make the hash ring of the members.
 
+    :param outages: what the looks have seen of outages.
     :param hosts: as for :func:`services`.
-    :param starting: as for :func:`services`.
+    :param starting: as for :func:`view`.
     :param zones: whether the availability zones are wanted, too.
     """
-    known, view = services(sources, memory, settings, hosts, starting)
+    known = outages.judged(
+        services(sources, settings, hosts), host_key(settings.host))
+    seen = view(known, memory, settings, starting)
     host_aggregates = (_host_aggregates(sources, memory) if zones
                        else memory.host_aggregates)
     preferences = ring.refreshed(
-        memory.preferences, _zones_of_members(view, host_aggregates),
+        memory.preferences, _zones_of_members(seen, host_aggregates),
         settings.points, settings.move_across_zones)
-    return Roster(known, view, preferences, host_aggregates)
+    return Roster(known, seen, preferences, host_aggregates, outages)
 
 
 def _host_aggregates(sources: Sources, memory: Memory) -> aggregates.Known:
@@ -186,36 +200,37 @@ def _host_aggregates(sources: Sources, memory: Memory) -> aggregates.Known:
 
 
 def preferences_now(sources: Sources, memory: Memory, settings: Settings,
-                    hosts: Iterable[str], starting: bool,
+                    outages: Outages, hosts: Iterable[str], starting: bool,
                     like: ring.Preferences | None) -> ring.Preferences:
     """Read who is there, and say who is preferred; of zones what is known.
 
-    :param hosts: as for :func:`services`, as is ``starting``.
+    :param outages: as for :func:`roster`, as are ``hosts`` and ``starting``.
     :param like: preferences that are likely the same; they are then returned.
     """
-    view = services(sources, memory, settings, hosts, starting)[1]
+    known = outages.judged(
+        services(sources, settings, hosts), host_key(settings.host))
     return ring.same_or_new(
-        like, _zones_of_members(view, memory.host_aggregates),
+        like, _zones_of_members(view(known, memory, settings, starting),
+                                memory.host_aggregates),
         settings.points, settings.move_across_zones)
 
 
-def _zones_of_members(view: membership.View, known: aggregates.Known
+def _zones_of_members(seen: membership.View, known: aggregates.Known
                       ) -> dict[HostKey, str | None]:
     zones = aggregates.zones(known.aggregates)
-    return {host: zones.get(host) for host in view.members}
+    return {host: zones.get(host) for host in seen.members}
 
 
 def all_nodes(sources: Sources, memory: Memory, settings: Settings,
               roster: Roster, reader: Reader, settled: bool,
-              last: Audit | None, outages: Outages, now: float,
+              last: Audit | None, now: float,
               doubted: float | None = None) -> Gathered:
     """Gather what there is to know for an audit of all nodes.
 
     :param reader: has read what Ironic has.
     :param settled: the start of this compute service is over.
     :param last: the audit before.
-    :param outages: what the looks have seen of outages.
-    :param now: this moment, by the clock of those.
+    :param now: this moment, by the clock of the looks.
     :param doubted: as for :func:`.revision.in_doubt`.
     """
     # First: a build that was claimed meanwhile is then known as an instance
@@ -224,8 +239,7 @@ def all_nodes(sources: Sources, memory: Memory, settings: Settings,
     hosts = membership.spellings(roster.services, settings.host)
     basis = _basis(settings, roster, roster.view)
     records, barred = _my_records(
-        sources, memory, settings, roster, basis, mirror, last, outages, now,
-        doubted)
+        sources, memory, settings, roster, basis, mirror, last, now, doubted)
     recorded = memory.recorded if barred is None else now
     if barred is not None:
         memory = dataclasses.replace(memory, barred=barred)
@@ -249,10 +263,7 @@ def all_nodes(sources: Sources, memory: Memory, settings: Settings,
         sources, memory, mirror, inventory, states, known)
     facts, mapped, audits = _facts(
         sources, memory, settings, roster, inventory, states, others, known,
-        settled, outages, now)
-    # Looks know themselves whom to leave alone.
-    facts = dataclasses.replace(facts, silent=outages.silent(
-        facts.view, now, settings.heartbeats))
+        settled, now)
     return Gathered(facts, mirror, audits, roster.host_aggregates, mapped,
                     records, recorded, memory.barred,
                     _basis(settings, roster, facts.view),
@@ -280,8 +291,7 @@ def without_second(records: Iterable[Record]
 
 def _my_records(sources: Sources, memory: Memory, settings: Settings,
                 roster: Roster, basis: revision.Basis, mirror: Mirror,
-                last: Audit | None, outages: Outages, now: float,
-                doubted: float | None
+                last: Audit | None, now: float, doubted: float | None
                 ) -> tuple[tuple[Record, ...], Mapping[str, str] | None]:
     """Read the records of this host, as far as they may be others by now.
 
@@ -297,8 +307,8 @@ def _my_records(sources: Sources, memory: Memory, settings: Settings,
         last.nodes.keys() if last else ())
     # Who was no member for a while was robbed, perhaps.
     if (uncertain is None or memory.recorded is None or memory.audits == 0
-            or memory.barred or doubtful or outages.any_since(
-                memory.recorded, now, settings.heartbeats)):
+            or memory.barred or doubtful
+            or roster.outages.overdue(now, settings.heartbeats)):
         return without_second(sources.records_of(membership.spellings(
             roster.services, settings.host)))
     read = sources.records(sorted(uncertain)) if uncertain else []
@@ -318,13 +328,12 @@ def _basis(settings: Settings, roster: Roster, view: membership.View
 
 def nodes_of_hosts(sources: Sources, memory: Memory, settings: Settings,
                    roster: Roster, hosts: Iterable[str], reader: Reader,
-                   outages: Outages, now: float,
-                   only: Set[str] | None = None) -> Gathered:
+                   now: float, only: Set[str] | None = None) -> Gathered:
     """Gather what there is to know of the nodes recorded on some hosts.
 
     :param hosts: others than this, as nova spells them.
     :param reader: has read what Ironic has.
-    :param outages: as for :func:`all_nodes`, as is ``now``.
+    :param now: as for :func:`all_nodes`.
     :param only: uuids of the nodes that it is about, None for all of them.
     """
     mirror = reader.mirror
@@ -345,7 +354,7 @@ def nodes_of_hosts(sources: Sources, memory: Memory, settings: Settings,
     states, known = _instance_states(sources, roster, inventory)
     facts, mapped, audits = _facts(
         sources, memory, settings, roster, inventory, states, records, known,
-        True, outages, now)
+        True, now)
     return Gathered(facts, mirror, audits, roster.host_aggregates, mapped)
 
 
@@ -379,12 +388,12 @@ def _too_many(wanted: Sized, roster: Roster, owners: Set[HostKey],
 
 def changed_nodes(sources: Sources, memory: Memory, settings: Settings,
                   roster: Roster, nodes: Iterable[str], reader: Reader,
-                  outages: Outages, now: float) -> Gathered:
+                  now: float) -> Gathered:
     """Gather what there is to know of nodes of this host, or of nobody.
 
     :param nodes: uuids; those of others are left out.
     :param reader: has read what Ironic has.
-    :param outages: as for :func:`all_nodes`, as is ``now``.
+    :param now: as for :func:`all_nodes`.
     """
     mirror = reader.mirror
     host = roster.view.host
@@ -404,9 +413,9 @@ def changed_nodes(sources: Sources, memory: Memory, settings: Settings,
         preferences=roster.preferences)
     facts, mapped, audits = _facts(
         sources, memory, settings, roster, inventory, states, {},
-        _with_services_of(sources, roster.services, [
+        _met(sources, roster, roster.services, [
             state.host for state in states.values() if state.host]),
-        True, outages, now)
+        True, now)
     return Gathered(
         facts, mirror, audits, roster.host_aggregates, mapped,
         tuple(owners[node] for node in free if node in mine))
@@ -416,8 +425,7 @@ def _facts(sources: Sources, memory: Memory, settings: Settings,
            roster: Roster, inventory: Inventory,
            states: Mapping[str, InstanceState],
            records: Mapping[str, Record], known: Services, settled: bool,
-           outages: Outages, now: float
-           ) -> tuple[Facts, bool | None, int]:
+           now: float) -> tuple[Facts, bool | None, int]:
     """Gather the services of the owners that were met; then all is known.
 
     :param states: of the instances whose host had to be looked up.
@@ -426,8 +434,8 @@ def _facts(sources: Sources, memory: Memory, settings: Settings,
     :returns: (facts, whether this host is mapped, audits); see
         :class:`Gathered`.
     """
-    known = _with_services_of(
-        sources, known, [record.host for record in records.values()])
+    known = _met(sources, roster, known,
+                 [record.host for record in records.values()])
     inventory = dataclasses.replace(
         inventory, view=dataclasses.replace(
             roster.view, services=membership.by_host(known)))
@@ -443,7 +451,7 @@ def _facts(sources: Sources, memory: Memory, settings: Settings,
         zones=zones, instance_states=states, records=records,
         eligible=takeover.eligible(
             settings.policy, inventory.view,
-            outages.lengths(now, settings.heartbeats),
+            roster.outages.lengths(now, settings.heartbeats),
             {state.host_key for state in states.values()
              if state.host_key is not None and not state.deleted}),
         permissions=Permissions(
@@ -451,6 +459,13 @@ def _facts(sources: Sources, memory: Memory, settings: Settings,
             tested=audits >= settings.pull_delay_audits),
         barred=memory.barred.keys())
     return facts, mapped, audits
+
+
+def _met(sources: Sources, roster: Roster, known: Services,
+         hosts: Iterable[str]) -> Services:
+    """Add the services of hosts that were met, as the roster judges them."""
+    return roster.outages.judged(
+        _with_services_of(sources, known, hosts), roster.view.host)
 
 
 def _with_services_of(sources: Sources, known: Services,
@@ -478,8 +493,8 @@ def _instance_states(sources: Sources, roster: Roster, inventory: Inventory
     """
     wanted = ownership.foreign_instances(inventory)
     states = sources.instance_states(wanted) if wanted else {}
-    return types.MappingProxyType(states), _with_services_of(
-        sources, roster.services,
+    return types.MappingProxyType(states), _met(
+        sources, roster, roster.services,
         [state.host for state in states.values() if state.host])
 
 

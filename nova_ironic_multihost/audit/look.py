@@ -145,13 +145,9 @@ class Look:
         self._view, self._eligible = view, eligible
         self._audit_pulled()
         due = self._watch.due(view, eligible)
-        excused = self._watch.starting(
-            view, due, settings.heartbeats.down_time).union(
-                due & self._auditor.silent(settings, view))
-        self._busy = bool(due - excused)
+        self._busy = bool(due)
         try:
-            hindered, waiting = self._audit_hosts(
-                settings, view, due - excused)
+            hindered, waiting = self._audit_hosts(settings, view, due)
         finally:
             self._busy = False
             # That may take minutes, and fail then: it is no gap in what this
@@ -159,8 +155,7 @@ class Look:
             outage = self._auditor.note_look(settings)
         if outage:
             eligible = frozenset()
-        self._watch.done(view, due - excused, eligible,
-                         excused.union(waiting), hindered)
+        self._watch.done(view, due, eligible, waiting, hindered)
         return view
 
     def may_close(self, settings: Settings) -> bool:
@@ -170,14 +165,18 @@ class Look:
         """
         last = self._auditor.last
         return farewell.may_close(
-            self._read(settings), last.preferences.members if last else {})
+            self._auditor.view_of_nova(settings, self._known()),
+            last.preferences.members if last else {})
 
     def _read(self, settings: Settings) -> membership.View:
-        last = self._auditor.last
-        known = last.view.hosts if last else ()
         with self._tally.turn(Work.SERVICES):
-            return self._auditor.read_view(settings, dict.fromkeys(
-                [*self._watch.hosts, *known]))
+            return self._auditor.read_view(settings, self._known())
+
+    def _known(self) -> Iterable[str]:
+        """Return the hosts that were there, as nova spells them."""
+        last = self._auditor.last
+        return dict.fromkeys(
+            [*self._watch.hosts, *(last.view.hosts if last else ())])
 
     def _audit_hosts(self, settings: Settings, view: membership.View,
                      hosts: frozenset[HostKey]

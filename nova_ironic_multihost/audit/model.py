@@ -101,6 +101,8 @@ class Memory:
         look at the services.
     :param audits: number of audits in a row, up to the last one, in which
         this host was a member whom nobody took for dead.
+    :param begun: when the last audit began, by the clock of the audits; None
+        before the first one.
     :param rounds: number of audits in a row in which the partition of some
         member was not known; others are then sampled.
     :param records: node uuid -> record, of the nodes that were recorded on
@@ -123,6 +125,7 @@ class Memory:
 
     preferences: ring.Preferences | None = None
     audits: int = 0
+    begun: float | None = None
     rounds: int = 0
     records: Mapping[str, Record] = dataclasses.field(
         default_factory=lambda: types.MappingProxyType({}))

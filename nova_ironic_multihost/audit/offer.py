@@ -31,7 +31,6 @@ from nova_ironic_multihost.core.facts import InstanceState
 from nova_ironic_multihost.core.facts import Record
 from nova_ironic_multihost.core.host import host_key
 from nova_ironic_multihost.core.host import HostKey
-from nova_ironic_multihost.core import membership
 from nova_ironic_multihost.core import ownership
 from nova_ironic_multihost.core.ownership import Reason
 from nova_ironic_multihost.core import ring
@@ -158,7 +157,7 @@ class Offers:
         host = record.host
         return ownership.still_valid(
             reason, audit.owners.get(node), record.owner, audit.view.host,
-            lambda: self._live(host),
+            lambda: self._auditor.live(host),
             lambda: sources.instance_states([instance]).get(
                 instance) if instance else None)
 
@@ -193,7 +192,7 @@ class Offers:
         service = functools.cache(sources.service)
         found = [record for record in records if ownership.still_valid(
             Reason.ADOPTED, audit.owners.get(record.node), record.owner, me,
-            functools.partial(self._live, record.host, service),
+            functools.partial(self._auditor.live, record.host, service),
             lambda: None)]
         served = {record.node: audit.nodes[record.node].instance or ''
                   for record in found
@@ -231,12 +230,6 @@ class Offers:
             and audit.view.member(record.owner)
             and record.partition == label
             and known.of(record.owner) == known.of(me)]
-
-    def _live(self, host: str,
-              ask: Callable[[str], membership.ComputeService | None]
-              | None = None) -> bool:
-        service = (ask or self._auditor.sources.service)(host)
-        return service is not None and service.up
 
 
 def _rests_here(state: InstanceState | None, host: HostKey) -> bool:

@@ -19,12 +19,6 @@ compute service looks who is there, and audits at once the nodes that concern
 it, and no others: those of hosts that have just died, or were just disabled
 or fenced, or were told to end and have not come back. Who joins, or is enabled
 again, takes its nodes by its own audits.
-
-A compute service is silent until its first audit is over. Of those that start
-together, as after a power failure, the first to be done takes the others for
-dead; so a service that has just started leaves whoever is merely silent to
-its full audits for a while. After an outage it is the same, see
-:class:`.outages.Outages`.
 """
 
 from collections.abc import Callable
@@ -33,8 +27,8 @@ import time
 
 from nova_ironic_multihost.core.host import HostKey
 from nova_ironic_multihost.core import membership
-from nova_ironic_multihost.core import outages
 from nova_ironic_multihost.core import pauses
+
 
 def due(before: membership.View | None, after: membership.View
         ) -> frozenset[HostKey]:
@@ -81,7 +75,6 @@ class Watch:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.seen: membership.View | None = None
         self._clock = clock
-        self._begun: float | None = None
         self._pauses: dict[HostKey, pauses.Pause] = {}
         self.eligible: frozenset[HostKey] = frozenset()
         self._waiting: frozenset[HostKey] = frozenset()
@@ -107,22 +100,6 @@ class Watch:
                  if _down_state(view, host) is not None}
         return due(self.seen, view) | again | (eligible - self.eligible)
 
-    def starting(self, view: membership.View, due: Iterable[HostKey],
-                 down_time: float) -> frozenset[HostKey]:
-        """Return those of the due hosts that may be about to come up.
-
-        :param view: what this look saw.
-        :param due: hosts, none of them a member.
-        :param down_time: seconds of silence after which nova takes a service
-            for dead; so long after the first look nobody is excused.
-        """
-        now = self._clock()
-        if self._begun is None:
-            self._begun = now
-        if now - self._begun >= down_time:
-            return frozenset()
-        return outages.merely_silent(view).intersection(due)
-
     def done(self, view: membership.View, audited: Iterable[HostKey] = (),
              eligible: frozenset[HostKey] = frozenset(),
              waiting: Iterable[HostKey] = (),
@@ -134,9 +111,9 @@ class Watch:
         :param view: what this look saw.
         :param audited: hosts whose nodes were audited.
         :param eligible: as for :meth:`due`.
-        :param waiting: hosts that are left to the next look: they may be
-            starting, or have more nodes or instances than can be taken at a
-            time, or somebody does not answer.
+        :param waiting: hosts that are left to the next look: they have more
+            nodes or instances than can be taken at a time, or somebody does
+            not answer.
         :param hindered: hosts of which a node could not be taken. They are
             tried again, by the next look and ever more seldom.
         """

@@ -149,8 +149,6 @@ class Facts(Inventory):
         :func:`.ownership.candidates`, no entry for a node without a record.
     :param eligible: hosts whose instances may be taken over, see
         :func:`.takeover.eligible`.
-    :param silent: hosts that are down and not taken for dead, see
-        :meth:`.outages.Outages.silent`.
     :param barred: uuids of nodes whose records cannot become this host's.
     """
 
@@ -161,5 +159,4 @@ class Facts(Inventory):
         default_factory=dict)
     records: Mapping[str, Record] = dataclasses.field(default_factory=dict)
     eligible: Set[HostKey] = frozenset()
-    silent: Set[HostKey] = frozenset()
     barred: Set[str] = frozenset()

@@ -10,14 +10,17 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Who is silent, since when, and whether that means anything.
+"""Which compute services are dead, and for how long.
 
-Pure. nova takes a compute service for dead when no heartbeat of it has been
-written for ``service_down_time``. That is all that the others see, and an
-outage that hits many of them, such as a database that cannot be written, looks
-the same as many deaths, for a time.
+Pure. nova takes a compute service for down when the time stamp of its last
+heartbeat, written by a conductor, is more than ``service_down_time`` away from
+the clock of the host that asks. That alone proves no death. The clock of that
+host may be wrong or may have stood still, the clock of a conductor may have
+stepped, and when nobody can write a heartbeat all of them get old together.
+So this host compares the heartbeats of others with its own heartbeats.
 """
 
+from collections.abc import Iterable
 from collections.abc import Mapping
 import dataclasses
 import datetime
@@ -42,16 +45,6 @@ def sees_most_up(view: membership.View) -> bool:
     return view.member(view.host) and 2 * up > 1 + len(counted)
 
 
-def merely_silent(view: membership.View) -> frozenset[HostKey]:
-    """Return the hosts that are down, and not by the word of an operator.
-
-    Their heartbeat may be about to arrive.
-    """
-    return frozenset(
-        host for host, service in view.services.items()
-        if not (service.up or service.disabled or service.forced_down))
-
-
 #: The most seconds between two looks. A host that died is noticed so long
 #: after service_down_time; guarantee G4 leaves 5 s more for its nodes.
 PERIOD = 10
@@ -71,11 +64,7 @@ class Heartbeats:
 
     @property
     def gap(self) -> float:
-        """The most seconds from one look to the next that count.
-
-        If nobody could write a heartbeat for longer, some may look dead at
-        the second look, as the last heartbeat may be as old as the interval.
-        """
+        """The most seconds from one look to the next that count."""
         return max(2 * self.period, self.down_time - self.interval)
 
     @property
@@ -83,68 +72,156 @@ class Heartbeats:
         """Seconds between two looks: nothing changes faster."""
         return max(1, min(self.interval, PERIOD))
 
+    @property
+    def silence(self) -> float:
+        """Seconds by which the last heartbeat of a dead host is behind mine.
+
+        My own last one is up to ``interval`` old when nova calls it down.
+        """
+        return max(0, self.down_time - self.interval)
+
+    @property
+    def pause(self) -> float:
+        """The most seconds between two heartbeats of mine without an outage.
+
+        A host that lives through such a pause is silent for less than two
+        intervals more, so that nova does not call it down.
+        """
+        return max(2.5 * self.interval, self.down_time - 2 * self.interval)
+
 
 @dataclasses.dataclass(frozen=True)
 class Outages:
-    """Since when hosts have been seen down.
+    """Which hosts are dead, by their heartbeats and those of this host.
 
-    Counted are looks one after the other, at each of which this host saw most
-    of its peers up. When heartbeats cannot be written and reads go on, as with
-    a database that is read-only, all look down to all, and come back one by
-    one: whoever counted through that would take the last ones for dead. Time
-    without looks is not counted. Who has sent a heartbeat since the look
-    before, seen up or not, was alive, and is counted anew.
+    Nobody is dead by the clock of this host alone. A host is dead if nova
+    calls it down, and the heartbeats of this host went on for
+    :attr:`Heartbeats.silence`, without a pause, since its last heartbeat. The
+    time is that of the stamps of this host. After a pause, and for a host that
+    is seen for the first time, it begins anew and is the whole ``down_time``:
+    after an outage or a common start the others come back one by one. A dead
+    host stays dead until its stamp changes.
 
-    :param since: host -> when it was first seen down, of those that have been
-        down ever since; in seconds of a monotonic clock, and later by the time
-        that is not counted.
-    :param beats: the last heartbeat of each of them.
+    Without time stamps (``servicegroup_driver = mc``) nova's word is enough,
+    except after a pause. The time is then that of a monotonic clock.
+
+    :param own: the last heartbeat of this host in seconds, None before one
+        was seen.
+    :param heard: whether nova called this host up when it looked last.
+    :param paused: whether the heartbeats of this host had paused then.
+    :param beats: host, as nova spells it -> its last heartbeat.
+    :param due: host -> the heartbeat of this host that shows it dead.
+    :param dead: the hosts that are dead unless nova calls them up.
+    :param since: host -> when it was first seen dead, of those that were dead
+        ever since, at looks one after the other, at each of which this host
+        saw most of its peers up; in seconds of a monotonic clock, and later
+        by the time without looks.
     :param last: when the last look was over, None before the first one.
-    :param heard: whether the heartbeats of this host arrived then.
-    :param over: when they did for the first time after an outage of its own,
-        None if there was none: they did not arrive, or it could not look.
     """
 
+    own: float | None = None
+    heard: bool = False
+    paused: bool = False
+    beats: Mapping[str, datetime.datetime | None] = dataclasses.field(
+        default_factory=lambda: types.MappingProxyType({}))
+    due: Mapping[str, float] = dataclasses.field(
+        default_factory=lambda: types.MappingProxyType({}))
+    dead: frozenset[str] = frozenset()
     since: Mapping[HostKey, float] = dataclasses.field(
         default_factory=lambda: types.MappingProxyType({}))
-    beats: Mapping[HostKey, datetime.datetime | None] = dataclasses.field(
-        default_factory=lambda: types.MappingProxyType({}))
     last: float | None = None
-    heard: bool = True
-    over: float | None = None
+
+    def read(self, services: Iterable[membership.ComputeService],
+             host: HostKey, now: float, heartbeats: Heartbeats) -> 'Outages':
+        """Return the outages after the services were read once more.
+
+        :param services: as nova has them.
+        :param host: this host.
+        :param now: this moment, by a monotonic clock.
+        :param heartbeats: how often they are sent.
+        """
+        known = list(services)
+        me = membership.by_host(known).get(host)
+        others = [service for service in known if service.key != host]
+        news = {service.host for service in others
+                if service.host not in self.beats
+                or self.beats[service.host] != service.beat
+                or service.beat is None and service.up}
+        found = dataclasses.replace(
+            self, heard=me is not None and me.up, paused=self.own is not None,
+            beats=types.MappingProxyType({**self.beats, **{
+                service.host: service.beat for service in others}}),
+            dead=self.dead - news)
+        if me is None or not me.up:
+            return found
+        own = now if me.beat is None else _seconds(me.beat)
+        last = self.own if self.heard and self.own is not None else own + 1
+        steady = 0 <= own - last <= heartbeats.pause
+        due = (dict(self.due) if steady else
+               dict.fromkeys(self.due, own + heartbeats.down_time))
+        for service in others:
+            if service.beat is None and service.up:
+                due[service.host] = own
+            elif service.host not in due or not steady:
+                due[service.host] = own + heartbeats.down_time
+            elif service.host in news and service.beat is not None:
+                # The conductor that wrote it may have another clock.
+                due[service.host] = heartbeats.silence + min(max(
+                    _seconds(service.beat), last), own + heartbeats.interval)
+        return dataclasses.replace(
+            found, own=own, paused=found.paused and not steady,
+            due=types.MappingProxyType(due),
+            dead=found.dead.union(
+                service.host for service in others
+                if not service.up and own >= due[service.host]))
+
+    def judged(self, services: Iterable[membership.ComputeService],
+               host: HostKey) -> tuple[membership.ComputeService, ...]:
+        """Return the services with those up that nova calls down and live.
+
+        :param services: as nova has them at this moment.
+        :param host: this host, of which nova's word counts.
+        """
+        return tuple(
+            service if service.key == host
+            else dataclasses.replace(service, up=self.lives(service))
+            for service in services)
+
+    def lives(self, service: membership.ComputeService) -> bool:
+        """Whether another host lives, as far as is known.
+
+        :param service: what nova has of it at this moment.
+        """
+        if service.up or service.forced_down:
+            return service.up
+        if service.host in self.dead:
+            return self.beats[service.host] != service.beat
+        return service.beat is not None or service.host in self.due
 
     def after(self, view: membership.View, now: float,
               heartbeats: Heartbeats) -> 'Outages':
         """Return the outages after one more look.
 
-        :param view: what was seen; a host that it lacks may be met again.
+        :param view: what was seen, as :meth:`judged`; a host that it lacks may
+            be met again.
         :param now: time of this look.
         :param heartbeats: how often they are sent.
         """
-        heard = _heard(view)
-        over = (now if heard and self._in_outage(now, heartbeats)
-                else self.over)
         if not sees_most_up(view):
-            return Outages(last=now, heard=heard, over=over)
-        blind = (0 if self.last is None
-                 else max(0, now - self.last - heartbeats.gap))
-        down = {host: service.beat for host, service in view.services.items()
-                if not service.up}
-        before = {host: since + blind for host, since in self.since.items()
-                  if not view.live(host)
-                  and down.get(host, self.beats[host]) == self.beats[host]}
-        since = {**before, **{host: before.get(host, now) for host in down}}
-        return Outages(
-            types.MappingProxyType(since),
-            types.MappingProxyType({
-                host: down.get(host, self.beats.get(host))
-                for host in since}), now, heard, over)
+            return dataclasses.replace(
+                self, since=types.MappingProxyType({}), last=now)
+        found = self.looked(now, heartbeats)
+        down = dict.fromkeys((host for host, service in view.services.items()
+                              if not service.up), now)
+        before = {host: since for host, since in found.since.items()
+                  if not view.live(host)}
+        return dataclasses.replace(
+            found, last=now, since=types.MappingProxyType({**down, **before}))
 
     def looked(self, now: float, heartbeats: Heartbeats) -> 'Outages':
         """Return the outages when what a look leads to is done.
 
-        Who takes many nodes looks on only then, and is in no outage. But
-        nobody was seen to be down meanwhile.
+        Nobody was seen to be down meanwhile.
 
         :param now: this moment.
         :param heartbeats: how often they are sent.
@@ -158,67 +235,20 @@ class Outages:
 
     def overdue(self, now: float, heartbeats: Heartbeats) -> bool:
         """Whether the last look was so long ago that it says nothing."""
-        return self.last is not None and now - self.last > heartbeats.gap
-
-    def _in_outage(self, now: float, heartbeats: Heartbeats) -> bool:
-        return not self.heard or self.overdue(now, heartbeats)
-
-    def recent(self, now: float, heartbeats: Heartbeats) -> bool:
-        """Whether an outage goes on, or has been over for a short time only.
-
-        An outage that has hit this host has likely hit others, and they come
-        back one by one, within ``down_time``.
-
-        :param now: this moment.
-        :param heartbeats: how often they are sent.
-        """
-        return self._in_outage(now, heartbeats) or (
-            self.over is not None and now - self.over < heartbeats.down_time)
-
-    def any_since(self, moment: float, now: float, heartbeats: Heartbeats
-                  ) -> bool:
-        """Whether there may have been an outage of this host since a moment.
-
-        Others may then have taken it for dead. Only who looks can tell.
-
-        :param now: this moment.
-        :param heartbeats: how often they are sent.
-        """
-        return (self.last is None or self.recent(now, heartbeats)
-                or self.over is not None and self.over >= moment)
-
-    def silent(self, view: membership.View, now: float,
-               heartbeats: Heartbeats) -> frozenset[HostKey]:
-        """Return the hosts that an outage may have silenced.
-
-        :param view: the compute services of this moment.
-        :param now: this moment.
-        :param heartbeats: how often they are sent.
-        """
-        if not self.recent(now, heartbeats):
-            return frozenset()
-        return merely_silent(view)
+        return self.last is None or now - self.last > heartbeats.gap
 
     def lengths(self, now: float, heartbeats: Heartbeats
-                ) -> dict[HostKey, float]:
-        """Return host -> seconds for which it has been down.
+                ) -> Mapping[HostKey, float]:
+        """Return host -> for how long it has been seen dead.
 
-        Of none while an outage may have silenced it, and no more than was
-        seen: a look may be overdue.
-
-        :param now: this moment.
+        :param now: this moment; nothing if a look is overdue.
         :param heartbeats: how often they are sent.
         """
-        if self.last is None or self.recent(now, heartbeats):
+        if self.overdue(now, heartbeats):
             return {}
         return {host: now - since for host, since in self.since.items()}
 
 
-def _heard(view: membership.View) -> bool:
-    """Whether the heartbeats of the host whose view it is arrive.
-
-    It may be no member for another reason: it is disabled, or fenced.
-    """
-    service = view.services.get(view.host)
-    return (service is None or service.up or service.forced_down
-            or view.starting)
+def _seconds(moment: datetime.datetime) -> float:
+    """Return a time stamp of nova's, in UTC, as a number."""
+    return moment.replace(tzinfo=datetime.UTC).timestamp()

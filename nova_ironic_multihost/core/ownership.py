@@ -80,9 +80,6 @@ class Reason(enum.Enum):
     STARTING = (
         False, 'to be taken when the start of this service is over',
         3, 4, 5, 8, 9)
-    SILENT = (
-        False, 'recorded on a compute service that is silent after an outage',
-        8)
     BARRED = (
         False, 'to be taken when the database lets its record become this '
         "host's", 3, 4, 5, 7, 8, 9)
@@ -239,8 +236,6 @@ def _taking(node: str, facts: Facts) -> Reason:
         return Reason.OTHER_PREFERRED
     if facts.view.live(record.owner):
         return _pulling(record, facts)
-    if record.owner in facts.silent:
-        return Reason.SILENT
     return _refused(node, facts) or Reason.ADOPTED
 
 

@@ -30,8 +30,8 @@ from nova_ironic_multihost.core.tallies import Work
 #: be.
 MOVING = (Reason.ADOPTED, Reason.ADOPTION_WAITS, Reason.PULLED,
           Reason.ALLOCATED, Reason.QUEUED, Reason.AWAITED, Reason.UNANSWERED,
-          Reason.SILENT, Reason.STARTING, Reason.TAKEN_OVER,
-          Reason.INSTANCE_WAITS, Reason.TAKEOVER_FAILED)
+          Reason.STARTING, Reason.TAKEN_OVER, Reason.INSTANCE_WAITS,
+          Reason.TAKEOVER_FAILED)
 
 
 @dataclasses.dataclass(frozen=True)

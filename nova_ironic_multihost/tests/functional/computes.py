@@ -13,6 +13,7 @@
 """The nova-computes of one test, each a host of its own in one process."""
 
 import contextlib
+import dataclasses
 import datetime
 from unittest import mock
 
@@ -69,6 +70,8 @@ class Computes:
         self._test = test
         self._cell = cell
         self._running = {}
+        #: Host -> its last heartbeat, of those that were lost.
+        self._lost = {}
         self._ironic = {}
         self._drivers = []
         test.addCleanup(self._hang_up)
@@ -105,9 +108,7 @@ class Computes:
             self._drivers.append(self.manager(host).driver)
             if heartbeat:
                 self.beat(host)
-            if looks := getattr(self.manager(host).driver, '_looks', None):
-                # Nobody else is starting any more.
-                looks._watch._begun = float('-inf')
+            self._miss_lost(host)
 
     def discover(self, host):
         """Map a host to its cell, if it is not.
@@ -129,12 +130,28 @@ class Computes:
         service.save()
 
     def lose(self, host):
-        """Let nova believe that a compute is down, running or not."""
+        """Let nova believe that a compute is down, running or not.
+
+        The others have looked for as long as it takes.
+        """
         seen = timeutils.utcnow() - datetime.timedelta(
             seconds=2 * CONF.service_down_time)
         with self._in_cell() as ctxt:
             service = objects.Service.get_by_compute_host(ctxt, host)
             db.service_update(ctxt, service.id, {'last_seen_up': seen})
+            service = objects.Service.get_by_compute_host(ctxt, host)
+        self._lost[service.host] = service.last_seen_up
+        for other in self._running:
+            self._miss_lost(other)
+
+    def _miss_lost(self, host):
+        """Let a compute have missed the heartbeats of those that are lost."""
+        auditor = getattr(self.manager(host).driver, '_auditor', None)
+        if auditor:
+            known = auditor._outages
+            auditor._outages = dataclasses.replace(
+                known, beats={**known.beats, **self._lost},
+                dead=known.dead.union(self._lost))
 
     def audit(self, *hosts):
         """Run one audit on each of these hosts, or on all that run."""

@@ -827,7 +827,7 @@ class LookTestCase(DriverTestCase):
         driver = multihost.IronicMultiHostDriver(
             mock.Mock(_compute=self.manager))
         self.services['compute-2'] = False
-        self.assertFalse(driver._look().live('compute-2'))
+        self.assertIn('compute-2', driver._look().services)
         self.assertEqual([], self.audited)
 
     def test_stale_record_at_hand_is_forgotten_first(self):

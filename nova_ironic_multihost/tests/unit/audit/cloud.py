@@ -227,6 +227,8 @@ class AuditTestCase(base.BaseTestCase):
         self.clock = Clock()
         self.auditors = {}
         self.options = {'pull_delay_audits': 1}
+        #: Nodes that nova's tracker cannot take.
+        self.refused = set()
 
     def new_auditor(self):
         """Return a new one, which at each reading visits all nodes."""
@@ -242,11 +244,12 @@ class AuditTestCase(base.BaseTestCase):
             self.auditors[host] = self.new_auditor()
         self.cloud.asked.clear()
         found = self.auditors[host].audit(model.Settings(
-            host, points=32, **{**self.options, **options}), settled)
+            host, points=32, **{**self.options, **options}), settled,
+            has=lambda node: node not in self.refused)
         if self.clock.now == self.auditors[host]._doubted:
             # The first one leaves a doubt, which is older than the next one.
             self.clock.now += 1
-        for node in found.nodes:
+        for node in found.nodes.keys() - self.refused:
             self.cloud.owners[node] = host
         for node in found.deleted:
             self.cloud.owners.pop(node, None)

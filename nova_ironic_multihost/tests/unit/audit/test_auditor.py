@@ -13,6 +13,7 @@
 """Audits of several hosts, one after the other."""
 
 from concurrent import futures
+import datetime
 import threading
 from unittest import mock
 
@@ -168,6 +169,70 @@ class OwnershipTestCase(cloud.AuditTestCase):
                 'a', pull_delay_audits=3).nodes))
         self.assertNotEqual({}, dict(self.audit(
             'a', pull_delay_audits=3).nodes))
+
+    def robbed(self, audits=12, **options):
+        """Have a take all that b has after each audit of b.
+
+        :returns: how many nodes b has pulled in each.
+        """
+        self.cloud.owners = dict.fromkeys(cloud.NODES, 'a')
+        pulled = []
+        for _ in range(audits):
+            reasons = self.audit(
+                'b', pulls_per_audit=200, pull_delay_audits=3,
+                **options).reasons
+            pulled.append(sum(reason is Reason.PULLED
+                              for reason in reasons.values()))
+            self.cloud.owners = dict.fromkeys(cloud.NODES, 'a')
+        return pulled
+
+    def test_who_is_robbed_of_what_it_has_pulled_waits_anew(self):
+        self.audit('a')
+        pulled = self.robbed()
+        number = max(pulled)
+        self.assertNotEqual(0, number)
+        self.assertEqual([0, 0, 0, number] * 3, pulled)
+
+    def test_pulls_that_are_refused_are_no_robbery(self):
+        """As of nodes that get a build each time."""
+        self.audit('a')
+        self.refused = {*cloud.NODES}
+        pulled = self.robbed()
+        number = max(pulled)
+        self.assertNotEqual(0, number)
+        self.assertEqual([0] * 3 + [number] * 9, pulled)
+
+    def test_who_was_no_member_between_two_audits_pulls_nothing_yet(self):
+        self.cloud.owners = dict.fromkeys(cloud.NODES, 'a')
+        self.audit('a')
+        settings = model.Settings('b')
+
+        def audit():
+            self.clock.now += 10
+            found = self.audit('b', pull_delay_audits=3)
+            self.cloud.owners = dict.fromkeys(cloud.NODES, 'a')
+            return Reason.PULLED in found.reasons.values()
+
+        audits = [audit() for _ in range(3)]
+        for up in True, False, True:
+            self.cloud.set('b', up=up)
+            self.auditors['b'].read_view(settings)
+        audits += [audit() for _ in range(4)]
+        self.assertEqual([False] * 6 + [True], audits)
+
+    def test_first_heartbeat_of_a_host_is_no_return(self):
+        self.cloud.owners = dict.fromkeys(cloud.NODES, 'a')
+        self.audit('a')
+        self.cloud.set('b', up=False)
+        found = []
+        for settled in False, True, True, True:
+            found.append(Reason.PULLED in self.audit(
+                'b', settled, pull_delay_audits=3).reasons.values())
+            for up in settled, True:
+                self.clock.now += 10
+                self.cloud.set('b', up=up)
+                self.auditors['b'].read_view(model.Settings('b'))
+        self.assertEqual([False] * 3 + [True], found)
 
     def test_audit_that_fails_changes_nothing(self):
         before = self.audit('a')
@@ -538,6 +603,7 @@ class AuditHostsTestCase(cloud.AuditTestCase):
         # next neither waits anew nor takes itself for robbed.
         self.cloud.set('a', disabled=True)
         self.audit_hosts('b', 'a')
+        self.refused = self.share
         self.cloud.owners.update(dict.fromkeys(self.share, 'a'))
         self.assertEqual(self.share, {
             node for node, reason in self.audit('b').reasons.items()
@@ -619,16 +685,54 @@ class AuditHostsTestCase(cloud.AuditTestCase):
         self.clock.now += 10
         look()
         self.cloud.set('b', up=True)
-        for seconds, expected in (
-                (5, Reason.SILENT), (10, Reason.SILENT), (30, Reason.SILENT),
-                (29, Reason.SILENT), (1, Reason.ADOPTED)):
+        for seconds, adopts in (
+                (5, False), (10, False), (30, False), (28, False), (1, True)):
             self.clock.now += seconds
             if seconds != 5:
                 look()
-            reasons = self.audit('b').reasons.values()
-            self.assertIn(expected, reasons)
-            self.assertEqual(expected is Reason.ADOPTED,
-                             Reason.ADOPTED in reasons)
+            self.assertEqual(
+                adopts, Reason.ADOPTED in self.audit('b').reasons.values())
+
+    def beat(self, **beats):
+        """Let hosts have heartbeats; b's clock is 55 s fast.
+
+        :param beats: host -> second of its last one.
+        """
+        for host, second in beats.items():
+            self.cloud.set(
+                host, up=abs(self.second + 55 - second) <= 60,
+                beat=datetime.datetime(2026, 1, 1)
+                + datetime.timedelta(seconds=second))
+
+    def test_nobody_is_dead_by_the_clock_of_this_host(self):
+        auditor, settings = self.auditors['b'], model.Settings('b', points=32)
+        for self.second in range(0, 300, 10):
+            self.clock.now += 10
+            self.beat(b=self.second - 1, a=self.second - 6,
+                      c=self.second - 6)
+            view = auditor.read_view(settings)
+            auditor.note_down(settings, view)
+            self.assertEqual({'a', 'b', 'c'}, view.members)
+            self.assertTrue(auditor.live('a'))
+            self.assertNotIn(Reason.ADOPTED,
+                             self.audit('b').reasons.values())
+
+    def test_heartbeat_since_the_last_look_keeps_a_node(self):
+        auditor, settings = self.auditors['b'], model.Settings('b', points=32)
+        for self.second in range(0, 80, 10):
+            self.clock.now += 10
+            self.beat(b=self.second, a=0, c=self.second)
+            auditor.note_down(settings, auditor.read_view(settings))
+        _, mine = self.audit_hosts('b', 'a')
+        node = min(mine)
+        self.cloud.owners[node] = 'a'
+        self.assertFalse(auditor.live('a'))
+        self.assertTrue(self.offers('b').still_valid(node))
+        self.beat(a=1)
+        # nova calls it down nevertheless.
+        self.assertFalse(self.cloud.states['a'].up)
+        self.assertTrue(auditor.live('a'))
+        self.assertFalse(self.offers('b').still_valid(node))
 
     def test_a_look_with_nothing_to_do_waits_for_no_audit(self):
         auditor, settings = self.auditors['b'], model.Settings('b')

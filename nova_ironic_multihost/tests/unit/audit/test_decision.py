@@ -371,8 +371,9 @@ class TakeoverTestCase(cloud.AuditTestCase):
     def test_looks_count_the_time_for_which_a_host_is_down(self):
         self.options['policy'] = takeover.Policy('down', after=60)
         settings = model.Settings('a', points=32, **self.options)
-        self.cloud.set('c', up=False)
         auditor = self.auditors['a']
+        auditor.read_view(settings)
+        self.cloud.set('c', up=False)
         for seconds, expected in (
                 (0, set()), (30, set()), (29, set()), (1, {'c'})):
             self.clock.now += seconds
@@ -390,8 +391,9 @@ class TakeoverTestCase(cloud.AuditTestCase):
             uuid: state for uuid, state in self.cloud.placed.items()
             if state.host != 'b'}
         self.cloud.set('b', disabled=True)
-        self.cloud.set('c', up=False)
         auditor = self.auditors['a']
+        auditor.read_view(settings)
+        self.cloud.set('c', up=False)
         for _ in range(4):
             view = auditor.read_view(settings, ['b', 'c'])
             eligible = auditor.note_down(settings, view)

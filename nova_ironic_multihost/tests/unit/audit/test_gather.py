@@ -267,9 +267,9 @@ class NodesOfHostsTestCase(cloud.AuditTestCase):
         its.asked.clear()
         return ownership.decide(gather.nodes_of_hosts(
             its, memory, settings, gather.roster(
-                its, memory, settings, HOSTS), dead,
+                its, memory, settings, Outages(), HOSTS), dead,
             types.SimpleNamespace(mirror=mirror.Mirror(its.ironic)),
-            Outages(), 0, only).facts)
+            0, only).facts)
 
     @hypothesis.settings(derandomize=True, deadline=None)
     @hypothesis.given(deaths())

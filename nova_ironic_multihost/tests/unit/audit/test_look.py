@@ -136,8 +136,12 @@ class LookTestCase(cloud.AuditTestCase):
 
     def test_who_may_be_starting_keeps_its_nodes(self):
         self.heartbeats = Heartbeats(10, 60)
+        self.auditors['a'] = self.new_auditor()
+        self.look = self.look_of(self.auditors['a'])
         self.cloud.set('b', up=False)
         self.look()
+        for _ in range(2):
+            self.auditors['a'].audit(self.settings({}))
         self.assertEqual([], self.tracker.audited)
         for _ in range(2):
             self.clock.now += 30
@@ -151,8 +155,9 @@ class LookTestCase(cloud.AuditTestCase):
         seen = self.look()
         self.assertEqual({'a', 'b'}, seen.members)
         self.assertEqual(10, self.pause())
-        self.clock.now += 55
-        self.look()
+        for seconds in 30, 25:
+            self.clock.now += seconds
+            self.look()
         self.assertEqual([], self.tracker.audited)
         # The next look is just in time.
         self.assertEqual(5, self.pause())
@@ -204,9 +209,9 @@ class LookTestCase(cloud.AuditTestCase):
         self.options['pulls_per_audit'] = 200
         self.cloud.allocations[NODES[3]] = frozenset({'build'})
         self.cloud.set('b', farewell='bye')
-        self.look()
-        self.clock.now += 60
-        self.look()
+        for _ in range(3):
+            self.look()
+            self.clock.now += 30
         self.assertEqual([node for node in NODES if node != NODES[3]],
                          self.tracker.audited)
 
@@ -743,6 +748,7 @@ class PortionsTestCase(LookTestCase):
         """An audit of all had it adopted before this look had."""
         late = NODES[-1]
         self.cloud.set('b', up=False)
+        self.auditors['a'].read_view(self.settings({}))
         self.auditors['a'].audit(self.settings({}))
         ask = self.cloud.consumers_of
 

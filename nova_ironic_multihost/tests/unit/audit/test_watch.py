@@ -139,43 +139,6 @@ class WatchTestCase(base.BaseTestCase):
         self.assertEqual(set(), watcher.due(view(b=DOWN)))
 
 
-class StartingTestCase(base.BaseTestCase):
-
-    def setUp(self):
-        super().setUp()
-        self.now = 1000.0
-        self.watch = watch.Watch(lambda: self.now)
-
-    def look(self, **hosts):
-        """Return the hosts that are audited after a look."""
-        looked = view(**hosts)
-        due = self.watch.due(looked)
-        starting = self.watch.starting(looked, due, 60)
-        self.watch.done(looked, waiting=starting)
-        return due - starting
-
-    def test_who_is_silent_is_left_alone_until_it_must_have_come_up(self):
-        for self.now in (1000.0, 1059.0):
-            self.assertEqual(set(), self.look(b=DOWN, c=UP))
-        self.now = 1060.0
-        self.assertEqual({'b'}, self.look(b=DOWN, c=UP))
-        self.assertEqual(set(), self.look(b=DOWN, c=UP))
-
-    def test_who_came_up_keeps_its_nodes(self):
-        self.look(b=DOWN, c=DOWN)
-        self.now = 1060.0
-        self.assertEqual({'c'}, self.look(b=UP, c=DOWN))
-
-    def test_the_word_of_an_operator_counts_at_once(self):
-        self.assertEqual({'b', 'c'}, self.look(
-            b=FENCED, c=DISABLED, d=DOWN))
-
-    def test_who_dies_later_is_not_excused(self):
-        self.look(b=UP)
-        self.now = 1060.0
-        self.assertEqual({'b'}, self.look(b=DOWN))
-
-
 class TakeoverTestCase(base.BaseTestCase):
 
     def setUp(self):

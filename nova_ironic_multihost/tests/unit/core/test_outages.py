@@ -12,17 +12,42 @@
 
 import dataclasses
 import datetime
+import random
 
 from oslotest import base
 
+from nova_ironic_multihost.core import membership
 from nova_ironic_multihost.core import outages
 from nova_ironic_multihost.tests.unit.core.views import view
 
 
 HEARTBEATS = outages.Heartbeats(interval=10, down_time=60)
+START = datetime.datetime(2026, 1, 1)
+
+
+class Looker:
+    """The host "me" looks again and again."""
+
+    def __init__(self, heartbeats=HEARTBEATS):
+        self.heartbeats = heartbeats
+        self.found = outages.Outages()
+
+    def look(self, services, now):
+        """Return the others that are dead."""
+        self.found = self.found.read(services, 'me', now, self.heartbeats)
+        seen = self.judge(services)
+        self.found = self.found.after(seen, now, self.heartbeats)
+        return {host for host in seen.services
+                if host != 'me' and not seen.live(host)}
+
+    def judge(self, services):
+        """Return the view of an audit, or a late check."""
+        return membership.view(self.found.judged(services, 'me'),
+                               membership.Partition(), 'me')
 
 
 class OutagesTestCase(base.BaseTestCase):
+    """For how long hosts are dead."""
 
     def lengths(self, *looks, now):
         """Return for how long hosts are down after some looks.
@@ -58,27 +83,7 @@ class OutagesTestCase(base.BaseTestCase):
             *looks, now=1060))
         # Nor was anybody seen to be dead when the time comes to its end.
         self.assertEqual({}, self.lengths(*looks[:2], now=1000))
-        self.assertEqual({}, self.lengths(*looks[:3], now=1000))
-
-    def test_who_has_sent_a_heartbeat_between_two_looks_is_counted_anew(self):
-        def down(beat):
-            seen = view(['me', 'a'], dead=['b'])
-            return dataclasses.replace(seen, services=dict(
-                seen.services, b=dataclasses.replace(
-                    seen.services['b'], beat=datetime.datetime(
-                        2026, 1, 1, 0, beat))))
-
-        looks = [(0, down(1)), (10, down(1))]
-        # It was up while nobody looked; or a clock is wrong.
-        for moment in 20, 1000:
-            self.assertEqual({'b': 80}, self.lengths(
-                *looks, *((moment + more, down(2)) for more in (0, 40, 80)),
-                now=moment + 80))
-        # The same one again.
-        self.assertEqual({'b': 60}, self.lengths(
-            *looks, (30, view(['me', 'a'])), (60, down(1)), now=60))
-        self.assertEqual({'b': 0}, self.lengths(
-            *looks, (30, view(['me', 'a'])), (60, down(2)), now=60))
+        self.assertEqual({}, self.lengths(now=1000))
 
     def test_nor_does_the_time_of_a_long_look(self):
         down = view(['me', 'a'], dead=['b'])
@@ -112,105 +117,245 @@ class OutagesTestCase(base.BaseTestCase):
             (650, most), (660, most), now=660))
 
 
-class SilentTestCase(base.BaseTestCase):
-    """Who is down after an outage may be about to come back."""
+class World:
+    """Hosts with heartbeats of their own; me looks every ten seconds or so.
 
-    ALL = view(['me', 'a', 'b'])
-    NOBODY = view([], dead=['me', 'a', 'b'])
-    ME = view(['me'], dead=['a', 'b'])
+    :ivar wrong: seconds by which the clock of me is wrong.
+    :ivar wrote: (time, host) -> the heartbeat that has been written by then.
+    """
 
-    def silent(self, *looks, now, seen=ME):
-        found = outages.Outages()
-        for moment, what in looks:
-            found = found.after(what, moment, HEARTBEATS)
-        return found.silent(seen, now, HEARTBEATS)
+    def __init__(self, seed):
+        self.some = random.Random(seed)
+        self.phases = {'me': self.some.uniform(0, 10), **{
+            f'h{index}': self.some.uniform(0, 10)
+            for index in range(self.some.randint(1, 7))}}
+        self.event = self.some.uniform(200, 230)
+        self.wrong = 0
 
-    def test_who_dies_is_dead(self):
-        self.assertEqual(set(), self.silent(now=0))
-        self.assertEqual(set(), self.silent((0, self.ALL), now=10))
-        self.assertEqual(set(), self.silent(
-            (0, self.ALL), (10, self.ME), now=20))
+    def sent(self, now, host):
+        """Return the last heartbeat that a host has sent by then."""
+        phase = self.phases[host]
+        return phase + 10 * ((now - phase) // 10)
+
+    def services(self, now, wrote):
+        mine = now + self.wrong
+        return [membership.ComputeService(
+            host, up=abs(mine - beat) <= 60,
+            beat=START + datetime.timedelta(seconds=beat))
+            for host in self.phases for beat in [wrote(now, host)]]
+
+    def looks(self, wrote, seconds=1000):
+        """Look, and yield (time, the hosts that are dead)."""
+        looker = Looker()
+        for number in range(3, seconds // 10):
+            now = number * 10 + self.some.uniform(0, 2)
+            yield now, looker.look(
+                self.services(now, wrote), now)
+
+
+class DeadTestCase(base.BaseTestCase):
+    """Who lives is not dead, whatever the clocks say; who dies is, in time."""
+
+    EXAMPLES = 60
+
+    def assertNobodyIsDead(self, world, wrote):
+        for now, dead in world.looks(wrote):
+            self.assertEqual(set(), dead, f'{now - world.event} s after')
+
+    def test_who_dies_is_dead_as_soon_as_nova_calls_it_down(self):
+        for seed in range(self.EXAMPLES):
+            world = World(seed)
+
+            def wrote(now, host, world=world):
+                return world.sent(
+                    min(now, world.event) if host == 'h0' else now, host)
+
+            last = wrote(world.event, 'h0')
+            for now, dead in world.looks(wrote):
+                self.assertEqual({'h0'} if now - last > 60 else set(), dead)
+
+    def test_clock_of_this_host_is_wrong(self):
+        for seed in range(self.EXAMPLES):
+            world = World(seed)
+            world.wrong = world.some.choice([-58, -55, -51, 51, 55, 58, 600])
+            self.assertNobodyIsDead(world, world.sent)
+
+    def test_machine_of_this_host_was_paused(self):
+        """Its clock is behind then, and its own heartbeat of before."""
+        for seed in range(self.EXAMPLES):
+            world = World(seed)
+            pause = world.some.uniform(20, 1200)
+
+            def wrote(now, host, world=world, pause=pause):
+                sent = world.sent(
+                    now + pause if host != 'me' and now > world.event
+                    else now, host)
+                return (sent + pause if host == 'me' and sent > world.event
+                        else sent)
+
+            self.assertNobodyIsDead(world, wrote)
+
+    def test_nobody_can_write_a_heartbeat_for_a_while(self):
+        for seed in range(self.EXAMPLES):
+            world = World(seed)
+            back = world.event + world.some.choice([
+                world.some.uniform(30, 70), world.some.uniform(60, 600)])
+
+            def wrote(now, host, world=world, back=back):
+                sent = world.sent(now, host)
+                return (world.sent(world.event, host)
+                        if world.event < sent < back else sent)
+
+            self.assertNobodyIsDead(world, wrote)
+
+    def test_clock_of_the_conductor_steps(self):
+        for seed in range(self.EXAMPLES):
+            world = World(seed)
+            step = world.some.choice([-600, -90, -61, 30, 61, 90, 600])
+
+            def wrote(now, host, world=world, step=step):
+                sent = world.sent(now, host)
+                return sent + step if sent > world.event else sent
+
+            self.assertNobodyIsDead(world, wrote)
+
+
+def service(host, beat, up=None, now=None, **state):
+    """Return a service with a heartbeat of that second, None if it has none.
+
+    :param now: what the clock of this host says.
+    """
+    return membership.ComputeService(
+        host, up=now - beat <= 60 if up is None else up,
+        beat=None if beat is None
+        else START + datetime.timedelta(seconds=beat), **state)
+
+
+class EvidenceTestCase(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.looker = Looker()
+
+    def look(self, now, mine=None, **beats):
+        """Look; return the others that are dead.
+
+        :param mine: my last heartbeat, if it is not of this moment.
+        """
+        self.services = [
+            service('me', now if mine is None else mine, now=now),
+            *(service(host, beat, now=now) for host, beat in beats.items())]
+        return self.looker.look(self.services, now)
+
+    def judge(self, now, **beats):
+        return {host for host in beats if not self.looker.judge([
+            service('me', now, now=now),
+            *(service(host, beat, now=now) for host, beat in beats.items())
+        ]).live(host)}
+
+    def die(self, until=70):
+        """a dies."""
+        for now in range(0, until, 10):
+            self.look(now, a=0, b=now)
+
+    def test_who_is_silent_when_this_host_starts_may_be_starting(self):
+        for now in range(1000, 1060, 10):
+            self.assertEqual(set(), self.look(now, a=0))
+        self.assertEqual({'a'}, self.look(1060, a=0))
+
+    def test_audits_and_late_checks_go_by_what_looks_have_seen(self):
+        self.die()
+        self.assertEqual(set(), self.judge(69, a=0, b=60))
+        self.look(70, a=0, b=70)
+        self.assertEqual({'a'}, self.judge(75, a=0, b=70))
+        # It has sent one meanwhile.
+        self.assertEqual(set(), self.judge(400, a=72))
+
+    def test_who_is_dead_stays_dead_in_an_outage(self):
+        self.die(until=80)
+        for now, mine in (150, 70), (400, 70), (410, 410):
+            self.assertLessEqual({'a'}, self.look(now, mine=mine, a=0, b=70))
+        self.assertEqual({'a'}, self.look(420, a=0, b=415))
+        self.assertEqual(set(), self.look(430, a=425, b=425))
+
+    def test_nobody_is_dead_right_after_a_pause_of_this_host(self):
+        self.die(until=30)
+        for now in range(90, 150, 10):
+            self.assertEqual(set(), self.look(now, a=0, b=now))
+        self.assertEqual({'a'}, self.look(150, a=0, b=150))
+
+    def test_pause_is_told(self):
+        self.look(0, a=0)
+        self.look(10, a=0)
+        self.assertFalse(self.looker.found.paused)
+        self.look(60, a=60)
+        self.assertTrue(self.looker.found.paused)
+        self.look(70, a=60)
+        self.assertFalse(self.looker.found.paused)
+        self.look(140, mine=70, a=140)
+        self.assertTrue(self.looker.found.paused)
+
+    def test_the_first_heartbeat_ends_no_pause(self):
+        self.looker.look([], 0)
+        self.look(70, mine=0, a=60)
+        self.assertFalse(self.looker.found.paused)
+        self.look(80, a=60)
+        self.assertFalse(self.looker.found.paused)
+
+    def test_the_word_of_an_operator_counts_at_once(self):
+        self.assertEqual({'a'}, self.looker.look([
+            service('me', 5, now=5),
+            service('a', 5, up=False, forced_down=True)], 5))
+
+    def test_this_host_goes_by_novas_word(self):
+        self.assertFalse(self.looker.judge(
+            [service('me', 0, up=False)]).member('me'))
+
+    def test_who_has_sent_a_heartbeat_between_two_looks_is_alive(self):
+        """It was up while nobody looked; or a clock is wrong."""
+        self.die(until=80)
+        self.assertEqual({'a': 0}, self.lengths(70))
+        self.assertEqual(set(), self.look(80, a=1, b=80))
+        self.assertEqual({}, self.lengths(80))
+
+    def lengths(self, now):
+        return self.looker.found.lengths(now, HEARTBEATS)
+
+
+class WithoutStampsTestCase(base.BaseTestCase):
+    """servicegroup_driver = mc: nova's word counts."""
+
+    def setUp(self):
+        super().setUp()
+        self.looker = Looker()
+
+    def look(self, now, me=True, **up):
+        return self.looker.look(
+            [service(host, None, up=state)
+             for host, state in {'me': me, **up}.items()], now)
+
+    def test_who_was_up_is_dead_as_soon_as_nova_says_so(self):
+        self.assertEqual(set(), self.look(0, a=True))
+        self.assertEqual({'a'}, self.look(10, a=False))
+        self.assertEqual(set(), self.look(20, a=True))
+        # As long as nobody looks.
+        self.looker = Looker()
+        self.assertFalse(self.looker.judge(
+            [service('a', None, up=False)]).live('a'))
 
     def test_the_first_one_back_waits_for_the_others(self):
-        looks = [(0, self.ALL), (10, self.NOBODY), (20, self.NOBODY)]
-        # Before any look has seen that it is over, too.
-        self.assertEqual({'a', 'b'}, self.silent(*looks, now=25))
-        looks += [(moment, self.ME) for moment in range(30, 90, 10)]
-        self.assertEqual({'a', 'b'}, self.silent(*looks, now=89))
-        self.assertEqual(set(), self.silent(*looks, now=90))
+        self.look(0, a=True)
+        for now in 10, 20:
+            self.look(now, me=False, a=False)
+        for now in range(30, 90, 10):
+            self.assertEqual(set(), self.look(now, a=False))
+        self.assertEqual({'a'}, self.look(90, a=False))
 
     def test_the_same_if_nobody_could_look(self):
-        looks = [(0, self.ALL), (500, self.ME)]
-        self.assertEqual({'a', 'b'}, self.silent(looks[0], now=500))
-        self.assertEqual({'a', 'b'}, self.silent(*looks, now=510))
-        self.assertEqual(set(), self.silent(
-            *looks, (540, self.ME), now=560))
-
-    def test_a_short_outage_matters_where_silence_is_soon_death(self):
-        often = outages.Heartbeats(interval=3, down_time=15)
-        found = outages.Outages().after(self.ALL, 0, often).after(
-            self.ME, 13, often)
-        self.assertEqual(
-            {'a', 'b'}, found.silent(self.ME, 13, often))
-        found = outages.Outages().after(self.ALL, 0, often).after(
-            self.ME, 12, often)
-        self.assertEqual(set(), found.silent(self.ME, 12, often))
-
-    def test_who_takes_many_nodes_was_in_no_outage(self):
-        found = outages.Outages().after(self.ALL, 0, HEARTBEATS)
-        found = found.looked(500, HEARTBEATS).after(self.ME, 510, HEARTBEATS)
-        self.assertEqual(set(), found.silent(self.ME, 510, HEARTBEATS))
-
-    def test_who_was_no_member_by_the_word_of_an_operator(self):
-        for state in ({'disabled': True}, {'forced_down': True, 'up': False}):
-            off = dataclasses.replace(self.ALL, services={
-                **self.ALL.services, 'me': dataclasses.replace(
-                    self.ALL.services['me'], **state)})
-            self.assertEqual(set(), self.silent(
-                (0, off), (10, self.ME), now=10))
-
-    def test_who_is_down_on_purpose_is_not_merely_silent(self):
-        seen = dataclasses.replace(self.ME, services={
-            **self.ME.services,
-            'a': dataclasses.replace(self.ME.services['a'], disabled=True),
-            'b': dataclasses.replace(
-                self.ME.services['b'], forced_down=True)})
-        self.assertEqual(set(), self.silent(
-            (0, self.NOBODY), now=10, seen=seen))
-
-    def test_an_outage_in_an_outage(self):
-        looks = [(0, self.NOBODY), (10, self.ME), (50, self.NOBODY),
-                 (60, self.ME)]
-        self.assertEqual({'a', 'b'}, self.silent(*looks, now=110))
-        looks.append((110, self.ME))
-        self.assertEqual(set(), self.silent(*looks, now=120))
-
-
-class AnySinceTestCase(base.BaseTestCase):
-    """Whether this host may have been taken for dead."""
-
-    ALL = view(['me', 'a'])
-
-    def any_since(self, moment, *looks, now):
-        found = outages.Outages()
-        for at, what in looks:
-            found = found.after(what, at, HEARTBEATS)
-        return found.any_since(moment, now, HEARTBEATS)
-
-    def test_who_does_not_look_cannot_tell(self):
-        self.assertTrue(self.any_since(0, now=0))
-
-    def test_who_looks_and_is_heard(self):
-        looks = [(at, self.ALL) for at in range(0, 50, 10)]
-        self.assertFalse(self.any_since(0, *looks, now=45))
-        self.assertTrue(self.any_since(0, *looks, now=500))
-
-    def test_one_that_is_over_for_long(self):
-        looks = [(0, self.ALL), (10, view(['a'], dead=['me'])),
-                 *((at, self.ALL) for at in range(20, 210, 10))]
-        self.assertTrue(self.any_since(5, *looks, now=200))
-        self.assertTrue(self.any_since(20, *looks, now=200))
-        self.assertFalse(self.any_since(21, *looks, now=200))
+        self.look(0, a=True)
+        for now in range(500, 560, 10):
+            self.assertEqual(set(), self.look(now, a=False))
+        self.assertEqual({'a'}, self.look(560, a=False))
 
 
 class HeartbeatsTestCase(base.BaseTestCase):
@@ -225,3 +370,10 @@ class HeartbeatsTestCase(base.BaseTestCase):
         self.assertEqual([1, 3, 10, 10], [
             outages.Heartbeats(interval).period
             for interval in (0, 3, 10, 60)])
+
+    def test_pause_of_heartbeats_that_is_no_outage(self):
+        """Looks see every second one at least."""
+        for interval, down_time, pause in (
+                (10, 60, 40), (2, 8, 5), (30, 60, 75)):
+            self.assertEqual(
+                pause, outages.Heartbeats(interval, down_time).pause)

@@ -115,13 +115,6 @@ class FreeNodeTestCase(base.BaseTestCase):
                 PREFERRED, known=known, records=recorded(OTHER),
                 permissions=standing))
 
-    def test_who_is_silent_after_an_outage_is_not_dead(self):
-        known = services(PREFERRED, **{OTHER: 'down', THIRD: 'down'})
-        for owner, expected in (OTHER, Reason.SILENT), (THIRD, Reason.ADOPTED):
-            self.assertIs(expected, reason(
-                PREFERRED, known=known, records=recorded(owner),
-                silent=frozenset({OTHER})))
-
     def test_node_of_a_live_peer_is_pulled_by_the_preferred(self):
         self.assertIs(Reason.PULLED, reason(
             PREFERRED, records=recorded(OTHER)))

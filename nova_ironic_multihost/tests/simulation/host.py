@@ -287,6 +287,9 @@ class Sources:
         a single node is over after one.
     :ivar failing: Ironic does not answer.
     :ivar looked: this audit knows which nodes are recorded on the host.
+    :ivar mine: nodes that were recorded on the host all the while in which
+        this audit read that.
+    :ivar farewells: (host, farewell) -> when a look saw it first.
     :ivar listed: node -> its instance or None, when it listed them last: in
         an audit or in a look.
     :ivar read: audit or look -> {node: its :meth:`situation` when its record
@@ -306,6 +309,8 @@ class Sources:
         self.glitch = 0
         self._gone = frozenset()
         self.looked = False
+        self.mine = frozenset()
+        self.farewells = {}
         self.listed = {}
         self.read = weakref.WeakKeyDictionary()
         self._listings = weakref.WeakKeyDictionary()
@@ -316,8 +321,8 @@ class Sources:
         world = self._world
         owner = world.owner(node)
         provider = world.providers.get(node)
-        return (owner, world.up(owner), world.machines.get(node),
-                provider and provider.consumer)
+        return (owner, world.up(owner), world.live(owner),
+                world.machines.get(node), provider and provider.consumer)
 
     def services(self):
         pause()
@@ -326,12 +331,32 @@ class Sources:
         if not self.overlap():
             self.version = version
         self.lag = 0
-        return self._world.listed_services(version)
+        self._hear(self._world.history[version])
+        return self._world.listed_services(version, self.now())
 
     def service(self, host):
         pause()
         state = self._world.states().get(host)
-        return state and self._world.compute_service(host, state)
+        if state:
+            self._hear({host: state})
+        return state and self._world.compute_service(host, state, self.now())
+
+    def _hear(self, states):
+        """Note who has said farewell, for looks count from then on."""
+        if self.is_look():
+            for host, state in states.items():
+                if state.farewell:
+                    self.farewells.setdefault(
+                        (host, state.farewell), self._world.clock)
+
+    def now(self):
+        """What the clock of the host says."""
+        return self._world.clock + self._world.clocks[self._host]
+
+    def recorded(self):
+        """Return the nodes that are recorded on the host at this moment."""
+        return frozenset(row.node for row in self._world.live_rows()
+                         if row.host == self._host)
 
     def list(self):
         """Ironic lists its nodes, at a stroke."""
@@ -386,6 +411,7 @@ class Sources:
     def instances(self, hosts):
         # Asked for right after the records.
         self.looked = True
+        self.mine &= self.recorded()
         pause()
         return {instance.uuid for instance in self._world.instances.values()
                 if instance.host in hosts and not instance.deleted}
@@ -529,6 +555,9 @@ class Process:
     :ivar ending: it was told to end, and still sends heartbeats.
     :ivar frozen: it does nothing at all, as after SIGSTOP.
     :ivar muted: its heartbeats do not arrive.
+    :ivar drowsy: ticks in which it does not look.
+    :ivar stopped: ticks in which its machine was paused; its monotonic clock
+        stood still.
     :ivar updating: nova's :class:`Lock` around claims and updates.
     """
 
@@ -541,8 +570,9 @@ class Process:
         self.sources = Sources(world, self.host)
 
         def clock():
-            return world.clock
+            return world.clock - self.stopped
 
+        self.stopped = 0
         self.auditor = auditor.Auditor(
             self.sources, self.sources, Reader(self.sources), clock,
             futurist.SynchronousExecutor)
@@ -563,11 +593,15 @@ class Process:
         self._late_takes = 0
         # What is decided by the older view is judged by that one.
         self.sources.overlap = lambda: self.auditing and self.looking
+        self.sources.is_look = lambda: (
+            greenlet.getcurrent() is self._look_greenlet)
+        self._look_greenlet = None
         self.tracked = set()
         self.providers = {}
         self.serving = False
         self.frozen = False
         self.muted = False
+        self.drowsy = 0
         self.updating = Lock()
         self._instances = Instances(world, self.host, self.sources.writes)
         self._recovery = recovery.Recovery(
@@ -591,7 +625,6 @@ class Process:
         self._looking = None
         self._audits = 0
         self._looked_for = frozenset()
-        self._known = set()
         self._robbed = {}
         self._body = self._start
 
@@ -599,13 +632,18 @@ class Process:
         return self.ending
 
     @property
-    def given_up(self):
-        """The hosts that are up and no members to it: they end for long."""
-        farewells = self.auditor._farewells.over(
-            self._world.clock, worlds.DOWN_TIME)
+    def believed(self):
+        """Return whom it has waited for long enough, and who is dead to it.
+
+        The former as the world tells. What it takes for dead is judged
+        elsewhere: here it says that others may think otherwise.
+        """
+        services = self._world.services
         return frozenset(
-            host for host, words in farewells
-            if self._world.services[host].farewell == words)
+            host for (host, words), since in self.sources.farewells.items()
+            if services[host].farewell == words
+            and self._world.clock - since >= worlds.DOWN_TIME
+        ), self.auditor._outages.dead
 
     def took(self):
         """It takes a node, by a write that may have been under way."""
@@ -642,10 +680,9 @@ class Process:
 
     def robbed(self, node):
         """Another host took a node as if this one were dead."""
-        if node in self._known:
-            # After its audit has read the records it notices at the next.
-            self._robbed[node] = self._audits + (
-                self.auditing and self.sources.looked)
+        # After its audit has read the records it notices at the next.
+        self._robbed[node] = self._audits + (
+            self.auditing and self.sources.looked)
 
     def may_pull(self, node):
         """Whether it was a member for long enough to pull a node."""
@@ -690,6 +727,22 @@ class Process:
             self._looking or greenlet.greenlet(self._look_once))
         return self.looking
 
+    def glance(self):
+        """Read who is there, at a stroke, as each look begins."""
+        if self.serving and not (
+                self.frozen or self.looking or self.ending):
+            if self.drowsy:
+                self.drowsy -= 1
+                return
+            one = self._greenlet(
+                self.auditor.read_view, self._settings,
+                list(self._world.services))
+            version = self.sources.version
+            while not one.dead:
+                one.switch()
+            self.sources.version = version
+            self._world.note()
+
     def _go_on(self, one):
         """Go on with something; return it if it is not over."""
         self._world.note()
@@ -732,16 +785,18 @@ class Process:
         world.services[self.host].take_back()
         self._audit_all()
         self.serving = True
-        world.services[self.host].beat = world.clock
+        world.beat(world.services[self.host])
 
     def _audit_all(self):
         """ComputeManager.update_available_resource."""
         if self.ending:
             return
         self.sources.looked = False
+        self.sources.mine = self.sources.recorded()
         starting = not self._settled
         try:
-            found = self.auditor.audit(self._settings, self._settled)
+            found = self.auditor.audit(
+                self._settings, self._settled, has=self.has)
         except NotReadyError:
             return
         finally:
@@ -753,7 +808,6 @@ class Process:
                 record.node for record in self._schedule.ready())
         self._recovery.took_over(found.taken_over, found.at_rest)
         self._looked_for = frozenset()
-        self._known = self.auditor._memory.standing.my_nodes
         self._check_kept(found)
         self._schedule.spare()
         self._pulls.once(self._settings.partition.label)
@@ -776,6 +830,7 @@ class Process:
 
     def _look_once(self):
         """What the driver's timer does."""
+        self._look_greenlet = greenlet.getcurrent()
         # A look that fails is logged and repeated.
         with contextlib.suppress(NotReadyError):
             view = self._look.once(self._settings)
@@ -820,7 +875,8 @@ class Process:
         """Raise Broken when it leaves what is free and its own to nobody."""
         for node, reason in found.reasons.items():
             used = reason in LEFT and self.sources.listing.get(node)
-            if node in self._known and not reason.mine and not used:
+            if (node in self.sources.mine and not reason.mine
+                    and not used):
                 raise worlds.Broken(
                     f'{self.host} leaves {node}, its own, to nobody: {reason}')
 

@@ -64,6 +64,9 @@ WAITED = 2 + arrivals.PATIENCE_MOVED // pauses.LONGEST
 #: What becomes of a write, see :class:`.host.Writes`.
 FAULTS = ['lost', 'unanswered', 'later', 'dropped', None]
 
+#: The most ticks by which a clock is wrong.
+MOST_AHEAD = 2 * worlds.DOWN_TIME
+
 which = strategies.integers(0, 7)
 
 
@@ -108,12 +111,14 @@ class Simulation(stateful.RuleBasedStateMachine):
                 name, points=RING_POINTS,
                 pulls_per_audit=limit, pull_delay_audits=delay,
                 policy=takeover.Policy(when), takeovers_per_audit=limit,
-                heartbeats=Heartbeats(1, worlds.DOWN_TIME))
+                heartbeats=Heartbeats(worlds.INTERVAL, worlds.DOWN_TIME))
             if started:
                 self._start(name)
                 self._processes[name].finish()
                 self._map_hosts()
         if started:
+            # Each has seen the others' heartbeats.
+            self._wait(2 * worlds.INTERVAL)
             for _ in range(self._audits_to_settle()):
                 for process in self._processes.values():
                     process.finish()
@@ -208,7 +213,7 @@ class Simulation(stateful.RuleBasedStateMachine):
             self._event()
         elif other in self._processes:
             self._processes.pop(other).kill()
-            self._wait(worlds.DOWN_TIME)
+            self._wait(worlds.NOTICED)
         process.finish_look()
 
     @stateful.rule(order=strategies.lists(
@@ -396,10 +401,83 @@ class Simulation(stateful.RuleBasedStateMachine):
         process = self._process(index)
         if process:
             process.muted = True
-            self._wait(worlds.DOWN_TIME)
+            self._wait(worlds.NOTICED)
             self._process(other).finish()
             process.muted = False
+            self._wait(worlds.INTERVAL)
+
+    @stateful.rule(index=which, ticks=strategies.integers(1, worlds.DOWN_TIME))
+    def doze(self, index, ticks):
+        """A compute does not look for a while, whatever it is at."""
+        process = self._process(index)
+        if process:
+            process.drowsy = ticks
+
+    # clocks and heartbeats
+
+    @stateful.rule(index=which,
+                   ahead=strategies.integers(-MOST_AHEAD, MOST_AHEAD),
+                   ticks=strategies.integers(1, worlds.DOWN_TIME))
+    def set_clock(self, index, ahead, ticks):
+        """The clock of a compute is wrong from now on, or right again."""
+        process = self._process(index)
+        if process:
+            self.world.clocks[process.host] = ahead
+            self._see(process, ticks)
+
+    @stateful.rule(index=which,
+                   paused=strategies.integers(1, 2 * worlds.DOWN_TIME),
+                   ticks=strategies.integers(0, worlds.DOWN_TIME))
+    def pause_machine(self, index, paused, ticks):
+        """The machine of a compute is paused: both its clocks stand still."""
+        process = self._process(index)
+        if process:
+            process.frozen = True
+            self._wait(paused)
+            process.frozen = False
+            process.stopped += paused
+            self.world.clocks[process.host] -= paused
+            # Perhaps before its own heartbeat.
+            self._see(process, ticks)
+
+    @stateful.rule(index=which,
+                   ticks=strategies.integers(1, 3 * worlds.DOWN_TIME),
+                   after=strategies.integers(1, worlds.DOWN_TIME))
+    def stall(self, index, ticks, after):
+        """Nobody can write a heartbeat for a while; reads go on."""
+        process = self._process(index)
+        self.world.writable = False
+        if process:
+            self._see(process, ticks)
+        else:
+            self._wait(ticks)
+        self.world.writable = True
+        if process:
+            self._see(process, after)
+
+    @stateful.rule(writable=strategies.booleans())
+    def write(self, writable):
+        """Heartbeats cannot be written from now on, or can again."""
+        self.world.writable = writable
+
+    @stateful.rule(index=which,
+                   ahead=strategies.integers(-MOST_AHEAD, MOST_AHEAD),
+                   ticks=strategies.integers(1, worlds.DOWN_TIME))
+    def step_conductor(self, index, ahead, ticks):
+        """The clock of nova-conductor steps."""
+        self.world.ahead = ahead
+        process = self._process(index)
+        if process:
+            self._see(process, ticks)
+
+    def _see(self, process, ticks):
+        """Time goes by, and a compute looks and audits."""
+        for tick in range(ticks):
             self._wait(1)
+            if process.serving and not process.ending:
+                process.finish_look()
+                if tick % 2:
+                    process.finish()
 
     @stateful.rule(ticks=strategies.integers(1, worlds.DOWN_TIME))
     def wait(self, ticks):
@@ -408,12 +486,10 @@ class Simulation(stateful.RuleBasedStateMachine):
 
     def _wait(self, ticks):
         for _ in range(ticks):
-            self.world.clock += 1
-            for process in self._processes.values():
-                if process.beating:
-                    service = self.world.services[process.host]
-                    service.beat = self.world.clock
+            self.world.tick()
             self._event()
+            for process in list(self._processes.values()):
+                process.glance()
 
     @stateful.rule(index=which, disabled=strategies.booleans())
     def disable(self, index, disabled):
@@ -685,7 +761,7 @@ class Simulation(stateful.RuleBasedStateMachine):
             and not instance.building), index)
         if instance:
             self._processes.pop(instance.host).kill()
-            self._wait(worlds.DOWN_TIME)
+            self._wait(worlds.NOTICED)
             self.world.destroy_instance(instance)
 
     @stateful.rule(index=which)
@@ -836,6 +912,9 @@ class Simulation(stateful.RuleBasedStateMachine):
             process.muted = False
             process.sources.lag = 0
             process.sources.writes.faults = []
+            process.drowsy = 0
+        self.world.clocks.clear()
+        self.world.writable, self.world.ahead = True, 0
         while self.world.late:
             self.world.arrive()
         self._end_all()
@@ -848,7 +927,8 @@ class Simulation(stateful.RuleBasedStateMachine):
             if not process.serving:
                 process.finish()
         self._map_hosts()
-        self._wait(worlds.DOWN_TIME)
+        # Who was silent when another began anew is waited for longer.
+        self._wait(2 * worlds.NOTICED)
         for process in self._processes.values():
             process.finish_look()
         for _ in range(recovery.LEFT_TO_OWNER + 2 * recovery.PATROL):

@@ -17,11 +17,13 @@ depends on them. It checks the promises at the moment at which they could be
 broken: when a record moves, when something is deleted, when a build fails.
 
 Time is a number of ticks. A service is up while its last heartbeat is less
-than :data:`DOWN_TIME` ticks old.
+than :data:`DOWN_TIME` ticks old; what a host sees of that depends on its own
+clock and on that of the conductor which has written the heartbeat.
 """
 
 import collections
 import dataclasses
+import datetime
 
 from nova_ironic_multihost.core import aggregates
 from nova_ironic_multihost.core.facts import InstanceState
@@ -29,8 +31,16 @@ from nova_ironic_multihost.core import membership
 from nova_ironic_multihost.core import ownership
 from nova_ironic_multihost.core import takeover
 
+#: Ticks between two heartbeats of a host.
+INTERVAL = 2
+
 #: Ticks after which a service that sends no heartbeat is down.
-DOWN_TIME = 2
+DOWN_TIME = 4 * INTERVAL
+
+#: Ticks after which all that live have noticed a death.
+NOTICED = DOWN_TIME + 2 * INTERVAL
+
+START = datetime.datetime(2026, 1, 1)
 
 
 class Broken(AssertionError):
@@ -41,6 +51,9 @@ class Broken(AssertionError):
 class Service:
     """A row of nova's services and the host's mapping to the cell.
 
+    :ivar beat: when its last heartbeat was written.
+    :ivar stamp: the same by the clock of the conductor that wrote it.
+    :ivar missed: it has missed one since, and that was its own fault.
     :ivar disabled: an operator has done that.
     :ivar farewell: what the host has said when it was told to end.
     :ivar closed: nova sends it no builds since it has said so.
@@ -48,6 +61,8 @@ class Service:
 
     host: str
     beat: int
+    stamp: int = 0
+    missed: bool = True
     disabled: bool = False
     forced_down: bool = False
     mapped: bool = True
@@ -142,6 +157,7 @@ class State:
     recorded: bool
     farewell: str = ''
     closed: bool = False
+    stamp: int = dataclasses.field(default=0, compare=False)
 
     @property
     def member(self):
@@ -176,6 +192,9 @@ class World:
     :ivar moves: list of :class:`Move`.
     :ivar operations: list of :class:`Operation` that wait in queues.
     :ivar late: functions that do writes which everybody takes for lost.
+    :ivar writable: heartbeats can be written.
+    :ivar ahead: ticks by which the clock of nova-conductor is ahead.
+    :ivar clocks: host -> ticks by which its own clock is ahead.
     :ivar disturbed: when the views of the members last differed.
     :ivar narrow: number of moves that were right when they were looked at
         last, and not any more when they were made.
@@ -197,12 +216,15 @@ class World:
         self.processes = {}
         self.operations = []
         self.late = []
+        self.writable = True
+        self.ahead = 0
+        self.clocks = collections.Counter()
         self._arriving = False
         self.history = [{}]
         self.moves = []
         self.narrow = 0
         self.disturbed = 0
-        self._given_up = {}
+        self._believed = {}
         self.serials = collections.Counter()
 
     def new(self, kind):
@@ -218,12 +240,39 @@ class World:
         return (service is not None and not service.forced_down
                 and self.clock - service.beat < DOWN_TIME)
 
+    def live(self, host):
+        """Whether the host lives, and has sent all heartbeats that it could.
+
+        Nobody can write them in an outage. That is not its fault.
+        """
+        service, process = self.services.get(host), self.processes.get(host)
+        return (service is not None and process is not None
+                and process.beating
+                and not (service.forced_down or service.missed))
+
+    def tick(self):
+        """Let time go by; hosts send their heartbeats."""
+        self.clock += 1
+        for index, service in enumerate(self.services.values()):
+            if (self.clock + index) % INTERVAL == 0:
+                process = self.processes.get(service.host)
+                self.beat(service, process is not None and process.beating)
+
+    def beat(self, service, sent=True):
+        """Write the heartbeat of a service, if that can be."""
+        if not sent:
+            service.missed = True
+        elif self.writable:
+            service.missed = False
+            service.beat = self.clock
+            service.stamp = self.clock + self.ahead
+
     def states(self):
         """Return {host: :class:`State`} of this moment."""
         recorded = {row.host for row in self.live_rows()}
         return {host: State(self.up(host), service.disabled,
                             service.forced_down, host in recorded,
-                            service.farewell, service.closed)
+                            service.farewell, service.closed, service.stamp)
                 for host, service in self.services.items()}
 
     def note(self):
@@ -237,13 +286,17 @@ class World:
         if states != self.history[-1]:
             self.history.append(states)
             self.disturbed = self.moment
+        # With the heartbeats of now.
+        self.history[-1] = states
         if any(process.outdated for process in self.processes.values()):
             self.disturbed = self.moment
-        # Each counts for itself how long another has been about to end.
-        given_up = {process.host: process.given_up for process
-                    in self.processes.values() if not process.ending}
-        if given_up != self._given_up or len(set(given_up.values())) > 1:
-            self._given_up = given_up
+        # Each counts for itself how long another has been about to end, and
+        # notices for itself who is dead.
+        believed = {process.host: process.believed for process
+                    in self.processes.values()
+                    if process.serving and not process.ending}
+        if believed != self._believed or len(set(believed.values())) > 1:
+            self._believed = believed
             self.disturbed = self.moment
 
     @property
@@ -251,20 +304,23 @@ class World:
         """Number of the latest states in the history."""
         return len(self.history) - 1
 
-    def listed_services(self, version):
+    def listed_services(self, version, now):
         """Return the services that have a record and are enabled.
 
         :param version: of which moment, see :attr:`version`.
+        :param now: what the clock of the host says that asks.
         """
-        return [self.compute_service(host, state) for host, state
+        return [self.compute_service(host, state, now) for host, state
                 in self.history[version].items()
                 if state.recorded and not (state.disabled or state.closed)]
 
-    def compute_service(self, host, state):
+    def compute_service(self, host, state, now):
         """Return the :class:`.membership.ComputeService` of a state."""
         return membership.ComputeService(
-            host, state.up, state.disabled, state.forced_down,
-            farewell=state.farewell)
+            host, not state.forced_down
+            and abs(now - state.stamp) < DOWN_TIME,
+            state.disabled, state.forced_down, farewell=state.farewell,
+            beat=START + datetime.timedelta(seconds=state.stamp))
 
     # records
 
@@ -326,7 +382,7 @@ class World:
                            ownership.Reason.TAKEN_OVER) and not here:
             raise Broken("G3: a host took a node with another's instance: "
                          f'{move}')
-        if self.up(move.before) and not here:
+        if (self.up(move.before) or self.live(move.before)) and not here:
             if consumer:
                 raise Broken('G3: a node with an allocation moved between '
                              f'live hosts: {move}')
@@ -381,6 +437,7 @@ class World:
                   in self.history[taker.sources.version:]]
         if (move.reason not in (ownership.Reason.INSTANCE_HERE,
                                 ownership.Reason.TAKEN_OVER)
+                and not self.clocks[move.after]
                 and not any(state and state.member for state in states)):
             raise Broken(f'a host that is no member took a node: {move}')
         zones = {self.zones.get(move.before), self.zones.get(move.after)}

@@ -46,6 +46,14 @@ class ExperimentsTestCase(command.LabTestCase):
         figures = self.experiment('freeze')
         self.assertEqual(figures['its_nodes'], figures['moved_nodes'])
 
+    def test_freeze_again_and_again(self):
+        figures = self.experiment(
+            'freeze', '--rounds', '4', shape=(
+                '--computes', str(COMPUTES), '--nodes', str(NODES),
+                '--set', 'DEFAULT.update_resources_interval=30'))
+        self.assertLessEqual(
+            sum(figures['moves_in_rounds']), 2 * figures['its_nodes'])
+
     def test_healthy(self):
         self.assertEqual(100, self.experiment('healthy')['active'])
 

@@ -22,6 +22,7 @@ from collections.abc import Mapping
 import dataclasses
 import typing
 
+from nova_ironic_multihost.check import fencing
 from nova_ironic_multihost.check import heirs
 from nova_ironic_multihost.check import judgement
 from nova_ironic_multihost.check import observation
@@ -50,8 +51,10 @@ def wanted(service: observation.Service,
     :param reason: for which nova is to show it disabled; None for the one
         that is there, or :data:`REASON`
     """
-    # One that has said farewell is enabled again by its next start.
-    drained = service.disabled and not service.farewell
+    # One that has said farewell is enabled again by its next start, and one
+    # that was disabled with a fence when it is unfenced.
+    drained = service.disabled and not (
+        service.farewell or service.reason.startswith(fencing.REASON))
     if drained and reason in (None, service.reason):
         return {}
     return {'status': 'disabled', 'disabled_reason': reason or REASON}

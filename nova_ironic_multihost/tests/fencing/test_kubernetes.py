@@ -167,7 +167,7 @@ class JobTestCase(base.BaseTestCase):
     def test_a_pod_that_has_moved(self):
         self.look([node('a', TAINT, host='east'), node('b')],
                   [pod('east-old', 'a', host='east'),
-                   pod('east-new', 'b', ready=False, host='east')])
+                   pod('east-new', 'b', ready=False, host='East')])
         self.assertEqual([], self.apis.changes)
 
     def test_hosts_that_are_bound_to_a_node(self):

@@ -339,6 +339,12 @@ class UnitsTestCase(base.BaseTestCase):
                 pathlib.Path(unit['Service']['ExecStart'].split()[0]).name,
                 (SCRIPT.name, 'nova-ironic-multihost'))
 
+    def test_nobody_gives_up_to_unfence(self):
+        # nova's API may not answer for an hour after a power failure.
+        unit = (SYSTEMD / 'unfence-compute.service').read_text()
+        self.assertIn('\nStartLimitIntervalSec=0\n', unit)
+        self.assertIn('\nRestart=on-failure\n', unit)
+
     def test_by_hand_and_by_a_unit_it_has_one_lock(self):
         directory = re.search(
             'RUNTIME_DIRECTORY:-(.*)}', SCRIPT.read_text()).group(1)

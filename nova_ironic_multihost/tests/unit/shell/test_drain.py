@@ -15,6 +15,7 @@ import datetime
 import requests
 
 from nova_ironic_multihost.check import draining
+from nova_ironic_multihost.check import fencing
 from nova_ironic_multihost.core import farewell
 from nova_ironic_multihost.tests import clouds
 from nova_ironic_multihost.tests.unit.shell import waiting
@@ -64,6 +65,18 @@ class DrainTestCase(waiting.WaitingTestCase):
         out, _ = self.drain('east')
         self.assertIn('east is disabled already: mine', out)
         self.assertEqual(1, len(self.cloud.changes))
+
+    def test_one_that_is_fenced_stays_disabled_when_it_is_unfenced(self):
+        self.east(state='down', forced_down=True, status='disabled',
+                  disabled_reason=f'{fencing.REASON}: fan')
+        for _ in range(2):
+            self.drain('east')
+        self.assertEqual(
+            [{'status': 'disabled', 'disabled_reason': draining.REASON}],
+            self.cloud.changes)
+        [east] = [s for s in self.cloud.survey().computes()
+                  if s.host == 'east']
+        self.assertEqual({'forced_down': False}, fencing.unwanted(east))
 
     def test_disabled_without_a_reason(self):
         self.east(status='disabled')

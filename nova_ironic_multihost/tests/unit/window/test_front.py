@@ -75,6 +75,12 @@ class WindowTestCase(base.BaseTestCase):
         self.assertEqual(200, test_server.get(
             one.server, '/leasez/a%20b%2Fc%3Fd')[0])
 
+    def test_host_that_is_an_address(self):
+        # The kubelet asks as it is told, and encodes nothing.
+        one = self.window(('127.0.0.1', 0), host='2001:db8::1')
+        for path in '/leasez/2001:db8::1', '/leasez/2001%3Adb8%3A%3A1':
+            self.assertEqual(200, test_server.get(one.server, path)[0])
+
     def port_in_use(self):
         """Return a window whose port another one has."""
         port = self.window(('127.0.0.1', 0), 'me-2').server.port

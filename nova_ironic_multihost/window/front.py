@@ -14,7 +14,6 @@
 
 from collections.abc import Callable
 from importlib import metadata
-from urllib import parse
 
 from oslo_log import log as logging
 
@@ -52,8 +51,7 @@ class Window:
         self._picture = picture
         self._exposition = exposition.Exposition(picture, version())
         self._where = where
-        health, leases = (f'{page}/{parse.quote(host, safe="")}'
-                          for page in ('/healthz', '/leasez'))
+        health, leases = f'/healthz/{host}', f'/leasez/{host}'
         self.server = server.Server(*where, {
             '/metrics': self._metrics, health: _page(verdict),
             leases: _page(lease),

@@ -29,6 +29,7 @@ import socketserver
 import sys
 import threading
 import typing
+from urllib import parse
 
 from oslo_log import log as logging
 
@@ -220,7 +221,7 @@ class _Handler(server.BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Send a page."""
-        path = self.path.partition('?')[0]
+        path = parse.unquote(self.path.partition('?')[0])
         make = self.server.pages.get(path)
         page = self._made(path, make) if make is not None else line(
             404, 'There is no such page.')

@@ -207,8 +207,9 @@ class TakeoverTestCase(cloud.AuditTestCase):
         first, second = (self.audit('a', takeovers_per_audit=2)
                          for _ in range(2))
         self.assertEqual(2, len(first.taken_over))
-        self.assertIs(Reason.INSTANCE_WAITS, first.reasons[server])
-        self.assertEqual(2, [first.reasons[node] for node in self.theirs]
+        # A server needs no answer of placement.
+        self.assertIs(Reason.TAKEN_OVER, first.reasons[server])
+        self.assertEqual(1, [first.reasons[node] for node in self.theirs]
                          .count(Reason.ADOPTED))
         self.assertEqual(2, len(second.taken_over))
 

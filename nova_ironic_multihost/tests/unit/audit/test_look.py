@@ -481,18 +481,19 @@ class LookTestCase(cloud.AuditTestCase):
             self.look()
 
     def test_who_is_fenced_while_placement_hangs_and_is_back_stays(self):
-        """Who is there is asked for again before anything is taken over."""
+        """Who is there is asked for again before more is taken over."""
         self.fence(5)
         ask = self.cloud.consumers_of
 
         def hang(nodes):
             self.clock.now += 600
             self.cloud.set('b')
+            self.cloud.asked.clear()
             return ask(nodes)
 
         self.cloud.consumers_of = hang
         self.look()
-        self.assertEqual(0, self.here())
+        self.assertEqual(2, self.here())
         self.assertEqual([], self.asked('take_over'))
 
     def test_this_host_is_fenced_while_placement_hangs(self):
@@ -501,7 +502,32 @@ class LookTestCase(cloud.AuditTestCase):
         self.cloud.consumers_of = lambda nodes: (
             self.cloud.set('a', up=False, forced_down=True), ask(nodes))[1]
         self.look()
-        self.assertEqual(0, self.here())
+        self.assertEqual(2, self.here())
+
+    def test_servers_do_not_wait_for_placement(self):
+        """Each answer may take longer than what was seen of deaths holds."""
+        self.heartbeats = Heartbeats(10, 60)
+        self.options.update(policy=takeover.Policy(takeover.DOWN, after=20))
+        self.cloud.set('c')
+        for index in range(5):
+            self.cloud.ironic[NODES[index]] = f'i{index}'
+            self.cloud.placed[f'i{index}'] = cloud.instance(
+                'b', NODES[index])
+
+        def hang(nodes):
+            self.clock.now += 60 if nodes else 0
+            return dict.fromkeys(nodes)
+
+        self.cloud.consumers_of = hang
+        self.audit()
+        self.cloud.set('b', up=False)
+        for _ in range(20):
+            self.clock.now += 10
+            self.look()
+        self.assertEqual({'i0', 'i1', 'i2', 'i3', 'i4'} & {
+            self.cloud.ironic[node] for node in self.preferred('a', 'a', 'c')},
+            {uuid for uuid, state in self.cloud.placed.items()
+             if state.host == 'a'})
 
     def test_nodes_of_which_placement_does_not_say_are_tried_again(self):
         self.cloud.set('b', up=False)

@@ -16,6 +16,7 @@ from nova_ironic_multihost.check import cli
 from nova_ironic_multihost.check import draining
 from nova_ironic_multihost.check import heirs
 from nova_ironic_multihost.check import services
+from nova_ironic_multihost.check import survey
 from nova_ironic_multihost.shell import acting
 from nova_ironic_multihost.shell import base
 from nova_ironic_multihost.shell import settings
@@ -63,12 +64,14 @@ what to do). Whoever ends it with Ctrl-C ends the waiting, and nothing else.
         """Disable it, and watch if that is asked for."""
         cloud, known, service = self.ask(parsed_args.host)
         services.expect_bare_metal(cloud, known, service)
-        refused = draining.refusal(
+        refused = not parsed_args.even_if_last and draining.refusal(
             self._takers(cloud, known, service), service)
-        if refused and not parsed_args.even_if_last:
+        if refused:
             raise base.Refused(f'{refused}.')
         body = draining.wanted(service, parsed_args.reason)
         services.change(cloud, service, body)
+        if body and not parsed_args.even_if_last:
+            self._look_again(cloud, service)
         self.say(
             f'{service.host} is disabled: no build is sent to it, and others '
             'take its free nodes' if body else
@@ -81,6 +84,25 @@ what to do). Whoever ends it with Ctrl-C ends the waiting, and nothing else.
             return acting.DONE
         return self._watch(cloud, service.host, parsed_args.wait,
                            settings.given(parsed_args))
+
+    def _look_again(self, cloud, service):
+        """Enable it if somebody has drained the other one at this moment.
+
+        :param service: as it was before
+        """
+        try:
+            known = cloud.computes()
+        except survey.SurveyError:
+            return
+        known = tuple(
+            service if one.id == service.id else one for one in known)
+        refused = draining.refusal(
+            self._takers(cloud, known, service), service)
+        if refused:
+            services.change(cloud, service, {'status': 'enabled'})
+            raise base.Refused(
+                f'{refused}. The others were disabled at the same moment, so '
+                f'{service.host} is enabled again.')
 
     @staticmethod
     def _takers(cloud, known, service):

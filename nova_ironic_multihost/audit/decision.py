@@ -69,8 +69,9 @@ def decide(sources: Sources, writes: Writes, facts: Facts,
            adoptions: int | None = None) -> Decision:
     """Decide, and take over what is to be taken over.
 
-    Before that placement is asked, which may take minutes: who is there is
-    then asked again.
+    Placement is asked after the servers, which do not wait for it: it may
+    take minutes, and so who is there is asked again before builds are taken
+    over.
 
     :param eligible: says of some hosts whose instances may be taken over at
         this moment.
@@ -83,6 +84,8 @@ def decide(sources: Sources, writes: Writes, facts: Facts,
     """
     decided = ownership.decide(facts)
     reasons: Mapping[str, Reason] = decided
+    taken, served = _take_over_on(writes, facts, ownership.takeovers(
+        reasons, settings.takeovers_per_audit, refused), settings, eligible)
     asked = ownership.pulls(reasons, settings.pulls_per_audit, busy)
     adopted = ownership.adoptions(reasons, refused)[:adoptions]
     reasons = ownership.with_adoptions(reasons, adopted)
@@ -96,15 +99,13 @@ def decide(sources: Sources, writes: Writes, facts: Facts,
     # They come last as well, so that they keep no others waiting.
     tried = [node for node in adopted if node in unanswered]
     abandoned, ended, adopted = _take_over_builds(
-        writes, facts, builds, adopted, settings, eligible)
+        writes, facts, builds, adopted, settings, eligible,
+        settings.takeovers_per_audit - len(taken))
     tried += adopted
     reasons = ownership.with_pulls(reasons, asked, allocated.union(
         node for node, some in builds.items()
         if ownership.awaited(
             some, {*arrived, *abandoned}, facts.host)), unanswered)
-    asked = ownership.takeovers(
-        reasons, settings.takeovers_per_audit - len(abandoned), refused)
-    taken, served = _take_over_on(writes, facts, asked, settings, eligible)
     refused = ownership.still_refused(
         decided, refused, [*tried, *served], ended | taken.keys())
     reasons = ownership.with_takeovers(reasons, refused, taken)
@@ -150,18 +151,19 @@ def _builds(sources: Sources, consumers: Mapping[str, Set[str] | None]
 def _take_over_builds(writes: Writes, facts: Facts,
                       builds: Mapping[str, Mapping[str, InstanceState]],
                       nodes: list[str], settings: Settings,
-                      eligible: Eligible) -> tuple[
+                      eligible: Eligible, limit: int) -> tuple[
                           dict[str, str | None], frozenset[str], list[str]]:
     """Take over builds that nobody will carry out.
 
     :param builds: what :func:`_builds` returned.
     :param nodes: the nodes of the builds, in their turn.
+    :param limit: the most builds that are taken over.
     :returns: ({instance: host before} of those taken over, the nodes of
         which nothing failed, the nodes that were tried).
     """
     wanted = [(uuid, node) for node in nodes if node in builds for uuid
               in ownership.abandoned_builds(node, builds[node], facts)]
-    some = dict(wanted[:settings.takeovers_per_audit])
+    some = dict(wanted[:limit])
     taken, tried = _take_over(writes, settings, eligible, {
         uuid: builds[node][uuid] for uuid, node in some.items()})
     failed = {some[uuid] for uuid in tried if uuid not in taken}

@@ -174,6 +174,7 @@ class IronicMultiHostDriver(names.IronicDriver):
             lambda: self._auditor.preferences)
         self._timers = timer.Timers(
             lambda: self._looks.pause(settings.read()), look=self._look,
+            heartbeats=lambda: self._looks.listen(settings.read()),
             poll=self._poll,
             sweep=lambda: self._recovery.sweep(self._looks.view),
             arrivals=self._arrivals.once, copies=self._keeper.once,

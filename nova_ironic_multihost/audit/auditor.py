@@ -72,7 +72,7 @@ class Auditor:
     in threads of their own. ``_lock`` is held by whoever replaces what is
     remembered (``_memory``) or found (``last``), from the first question that
     it depends on to the end. ``_outages_lock`` guards ``_outages`` and
-    ``_farewells`` alone, for a look that finds nothing to do waits for no
+    ``_farewells`` alone, and ``_heard``, for a look that finds nothing to do waits for no
     audit; nothing is asked while it is held. All of them are immutable and
     replaced whole, so who only reads them needs no lock.
 
@@ -106,6 +106,8 @@ class Auditor:
         self._memory = Memory()
         self._outages_lock = threading.Lock()
         self._outages = Outages()
+        # When the heartbeats were noted last.
+        self._heard: float | None = None
         self._farewells = Farewells()
         # Replaced whole, by each look.
         self._seen: tuple[str, ...] = ()
@@ -163,16 +165,21 @@ class Auditor:
 
     def read_view(self, settings: Settings, hosts: Iterable[str] = ()
                   ) -> membership.View:
-        """Read who is there, and note the heartbeats; only looks do so.
+        """Read who is there, and note the heartbeats.
 
         :param hosts: those that were there, as nova spells them: nova lists
             them only while they are enabled.
         """
+        begun = self._clock()
         known = gather.services(self.sources, settings, hosts)
         host = host_key(settings.host)
         with self._outages_lock:
-            self._outages = outages = self._outages.read(
-                known, host, self._clock(), settings.heartbeats)
+            # Else the answer is older than what another thread has noted.
+            if self._heard is None or begun >= self._heard:
+                self._heard = self._clock()
+                self._outages = self._outages.read(
+                    known, host, self._heard, settings.heartbeats)
+            outages = self._outages
         view = gather.view(outages.judged(known, host),
                            self._memory_now(settings), settings)
         if outages.paused or not view.member(host):
@@ -180,6 +187,19 @@ class Auditor:
             if outages.own is not None:
                 self._missed = self._doubted
         return view
+
+    def listen(self, settings: Settings, hosts: Iterable[str]) -> None:
+        """Note the heartbeats while a look is at work.
+
+        That may take minutes, as nobody answers. For this host they would
+        have paused meanwhile, and so nobody else would ever be dead.
+
+        :param hosts: as for :meth:`read_view`.
+        """
+        heard = self._heard
+        if heard is not None and (
+                self._clock() - heard > 1.5 * settings.heartbeats.period):
+            self.read_view(settings, hosts)
 
     def view_of_nova(self, settings: Settings, hosts: Iterable[str]
                      ) -> membership.View:

@@ -158,6 +158,10 @@ class Look:
         self._watch.done(view, due, eligible, waiting, hindered)
         return view
 
+    def listen(self, settings: Settings) -> None:
+        """Note the heartbeats if a look takes long; another thread does it."""
+        self._auditor.listen(settings, self._known())
+
     def may_close(self, settings: Settings) -> bool:
         """Ask who is there, and say whether builds may be sent to others.
 

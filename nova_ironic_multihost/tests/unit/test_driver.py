@@ -860,11 +860,14 @@ class LookTestCase(DriverTestCase):
         for name in 'recovery', 'refusals':
             self.patch(getattr(self.driver, f'_{name}'), 'sweep',
                        lambda view, name=name: done.append((name, view)))
+        listen = mock.Mock()
+        self.patch(self.driver._looks, 'listen', listen)
         for one in self.driver._timers._timers.values():
             one.turn()
         view = self.driver._looks.view
         self.assertIsNotNone(view)
         self.assertEqual([('recovery', view), ('refusals', view)], done)
+        listen.assert_called_once()
 
 
 class SwitchTestCase(DriverTestCase):

@@ -316,6 +316,55 @@ class LookTestCase(cloud.AuditTestCase):
         self.look()
         self.assertEqual(set(NODES), set(self.tracker.audited))
 
+    def test_who_dies_while_looks_take_long_is_seen_dead(self):
+        """Each look waits for placement for a minute."""
+        self.heartbeats = Heartbeats(10, 60)
+        for host in 'cde':
+            self.cloud.set(host)
+
+        def wait(seconds):
+            for _ in range(seconds // 10):
+                self.clock.now += 10
+                self.last.listen(self.settings({}))
+
+        self.cloud.consumers_of = lambda nodes: (
+            wait(60 if nodes else 0), dict.fromkeys(nodes))[1]
+        self.audit()
+        for died in 'bc':
+            self.look()
+            self.cloud.set(died, up=False)
+            for _ in range(3):
+                wait(10)
+                view = self.look()
+            self.assertFalse(view.live(died))
+
+    def test_while_looks_are_short_nobody_else_asks(self):
+        for _ in range(3):
+            self.look()
+            with mock.patch.object(self.auditors['a'], 'read_view') as read:
+                self.clock.now += 10
+                self.last.listen(self.settings({}))
+                read.assert_not_called()
+
+    def test_an_answer_that_comes_late_is_not_noted(self):
+        """Another thread has asked and noted meanwhile."""
+        self.heartbeats = Heartbeats(10, 60)
+        services, late = self.cloud.services, []
+
+        def answer():
+            found = services()
+            if not late:
+                late.append(found)
+                self.clock.now += 20
+                self.cloud.set('b', up=False)
+                self.last.listen(self.settings({}))
+            return found
+
+        self.look()
+        self.cloud.services = answer
+        self.look()
+        self.assertEqual({'b'}, self.auditors['a']._outages.dead)
+
     def test_before_the_first_audit_it_only_looks(self):
         first = self.look_of(self.new_auditor())
         self.cloud.set('b', up=False)

@@ -31,6 +31,7 @@ import greenlet
 
 from nova_ironic_multihost.audit import arrivals
 from nova_ironic_multihost.audit import auditor
+from nova_ironic_multihost.audit import changes
 from nova_ironic_multihost.audit import look
 from nova_ironic_multihost.audit import model
 from nova_ironic_multihost.audit import offer
@@ -314,6 +315,8 @@ class Sources:
         self.listed = {}
         self.read = weakref.WeakKeyDictionary()
         self._listings = weakref.WeakKeyDictionary()
+        #: Audit or look -> number of the states that it has read last.
+        self._asked = weakref.WeakKeyDictionary()
         self.writes = Writes(world)
 
     def situation(self, node):
@@ -331,6 +334,7 @@ class Sources:
         if not self.overlap():
             self.version = version
         self.lag = 0
+        self._asked[greenlet.getcurrent()] = version
         self._hear(self._world.history[version])
         return self._world.listed_services(version, self.now())
 
@@ -434,11 +438,12 @@ class Sources:
             self._mark, uuid, instances[uuid], host) for uuid in as_seen}
         # The services are read: a host that is back keeps its own.
         dead = eligible({state.host for state in instances.values()})
+        asked = self._asked[greenlet.getcurrent()]
         pause()
         now = {uuid: self._world.instances[uuid].state for uuid in instances}
         return {uuid: self._outcome(
                     self._move, uuid, instances[uuid], host, now[uuid],
-                    instances[uuid].host_key in dead)
+                    instances[uuid].host_key in dead, asked)
                 if outcome is True else outcome
                 for uuid, outcome in outcomes.items()}
 
@@ -454,7 +459,7 @@ class Sources:
             instance, (state.vm_state, state.task_state),
             state.vm_state, taking))
 
-    def _move(self, instance, state, host, now, dead):
+    def _move(self, instance, state, host, now, dead, asked):
         taking = takeover.taking(state.task_state, host_key(host))
         taken = takeover.resting_or_taken(
             now.vm_state, state.task_state, host_key(host))
@@ -465,7 +470,7 @@ class Sources:
                 instance, (None, taking), now.vm_state, state.task_state))
             return False
         return self.writes.write(lambda: self._world.take_over(
-            instance, taking, taken, state.host, host))
+            instance, taking, taken, state.host, host, asked))
 
     def records_of(self, hosts):
         pause()
@@ -584,6 +589,8 @@ class Process:
         self._pulls = pulls.Pulls(
             self.auditor, self, self._schedule, self._offers,
             lambda node: self.auditor.last.nodes[node].instance is None)
+        self._changes = changes.Changes(
+            self.auditor, self, self._schedule.is_due, self._is_ending)
         self._look = look.Look(
             self.auditor, self, self._acquired, clock, self._is_ending,
             lambda nodes: self._offers.to_move(
@@ -592,7 +599,8 @@ class Process:
         self.ending = False
         self._late_takes = 0
         # What is decided by the older view is judged by that one.
-        self.sources.overlap = lambda: self.auditing and self.looking
+        self.sources.overlap = lambda: (
+            self.auditing + self.looking + self.polling > 1)
         self.sources.is_look = lambda: (
             greenlet.getcurrent() is self._look_greenlet)
         self._look_greenlet = None
@@ -623,6 +631,7 @@ class Process:
         self._workers = []
         self._sweeping = None
         self._looking = None
+        self._polling = None
         self._audits = 0
         self._looked_for = frozenset()
         self._robbed = {}
@@ -663,6 +672,11 @@ class Process:
         return self._looking is not None
 
     @property
+    def polling(self):
+        """Whether it is at what has changed in Ironic between two audits."""
+        return self._polling is not None
+
+    @property
     def locked(self):
         """Whether builds that come have to wait."""
         return self.updating.held
@@ -670,7 +684,7 @@ class Process:
     @property
     def outdated(self):
         """Whether something is under way that looked at older states."""
-        return ((self.auditing or self.looking)
+        return ((self.auditing or self.looking or self.polling)
                 and self.sources.version < self._world.version)
 
     @property
@@ -712,11 +726,13 @@ class Process:
     def finish(self):
         """Go on to the end of the audit; begin one if there is none.
 
-        It may wait for the look.
+        It may wait for the look, or the poll.
         """
         while self.step():
             if self.looking:
                 self.look()
+            if self.polling:
+                self.poll()
 
     def look(self):
         """Go on with the look until the next pause; begin one if none is.
@@ -753,19 +769,47 @@ class Process:
     def finish_look(self):
         """Go on to the end of the look; begin one if there is none.
 
-        It may wait for the audit.
+        It may wait for the audit, or the poll.
         """
         while self.look():
             if self.auditing:
                 self.step()
+            if self.polling:
+                self.poll()
+
+    def poll(self):
+        """Go on with the poll until the next pause; begin one if none is.
+
+        :returns: whether it goes on after it.
+        """
+        self._polling = self._go_on(
+            self._polling or self._greenlet(self._poll_once))
+        return self.polling
+
+    def finish_poll(self):
+        """Go on to the end of the poll that is under way."""
+        while self.polling and self.poll():
+            if self.auditing:
+                self.step()
+            if self.looking:
+                self.look()
+
+    def _poll_once(self):
+        """What the driver's timer does."""
+        # One that fails is logged and repeated.
+        with contextlib.suppress(NotReadyError):
+            self._changes.once(self._settings, lambda nodes: (
+                self.auditing and self.sources.looked
+                and self.sources.decided(self._running, nodes)))
 
     def kill(self):
         """End it at once, wherever it is."""
-        for one in (self._running, self._looking, self._sweeping,
-                    *self._workers):
+        for one in (self._running, self._looking, self._polling,
+                    self._sweeping, *self._workers):
             if one is not None:
                 one.throw()
-        self._running = self._looking = self._sweeping = None
+        self._running = self._looking = None
+        self._polling = self._sweeping = None
         self._workers = []
 
     def _start(self):
@@ -780,7 +824,7 @@ class Process:
                         functools.partial(self._instances.init, row), row)
         if self.host not in world.services:
             world.services[self.host] = worlds.Service(
-                self.host, world.clock, mapped=False)
+                self.host, world.clock, world.clock, mapped=False)
         pause()
         world.services[self.host].take_back()
         self._audit_all()

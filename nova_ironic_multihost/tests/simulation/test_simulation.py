@@ -197,6 +197,16 @@ class Simulation(stateful.RuleBasedStateMachine):
                 if not process.look():
                     break
 
+    @stateful.rule(index=which, steps=strategies.integers(1, 20))
+    def poll(self, index, steps):
+        """A compute asks Ironic what has changed, whatever else it is at."""
+        process = self._process(index)
+        if process and process.serving and (
+                process.polling or not process.ending):
+            for _ in range(steps):
+                if not process.poll():
+                    break
+
     @stateful.rule(index=which, gone=which, disabled=strategies.booleans(),
                    steps=strategies.integers(0, 20))
     def leave(self, index, gone, disabled, steps):
@@ -923,12 +933,14 @@ class Simulation(stateful.RuleBasedStateMachine):
                 process.finish()
             if process.looking:
                 process.finish_look()
+            process.finish_poll()
         for process in self._processes.values():
             if not process.serving:
                 process.finish()
         self._map_hosts()
-        # Who was silent when another began anew is waited for longer.
-        self._wait(2 * worlds.NOTICED)
+        # A dead one has a heartbeat in the future, perhaps; and who was silent
+        # when another began anew is waited for longer.
+        self._wait(MOST_AHEAD + 2 * worlds.NOTICED)
         for process in self._processes.values():
             process.finish_look()
         for _ in range(recovery.LEFT_TO_OWNER + 2 * recovery.PATROL):

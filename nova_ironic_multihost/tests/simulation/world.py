@@ -16,9 +16,9 @@ A model of nova's database, of placement and of Ironic, as far as ownership
 depends on them. It checks the promises at the moment at which they could be
 broken: when a record moves, when something is deleted, when a build fails.
 
-Time is a number of ticks. A service is up while its last heartbeat is less
-than :data:`DOWN_TIME` ticks old; what a host sees of that depends on its own
-clock and on that of the conductor which has written the heartbeat.
+Time is a number of ticks. A service is up while the time stamp of its last
+heartbeat is less than :data:`DOWN_TIME` ticks away; what a host sees of that
+depends on its own clock and on that of the conductor which has written it.
 """
 
 import collections
@@ -235,10 +235,16 @@ class World:
     # nova's services
 
     def up(self, host):
-        """Whether nova takes the host for up at this moment."""
+        """Whether nova takes the host for up, where the clock is right."""
         service = self.services.get(host)
         return (service is not None and not service.forced_down
-                and self.clock - service.beat < DOWN_TIME)
+                and abs(self.clock - service.stamp) < DOWN_TIME)
+
+    def fresh(self, host):
+        """Whether it is too early to take the host for dead."""
+        service = self.services.get(host)
+        return (service is not None and not service.forced_down
+                and self.clock - service.beat < DOWN_TIME - INTERVAL)
 
     def live(self, host):
         """Whether the host lives, and has sent all heartbeats that it could.
@@ -382,7 +388,7 @@ class World:
                            ownership.Reason.TAKEN_OVER) and not here:
             raise Broken("G3: a host took a node with another's instance: "
                          f'{move}')
-        if (self.up(move.before) or self.live(move.before)) and not here:
+        if (self.live(move.before) or self.fresh(move.before)) and not here:
             if consumer:
                 raise Broken('G3: a node with an allocation moved between '
                              f'live hosts: {move}')
@@ -587,12 +593,14 @@ class World:
         instance.task = task
         return True
 
-    def take_over(self, uuid, taking, taken, before, host):
+    def take_over(self, uuid, taking, taken, before, host, asked):
         """Write the new host of an instance, if its mark is still there.
 
         :param taking: the mark that it has to have.
         :param taken: the mark that it has then.
         :param before: host that it was on when that was decided.
+        :param asked: number of the states that were read right before, see
+            :attr:`version`.
         :returns: whether it was.
         """
         instance = self.instances[uuid]
@@ -602,7 +610,7 @@ class World:
             raise Broken(f'G6: {host} took {instance}, which another had '
                          'taken before')
         if not self._arriving:
-            self._judge_takeover(instance, host)
+            self._judge_takeover(instance, host, asked)
         instance.host = host
         instance.task = taken
         return True
@@ -616,10 +624,9 @@ class World:
         self.late.pop(0)()
         self._arriving = False
 
-    def _judge_takeover(self, instance, host):
+    def _judge_takeover(self, instance, host, asked):
         taker = self.processes[host]
-        seen = [states.get(instance.host) for states
-                in self.history[taker.sources.version:]]
+        seen = [states.get(instance.host) for states in self.history[asked:]]
         if not any(state is None or state.forced_down for state in seen):
             raise Broken(f'G6: {host} took {instance} of a host that nobody '
                          'has declared dead')

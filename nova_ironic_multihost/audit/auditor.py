@@ -71,8 +71,8 @@ class Auditor:
     nova's audits, the looks between them and nova's calls of the driver come
     in threads of their own. ``_lock`` is held by whoever replaces what is
     remembered (``_memory``) or found (``last``), from the first question that
-    it depends on to the end. ``_outages_lock`` guards ``_outages`` and
-    ``_farewells`` alone, and ``_heard``, for a look that finds nothing to do waits for no
+    it depends on to the end. ``_outages_lock`` guards ``_outages``, ``_heard``
+    and ``_farewells`` alone, for a look that finds nothing to do waits for no
     audit; nothing is asked while it is held. All of them are immutable and
     replaced whole, so who only reads them needs no lock.
 

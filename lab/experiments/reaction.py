@@ -34,7 +34,6 @@ import contextlib
 
 from lab.bench import criteria
 from lab.bench import operations
-from lab.experiments import outage
 from lab import options
 from lab import progress
 from lab import stack as stacks
@@ -47,7 +46,7 @@ OPTION = 'DEFAULT.update_resources_interval'
 # Beyond an audit of all: a lab on a machine that is busy.
 PATIENCE = 90.0
 # What may be away meanwhile.
-WITHOUT = ('placement', 'conductor')
+WITHOUT = {'placement': 'placement', 'conductor': 'nova-conductor'}
 # Seconds in which each compute looks some times, in vain.
 LOOKS = 10.0
 # Whoever waits for an audit is not waited for.
@@ -60,7 +59,7 @@ def add_options(parser):
         '--every', type=options.positive, action='append', metavar='SECONDS',
         help='audit so rarely; may be repeated (default: 10 and 600)')
     parser.add_argument(
-        '--without', choices=WITHOUT,
+        '--without', choices=tuple(WITHOUT),
         help='what is away when the compute dies (default: nothing)')
 
 
@@ -149,11 +148,11 @@ def _away(bench, what):
     stack = stacks.Stack(bench.settings, progress.Progress())
     with bench.recorder.gaps():
         bench.note(f'kill {what}')
-        stack.kill(outage.PARTS[what])
+        stack.kill(WITHOUT[what])
         try:
             yield
             bench.recorder.watch(LOOKS)
         finally:
             # A lab that was up before is to be of use afterwards.
-            stack.start(outage.PARTS[what])
+            stack.start(WITHOUT[what])
         bench.note(f'{what} answers')

@@ -37,7 +37,6 @@ import time
 import typing
 
 from nova_ironic_multihost.check import observation
-from nova_ironic_multihost.check import survey
 from nova_ironic_multihost.check import tasks
 from nova_ironic_multihost.core import facts
 from nova_ironic_multihost.core import farewell
@@ -325,7 +324,7 @@ def wait(read: Callable[[], observation.Observation], seconds: float,
         began = clock()
         try:
             seen = read()
-        except survey.Unanswered:
+        except observation.Unanswered:
             if clock() >= deadline:
                 raise
         else:

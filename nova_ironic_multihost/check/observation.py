@@ -35,6 +35,14 @@ DISABLED_TRAIT = 'COMPUTE_STATUS_DISABLED'
 TASK_LIMIT = 3600.0
 
 
+class SurveyError(Exception):
+    """The cloud cannot be asked; one sentence or two, with the remedy."""
+
+
+class Unanswered(SurveyError):
+    """Nobody answers, or only that it fails: later it may."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Service:
     """One nova-compute service.

@@ -98,12 +98,9 @@ _AS_SYSTEM = ('Ask with an account of system scope (system_scope: all in '
               'clouds.yaml): --os-baremetal-cloud NAME.')
 
 
-class SurveyError(Exception):
-    """The cloud cannot be asked; one sentence or two, with the remedy."""
-
-
-class Unanswered(SurveyError):
-    """Nobody answers, or only that it fails: later it may."""
+#: Who judges a cloud does not need what asks it.
+SurveyError = observation.SurveyError
+Unanswered = observation.Unanswered
 
 
 class _TooOld(SurveyError):

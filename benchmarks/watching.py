@@ -40,7 +40,7 @@ class Watching:
         self._wrap_audit(driver._tracker)
         # The driver wakes it when more has changed than it audits at a time.
         self._polls = driver._timers = timer.Timers(
-            lambda: pause, poll=driver._poll)
+            poll=(driver._poll, lambda: pause))
         if notified:
             # What it raises says what to do.
             driver._notifications.once()

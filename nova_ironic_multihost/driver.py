@@ -164,7 +164,7 @@ class IronicMultiHostDriver(names.IronicDriver):
             under_way=lambda: writes.under_way, tally=self._tally,
             receive=sent.receive)
         self._arrivals = arrivals.Arrivals(
-            sent, self._recorded, self._keeper.may_come)
+            sent, self._auditor, self._keeper.may_come)
         self._postman = postman.Postman(
             CONF.host, mailboxes, self._auditor, self._looks, letters,
             lost.Lost(builds.Builds(CONF.host, self._tracker),
@@ -172,17 +172,25 @@ class IronicMultiHostDriver(names.IronicDriver):
         self._refusals = refusals.Refusals(
             CONF.host, evacuation.Evacuations(self),
             lambda: self._auditor.preferences)
+
+        def every(periods, act):
+            return act, lambda: periods * settings.read().heartbeats.period
+
         self._timers = timer.Timers(
-            lambda: self._looks.pause(settings.read()), look=self._look,
-            heartbeats=lambda: self._looks.listen(settings.read()),
-            poll=self._poll,
-            sweep=lambda: self._recovery.sweep(self._looks.view),
-            arrivals=self._arrivals.once, copies=self._keeper.once,
-            mailboxes=self._postman.once,
-            notifications=self._notifications.once,
-            upkeep=self._upkeep.once, drift=self._drift.once,
-            status=self._status.once,
-            refusal=lambda: self._refusals.sweep(self._looks.view))
+            look=(self._look, lambda: self._looks.pause(settings.read())),
+            heartbeats=every(
+                1, lambda: self._looks.listen(settings.read())),
+            poll=every(1, self._poll),
+            sweep=every(1, lambda: self._recovery.sweep(self._looks.view)),
+            arrivals=every(3, self._arrivals.once),
+            copies=every(1, self._keeper.once),
+            mailboxes=every(1, self._postman.once),
+            notifications=every(1, self._notifications.once),
+            upkeep=every(1, self._upkeep.once),
+            drift=every(1, self._drift.once),
+            status=every(1, self._status.once),
+            refusal=every(
+                6, lambda: self._refusals.sweep(self._looks.view)))
         self._attendance = listeners.Attendance()
         self._witness = witness.Witness(
             CONF.host, self._auditor, self._looks, self._tally,
@@ -351,10 +359,6 @@ class IronicMultiHostDriver(names.IronicDriver):
                 '"nova-ironic-multihost check" says of second records; else '
                 'mend what nova says: %(exc)s', {'node': node, 'exc': exc})
         self._auditor.bar(node)
-
-    def _recorded(self):
-        return [record.node for record
-                in self._auditor.records(settings.read())]
 
     def list_instance_uuids(self):
         """Return the uuids of the instances on the nodes that are ours.

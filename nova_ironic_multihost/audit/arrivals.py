@@ -21,7 +21,6 @@ the answer is there all that waited in the queue before has come.
 
 import collections
 from collections.abc import Callable
-from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Set
 import threading
@@ -29,6 +28,7 @@ import time
 
 from oslo_log import log as logging
 
+from nova_ironic_multihost.audit import auditor as auditors
 from nova_ironic_multihost.audit.sources import Builds
 from nova_ironic_multihost.core import arrivals
 from nova_ironic_multihost.core.arrivals import Build
@@ -40,18 +40,18 @@ class Arrivals:
     """Knows which builds are here. Threads of nova and a timer use it.
 
     :param builds: what nova has of builds.
-    :param nodes: returns the uuids of the nodes that are this host's.
+    :param auditor: says which nodes are this host's.
     :param may_come: says of a build whether it may be asked for again, see
         :mod:`.keeper`.
     :param clock: monotonic clock, in seconds.
     """
 
-    def __init__(self, builds: Builds, nodes: Callable[[], Iterable[str]],
+    def __init__(self, builds: Builds, auditor: auditors.Auditor,
                  may_come: Callable[[Build], bool],
                  clock: Callable[[], float] = time.monotonic) -> None:
         self._may_come = may_come
         self._builds = builds
-        self._nodes = nodes
+        self._auditor = auditor
         self._clock = clock
         self._lock = threading.Lock()
         self._here: collections.Counter[str] = collections.Counter()
@@ -81,20 +81,23 @@ class Arrivals:
             return instance in self._here
 
     def once(self) -> None:
-        """Look once, and end what is lost.
+        """Look once, and end what is lost; nothing before the first audit.
 
         :raises Exception: nova does not say what there is, or this service
             does not answer itself; no time counts of which that is so.
         """
+        recorded = self._auditor.recorded
+        if recorded is None:
+            return
         before, self._absences = self._absences, {}
         now = self._clock()
-        self._note_nodes(now)
+        self._note_nodes(recorded, now)
         builds = self._builds.unclaimed()
         if self._absent(builds):
             self._builds.receive()
         self._absences = arrivals.observe(
             before, self._absent(builds), self._mine, now)
-        lost = arrivals.lost(self._absences, now)
+        lost = self._still_mine(arrivals.lost(self._absences, now))
         ended = [build for build in sorted(
             lost, key=lambda build: build.instance) if self._end(build)]
         if ended:
@@ -105,11 +108,24 @@ class Arrivals:
                 'started anew, or did nova-conductor or placement not '
                 'answer?', {'count': len(ended)})
 
-    def _note_nodes(self, now: float) -> None:
+    def _note_nodes(self, nodes: Set[str], now: float) -> None:
         since = now if self._looked else float('-inf')
-        self._mine = {node: self._mine.get(node, since)
-                      for node in self._nodes()}
+        self._mine = {node: self._mine.get(node, since) for node in nodes}
         self._looked = True
+
+    def _still_mine(self, lost: Set[Build]) -> list[Build]:
+        """Return those builds whose nodes are this host's at this moment.
+
+        Another one may have taken a node since the audit, and its build waits
+        there then.
+        """
+        audit = self._auditor.last
+        if audit is None or not lost:
+            return []
+        mine = {record.node for record in self._auditor.sources.records(
+            sorted({build.node for build in lost}))
+            if record.owner == audit.view.host and not record.second}
+        return [build for build in lost if build.node in mine]
 
     def _absent(self, builds: Set[Build]) -> list[Build]:
         return [build for build in builds if build.node in self._mine

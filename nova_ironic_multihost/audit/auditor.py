@@ -154,6 +154,20 @@ class Auditor:
         """Who is preferred for which node, as of the last look at that."""
         return self._memory.preferences
 
+    @property
+    def recorded(self) -> frozenset[str] | None:
+        """The nodes that are recorded on this host, for all that is known.
+
+        None before the first audit. Those that a look has taken come with the
+        audit after it.
+        """
+        last = self.last
+        if last is None:
+            return None
+        host = last.view.host
+        return frozenset(node for node in self._memory.records
+                         if last.owners.get(node, host) == host)
+
     def reason(self, node: str) -> Reason | None:
         """Return why a node is mine or not; None for one not audited yet."""
         return self.last.reasons.get(node) if self.last else None

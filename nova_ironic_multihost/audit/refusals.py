@@ -33,10 +33,6 @@ from nova_ironic_multihost.core import ring
 
 LOG = logging.getLogger(__name__)
 
-#: Sweeps from one look to the next. What is seen at two of them is refused:
-#: until then it may be on its way.
-LOOK = 6
-
 
 class Refusals:
     """Refuses evacuations. ``_lock`` guards what threads share.
@@ -55,9 +51,7 @@ class Refusals:
         self._lock = threading.Lock()
         #: Instances whose evacuations could not be refused.
         self._failed: set[str] = set()
-        # Only the sweep uses these.
-        self._sweeps = 0
-        #: Evacuations.
+        #: Evacuations. Only the sweep uses it.
         self._seen: frozenset[str] = frozenset()
 
     def refuse(self, uuid: str) -> None:
@@ -87,14 +81,13 @@ class Refusals:
     def sweep(self, view: membership.View | None) -> None:
         """Refuse what nobody has refused.
 
+        What is seen at two sweeps is refused: until then it may be on its way.
+
         :param view: the compute services as they were seen last.
         :raises Exception: nova does not say what there is.
         """
         if view is None or view.fenced(self._host):
             self._seen = frozenset()
-            return
-        self._sweeps += 1
-        if self._sweeps % LOOK:
             return
         with self._lock:
             due = set(self._failed)

@@ -28,14 +28,14 @@ REST = 0.5
 class Timers:
     """Several timers that begin and stop together.
 
-    :param seconds: as for :class:`Timer`.
-    :param acts: what is done, by the name of its timer.
+    :param acts: (what is done, how often: ``seconds`` of :class:`Timer`), by
+        the name of its timer.
     """
 
-    def __init__(self, seconds: Callable[[], float],
-                 **acts: Callable[[], object]) -> None:
+    def __init__(self, **acts: tuple[
+            Callable[[], object], Callable[[], float]]) -> None:
         self._timers = {name: Timer(name, act, seconds)
-                        for name, act in acts.items()}
+                        for name, (act, seconds) in acts.items()}
 
     def start(self) -> None:
         """Begin, if they have not begun."""

@@ -38,6 +38,7 @@ from nova_ironic_multihost.core import copies
 from nova_ironic_multihost.core.facts import Record
 from nova_ironic_multihost.core.forwarding import Kind
 from nova_ironic_multihost.core.forwarding import Letter
+from nova_ironic_multihost.core.host import host_key
 from nova_ironic_multihost.core import membership
 from nova_ironic_multihost.core import ring
 from nova_ironic_multihost.core import takeover
@@ -290,8 +291,10 @@ class Process:
         #: Nodes that nova's resource tracker has.
         self.nodes = frozenset()
         self.audits = types.SimpleNamespace(
-            sources=world, preferences=None, last=types.SimpleNamespace(
-                host_aggregates=types.SimpleNamespace(aggregates=())))
+            sources=world, preferences=None, recorded=None,
+            last=types.SimpleNamespace(
+                host_aggregates=types.SimpleNamespace(aggregates=()),
+                view=types.SimpleNamespace(host=host_key(host))))
         self.looks = types.SimpleNamespace(view=None, eligible=frozenset())
         letters = sorter.Sorter(host, self.audits, self.looks, world)
 
@@ -313,8 +316,7 @@ class Process:
             host, self, self.audits, self.looks, letters,
             lost.Lost(self, world, clock), clock)
         self.arrivals = arrivals.Arrivals(
-            self, lambda: [node for node, owner in world.owners.items()
-                           if owner == host], self.keeper.may_come, clock)
+            self, self.audits, self.keeper.may_come, clock)
         self.look()
         self.track()
         for uuid in instances.of_host(host, None):
@@ -366,6 +368,7 @@ class Process:
         self.nodes = frozenset(
             node for node, owner in self.world.owners.items()
             if owner == self.host)
+        self.audits.recorded = self.nodes
 
     def kill(self):
         for box in self.boxes:

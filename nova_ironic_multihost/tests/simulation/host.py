@@ -273,6 +273,27 @@ class Builds:
             build.instance, self._process.host)
 
 
+class Audits:
+    """What a process has audited. It is asked for records at a stroke."""
+
+    def __init__(self, process, world):
+        self._process = process
+        self._world = world
+        self.sources = self
+
+    @property
+    def last(self):
+        return self._process.auditor.last
+
+    @property
+    def recorded(self):
+        return self._process.auditor.recorded
+
+    def records(self, nodes):
+        return [Record(row.node, row.host, row.partition)
+                for row in self._world.live_rows() if row.node in nodes]
+
+
 class Sources:
     """The ports of :mod:`nova_ironic_multihost.audit.sources` to the world.
 
@@ -620,9 +641,7 @@ class Process:
             lambda *call: self._workers.append(self._greenlet(*call)),
             receive=self._receive)
         self.arrivals = arrivals.Arrivals(
-            Builds(world, self),
-            lambda: [row.node for row in world.live_rows()
-                     if row.host == self.host],
+            Builds(world, self), Audits(self, world),
             lambda instance: False,
             lambda: world.clock * pauses.LONGEST)
         # Operations are carried out at a stroke.

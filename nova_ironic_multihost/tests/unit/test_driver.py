@@ -40,6 +40,7 @@ from nova_ironic_multihost.audit.sources import ListingError
 from nova_ironic_multihost.audit.sources import MarkError
 from nova_ironic_multihost.audit import timer
 from nova_ironic_multihost.contract import attempts
+from nova_ironic_multihost.contract import builds
 from nova_ironic_multihost.contract import calls
 from nova_ironic_multihost.contract import evacuation
 from nova_ironic_multihost.contract import names
@@ -382,14 +383,6 @@ class InitHostTestCase(DriverTestCase):
             self.driver.node_cache.forget(NODES[0])
             self.assertRaises(TimeoutError, ask, NODES[0])
         self.assertEqual([False] * 3, waiting)
-
-    def test_builds_are_looked_for_on_nodes_that_are_recorded_here(self):
-        self.services = {ME: True, 'COMPUTE-1': False, 'compute-2': True}
-        self.owners = {NODES[0]: ME, NODES[1]: 'compute-2',
-                       NODES[2]: 'COMPUTE-1'}
-        self.assertEqual([NODES[0], NODES[2]],
-                         sorted(self.driver._recorded()))
-        self.assertEqual([], self.pages.asked)
 
     def test_contradicting_settings_stop_the_service_with_the_remedy(self):
         self.config.config(update_resources_interval=-1)
@@ -868,6 +861,31 @@ class LookTestCase(DriverTestCase):
         self.assertIsNotNone(view)
         self.assertEqual([('recovery', view), ('refusals', view)], done)
         listen.assert_called_once()
+
+    def test_only_the_look_hurries_near_the_end_of_a_farewell(self):
+        self.driver.get_available_nodes()
+        timers = self.driver._timers._timers
+        before = {name: one._seconds() for name, one in timers.items()}
+        self.patch(self.driver._auditor, 'next_over', lambda settings: 0)
+        self.assertEqual({**before, 'look': 1}, {
+            name: one._seconds() for name, one in timers.items()})
+        self.assertEqual(10, before['look'])
+
+    def test_records_of_this_host_are_not_read_while_nothing_happens(self):
+        """They are at the first audit and at every tenth."""
+        self.services = {ME: True}
+        self.owners = dict.fromkeys(NODES, ME)
+        self.driver.get_available_nodes()
+        self.start_and_audit(revision.TURNS)
+        asked = []
+        read = reads.records_of
+        self.patch(reads, 'records_of', lambda context, host: (
+            asked.append(host) or read(context, host)))
+        self.patch(builds.Builds, 'unclaimed', lambda self: frozenset())
+        for name in 'look', 'poll', 'arrivals', 'upkeep':
+            for _ in range(10):
+                self.driver._timers._timers[name].turn()
+        self.assertEqual([], asked)
 
 
 class SwitchTestCase(DriverTestCase):

@@ -11,6 +11,7 @@
 # under the License.
 
 import logging
+import types
 
 import fixtures
 from oslotest import base
@@ -18,7 +19,9 @@ from oslotest import base
 from nova_ironic_multihost.audit import arrivals
 from nova_ironic_multihost.core import arrivals as rules
 from nova_ironic_multihost.core.arrivals import Build
+from nova_ironic_multihost.core.facts import Record
 
+ME, OTHER = 'me', 'other'
 BUILD = Build('i1', 'n1')
 
 
@@ -28,7 +31,12 @@ class ArrivalsTestCase(base.BaseTestCase):
         super().setUp()
         self.log = self.useFixture(fixtures.FakeLogger(level=logging.WARNING))
         self.now = 0
-        self.nodes = ['n1']
+        #: Node -> its owner, as nova has it, and for all that this host knows;
+        #: None before its first audit.
+        self.owners = {'n1': ME}
+        self.audited = {'n1': ME}
+        self.records_asked = []
+        self.sources = self
         # What nova has, what waits in the queue, what was given up.
         self.builds = {BUILD}
         self.queue = []
@@ -41,8 +49,24 @@ class ArrivalsTestCase(base.BaseTestCase):
 
     def start(self):
         return arrivals.Arrivals(
-            self, lambda: self.nodes, lambda build: build in self.copies,
-            lambda: self.now)
+            self, self, lambda build: build in self.copies, lambda: self.now)
+
+    # the auditor and its sources
+
+    @property
+    def last(self):
+        return self.audited and types.SimpleNamespace(
+            view=types.SimpleNamespace(host=ME))
+
+    @property
+    def recorded(self):
+        return self.audited and frozenset(
+            node for node, owner in self.audited.items() if owner == ME)
+
+    def records(self, nodes):
+        self.records_asked.append(set(nodes))
+        return [Record(node, owner) for node, owner in self.owners.items()
+                if node in nodes]
 
     # the port
 
@@ -129,11 +153,46 @@ class ArrivalsTestCase(base.BaseTestCase):
         self.assertFalse(self.arrivals.here('i1'))
 
     def test_build_of_a_node_of_another_host(self):
-        self.nodes = []
+        self.audited = {'n1': OTHER}
         for _ in range(5):
             self.look()
         self.assertEqual([], self.ended)
         self.assertEqual(0, self.asked)
+
+    def test_build_of_a_node_that_another_has_taken_since_the_audit(self):
+        """It waits there."""
+        self.owners = {'n1': OTHER}
+        for _ in range(5):
+            self.look()
+        self.assertEqual([], self.ended)
+        self.owners = {'n1': ME}
+        self.look()
+        self.assertEqual([BUILD], self.ended)
+
+    def test_nova_is_asked_for_no_record_while_nothing_is_lost(self):
+        self.queue = [BUILD]
+        for _ in range(5):
+            self.look()
+        self.builds = set()
+        for _ in range(5):
+            self.look()
+        self.assertEqual([], self.records_asked)
+        self.builds = {BUILD}
+        self.arrivals.end('i1')
+        for _ in range(5):
+            self.look()
+        self.assertEqual([{'n1'}], self.records_asked)
+
+    def test_nothing_before_the_first_audit(self):
+        """Nor does a node count as new then."""
+        self.audited = None
+        for _ in range(5):
+            self.look()
+        self.assertEqual(0, self.asked)
+        self.audited = {'n1': ME}
+        self.look()
+        self.look()
+        self.assertEqual([BUILD], self.ended)
 
     def test_time_without_an_answer_does_not_count(self):
         self.look()
@@ -161,9 +220,9 @@ class ArrivalsTestCase(base.BaseTestCase):
         self.assertEqual('', self.log.output)
 
     def test_node_that_has_just_come_may_have_a_build_elsewhere(self):
-        self.nodes = []
+        self.audited = {'n1': OTHER}
         self.look(1)
-        self.nodes = ['n1']
+        self.audited = {'n1': ME}
         for _ in range(5):
             self.look()
         self.assertEqual([], self.ended)

@@ -26,8 +26,9 @@ class TimersTestCase(base.BaseTestCase):
     def test_one_that_hangs_holds_up_no_other(self):
         go_on, turns = threading.Event(), threading.Semaphore(0)
         self.addCleanup(go_on.set)
-        both = timers.Timers(lambda: 0.001, hangs=lambda: go_on.wait(60),
-                             turns=turns.release)
+        both = timers.Timers(
+            hangs=(lambda: go_on.wait(60), lambda: 0.001),
+            turns=(turns.release, lambda: 0.001))
         both.start()
         for _ in range(3):
             self.assertTrue(turns.acquire(timeout=60))
@@ -44,8 +45,9 @@ class TimersTestCase(base.BaseTestCase):
     def test_one_is_woken_by_its_name(self):
         turns = threading.Semaphore(0)
         self.useFixture(fixtures.MockPatchObject(timers, 'REST', 0))
-        both = timers.Timers(lambda: 3600, turns=turns.release,
-                             other=lambda: self.fail('woken'))
+        both = timers.Timers(
+            turns=(turns.release, lambda: 3600),
+            other=(lambda: self.fail('woken'), lambda: 3600))
         self.addCleanup(both.stop)
         both.start()
         both.wake('turns')

@@ -293,11 +293,6 @@ class Auditor:
             # nova-compute must come up whoever is away.
             self._roster(settings, starting=starting, zones=False)
 
-    def records(self, settings: Settings) -> list[Record]:
-        """Return the records of this host, by whatever spelling."""
-        return [*gather.without_second(self.sources.records_of(
-            membership.spellings(self.sources.services(), settings.host)))[0]]
-
     def audit(self, settings: Settings, settled: bool = True,
               then: Callable[[Audit], None] = lambda audit: None,
               has: Callable[[str], bool] = lambda node: False) -> Audit:
@@ -501,29 +496,29 @@ class Auditor:
             # As long as the records are not known it may be any.
             if not reading.done() and next(undecided) == UNDECIDED:
                 futures.wait([reading])
-            return not reading.done() or node in self._memory.records
+            return not reading.done() or node in recorded
 
-        undecided = itertools.count()
+        undecided, now = itertools.count(), self._clock()
+        records: list[Record] = []
+        recorded: set[str] = set()
+
+        def read_records() -> None:
+            # The reader waits for it: it takes no lock.
+            records.extend(self.sources.records_of(hosts))
+            recorded.update(record.node for record in records)
+
         with self._executor() as pool:
-            reading = pool.submit(self._read_records, hosts)
+            reading = pool.submit(read_records)
             mirror = ask(wanted)
             reading.result()
-        return mirror
-
-    def _read_records(self, hosts: Iterable[str]) -> None:
-        """Read the records of this host before its first audit.
-
-        :param hosts: its spellings.
-        """
-        now = self._clock()
-        records, barred = gather.without_second(
-            self.sources.records_of(hosts))
+        found, barred = gather.without_second(records)
         with self._lock:
             if self.last is None:
                 self._memory = dataclasses.replace(
                     self._memory, recorded=now, barred=barred,
                     records=types.MappingProxyType(
-                        {record.node: record for record in records}))
+                        {record.node: record for record in found}))
+        return mirror
 
     def _roster(self, settings: Settings, hosts: Iterable[str] = (),
                 starting: bool = False, zones: bool = True) -> gather.Roster:

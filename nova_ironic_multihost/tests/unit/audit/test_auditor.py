@@ -449,6 +449,34 @@ class FirstRecordsTestCase(cloud.AuditTestCase):
             self.audit(settled=False)
         self.assertEqual([(True, False), (True, True)], found)
 
+    def test_reading_them_waits_for_nobody_who_waits_for_the_reader(self):
+        """Else the reader waits for the records, and they for the auditor."""
+        self.useFixture(fixtures.MockPatchObject(auditor, 'UNDECIDED', 0))
+        held, listed = threading.Event(), threading.Event()
+        self.while_reading(lambda: self.assertTrue(held.wait(60)))
+        page, auditor_ = self.pages.page, self.auditors['a']
+        self.pages.newest = lambda *args: Page(())
+        other = min(set(cloud.NODES) - self.preferred('a', 'a', 'b'))
+
+        def hold():
+            with auditor_._lock:
+                held.set()
+                found.append(listed.wait(2))
+
+        found, holder = [], threading.Thread(target=hold)
+
+        def ask(partition, after, limit, wanted, unused):
+            holder.start()
+            self.assertTrue(held.wait(60))
+            wanted(other, None)
+            listed.set()
+            return page(partition, after, limit, wanted, unused)
+
+        self.pages.page = ask
+        self.audit(settled=False)
+        holder.join()
+        self.assertEqual([True], found)
+
     def test_it_fails_if_they_cannot_be_read(self):
         self.while_reading(mock.Mock(side_effect=[ZeroDivisionError, None]))
         self.assertRaises(ZeroDivisionError, self.audit, settled=False)

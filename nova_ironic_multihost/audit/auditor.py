@@ -456,17 +456,18 @@ class Auditor:
         return standing.serial if standing else 0
 
     def read(self, settings: Settings, settled: bool = True,
-             brief: bool = False) -> Mirror:
+             brief: bool = False, often: bool = False) -> Mirror:
         """Ask Ironic what has changed; of what is mine by now, all of it.
 
         :param settled: as for :meth:`audit`.
-        :param brief: as for :meth:`.reader.Reader.read`.
+        :param brief: as for :meth:`.reader.Reader.read`, as is ``often``.
         :returns: what there is by now.
         :raises ListingError: Ironic does not answer.
         """
         def ask(wanted: Wanted) -> Mirror:
             return self._reader.read(
-                settings.partition, settings.sweep_interval, wanted, brief)
+                settings.partition, settings.sweep_interval, wanted, brief,
+                often)
 
         last = self.last
         return (ask(lambda node, instance: node in last.nodes

@@ -67,7 +67,7 @@ class Changes:
         last = self._auditor.last
         if last is None:
             return False
-        mirror = self._auditor.read(settings)
+        mirror = self._auditor.read(settings, often=True)
         self._waiting = {**self._waiting, **dict.fromkeys(
             sorted(mirror.changed_since(self._serial)), mirror.serial)}
         self._serial = mirror.serial

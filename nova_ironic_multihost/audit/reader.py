@@ -59,6 +59,11 @@ TOGETHER = 20
 #: Of more touched nodes than these a listing of all nodes costs less.
 MANY = 2000
 
+#: Seconds between two counts of Ironic's nodes, somewhat less than between two
+#: questions with nova's defaults; and until it is asked what was created while
+#: it has as many nodes as before: as many may have come as gone.
+COUNT, SEARCH = 8, 60
+
 #: The most pages of a round in one reading, while some node is known to be
 #: gone.
 HURRY = 10
@@ -87,6 +92,8 @@ class Reading:
     :param size: how many nodes Ironic gives in a page, of :data:`PAGE`.
     :param hurry: how many rounds there are to be at once.
     :param turned: when the last page of the round was due, by the clock.
+    :param searched: when it was asked last what was created, by the clock.
+    :param counted: when the nodes were counted last, by the clock.
     """
 
     partition: membership.Partition
@@ -96,6 +103,8 @@ class Reading:
     size: int = PAGE
     hurry: int = 0
     turned: float = 0.0
+    searched: float = 0.0
+    counted: float = 0.0
 
 
 class Reader:
@@ -123,7 +132,8 @@ class Reader:
         self._seeking = False
 
     def read(self, partition: membership.Partition, seconds: float,
-             wanted: Wanted, brief: bool = False) -> Mirror:
+             wanted: Wanted, brief: bool = False, often: bool = False
+             ) -> Mirror:
         """Ask Ironic what has changed.
 
         :param seconds: in which a round visits every node.
@@ -131,6 +141,8 @@ class Reader:
         :param brief: who asks cannot wait until all nodes are listed. If
             somebody reads at this moment, or all would have to be listed, the
             answer is what is known by now.
+        :param often: who asks does so every few seconds: that a node was
+            created or has gone may show later, after :data:`COUNT` seconds.
         :raises Exception: Ironic does not answer; nothing is known anew.
         """
         if not self._lock.acquire(blocking=not brief):
@@ -140,7 +152,7 @@ class Reader:
                 self._reading = self._with_news(partition, seconds, wanted)
             else:
                 with self._tally.turn(Work.LISTING):
-                    self._read_on(partition, seconds, wanted)
+                    self._read_on(partition, seconds, wanted, often)
             return self.mirror
         finally:
             self._lock.release()
@@ -156,7 +168,7 @@ class Reader:
             return before
 
     def _read_on(self, partition: membership.Partition, seconds: float,
-                 wanted: Wanted) -> None:
+                 wanted: Wanted, often: bool) -> None:
         with self._changed_lock:
             changed, self._changed = self._changed, set()
             seeking, self._seeking = self._seeking, False
@@ -164,7 +176,10 @@ class Reader:
         gone = False
         try:
             self._reading, left, gone = self._with_changed(self._anew(
-                partition, seconds, wanted, seeking), changed, wanted)
+                partition, seconds, wanted, seeking,
+                # One that is said to have changed may be new.
+                often and changed <= self.mirror.nodes.keys()),
+                changed, wanted)
             seeking = False
         finally:
             with self._changed_lock:
@@ -172,7 +187,7 @@ class Reader:
                 self._seeking |= seeking or gone
 
     def _anew(self, partition: membership.Partition, seconds: float,
-              wanted: Wanted, seeking: bool) -> Reading:
+              wanted: Wanted, seeking: bool, often: bool) -> Reading:
         before = self._reading
         if before is None:
             return self._all(Reading(partition, Mirror()), wanted)
@@ -182,7 +197,7 @@ class Reader:
         if seeking:
             before = _hurried(before)
         try:
-            return self._gone_on(before, seconds, wanted)
+            return self._gone_on(before, seconds, wanted, often)
         except (MarkError, OddError) as exc:
             LOG.info('All nodes of Ironic are listed: %s.', exc)
             return self._all(before, wanted)
@@ -318,9 +333,10 @@ class Reader:
                 f'nodes vanish while it lists them: {exc}') from exc
         mirror = before.mirror.listed(rows, mirrors.since(first, newest.at))
         after = self._count(before.partition)
+        now = self._clock()
         return Reading(
-            before.partition, mirror, turned=self._clock(), size=size,
-            others=_others(after, mirror),
+            before.partition, mirror, turned=now, searched=now, counted=now,
+            size=size, others=_others(after, mirror),
             # One may have gone after it was listed.
             hurry=int(total != after))
 
@@ -343,10 +359,21 @@ class Reader:
         self._counts = True
         return total
 
-    def _gone_on(self, reading: Reading, seconds: float, wanted: Wanted
-                 ) -> Reading:
-        reading = self._with_touched(self._with_new(reading, wanted), wanted)
+    def _gone_on(self, reading: Reading, seconds: float, wanted: Wanted,
+                 often: bool = False) -> Reading:
+        reading, now = self._with_touched(reading, wanted), self._clock()
+        if (often and reading.others is not None
+                and now - reading.counted < COUNT):
+            return self._with_round(reading, seconds, wanted)
         total = self._count(reading.partition)
+        reading = dataclasses.replace(reading, counted=now)
+        if (total is None or now - reading.searched >= SEARCH
+                or _others(total, reading.mirror) != reading.others):
+            reading = dataclasses.replace(
+                self._with_new(reading, wanted), searched=now)
+            if total is not None:
+                # One may have come since.
+                total = self._count(reading.partition)
         counted = _others(total, reading.mirror)
         reading = self._with_round(
             _alarmed(reading, counted), seconds, wanted)

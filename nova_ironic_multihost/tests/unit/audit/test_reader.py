@@ -14,6 +14,7 @@ import collections
 import itertools
 from unittest import mock
 
+import fixtures
 import hypothesis
 from hypothesis import strategies
 from oslotest import base
@@ -46,8 +47,9 @@ class Consumer:
         self.known = {}
         self.wanted = is_wanted
 
-    def read(self):
-        seen = self.reader.read(self.partition, ROUND, self.wanted)
+    def read(self, often=False):
+        seen = self.reader.read(
+            self.partition, ROUND, self.wanted, often=often)
         changed = (seen.nodes if self.mirror is None
                    else seen.changed_since(self.mirror.serial))
         gone = self.known.keys() - seen.nodes.keys()
@@ -76,11 +78,11 @@ class ReaderTestCase(base.BaseTestCase):
         self.ironic.wait(seconds)
         self.consumer.clock += seconds
 
-    def read(self):
+    def read(self, often=False):
         """Read, as some seconds later; returns the nodes that changed."""
         self.wait()
         self.ironic.asked.clear()
-        return self.consumer.read()
+        return self.consumer.read(often)
 
     def asked(self):
         return collections.Counter(self.ironic.asked)
@@ -117,8 +119,70 @@ class ReaderTestCase(base.BaseTestCase):
         self.read()
         self.read()
         self.assertEqual(set(), self.read())
+        self.assertEqual({'newest': 1, 'total': 1}, self.asked())
+
+    def test_nodes_are_counted_now_and_then(self):
+        self.useFixture(fixtures.MockPatchObject(readers, 'COUNT', 3 * POLL))
+        self.ironic.work('node-4')
+        self.read()
+        self.read()
+        asked = collections.Counter()
+        for _ in range(readers.SEARCH // POLL):
+            self.read(often=True)
+            asked += self.asked()
         self.assertEqual(
-            {'newest': 1, 'page': 1, 'total': 1}, self.asked())
+            {'newest': 6, 'total': 3, 'page': 1}, asked)
+
+    def test_created_or_gone_while_it_is_asked_often(self):
+        self.useFixture(fixtures.MockPatchObject(readers, 'COUNT', 3 * POLL))
+        self.useFixture(fixtures.MockPatchObject(readers, 'FIRST', 2))
+        for name in NAMES[-2:]:
+            self.ironic.work(name)
+        self.read()
+        self.read()
+        self.ironic.create('node-20')
+        self.ironic.create('node-22')
+        self.ironic.delete('node-3')
+        found = set()
+        for _ in range(3):
+            found |= self.read(often=True)
+        self.assertEqual({'node-20', 'node-22', 'node-3'}, found)
+
+    def test_one_that_is_said_to_have_come_is_looked_for_at_once(self):
+        self.useFixture(fixtures.MockPatchObject(readers, 'COUNT', 3 * POLL))
+        self.useFixture(fixtures.MockPatchObject(readers, 'FIRST', 2))
+        for name in NAMES[-2:]:
+            self.ironic.work(name)
+        self.read()
+        self.read()
+        self.ironic.create('node-20')
+        self.assertEqual(set(), self.read(often=True))
+        self.consumer.reader.forget('node-20')
+        self.assertEqual({'node-20'}, self.read(often=True))
+
+    def test_as_many_are_created_as_go(self):
+        """Their number says nothing then, nor do those touched last."""
+        self.useFixture(fixtures.MockPatchObject(readers, 'FIRST', 2))
+        for name in NAMES[-2:]:
+            self.ironic.work(name)
+        self.read()
+        self.read()
+        self.ironic.delete('node-3')
+        self.ironic.create('node-30')
+        self.assertEqual(set(), self.read())
+        self.wait(readers.SEARCH)
+        self.assertEqual({'node-3', 'node-30'}, self.read())
+        self.assertKnown()
+
+    def test_what_was_created_is_asked_for_each_time_without_a_count(self):
+        self.ironic = listings.Ironic(counts=False)
+        self.ironic.create('node-1')
+        self.consumer = Consumer(self.ironic)
+        self.read()
+        self.ironic.delete('node-1')
+        self.ironic.create('node-2')
+        self.assertEqual({'node-2'}, self.read() - {'node-1'})
+        self.assertEqual(1, self.asked()['total'])
 
     def test_created_and_never_touched(self):
         self.read()
@@ -392,13 +456,13 @@ class ReaderTestCase(base.BaseTestCase):
         self.ironic.edit('node-1')
         self.consumer.reader.seek({'node-1'})
         self.read()
-        self.assertEqual(2, self.asked()['page'])
+        self.assertEqual(1, self.asked()['page'])
         self.consumer.reader.seek({'node-1'})
         self.read()
-        self.assertEqual(1, self.asked()['page'])
+        self.assertEqual(0, self.asked()['page'])
         self.consumer.reader.seek({'node-1'}, again=True)
         self.read()
-        self.assertEqual(2, self.asked()['page'])
+        self.assertEqual(1, self.asked()['page'])
 
     def test_deleted_while_all_are_listed(self):
         def vanish():
@@ -552,13 +616,12 @@ class ReaderTestCase(base.BaseTestCase):
             self.assertKnown()
 
     def test_rounds_are_spread_over_their_time(self):
-        with small():
+        with small(), mock.patch.object(readers, 'SEARCH', 2 * ROUND):
             self.read()
             met = 0
             for _ in range(ROUND // POLL):
                 self.read()
-                # One for what is new.
-                met += self.asked()['page'] - 1
+                met += self.asked()['page']
             self.assertEqual(len(NAMES) // readers.PAGE, met)
 
     def test_after_a_long_pause_one_round_is_enough(self):
@@ -662,6 +725,8 @@ class PropertiesTestCase(base.BaseTestCase):
         with small():
             self.play(ironic, consumer, with_uuids_of_their_own(played),
                       lambda: None)
+            # As many may have come as gone.
+            consumer.clock += readers.SEARCH
             # One that goes when all have just been counted is missed by the
             # next count, and then there is a round, or another one.
             for _ in range(len(NAMES)):

@@ -107,7 +107,8 @@ class IronicMultiHostDriver(names.IronicDriver):
             lambda: self._looks.may_close(settings.read()))
         ending = self._departure.begun
         self._reader = reader.Reader(pages.Pages(self), tally=self._tally)
-        writes = sources.NovaWrites(ending, self._tally)
+        writes = sources.NovaWrites(
+            ending, self._tally, lambda: self._recovery.note_silence())
         self._auditor = auditor.Auditor(
             sources.NovaSources(self, self._tracker), writes, self._reader,
             tally=self._tally)
@@ -568,6 +569,9 @@ class IronicMultiHostDriver(names.IronicDriver):
                 view = self._looks.once(options)
             self._schedule.follow(options, view)
             return view
+        except Exception:
+            self._recovery.note_silence()
+            raise
         finally:
             if self._has_said_farewell(self._looks.view):
                 self._departure.undo()

@@ -56,6 +56,9 @@ OVER = 3600
 #: more at a time.
 FOUND, TOGETHER = 20, 20
 
+#: Seconds until it is looked for copies that others have sent here.
+LOOK = 30
+
 
 class Keeper:
     """Holds copies. Threads of nova and a timer use it.
@@ -92,6 +95,8 @@ class Keeper:
         self._copies: Mapping[Build, Letter] = {}
         #: Since when not all were seen, None if they were.
         self._unseen: float | None = clock()
+        #: When it was looked for copies last.
+        self._looked = float('-inf')
         # Only the timer uses these.
         self._box: Mailbox | None = None
         self._opened = self._taken = self._paused = 0.0
@@ -164,7 +169,9 @@ class Keeper:
         if node is not None:
             build = Build(instance, node)
             with self._lock:
-                self._sent.pop(build, None)
+                if self._sent.pop(build, None) is not None:
+                    # Its copy is there, or not.
+                    self._looked = float('-inf')
                 # What is undone is refused because it is still here.
                 if not (refused and build in self._undone):
                     self._over[build] = self._clock(), refused
@@ -212,7 +219,10 @@ class Keeper:
             if self._held and now - self._taken >= forwarding.HOLDING:
                 self._renew()
             self._open()
-            if now >= self._paused:
+            if now >= self._paused and (
+                    self._sent or self._unseen is not None
+                    or now - self._looked >= LOOK):
+                self._looked = now
                 self._take()
         except PermissionError as exc:
             self._close()

@@ -127,6 +127,10 @@ class Recovery:
         self._doubtful: set[str] = set()
         #: The same of those that Ironic deploys, and that carry no mark.
         self._awaited: dict[str, str | None] = {}
+        #: Whether this host may have marked something; any thread says so.
+        self._stirred = True
+        #: Whether somebody else had no answer since the last sweep.
+        self._silence = False
         # Only the sweep uses these.
         self._sweeps = 0
         self._astray: Mapping[tuple[str, str], int] = {}
@@ -140,6 +144,7 @@ class Recovery:
         :param uuids: of instances that are this host's.
         """
         for uuid in uuids:
+            self._stirred = True
             with self._lock:
                 if uuid in self._at_work:
                     continue
@@ -159,6 +164,13 @@ class Recovery:
             LOG.warning('Threads of nova-compute are used up: %s.', exc)
             return False
         return True
+
+    def note_silence(self) -> None:
+        """Note that nova did not answer somebody else of this process.
+
+        What that one wanted may be done, or half done.
+        """
+        self._silence = True
 
     def took_over(self, instances: Mapping[str, str | None],
                   at_rest: Set[str] = frozenset()) -> None:
@@ -236,16 +248,19 @@ class Recovery:
         try:
             self._sweep(view)
         except Exception:
-            self._patrol.interrupt()
+            self._silence = True
             raise
 
     def _sweep(self, view: membership.View | None) -> None:
+        if self._silence:
+            self._silence, self._stirred = False, True
+            self._patrol.interrupt()
         with self._lock:
             unmarked = list(self._unmarked)
             paused = dict(self._pauses)
         for uuid in unmarked:
             patrol.attempt(self._mark_again, uuid)
-        found = self._instances.marked(self._host)
+        found = self._marked(bool(unmarked or paused))
         marked = takeover.sort_marked(self._host, found)
         self.add(sorted(self._due(marked.rest, paused)))
         self._undo(marked.astray, found, view)
@@ -257,6 +272,21 @@ class Recovery:
             self._patrol.interrupt()
         else:
             self.add(self._patrol.once(self._sweeps % PATROL == 0))
+
+    def _marked(self, unfinished: bool) -> Mapping[str, InstanceState]:
+        """Read what this host has marked.
+
+        Nobody else writes its marks, so nova is asked only now and then while
+        there can be none: a write of an earlier process may be late.
+
+        :param unfinished: whether it has something to bring to rest.
+        """
+        if not (unfinished or self._stirred or self._sweeps % PATROL == 0):
+            return {}
+        self._stirred = False
+        found = self._instances.marked(self._host)
+        self._stirred = self._stirred or bool(found)
+        return found
 
     def _seen_to(self) -> frozenset[str]:
         with self._lock:

@@ -418,8 +418,7 @@ class Instances:
         context = names.admin_context()
         return {**reads.instances_with(context, takeover.TASKS, host),
                 # One that was claimed has no task state for a moment.
-                **reads.building(context, host),
-                **reads.half_deleted(context, host)}
+                **reads.half_done(context, host)}
 
     def read(self, uuid: str) -> objects.Instance | None:
         """Read an instance with what nova's start of a service wants.

@@ -78,13 +78,15 @@ class Evacuations:
         now = timeutils.utcnow(with_timezone=True)
         nodes: dict[str, str] = {}
         unrefused = collections.defaultdict(set)
-        for status, until in ((REFUSED, now - REFUSED_SINCE),
-                              (GIVEN_UP, now - GIVEN_UP_SINCE),
-                              (IN_PROGRESS, None)):
-            for migration in _evacuations(context, status, until):
-                if migration.source_node is not None:
+        for statuses, until in (([REFUSED, GIVEN_UP], now - GIVEN_UP_SINCE),
+                                (IN_PROGRESS, None)):
+            for migration in _evacuations(context, statuses, until):
+                refused = migration.status == REFUSED
+                if migration.source_node is not None and not (
+                        refused and migration.created_at
+                        < now - REFUSED_SINCE):
                     nodes[migration.instance_uuid] = migration.source_node
-                    if status != REFUSED:
+                    if not refused:
                         unrefused[migration.instance_uuid].add(migration.uuid)
         records = {
             record.node: record
@@ -202,9 +204,9 @@ def actions_of(context: nova_context.RequestContext, uuid: str
 
 
 def _evacuations(context: nova_context.RequestContext,
-                 status: str | list[str], until: datetime.datetime | None
+                 statuses: list[str], until: datetime.datetime | None
                  ) -> Iterator[objects.Migration]:
-    """Read the evacuations of a status, the latest first.
+    """Read the evacuations of some statuses, the latest first.
 
     The conductor cannot be asked for those since a moment: a time is a text
     when it comes there, and nova does not read it.
@@ -215,7 +217,7 @@ def _evacuations(context: nova_context.RequestContext,
     while True:
         some = objects.MigrationList.get_by_filters(
             context, {'migration_type': fields.MigrationType.EVACUATION,
-                      'status': status},
+                      'status': statuses},
             limit=reads.BATCH, marker=marker)
         for migration in some:
             if until is not None and migration.created_at < until:

@@ -169,18 +169,18 @@ def instances_of(context: nova_context.RequestContext, host: str,
         return {}
 
 
-def half_deleted(context: nova_context.RequestContext, host: str
-                 ) -> dict[str, InstanceState]:
-    """Read instances of a host whose delete has not come to its end.
+def half_done(context: nova_context.RequestContext, host: str
+              ) -> dict[str, InstanceState]:
+    """Read the builds of a host, and what is half deleted.
 
-    nova notes that they are deleted before it frees what they have allocated
-    (ComputeManager._delete_instance).
+    nova notes that instances are deleted before it frees what they have
+    allocated (ComputeManager._delete_instance).
 
     :param host: as nova spells it.
     :returns: dict of uuid -> :class:`.facts.InstanceState`.
     """
-    return _all_instances(
-        context, {'host': host, 'vm_state': vm_states.DELETED})
+    return _all_instances(context, {
+        'host': host, 'vm_state': [vm_states.BUILDING, vm_states.DELETED]})
 
 
 def hostless(context: nova_context.RequestContext, vm_state: str
@@ -195,17 +195,6 @@ def hostless(context: nova_context.RequestContext, vm_state: str
         for row in all_rows(context, {'host': None, 'vm_state': vm_state}):
             found.add((row.uuid, row.updated_at))
     return found
-
-
-def building(context: nova_context.RequestContext, host: str
-             ) -> dict[str, InstanceState]:
-    """Read the builds of a host.
-
-    :param host: as nova spells it.
-    :returns: dict of uuid -> :class:`.facts.InstanceState`.
-    """
-    return _all_instances(
-        context, {'host': host, 'vm_state': vm_states.BUILDING})
 
 
 def _all_instances(context, filters):

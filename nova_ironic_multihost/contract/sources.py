@@ -135,12 +135,15 @@ class NovaWrites:
     :param ending: says whether this service is about to end; nothing is
         taken over then, though it has been decided.
     :param tally: counts what has come of it.
+    :param failed: called when it is not known what has come of it.
     """
 
     def __init__(self, ending: Callable[[], bool] = lambda: False,
-                 tally: Tally | None = None) -> None:
+                 tally: Tally | None = None,
+                 failed: Callable[[], object] = lambda: None) -> None:
         self._ending = ending
         self._tally = tally or Tally()
+        self._failed = failed
         self._under_way: Set[str] = frozenset()
 
     @property
@@ -166,4 +169,6 @@ class NovaWrites:
             return outcomes
         finally:
             self._tally.count(Event.TAKEOVER_FAILED, unknown)
+            if unknown:
+                self._failed()
             self._under_way = frozenset()

@@ -472,6 +472,7 @@ class Sources:
         try:
             return act(*args)
         except LostError as exc:
+            self.failed()
             return exc
 
     def _mark(self, instance, state, host):
@@ -557,7 +558,7 @@ class Reader(reader.Reader):
         self._sources.use()
         return super().mirror
 
-    def read(self, partition, seconds, wanted, brief=False):
+    def read(self, partition, seconds, wanted, brief=False, often=False):
         self._sources.list()
         return super().read(partition, seconds, wanted)
 

@@ -862,6 +862,17 @@ class LookTestCase(DriverTestCase):
         self.assertEqual([('recovery', view), ('refusals', view)], done)
         listen.assert_called_once()
 
+    def test_silence_that_a_look_has_met_is_told(self):
+        self.driver.get_available_nodes()
+        noted = mock.Mock()
+        self.patch(self.driver._recovery, 'note_silence', noted)
+        self.driver._look()
+        noted.assert_not_called()
+        self.patch(reads, 'ironic_services', mock.Mock(
+            side_effect=TimeoutError))
+        self.assertRaises(TimeoutError, self.driver._look)
+        noted.assert_called_once_with()
+
     def test_only_the_look_hurries_near_the_end_of_a_farewell(self):
         self.driver.get_available_nodes()
         timers = self.driver._timers._timers

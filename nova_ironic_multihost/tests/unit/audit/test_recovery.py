@@ -548,6 +548,44 @@ class FailureTestCase(InstancesTestCase):
                     self.assertNotIn(
                         'building', [row.vm_state for row in rows])
 
+    def asking(self, act, sweeps=3 * recovery.PATROL):
+        """Return how often it is asked what is marked, in the sweeps after."""
+        asked = []
+        for _ in range(recovery.PATROL + 1):
+            self.sweep_often(1)
+        act()
+        marked = self.instances.marked
+        with mock.patch.object(
+                self.instances, 'marked',
+                lambda host: asked.append(1) or marked(host)):
+            self.sweep_often(sweeps)
+        return len(asked)
+
+    def test_marks_are_looked_for_now_and_then_while_all_rests(self):
+        self.taken('active', 'powering-off')
+        self.assertEqual(3, self.asking(lambda: None))
+        self.assertEqual(('active', None), self.states())
+        # Some may have been written.
+        for act in (self.recovery.note_silence,
+                    lambda: self.recovery.took_over({'i2': 'other'})):
+            self.assertEqual(4, self.asking(act))
+
+    def test_marks_are_looked_for_in_each_sweep_while_there_are_some(self):
+        self.taken('active', 'powering-off')
+        with mock.patch.object(
+                self.instances, 'init', side_effect=ValueError):
+            self.assertEqual(10, self.asking(lambda: None, 10))
+
+    def test_silence_that_somebody_else_met_is_one(self):
+        """What was seen before it was not seen in a row."""
+        self.instances.have('active', 'deleting')
+        self.sweep_often(1)
+        self.recovery.note_silence()
+        self.sweep_often(1)
+        self.assertEqual(('active', 'deleting'), self.states())
+        self.sweep_often(1)
+        self.assertNotIn('i1', self.instances.rows)
+
     def sweep_for_a_minute(self):
         for _ in range(12):
             self.sweep_if_it_can()

@@ -120,7 +120,8 @@ class SignaturesTestCase(base.SignaturesTestCase):
             transfer, 'take_over', return_value={
                 'i1': True, 'i2': True, 'i3': False, 'i4': OSError()})).mock
         tally = tallies.Tally()
-        writes = sources.NovaWrites(tally=tally)
+        failed = mock.Mock()
+        writes = sources.NovaWrites(tally=tally, failed=failed)
         wanted = dict.fromkeys(['i1', 'i2', 'i3', 'i4'])
 
         def counted():
@@ -129,7 +130,13 @@ class SignaturesTestCase(base.SignaturesTestCase):
 
         writes.take_over(wanted, 'host', frozenset)
         self.assertEqual((2, 1), counted())
+        self.assertEqual(1, failed.call_count)
         take_over.side_effect = OSError
         self.assertRaises(OSError, writes.take_over, wanted, 'host', frozenset)
         self.assertEqual((2, 5), counted())
+        self.assertEqual(2, failed.call_count)
+        take_over.side_effect = None
+        take_over.return_value = dict.fromkeys(wanted, False)
+        writes.take_over(wanted, 'host', frozenset)
+        self.assertEqual(2, failed.call_count)
         self.assertEqual(frozenset(), writes.under_way)

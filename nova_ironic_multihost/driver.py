@@ -191,7 +191,7 @@ class IronicMultiHostDriver(names.IronicDriver):
             drift=every(1, self._drift.once),
             status=every(1, self._status.once),
             refusal=every(
-                6, lambda: self._refusals.sweep(self._looks.view)))
+                1, lambda: self._refusals.sweep(self._looks.view)))
         self._attendance = listeners.Attendance()
         self._witness = witness.Witness(
             CONF.host, self._auditor, self._looks, self._tally,

@@ -33,6 +33,10 @@ from nova_ironic_multihost.core import ring
 
 LOG = logging.getLogger(__name__)
 
+#: Sweeps from one look to the next. What is seen at two of them is refused:
+#: until then it may be on its way.
+LOOK = 6
+
 
 class Refusals:
     """Refuses evacuations. ``_lock`` guards what threads share.
@@ -51,7 +55,9 @@ class Refusals:
         self._lock = threading.Lock()
         #: Instances whose evacuations could not be refused.
         self._failed: set[str] = set()
-        #: Evacuations. Only the sweep uses it.
+        # Only the sweep uses these.
+        self._sweeps = 0
+        #: Evacuations.
         self._seen: frozenset[str] = frozenset()
 
     def refuse(self, uuid: str) -> None:
@@ -63,13 +69,15 @@ class Refusals:
             refused = self._evacuations.refuse(uuid)
         except Exception as exc:  # noqa: BLE001
             with self._lock:
+                told = uuid in self._failed
                 self._failed.add(uuid)
-            LOG.warning(
-                'The evacuation of instance %(uuid)s could not be refused: '
-                '%(exc)s. It is tried again within minutes; until then the '
-                'instance is not taken over. If that lasts: are '
-                'nova-conductor and placement up?',
-                {'uuid': uuid, 'exc': exc})
+            if not told:
+                LOG.warning(
+                    'The evacuation of instance %(uuid)s could not be '
+                    'refused: %(exc)s. It is tried again every few seconds; '
+                    'until then the instance is not taken over. If that '
+                    'lasts: are nova-conductor and placement up?',
+                    {'uuid': uuid, 'exc': exc})
             return
         with self._lock:
             self._failed.discard(uuid)
@@ -81,24 +89,29 @@ class Refusals:
     def sweep(self, view: membership.View | None) -> None:
         """Refuse what nobody has refused.
 
-        What is seen at two sweeps is refused: until then it may be on its way.
-
         :param view: the compute services as they were seen last.
         :raises Exception: nova does not say what there is.
         """
         if view is None or view.fenced(self._host):
             self._seen = frozenset()
             return
+        self._sweeps += 1
         with self._lock:
             due = set(self._failed)
+        if self._sweeps % LOOK == 0:
+            due |= self._unrefused(view)
+        for uuid in sorted(due):
+            self.refuse(uuid)
+
+    def _unrefused(self, view: membership.View) -> set[str]:
+        """Return instances whose evacuations this host has to refuse."""
         preferences = self._preferences()
         found = self._evacuations.found()
-        due.update(
+        due = {
             uuid for uuid, one in found.items()
             if (not one.unrefused or one.unrefused & self._seen)
             and self._host == evacuation.refuser(
-                one.record.owner, one.record.node, view, preferences))
+                one.record.owner, one.record.node, view, preferences)}
         self._seen = frozenset().union(
             *(one.unrefused for one in found.values()))
-        for uuid in sorted(due):
-            self.refuse(uuid)
+        return due

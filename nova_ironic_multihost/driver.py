@@ -126,7 +126,9 @@ class IronicMultiHostDriver(names.IronicDriver):
             self._free, self._tally)
         self._looks = look.Look(
             self._auditor, self._tracker, self._acquired, ending=ending,
-            to_move=self._to_move, tally=self._tally)
+            to_move=self._to_move, tally=self._tally,
+            pull=lambda nodes: self._pulls.pull(
+                nodes, settings.partition().label, Work.LOOK))
         self._status = status.Status(
             self._auditor, self._schedule, traits.Traits(self._tracker),
             lambda: self._looks.view, self._drift.expect, ending)

@@ -13,9 +13,9 @@
 """A compute takes long to stop: when are its free nodes elsewhere?
 
 Machines take 90 s to deploy. A compute is told to end (SIGTERM) in the middle
-of two builds; from then on another build is asked for each second, four in
-all, of whatever compute the scheduler likes. nova 34 waits for the builds, and
-nova 33 in any case, much longer than service_down_time (30 s here, unless
+of --builds builds; from then on another build is asked for each second, four
+in all, of whatever compute the scheduler likes. nova 34 waits for the builds,
+and nova 33 in any case, much longer than service_down_time (30 s here, unless
 --set says otherwise); with 31 and 32 it does not, and this fails. When it has
 ended it is started again.
 
@@ -27,8 +27,8 @@ still there when the nodes were usable, or were no longer waited for);
 built_at_its_end, how many of its builds were ACTIVE when it had ended;
 sent_there, how many of the later builds the scheduler sent to it; the figures
 of moves; at_rest_after, seconds from the start until nothing went on with any
-of the builds. Of own (the two) and later (the four): active, error, building,
-gone, faults, hosts and not_on_one_machine as in build-restart.
+of the builds. Of own (those it was at) and later (the four): active, error,
+building, gone, faults, hosts and not_on_one_machine as in build-restart.
 
 Must be: usable_after no more than limit, running; all builds ACTIVE, each on
 one machine, at rest; most_moves_per_change at most 1, needless and
@@ -43,6 +43,7 @@ from lab.bench import fates
 from lab.bench import operations
 from lab.bench import takeover
 from lab.bench import wanted
+from lab import options
 from lab import timeline
 from lab import workload
 
@@ -55,7 +56,7 @@ NEEDS = wanted.Wanted(options=(
     f'ironic:fake.deploy_delay={SECONDS // 2}',
     f'ironic.api_max_retries={RETRIES}',
     f'DEFAULT.service_down_time={DOWN_TIME}'))
-OWN = 2
+BUILDS = 2
 LATER = 4
 # Until builds that were asked for have begun.
 BEGIN = 90.0
@@ -67,12 +68,27 @@ LATE = 60.0
 PATIENCE = 180.0
 
 
-def run(bench):
-    """Stop one in the middle of builds; returns the figures."""
-    choices = workload.Choices()
-    bench.recorder.listen(choices.see)
+def add_options(parser):
+    """Add the options of this experiment to the command line."""
+    parser.add_argument(
+        '--builds', type=options.positive, default=BUILDS, metavar='N',
+        help=f'how many builds it is at (default: {BUILDS})')
+
+
+def choices(args):
+    """What the options ask of :func:`run`."""
+    return {'builds': args.builds}
+
+
+def run(bench, builds=BUILDS):
+    """Stop one in the middle of builds; returns the figures.
+
+    :param builds: how many
+    """
+    sent = workload.Choices()
+    bench.recorder.listen(sent.see)
     name, _ = bench.busiest
-    own = _build_on(bench, name)
+    own = _build_on(bench, name, builds)
     free = bench.recorder.view.free_of(name)
     limit = bench.down_time + REACTION
     told = bench.note(f'stop {name}')
@@ -97,7 +113,7 @@ def run(bench):
         'ended_after': takeover.between(told, ended),
         'built_at_its_end': built,
         'sent_there': sum(
-            1 for server in later if name.lower() in choices.of(server)),
+            1 for server in later if name.lower() in sent.of(server)),
         'at_rest_after': takeover.between(started, rest),
         **_outcomes(bench, own=own, later=later)}
     bench.note('delete what was built')
@@ -134,11 +150,12 @@ def usable_or_given(seen, nodes, host):
         seen, [n for n in nodes if n not in given], host)
 
 
-def _build_on(bench, name):
+def _build_on(bench, name, builds):
     """Have a compute build; returns the servers when Ironic deploys them."""
-    bench.note(f'{OWN} builds on {name}')
+    bench.note(f'{builds} builds on {name}')
     asked = operations.ask_on(
-        bench, name, [f'build {n}' for n in range(1, OWN + 1)], 'slow-stop')
+        bench, name, [f'build {n}' for n in range(1, builds + 1)],
+        'slow-stop')
     servers = [server for server, _ in asked.values()]
     bench.recorder.wait_for(
         lambda seen: fates.begun(seen, servers), BEGIN, 'the builds beginning')

@@ -69,6 +69,8 @@ class Look:
     :param to_move: says of some nodes that are mine which records can be
         moved as they are, see :meth:`.offer.Offers.to_move`.
     :param tally: counts and times looks.
+    :param pull: pulls some nodes that are to be pulled, and returns those
+        that it could, see :meth:`.pulls.Pulls.pull`.
     """
 
     def __init__(self, auditor: auditors.Auditor, tracker: Tracker,
@@ -77,11 +79,14 @@ class Look:
                  ending: Callable[[], bool] = lambda: False,
                  to_move: Callable[[Iterable[str]], Sequence[Record]] = (
                      lambda nodes: ()),
-                 tally: Tally | None = None) -> None:
+                 tally: Tally | None = None,
+                 pull: Callable[[list[str]], Iterable[str]] = (
+                     lambda nodes: ())) -> None:
         self._auditor = auditor
         self._tracker = tracker
         self._acquired = acquired
         self._to_move = to_move
+        self._pull = pull
         self._ending = ending
         self._tally = tally or Tally(clock)
         self._watch = watch.Watch(clock)
@@ -283,6 +288,9 @@ class Look:
             # It may have been here before.
             self._tracker.drop(node)
         moved = self._move(nodes)
+        moved.update(self._pull([
+            node for node in nodes if node not in moved
+            and audit.reasons[node] is Reason.PULLED]))
         for node in nodes:
             if self._ending():
                 return missed

@@ -210,8 +210,8 @@ class Offers:
     def to_pull(self, nodes: list[str], label: str) -> list[Record]:
         """Return the records that can be pulled as they are.
 
-        As of this moment; a member has marked none of its nodes, and for the
-        rest see :meth:`to_move`.
+        As of this moment; a member has marked none of its nodes, nor has one
+        that was told to end, and for the rest see :meth:`to_move`.
 
         :param nodes: uuids of nodes that are as free in Ironic as they were.
         :param label: of the partition of this host.
@@ -227,7 +227,8 @@ class Offers:
             record for record in self._auditor.sources.records(wanted)
             if record.owner is not None
             and record.owner == audit.owners.get(record.node)
-            and audit.view.member(record.owner)
+            and (audit.view.member(record.owner)
+                 or audit.view.gone(record.owner))
             and record.partition == label
             and known.of(record.owner) == known.of(me)]
 

@@ -20,6 +20,7 @@ it next.
 """
 
 from collections.abc import Callable
+from collections.abc import Iterable
 
 from oslo_log import log as logging
 
@@ -43,7 +44,7 @@ FAILURES = 2
 
 
 class Pulls:
-    """Pulls what an audit of all nodes has decided to pull.
+    """Pulls what audits have decided to pull. Several threads use it.
 
     :param auditor: has decided.
     :param tracker: nova's resource tracker.
@@ -75,6 +76,22 @@ class Pulls:
         audit, self.records = self._auditor.last, ()
         if audit is None:
             return
+        pulled = self.pull(sorted(
+            node for node in audit.nodes
+            if audit.reasons.get(node) is Reason.PULLED), label)
+        self._schedule.defer(pulled.keys())
+        self.records = tuple(pulled[node] for node in sorted(pulled))
+
+    def pull(self, nodes: Iterable[str], label: str,
+             work: Work = Work.AUDIT) -> dict[str, Record]:
+        """Pull nodes that are to be pulled; what fails is left as it is.
+
+        :param nodes: their uuids.
+        :param label: as for :meth:`once`.
+        :param work: what this is a part of.
+        :returns: uuid -> record of those that are this host's now.
+        """
+        pulled: dict[str, Record] = {}
         found: dict[str, Record] = {}
         #: Of those that were asked for together last.
         judged: list[list[Record]] = []
@@ -86,20 +103,18 @@ class Pulls:
             judged.append(records)
             return records
 
-        nodes = sorted(node for node in audit.nodes
-                       if audit.reasons.get(node) is Reason.PULLED
-                       and self._free(node))
-        for first in range(0, len(nodes), AT_ONCE):
-            self._tally.sign(Work.AUDIT)
+        free = [node for node in nodes if self._free(node)]
+        for first in range(0, len(free), AT_ONCE):
+            self._tally.sign(work)
             judged.clear()
             try:
                 some = self._tracker.pull(
-                    nodes[first:first + AT_ONCE], judge)
+                    free[first:first + AT_ONCE], judge)
             except Exception as exc:  # noqa: BLE001
                 LOG.debug('Nodes could not be pulled together: %s', exc)
                 break
-            self._schedule.defer(some)
-            self.records += tuple(found[node] for node in sorted(some))
+            pulled.update((node, found[node]) for node in some)
             failed += sum(map(len, judged)) - len(some)
             if not judged or failed >= FAILURES:
                 break
+        return pulled

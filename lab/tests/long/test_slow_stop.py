@@ -29,7 +29,7 @@ class SlowStopTestCase(command.LabTestCase):
 
     def test_free_nodes_do_not_wait_for_the_end(self):
         figures = self.experiment('slow-stop', shape=SHAPE)
-        self.assertEqual((slow_stop.OWN, slow_stop.LATER),
+        self.assertEqual((slow_stop.BUILDS, slow_stop.LATER),
                          (figures['own']['active'],
                           figures['later']['active']))
         self.assertGreater(figures['ended_after'], figures['limit'])

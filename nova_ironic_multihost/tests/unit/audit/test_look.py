@@ -51,6 +51,9 @@ class LookTestCase(cloud.AuditTestCase):
     def to_move(self, nodes):
         return ()
 
+    def pull(self, nodes):
+        return ()
+
     def setUp(self):
         super().setUp()
         self.options['pulls_per_audit'] = 0
@@ -68,7 +71,8 @@ class LookTestCase(cloud.AuditTestCase):
         one = look.Look(some_auditor, self.tracker,
                         lambda audit, mine: self.acquired.append(mine),
                         self.clock, lambda: self.ending,
-                        lambda nodes: self.to_move(nodes))
+                        lambda nodes: self.to_move(nodes),
+                        pull=lambda nodes: self.pull(nodes))
         self.last = one
 
         def settings(options):
@@ -453,6 +457,26 @@ class LookTestCase(cloud.AuditTestCase):
         for _ in range(3):
             self.look(pulls_per_audit=3)
         self.assertEqual(NODES[:3] * 2, self.tracker.audited)
+
+    def test_what_one_that_was_told_to_end_has_is_pulled_together(self):
+        """An audit of each takes long where much else goes on."""
+        self.heartbeats = Heartbeats(10, 60)
+        self.options['pulls_per_audit'] = 200
+        asked = []
+
+        def pull(nodes):
+            asked.append(nodes)
+            others = set(nodes) - {NODES[0]}
+            self.tracker.tracked |= others
+            return others
+
+        self.pull = pull
+        self.cloud.set('b', farewell='bye')
+        self.look()
+        self.clock.now += 60
+        self.look()
+        self.assertEqual(NODES, sum(asked, []))
+        self.assertEqual(NODES[:1], self.tracker.audited)
 
     def test_nodes_pulled_that_have_not_changed_are_audited_once(self):
         self.cloud.set('b', disabled=True)

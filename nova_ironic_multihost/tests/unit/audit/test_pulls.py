@@ -113,6 +113,21 @@ class PullsTestCase(cloud.AuditTestCase):
         del self.cloud.owners[nodes[2]]
         self.assertEqual(nodes[3:], self.pull())
 
+    def test_what_one_that_was_told_to_end_has(self):
+        """Long ago; it is up and no member, and has marked no node."""
+        self.cloud.set('b', farewell='bye')
+        for seconds in 0, 0, 1000:
+            self.clock.now += seconds
+            with self.auditor._outages_lock:
+                self.auditor._farewells = self.auditor._farewells.after(
+                    self.auditor.last.view, self.clock.now)
+            self.decide()
+        self.assertEqual({'a'}, self.auditor.last.view.members)
+        self.assertEqual(
+            sorted(node for node, reason
+                   in self.auditor.last.reasons.items()
+                   if reason is Reason.PULLED), self.pull())
+
     def test_nothing_of_whom_is_no_member(self):
         """Its nodes are marked in placement."""
         self.cloud.set('b', disabled=True)

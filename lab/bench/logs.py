@@ -31,7 +31,7 @@ class Logs:
     """
 
     def __init__(self, computes):
-        self._sizes = {log: log.stat().st_size
+        self._sizes = {log: log.stat().st_size if log.exists() else 0
                        for log in map(computes.log, computes.names())}
 
     def text(self):
@@ -39,6 +39,8 @@ class Logs:
         return ''.join(map(self._since, self._sizes))
 
     def _since(self, log):
+        if not log.exists():
+            return ''
         with open(log, errors='replace') as text:
             text.seek(self._sizes[log])
             return text.read()

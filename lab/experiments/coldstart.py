@@ -12,25 +12,33 @@
 
 """All computes start at the same moment on an empty database.
 
-None of them can see the others, and each would take every node. Figures,
-from the start: owned_after (seconds until each node has a record on a live,
-mapped compute), created (records; each node needs one), moves, moved_nodes,
-most_moves of one node, needless (moves from a live compute to one that the
-ring does not prefer), died (computes whose process ended at the start),
-quiet, moves_after_quiet, in two audits after that, and split.
+None of them has a record yet by which the others would see it, and each would
+take every node. Figures, from the start: owned_after (seconds until each node
+has a record on a live, mapped compute), created (records; each node needs
+one), moves, moved_nodes, most_moves of one node, needless (moves from a live
+compute to one that the ring does not prefer), died (computes whose process
+ended at the start), quiet, moves_after_quiet, in two audits after that, split,
+and what the computes logged, each message with its number: errors, and
+warnings without those that nova writes at such a start with any driver.
 
-Must be: most_moves at most 1, nothing died, quiet, moves_after_quiet 0.
+Must be: most_moves at most 1, nothing died, quiet, moves_after_quiet 0, no
+errors and no warnings.
 """
 
 from lab.bench import criteria
+from lab.bench import logs
 
 COLD = True
 PATIENCE = 240.0
+# What nova warns of at the first start of any compute, with any driver: of
+# each record that it is about to create, and of how oslo.service runs.
+USUAL = ('No compute node record', 'no_fork=True')
 
 
 def run(bench):
     """Start all, map them, watch; returns the figures."""
     names = bench.computes.names()
+    written = logs.Logs(bench.computes)
     started = bench.note(f'start {len(names)} computes')
     bench.computes.spawn(names)
     bench.recorder.wait_for(
@@ -43,13 +51,19 @@ def run(bench):
         _owned, PATIENCE, 'each node having a live owner')
     rest = bench.settle()
     timeline = bench.recorder.timeline
+    text = written.text()
     return {'owned_after': round(owned - started, 1),
             'created': timeline.created(started),
             **bench.moved(started),
             'died': sorted(set(names) - _alive(bench)),
             'quiet': rest.quiet,
             'moves_after_quiet': rest.late,
-            'split': timeline.split()}
+            'split': timeline.split(),
+            'errors': logs.messages(text, 'ERROR'),
+            'warnings': {
+                message: number for message, number
+                in logs.messages(text, 'WARNING').items()
+                if not any(usual in message for usual in USUAL)}}
 
 
 def failures(figures):
@@ -58,6 +72,8 @@ def failures(figures):
         figures,
         criteria.once('most_moves', 'a node moved {} times'),
         criteria.none('died', 'nova-compute ended at its start: {}'),
+        criteria.none('errors', 'the computes logged errors: {}'),
+        criteria.none('warnings', 'the computes logged warnings: {}'),
         criteria.QUIET)
 
 

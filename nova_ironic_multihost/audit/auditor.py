@@ -111,7 +111,7 @@ class Auditor:
         self._farewells = Farewells()
         # Replaced whole, by each look.
         self._seen: tuple[str, ...] = ()
-        self._notices = notices.Notices()
+        self._notices = notices.Notices(clock)
         # When others may have taken this host's nodes, None if never.
         self._doubted: float | None = None
         # Replaced whole.

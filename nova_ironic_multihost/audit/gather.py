@@ -118,16 +118,20 @@ class Gathered:
 
 
 def services(sources: Sources, settings: Settings,
-             hosts: Iterable[str] = ()) -> Services:
+             hosts: Iterable[str] = (), starting: bool = False) -> Services:
     """Read who is there, by nova's word.
 
-    One question to nova, and one more for each host that is disabled.
+    One question to nova, and one more for each host that is disabled, and at
+    the first start of this host.
 
     :param hosts: those that were there, as nova spells them: nova lists them
         only while they are enabled.
+    :param starting: see :class:`.membership.View`.
     """
-    return _with_services_of(
+    known = _with_services_of(
         sources, tuple(sources.services()), [settings.host, *hosts])
+    return (_with_new_services(sources, known, settings.host) if starting
+            else known)
 
 
 def view(known: Services, memory: Memory, settings: Settings,
@@ -174,7 +178,7 @@ def roster(sources: Sources, memory: Memory, settings: Settings,
     :param zones: whether the availability zones are wanted, too.
     """
     known = outages.judged(
-        services(sources, settings, hosts), host_key(settings.host))
+        services(sources, settings, hosts, starting), host_key(settings.host))
     seen = view(known, memory, settings, starting)
     host_aggregates = (_host_aggregates(sources, memory) if zones
                        else memory.host_aggregates)
@@ -208,7 +212,7 @@ def preferences_now(sources: Sources, memory: Memory, settings: Settings,
     :param like: preferences that are likely the same; they are then returned.
     """
     known = outages.judged(
-        services(sources, settings, hosts), host_key(settings.host))
+        services(sources, settings, hosts, starting), host_key(settings.host))
     return ring.same_or_new(
         like, _zones_of_members(view(known, memory, settings, starting),
                                 memory.host_aggregates),
@@ -483,6 +487,26 @@ def _with_services_of(sources: Sources, known: Services,
         # Only a driver like this one says farewell.
         dataclasses.replace(service, ironic=bool(service.farewell))
         for service in found if service)
+
+
+def _with_new_services(sources: Sources, known: Services, host: str
+                       ) -> Services:
+    """Add the services that start for the first time together with a host.
+
+    They have no records yet by which they would see each other, and each
+    would create those of all nodes. Those that have no Ironic nodes are among
+    them: the nodes that the ring has for those come with the next audit.
+
+    :param host: it may not start for the first time.
+    """
+    mine = host_key(host)
+    # nova makes the row of a service late in its start.
+    if any(one.key == mine and one.beat is not None for one in known):
+        return known
+    new = {one.key: one for one in sources.new_services()
+           if one.key != mine}
+    return (*(one for one in known if one.ironic or one.key not in new),
+            *new.values())
 
 
 def _instance_states(sources: Sources, roster: Roster, inventory: Inventory

@@ -13,9 +13,11 @@
 """What an operator is told of an audit: each thing once, when it begins."""
 
 import collections
+from collections.abc import Callable
 from collections.abc import Mapping
 import dataclasses
 import logging
+import time
 import types
 
 from oslo_log import log
@@ -27,6 +29,10 @@ from nova_ironic_multihost.core.ownership import Reason
 
 LOG = log.getLogger(__name__)
 
+#: Seconds for which a host may be unmapped: it can be mapped only when it has
+#: started for the first time.
+UNMAPPED = 300
+
 
 @dataclasses.dataclass(frozen=True)
 class Notice:
@@ -35,10 +41,13 @@ class Notice:
     :param level: of :mod:`logging`.
     :param sentence: what it is, and the remedy. Of nodes, ``{count}`` is
         their number and ``{example}`` the uuid of one.
+    :param after: seconds for which it has to be so until it is told.
     """
 
     level: int
     sentence: str
+    after: float = 0
+
 
 
 #: Why nodes are (not) mine -> what an operator is told of such nodes.
@@ -91,7 +100,7 @@ def due(host: str, mapped: bool | None, reasons: Mapping[str, Reason],
             f'This host, {host}, is not mapped to a cell, so the scheduler '
             'cannot use its nodes and it takes none from others. Run '
             '"nova-manage cell_v2 discover_hosts --by-service"; no restart '
-            'is needed.')
+            'is needed.', after=UNMAPPED)
     if not zones_known:
         found['aggregates'] = Notice(
             logging.WARNING,
@@ -135,9 +144,15 @@ def in_words(tally: Mapping[Reason, int]) -> str:
 
 
 class Notices:
-    """Tells each thing once, and again only after it was over."""
+    """Tells each thing once, and again only after it was over.
 
-    def __init__(self) -> None:
+    :param clock: monotonic clock, in seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        #: What there is to tell -> since when.
+        self._since: Mapping[object, float] = {}
         self._told: frozenset[object] = frozenset()
         self._tally: Mapping[Reason, int] = {}
 
@@ -146,10 +161,15 @@ class Notices:
 
         :param found: what :func:`due` returned.
         """
+        now = self._clock()
+        self._since = {subject: self._since.get(subject, now)
+                       for subject in found}
+        due = {subject for subject, notice in found.items()
+               if now - self._since[subject] >= notice.after}
         for subject, notice in found.items():
-            if subject not in self._told:
+            if subject in due - self._told:
                 LOG.log(notice.level, notice.sentence)
-        self._told = frozenset(found)
+        self._told = frozenset(due)
 
     def count(self, reasons: Mapping[str, Reason]) -> None:
         """Log how many nodes are managed, and why, if that has changed.

@@ -82,11 +82,11 @@ class Offers:
     def may_create(self, node: str, settings: Settings) -> bool:
         """Whether the tracker may create the record of a node.
 
-        Compute services that start together on an empty database do not see
-        each other before each has created a record, and each would create
-        all of them; and of two that create one record at the same time both
-        succeed (nova.db.main.api:compute_node_create takes the one that is
-        there). So who is there is read before each.
+        Compute services without nodes do not see each other before each has
+        created a record (at their first start they do, see :mod:`.gather`),
+        and each would create all of them; and of two that create one record
+        at the same time both succeed (nova.db.main.api:compute_node_create
+        takes the one that is there). So who is there is read before each.
         """
         def preferred() -> bool:
             self._preferences = self._auditor.preferences_now(

@@ -43,6 +43,12 @@ class Sources(typing.Protocol):
     def services(self) -> list[membership.ComputeService]:
         """Return the enabled services that have an Ironic compute node."""
 
+    def new_services(self) -> list[membership.ComputeService]:
+        """Return the enabled services that start for the first time.
+
+        They are up and have never sent a heartbeat, whatever they manage.
+        """
+
     def service(self, host: str) -> membership.ComputeService | None:
         """Return any compute service, None if nova does not have it."""
 

@@ -408,8 +408,12 @@ def patch_node_audits(manager: ComputeManager | None, schedule,
 
     @functools.wraps(audit)
     def audit_and_note(context, nodename, startup=False):
-        with schedule.auditing(nodename):
-            audit(context, nodename, startup=startup)
+        try:
+            with schedule.auditing(nodename):
+                audit(context, nodename, startup=startup)
+        except exception.ComputeHostNotFound:
+            # The driver has said so, and nova would log a warning.
+            LOG.debug('Node %s is left to another compute service.', nodename)
 
     @functools.wraps(update)
     def update_and_note(context, compute_node, startup=False):

@@ -82,6 +82,23 @@ def ironic_services(context: nova_context.RequestContext,
             context, hypervisor_type)]
 
 
+def new_services(context: nova_context.RequestContext,
+                 servicegroup_api: servicegroup.API
+                 ) -> list[membership.ComputeService]:
+    """Read the enabled compute services that start for the first time.
+
+    nova calls a service up from the moment in which it has made its row, and
+    sends heartbeats when the first audit of the service is over.
+
+    :param context: nova request context.
+    :param servicegroup_api: nova.servicegroup.API that tells who is up.
+    :returns: list of :class:`.membership.ComputeService`.
+    """
+    found = [_compute_service(service, servicegroup_api) for service
+             in objects.ServiceList.get_by_binary(context, 'nova-compute')]
+    return [one for one in found if one.up and one.beat is None]
+
+
 def compute_service(context: nova_context.RequestContext,
                     servicegroup_api: servicegroup.API,
                     host: str) -> membership.ComputeService | None:

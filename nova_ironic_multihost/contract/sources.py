@@ -58,6 +58,11 @@ class NovaSources:
             names.admin_context(), self._driver.servicegroup_api,
             self._driver._get_hypervisor_type())
 
+    def new_services(self) -> list[membership.ComputeService]:
+        """Read the services that start for the first time."""
+        return reads.new_services(
+            names.admin_context(), self._driver.servicegroup_api)
+
     def service(self, host: str) -> membership.ComputeService | None:
         """Read any compute service."""
         return reads.compute_service(

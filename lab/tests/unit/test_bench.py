@@ -11,8 +11,10 @@
 # under the License.
 
 import dataclasses
+import pathlib
 from unittest import mock
 
+import fixtures
 from oslotest import base
 
 from lab.bench import bench as benches
@@ -194,6 +196,27 @@ class ColdstartTestCase(FilmTestCase):
         self.states = dict.fromkeys(views.HOSTS, 'running')
         self.computes.process_state.side_effect = self.states.get
         self.empty = dataclasses.replace(self.good, services=(), records=())
+        logs = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        self.computes.log.side_effect = lambda name: logs / name
+        self.log = logs / views.HOSTS[0]
+
+    def test_what_is_logged_and_what_nova_logs_in_any_case(self):
+        def spawn(names):
+            self.log.write_text(
+                '2026-11-27 01:49:53 1 WARNING nova.compute.resource_tracker '
+                '[None req-1 - -] No compute node record for a:b\n'
+                '2026-11-27 01:49:53 1 WARNING nova.compute.manager '
+                "[None req-1 - -] Compute node 'x' not found\n"
+                '2026-11-27 01:49:53 1 ERROR nova.scheduler [-] Failed\n')
+
+        self.computes.spawn.side_effect = spawn
+        figures = coldstart.run(self.bench(
+            self.empty, self.empty, self.good))
+        self.assertEqual(
+            {"nova.compute.manager Compute node 'x' not found": 1},
+            figures['warnings'])
+        self.assertEqual({'nova.scheduler Failed': 1}, figures['errors'])
+        self.assertEqual(2, len(coldstart.failures(figures)))
 
     def test_counts_from_the_start(self):
         crowded = self.good

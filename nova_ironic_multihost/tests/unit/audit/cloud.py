@@ -55,6 +55,8 @@ class Cloud:
         self.is_mapped = True
         self.host_aggregates = ()
         self.broken = False
+        #: Hosts that start for the first time.
+        self.new = set()
         self.asked = []
 
     def set(self, host, **state):
@@ -65,6 +67,11 @@ class Cloud:
         return [service for service in self.states.values()
                 if not (service.disabled or service.farewell)
                 and service.ironic]
+
+    def new_services(self):
+        self.asked.append(('new services', None))
+        return [membership.ComputeService(host, up=True)
+                for host in sorted(self.new)]
 
     def service(self, host):
         self.asked.append(('service', host))

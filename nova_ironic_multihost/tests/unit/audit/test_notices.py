@@ -11,6 +11,8 @@
 # under the License.
 
 
+from unittest import mock
+
 from oslotest import base
 
 from nova_ironic_multihost.audit import notices
@@ -65,10 +67,31 @@ class NoticesTestCase(base.BaseTestCase):
 
     def test_each_thing_is_told_once_until_it_is_over(self):
         told = notices.Notices()
+        unknown = {'n1': Reason.UNKNOWN}
         with self.assertLogs(notices.__name__, 'WARNING') as logs:
-            for mapped in (False, False, True, False):
-                told.tell(due(mapped=mapped))
+            for reasons in (unknown, unknown, {}, unknown):
+                told.tell(due(reasons))
         self.assertEqual(2, len(logs.output))
+
+    def test_host_that_is_new_is_mapped_soon(self):
+        """As nobody can do that before it has started."""
+        clock = mock.Mock()
+        told = notices.Notices(clock)
+
+        def tell(now, mapped=False):
+            clock.return_value = now
+            told.tell(due(mapped=mapped))
+
+        with self.assertNoLogs(notices.__name__):
+            tell(0)
+            tell(notices.UNMAPPED - 1)
+            tell(notices.UNMAPPED - 1, mapped=True)
+            tell(notices.UNMAPPED)
+            tell(2 * notices.UNMAPPED - 1)
+        with self.assertLogs(notices.__name__, 'WARNING') as logs:
+            tell(2 * notices.UNMAPPED)
+            tell(3 * notices.UNMAPPED)
+        self.assertEqual(1, len(logs.output))
 
     def test_counts_of_nodes_are_told_when_they_change(self):
         told = notices.Notices()

@@ -15,6 +15,7 @@
 import contextlib
 import functools
 import inspect
+import logging
 import sys
 import types
 from unittest import mock
@@ -455,7 +456,7 @@ class NodeAuditsTestCase(base.TrackerTestCase):
             uuid=NODE, hypervisor_hostname=NODE, host='host-1')
         self.updated = self.patch(self.rt, '_update')
         self.patch(self.rt, 'update_available_resource', new=self.audit)
-        self.next = True
+        self.next, self.elsewhere = True, False
         self.noted = []
         self.usage = self.patch(self.rt, 'update_usage')
         self.compute._complete_deletion = self.complete = mock.Mock()
@@ -502,6 +503,8 @@ class NodeAuditsTestCase(base.TrackerTestCase):
 
     def audit(self, context, nodename, startup=False):
         self.noted.append(('audits', nodename, startup))
+        if self.elsewhere:
+            raise names.ComputeHostNotFound(host=nodename)
 
     def test_node_that_is_due(self):
         self.compute._update_available_resource_for_node(
@@ -524,6 +527,17 @@ class NodeAuditsTestCase(base.TrackerTestCase):
         self.assertEqual(
             [('begins', NODE), ('audits', NODE, False), ('ends', NODE)],
             self.noted)
+
+    def test_node_that_another_has_meanwhile(self):
+        """nova would log a warning for each."""
+        log = self.useFixture(fixtures.FakeLogger(level=logging.WARNING))
+        self.elsewhere = True
+        self.compute._update_available_resource_for_node(
+            None, NODE, startup=True)
+        self.tracker.audit(NODE)
+        self.assertEqual([('begins', NODE), ('audits', NODE, True)] + [
+            ('begins', NODE), ('audits', NODE, False)], self.noted)
+        self.assertEqual('', log.output)
 
     def test_whatever_reports_a_node(self):
         self.rt._update(None, self.record, startup=True)

@@ -118,6 +118,17 @@ class ServicesTestCase(base.DatabaseTestCase):
         service.save()
         self.assertEqual(first, beat())
 
+    def test_services_that_start_for_the_first_time(self):
+        self.record(self.service('with-node'), uuidsentinel.a)
+        served = self.service('served')
+        served.report_count += 1
+        served.save()
+        self.service('disabled', disabled=True)
+        self.assertEqual({'with-node'}, {
+            one.host for one in reads.new_services(self.context, self.api)})
+        self.api.service_is_up.return_value = False
+        self.assertEqual([], reads.new_services(self.context, self.api))
+
     def test_no_service(self):
         self.assertIsNone(
             reads.compute_service(self.context, self.api, 'host-1'))
@@ -315,6 +326,7 @@ class ConductorTestCase(oslo_base.BaseTestCase):
         for expected, read, *args in (
                 ('ServiceList.get_all_computes_by_hv_type',
                  reads.ironic_services, None, 'ironic'),
+                ('ServiceList.get_by_binary', reads.new_services, None),
                 ('Service.get_by_compute_host',
                  reads.compute_service, None, 'host-1'),
                 ('InstanceList.get_uuids_by_host',

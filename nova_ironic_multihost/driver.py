@@ -108,7 +108,8 @@ class IronicMultiHostDriver(names.IronicDriver):
         ending = self._departure.begun
         self._reader = reader.Reader(pages.Pages(self), tally=self._tally)
         writes = sources.NovaWrites(
-            ending, self._tally, lambda: self._recovery.note_silence())
+            ending, self._tally, lambda: self._recovery.note_silence(),
+            self._tracker)
         self._auditor = auditor.Auditor(
             sources.NovaSources(self, self._tracker), writes, self._reader,
             tally=self._tally)

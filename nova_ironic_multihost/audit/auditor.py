@@ -29,6 +29,8 @@ import threading
 import time
 import types
 
+from oslo_log import log as logging
+
 from nova_ironic_multihost.audit import decision
 from nova_ironic_multihost.audit import gather
 from nova_ironic_multihost.audit.model import Audit
@@ -60,6 +62,8 @@ from nova_ironic_multihost.core.tallies import Work
 
 #: Why a free node will be this host's in a moment.
 _COMING = frozenset({Reason.ADOPTION_WAITS, Reason.UNANSWERED})
+
+LOG = logging.getLogger(__name__)
 
 #: Nodes that are kept before it is known whether they are this host's.
 UNDECIDED = 5000
@@ -317,6 +321,7 @@ class Auditor:
         # a host that dies are not to wait for the audit.
         self.read(settings, settled)
         with self._lock:
+            self._remove_providers()
             begun = self._clock()
             roster = self._roster(
                 settings, self._known(), starting=not settled)
@@ -341,6 +346,27 @@ class Auditor:
             self._note_waiting(audit)
             then(audit)
         return audit
+
+    def _remove_providers(self) -> None:
+        """Delete the providers of nodes that are gone, where nova did not.
+
+        It tries that once, and placement may be away then.
+        """
+        leaving = self._memory.leaving - self._reader.mirror.nodes.keys()
+        if leaving:
+            leaving -= {record.node for record
+                        in self.sources.records(sorted(leaving))}
+        try:
+            for node in sorted(leaving):
+                # It may have been enrolled anew since all were listed.
+                if (self._reader.node(node) is None
+                        and self._writes.remove_provider(node)):
+                    leaving -= {node}
+        except Exception as exc:  # noqa: BLE001
+            LOG.debug('Resource providers of %(count)d nodes that are gone '
+                      'are deleted later: %(exc)s',
+                      {'count': len(leaving), 'exc': exc})
+        self._memory = dataclasses.replace(self._memory, leaving=leaving)
 
     def _eligible(self, settings: Settings, hosts: Set[str]
                   ) -> frozenset[HostKey]:
@@ -631,6 +657,7 @@ class Auditor:
                 {record.node: record for record in gathered.records}),
             recorded=gathered.recorded,
             barred=gathered.barred,
+            leaving=self._memory.leaving | gathered.absences.confirmed,
             standing=revision.Standing(
                 basis, gathered.mirror.serial, frozenset(facts.my_nodes),
                 frozenset(facts.my_instances),

@@ -261,7 +261,7 @@ def all_nodes(sources: Sources, memory: Memory, settings: Settings,
         my_instances=my_instances, my_nodes=my_nodes,
         view=roster.view, preferences=roster.preferences)
     absences, unlisted = _absences(
-        reader, memory, settings, mirror, my_nodes, last)
+        sources, reader, memory, settings, mirror, my_nodes, last)
     states, known = _instance_states(sources, roster, inventory)
     others = _records_of_others(
         sources, memory, mirror, inventory, states, known)
@@ -573,8 +573,21 @@ def _samples(memory: Memory, mirror: Mirror, inventory: Inventory
                 members.discard(host)
 
 
-def _absences(reader: Reader, memory: Memory, settings: Settings,
-              mirror: Mirror, mine: Set[str], last: Audit | None
+def _used(sources: Sources, nodes: Set[str]) -> set[str]:
+    """Return the nodes that have an allocation of a server, or may have.
+
+    Their providers cannot be deleted, and without a record nobody would try.
+    """
+    consumers = sources.consumers_of(sorted(nodes)) if nodes else {}
+    every = frozenset[str]().union(*filter(None, consumers.values()))
+    states = sources.instance_states(sorted(every)) if every else {}
+    return {node for node, some in consumers.items() if some is None or any(
+        uuid not in states or not states[uuid].deleted for uuid in some)}
+
+
+def _absences(sources: Sources, reader: Reader, memory: Memory,
+              settings: Settings, mirror: Mirror, mine: Set[str],
+              last: Audit | None
               ) -> tuple[absence.Absences, dict[str, Row]]:
     """Ask for the nodes that are recorded here and not listed.
 
@@ -609,6 +622,9 @@ def _absences(reader: Reader, memory: Memory, settings: Settings,
             seen.add(node)
             nodes[node] = answer
     absences = absence.answered(absences, mine, gone, found)
+    absences = dataclasses.replace(
+        absences, confirmed=absences.confirmed - _used(
+            sources, absences.confirmed))
     # Each audit is to see for itself that they are not listed.
     reader.seek(seen, absences.braked or any(absences.counts.values()))
     return absences, {node: known for node, known in nodes.items()

@@ -118,6 +118,8 @@ class Memory:
     :param absences: nodes that are not listed.
     :param mapped: this host was found to be mapped.
     :param host_aggregates: nova's host aggregates, as far as they are known.
+    :param leaving: uuids of nodes of which nova was to delete the record and
+        the provider, and may have failed with the provider.
     :param recent: for each of the last :data:`RECENT` audits the uuids of the
         nodes that came from another owner.
     :param over: see :class:`.membership.View`; of this moment.
@@ -140,5 +142,6 @@ class Memory:
     absences: absence.Absences = absence.Absences()
     mapped: bool = False
     host_aggregates: aggregates.Known = aggregates.Known()
+    leaving: frozenset[str] = frozenset()
     recent: tuple[frozenset[str], ...] = ()
     over: frozenset[tuple[HostKey, str]] = frozenset()

@@ -164,6 +164,15 @@ class Writes(typing.Protocol):
         :raises Exception: that is known of none of them.
         """
 
+    def remove_provider(self, node: str) -> bool:
+        """Delete the resource provider of a node that is gone.
+
+        With what deleted servers have left of it.
+
+        :returns: whether it is deleted; False while a server has the node.
+        :raises Exception: placement or nova does not answer.
+        """
+
 
 class Registration(typing.Protocol):
     """This compute service as nova has it.

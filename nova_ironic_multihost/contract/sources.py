@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from collections.abc import Set
 from concurrent import futures
+from http import HTTPStatus
 
 from nova_ironic_multihost.audit.sources import Eligible
 from nova_ironic_multihost.audit.tally import Tally
@@ -141,20 +142,40 @@ class NovaWrites:
         taken over then, though it has been decided.
     :param tally: counts what has come of it.
     :param failed: called when it is not known what has come of it.
+    :param tracker: the :class:`.calls.Tracker`.
     """
 
     def __init__(self, ending: Callable[[], bool] = lambda: False,
                  tally: Tally | None = None,
-                 failed: Callable[[], object] = lambda: None) -> None:
+                 failed: Callable[[], object] = lambda: None,
+                 tracker: calls.Tracker | None = None) -> None:
         self._ending = ending
         self._tally = tally or Tally()
         self._failed = failed
+        self._tracker = tracker
         self._under_way: Set[str] = frozenset()
 
     @property
     def under_way(self) -> Set[str]:
         """Uuids of the instances that are being taken over now."""
         return self._under_way
+
+    def remove_provider(self, node: str) -> bool:
+        """Delete the resource provider of a node that is gone."""
+        assert self._tracker is not None
+        context, client = names.admin_context(), self._tracker.report_client
+        consumers = reads.consumers(context, client, node)
+        states = reads.instance_states(context, consumers or ())
+        if consumers is None or any(
+                uuid not in states or not states[uuid].deleted
+                for uuid in consumers):
+            return False
+        for uuid in sorted(consumers):
+            client.delete_allocation_for_instance(context, uuid, force=True)
+        answer = client.delete(f'/resource_providers/{node}',
+                               global_request_id=context.global_id)
+        client.invalidate_resource_provider(node)
+        return bool(answer) or answer.status_code == HTTPStatus.NOT_FOUND
 
     def take_over(self, instances: Mapping[str, InstanceState], host: str,
                   eligible: Eligible) -> dict[str, transfer.Outcome]:

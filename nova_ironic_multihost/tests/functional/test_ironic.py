@@ -87,3 +87,17 @@ class IronicTestCase(base.MultiHostTestCase):
         del self.before[gone]
         self.assertEqual(self.before, after)
         self.assertProvidersKept(self.nodes)
+
+    def test_provider_of_a_node_removed_under_its_server(self):
+        server = self.boot()
+        node = self.node_of(server)
+        self.ironic.client.node.set_maintenance(node, True)
+        self.ironic.client.node.delete(node)
+        for _ in range(3):
+            self.fleet.audit()
+        self.assertIn(node, self.owners())
+        self.delete(server)
+        for _ in range(2):
+            self.fleet.audit()
+        self.assertNotIn(node, self.owners())
+        self.assertNotIn(node, self.providers())

@@ -501,6 +501,15 @@ class Sources:
         return self.writes.write(lambda: self._world.take_over(
             instance, taking, taken, state.host, host, asked))
 
+    def remove_provider(self, node):
+        """contract.sources.NovaWrites.remove_provider."""
+        pause()
+        provider = self._world.providers.get(node)
+        if provider is not None and provider.consumer:
+            return False
+        self._world.delete_provider(node)
+        return True
+
     def records_of(self, hosts):
         pause()
         return [Record(row.node, row.host, row.partition)

@@ -53,6 +53,8 @@ class Cloud:
         self.placed = {}
         self.allocations = {}
         self.is_mapped = True
+        self.placement_away = False
+        self.removed = []
         self.host_aggregates = ()
         self.broken = False
         #: Hosts that start for the first time.
@@ -107,6 +109,8 @@ class Cloud:
 
     def consumers(self, node):
         self.asked.append(('consumers', node))
+        if self.placement_away:
+            return None
         return self.allocations.get(node, frozenset())
 
     def consumers_of(self, nodes):
@@ -127,6 +131,12 @@ class Cloud:
             except OSError as exc:
                 outcomes[instance] = exc
         return outcomes
+
+    def remove_provider(self, node):
+        if self.placement_away:
+            raise OSError('placement is away')
+        self.removed.append(node)
+        return True
 
     def take_one(self, instance, state, host):
         self.asked.append(('take_over', instance))

@@ -436,6 +436,41 @@ class AbsenceTestCase(cloud.AuditTestCase):
         self.cloud = cloud.Cloud('a')
         self.settle('a')
 
+    def test_node_that_was_removed_under_its_server_waits_for_that(self):
+        node = cloud.NODES[0]
+        self.cloud.placed = {'i': cloud.instance('a', node)}
+        self.cloud.allocations[node] = frozenset(['i'])
+        self.audit()
+        del self.cloud.ironic[node]
+        for _ in range(3):
+            found = self.audit()
+            self.assertEqual(frozenset(), found.deleted)
+            self.assertIs(Reason.UNLISTED, found.reasons[node])
+        self.cloud.placed['i'] = InstanceState('a', deleted=True)
+        # Nor while that is not known.
+        self.cloud.placement_away = True
+        self.assertEqual(frozenset(), self.audit().deleted)
+        self.cloud.placement_away = False
+        self.assertEqual({node}, self.audit().deleted)
+
+    def test_providers_that_nova_could_not_delete_are_deleted_later(self):
+        node, other = cloud.NODES[:2]
+        self.audit()
+        del self.cloud.ironic[node], self.cloud.ironic[other]
+        while not (found := self.audit()).deleted:
+            self.assertEqual([], self.cloud.removed)
+        self.assertEqual({node, other}, found.deleted)
+        self.cloud.placement_away = True
+        for _ in range(2):
+            self.audit()
+        self.assertEqual([], self.cloud.removed)
+        self.cloud.placement_away = False
+        # It was enrolled anew.
+        self.cloud.ironic[other] = None
+        for _ in range(2):
+            self.audit()
+        self.assertEqual([node], self.cloud.removed)
+
     def test_node_that_was_removed_is_deleted_after_two_audits(self):
         del self.cloud.ironic[cloud.NODES[0]]
         found = self.audit()

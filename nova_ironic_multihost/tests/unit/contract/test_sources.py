@@ -29,6 +29,7 @@ from nova_ironic_multihost.contract import registration
 from nova_ironic_multihost.contract import sources
 from nova_ironic_multihost.contract import traits
 from nova_ironic_multihost.contract import transfer
+from nova_ironic_multihost.core.facts import InstanceState
 from nova_ironic_multihost.core.tallies import Event
 from nova_ironic_multihost.tests.unit.contract import base
 
@@ -140,3 +141,31 @@ class SignaturesTestCase(base.SignaturesTestCase):
         writes.take_over(wanted, 'host', frozenset)
         self.assertEqual(2, failed.call_count)
         self.assertEqual(frozenset(), writes.under_way)
+
+    def test_provider_of_a_node_that_is_gone(self):
+        consumers = self.useFixture(fixtures.MockPatchObject(
+            sources.reads, 'consumers')).mock
+        states = self.useFixture(fixtures.MockPatchObject(
+            sources.reads, 'instance_states')).mock
+        client = mock.Mock()
+        writes = sources.NovaWrites(
+            tracker=mock.Mock(report_client=client))
+        living, gone = InstanceState('a'), InstanceState('a', deleted=True)
+        for consumers.return_value, states.return_value in (
+                (None, {}), ({'i'}, {}), ({'i'}, {'i': living}),
+                ({'i', 'j'}, {'i': living, 'j': gone})):
+            self.assertFalse(writes.remove_provider('n'))
+        client.delete.assert_not_called()
+        for status, done in (204, True), (404, True), (409, False), (
+                500, False):
+            answer = mock.MagicMock(status_code=status)
+            answer.__bool__.return_value = status < 400
+            client.delete.return_value = answer
+            consumers.return_value = {'j'}
+            states.return_value = {'j': gone}
+            self.assertIs(done, writes.remove_provider('n'))
+            client.delete_allocation_for_instance.assert_called_with(
+                mock.ANY, 'j', force=True)
+            self.assertEqual('/resource_providers/n',
+                             client.delete.call_args.args[0])
+            client.invalidate_resource_provider.assert_called_with('n')

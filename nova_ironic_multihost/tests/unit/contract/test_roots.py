@@ -657,6 +657,35 @@ class CostTestCase(RootsTestCase):
         self.assertEqual([[NODE]], seen)
 
 
+class ProviderConfigTestCase(RootsTestCase):
+    """``[compute]provider_config_location``, with ``$COMPUTE_NODE``."""
+
+    def failures(self, patched):
+        """Return which audits of two nodes in turn end with a ValueError."""
+        self.start(patched)
+        self.patch(self.rt, 'provider_configs', new={'$COMPUTE_NODE': {
+            '__source_file': 'all.yaml', 'identification': {},
+            'inventories': {'additional': [
+                {'CUSTOM_RACK_1': {'total': 1}}]}}})
+        failed = []
+        for node in [NODE, OTHER] * 2:
+            try:
+                self.audit(node)
+            except ValueError:
+                failed.append(node)
+        return failed
+
+    def test_each_node_gets_what_the_file_adds(self):
+        self.assertEqual([], self.failures(patched=True))
+        for provider in self.placement.providers.values():
+            self.assertIn('CUSTOM_RACK_1', provider.inventories)
+
+    @before_34
+    def test_nova_fails_at_every_node_but_the_first(self):
+        """If not, the comparison has a row too much."""
+        self.assertTrue(self.failures(patched=False))
+
+
 class LockTestCase(RootsTestCase):
 
     @before_34

@@ -16,8 +16,10 @@ With credentials and no database, as somebody calls them who has to mend a
 cloud.
 """
 
+import itertools
 import json
 import os
+import shlex
 import subprocess
 import time
 import urllib.parse
@@ -31,6 +33,14 @@ PATIENCE = 180
 
 #: What compute services and exporter have in common.
 PREFIX = 'nova_ironic_multihost'
+
+
+#: The client of OpenStack, which begins slowly, for each line that it reads.
+CLIENT = """
+import shlex, sys
+from openstackclient import shell
+sys.exit(any([shell.main(shlex.split(line)) for line in sys.stdin]))
+"""
 
 
 class OperatingTestCase(command.LabTestCase):
@@ -49,14 +59,61 @@ class OperatingTestCase(command.LabTestCase):
                  f'ironic_multihost.metrics_port={self.port}', *more)
         self.lab('check', '--wait', str(PATIENCE))
 
-    def call(self, program, *arguments, **variables):
-        """Call a program of the lab; returns what came of it."""
+    def call(self, program, *arguments, text='', **variables):
+        """Call a program of the lab; returns what came of it.
+
+        :param text: what it reads
+        """
         return subprocess.run(
             [self.place.program(program), *map(str, arguments)],
             env={**os.environ, **variables, 'no_proxy': settings.HOST,
                  'OS_CLIENT_CONFIG_FILE': str(self.place.clouds)},
-            stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            input=text, capture_output=True, text=True,
             timeout=command.DEADLINE)
+
+    def follow(self, *lines):
+        """Run commands as they are advised; each has to succeed.
+
+        :returns: what the last ones of the client print
+        """
+        said = ''
+        for own, some in itertools.groupby(
+                lines, lambda line: line.startswith('nova-manage ')):
+            if own:
+                for line in some:
+                    self.done(line, self.call(
+                        'nova-manage', '--config-file',
+                        self.place.conf / 'nova' / 'nova.conf',
+                        *shlex.split(line)[1:]))
+            else:
+                some = [self.as_admin(line) for line in some]
+                said = self.done(some, self.call(
+                    'python', '-W', 'ignore', '-c', CLIENT,
+                    text='\n'.join(some)))
+        return said
+
+    def read(self, *lines):
+        """Run commands of the client; returns what each shows, of JSON."""
+        rest = self.follow(*(f'{line} -f json' for line in lines)).strip()
+        shown = []
+        while rest:
+            answer, end = json.JSONDecoder().raw_decode(rest)
+            shown.append(answer)
+            rest = rest[end:].strip()
+        return shown
+
+    def done(self, what, process):
+        """Fail unless a process has ended well; returns what it printed."""
+        self.assertEqual(0, process.returncode,
+                         f'{what}: {process.stdout}{process.stderr}')
+        return process.stdout
+
+    @staticmethod
+    def as_admin(line):
+        """The command of the client with who asks; Ironic wants another."""
+        system = 'system-' * line.startswith('openstack baremetal node')
+        return (f'--os-cloud lab-{system}admin --os-baremetal-cloud '
+                f'lab-system-admin {line.removeprefix("openstack ")}')
 
     def ask(self, *arguments):
         """Call the command; returns its status and what it printed."""

@@ -1,0 +1,301 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""What pages, findings and log lines advise is done, and helps.
+
+Each command is run, as it is written there, in the state for which it is
+advised; afterwards the check finds nothing. Which commands there are, and
+which no test runs: nova_ironic_multihost/tests/unit/doc/test_advice.py.
+"""
+
+import datetime
+import json
+import re
+import shlex
+import subprocess
+import uuid
+
+from lab import services
+from lab.tests.stack import command
+from lab.tests.stack import operating
+from nova_ironic_multihost.core import farewell
+
+#: A command in a sentence of a finding.
+COMMAND = re.compile(r'"((?:openstack|nova-manage) [^"]+)"')
+
+
+class AdviceTestCase(operating.OperatingTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.lab('up', '--reset', *command.SMALL)
+        self.lab('check', '--wait', str(operating.PATIENCE))
+
+    def test_what_shows_where_one_is(self):
+        server = self.boot()
+        node, host = server['node'], server['host']
+        hypervisors, computes, servers, owner, shown = self.read(
+            'openstack hypervisor list',
+            'openstack compute service list --service nova-compute --long',
+            f'openstack server list --all-projects --host {host}',
+            f'openstack hypervisor show {node} -c service_host',
+            f'openstack server show {server["id"]}')
+        self.assertEqual([9, 3, 1], [
+            len(rows) for rows in (hypervisors, computes, servers)])
+        self.assertEqual({'service_host': host}, owner)
+        self.assertEqual(node, shown['OS-EXT-SRV-ATTR:hypervisor_hostname'])
+        nodes, vifs, ports = self.read(
+            'openstack baremetal node list --long',
+            f'openstack baremetal node vif list {node}',
+            f'openstack port list --device-id {server["id"]}')
+        self.assertEqual(9, len(nodes))
+        self.assertEqual([one['ID'] for one in ports],
+                         [one['ID'] for one in vifs])
+        self.assertEqual(3, len(self.sql(
+            'SELECT host, COUNT(*) FROM nova_cell1.compute_nodes '
+            'WHERE deleted = 0 GROUP BY host').splitlines()))
+
+        provider, = self.read(
+            f'openstack resource provider show --allocations {node}')
+        self.assertEqual([server['id']], list(provider['allocations']))
+        providers, traits = self.read(
+            'openstack --os-placement-api-version 1.6 resource provider list',
+            f'openstack resource provider trait list {node}')
+        self.assertEqual(9, len(providers))
+        self.assertIn({'name': 'OWNER_NOVA'}, traits)
+
+        ours, found, migrations, events = self.read(
+            'openstack baremetal compute list',
+            'openstack baremetal compute check',
+            f'openstack server migration list --server {server["id"]}',
+            f'openstack server event list {server["id"]}')
+        self.assertEqual([9, 0, 0, 1], [
+            sum(row['Nodes'] for row in ours), len(found), len(migrations),
+            len(events)])
+        event, = self.read(
+            'openstack --os-compute-api-version 2.84 server event show '
+            f'{server["id"]} {events[0]["Request ID"]}')
+        self.assertEqual('create', event['action'])
+
+    def test_aggregates(self):
+        [host] = self.read('openstack compute service list')[0][-1:]
+        self.follow('openstack aggregate create rack-7',
+                    f'openstack aggregate add host rack-7 {host["Host"]}')
+        [aggregate] = self.read('openstack --os-compute-api-version 2.41 '
+                                'aggregate show rack-7 -c uuid')
+        self.until(lambda: self.row(host['Host'])['Nodes'] == len(self.read(
+            'openstack --os-placement-api-version 1.14 resource provider list '
+            f'--member-of {aggregate["uuid"]}')[0]))
+        self.follow(f'openstack aggregate remove host rack-7 {host["Host"]}')
+
+    def test_queues_that_nobody_reads(self):
+        [bus] = [service for service in services.bus(self.place)
+                 if service.name == 'rabbitmq']
+
+        def rabbitmqctl(line):
+            return subprocess.run(
+                ['/usr/lib/rabbitmq/bin/rabbitmqctl', *shlex.split(line)[1:]],
+                env={**services.environment(self.place), **bus.environment},
+                capture_output=True, text=True, check=True).stdout
+
+        rabbitmqctl(
+            'rabbitmqctl set_policy --apply-to queues ironic-notifications '
+            r"'^ironic_versioned_notifications\.' "
+            """'{"message-ttl": 60000}'""")
+        self.assertIn('ironic-notifications',
+                      rabbitmqctl('rabbitmqctl list_policies'))
+
+    def test_allocations(self):
+        server = self.boot()
+        allocation = 'openstack resource provider allocation'
+        self.follow(f'{allocation} delete {server["id"]}')
+        [inventory] = self.read('openstack resource provider inventory list '
+                                f'{server["node"]}')[0]
+        self.assertEqual(1, inventory['reserved'])
+        name = inventory['resource_class']
+        advised = self.advised('instance-without-allocation')
+        self.assertEqual([
+            'openstack resource provider inventory set '
+            f'{server["node"]} --amend --resource CLASS:reserved=0',
+            'nova-manage placement heal_allocations --instance '
+            + server['id']], advised)
+        for line in advised:
+            self.follow(line.replace('CLASS', name))
+        self.is_clean()
+
+        node = self.free_node()
+        ghost = uuid.uuid4()
+        self.follow(f'{allocation} set {ghost} --allocation rp={node},{name}=1'
+                    f' --project-id {ghost} --user-id {ghost}')
+        advised = self.advised('allocation-without-instance')
+        self.assertEqual([
+            'openstack resource provider allocation delete '
+            f'{ghost}'], advised)
+        self.follow(*advised)
+        self.is_clean()
+
+    def test_machines_of_nobody(self):
+        node = self.free_node()
+        for state, how in (
+                ('available', 'openstack baremetal node unset '
+                 '--instance-uuid'),
+                ('clean failed', 'openstack baremetal node unset '
+                 '--instance-uuid'),
+                ('active', 'openstack baremetal node undeploy')):
+            with self.subTest(state):
+                self.sql('UPDATE ironic.nodes SET instance_uuid = UUID(), '
+                         f"provision_state = '{state}', "
+                         'target_provision_state = NULL, '
+                         f"updated_at = UTC_TIMESTAMP() WHERE uuid = '{node}'")
+                self.advised('leaked-machine')
+                [leak] = self.listed('leaks')
+                [advised] = COMMAND.findall(leak['Next'])
+                self.assertEqual(f'{how} {node}', advised)
+                self.follow(advised)
+                self.until(lambda: not self.listed('leaks'))
+        self.is_clean()
+
+    def test_server_without_a_machine(self):
+        server = self.boot()
+        self.follow(f'openstack baremetal node undeploy {server["node"]}')
+        self.until(lambda: 'instance-without-machine' in self.kinds())
+        self.follow(f'openstack server delete {server["id"]}')
+        self.is_clean()
+
+    def test_node_that_stays_barred(self):
+        node = self.free_node()
+        owner = self.shown('node', 'show', node)['owner']
+        self.sql(
+            'INSERT INTO placement.resource_provider_traits '
+            '(trait_id, resource_provider_id) SELECT t.id, p.id '
+            'FROM placement.traits t, placement.resource_providers p '
+            "WHERE t.name = 'COMPUTE_STATUS_DISABLED' "
+            f"AND p.uuid = '{node}'")
+        self.assertEqual({'free-node-barred'}, self.kinds())
+        self.follow(*(
+            f'openstack compute service set --{how} {owner} nova-compute'
+            for how in ('disable', 'enable')))
+        self.is_clean()
+
+    def test_stopped_and_started_with_novas_driver(self):
+        self.lab('up', '--reset', '--driver', 'stock', *command.SMALL)
+        long_ago = datetime.datetime.now(datetime.UTC) - datetime.timedelta(
+            hours=1)
+        self.sql('UPDATE nova_cell1.services SET disabled = 1, '
+                 f"disabled_reason = '{farewell.farewell(long_ago)}' "
+                 "WHERE host = 'compute-1'")
+        advised = self.advised('still-stopping')
+        self.assertEqual(['openstack compute service set --enable compute-1 '
+                          'nova-compute'], advised)
+        self.follow(*advised)
+        self.is_clean()
+
+    def test_dead_by_hand_and_back(self):
+        server = self.boot()
+        dead = server['host']
+        self.lab('compute', 'kill', dead)
+        # Nobody is at work on it, so it stays.
+        self.stick(server, 'rebooting')
+        self.until(lambda: {'stuck', 'instance-on-dead-host'}
+                   <= self.kinds())
+        self.follow(f'openstack server set --state active {server["id"]}')
+        self.assertNotIn('stuck', self.kinds())
+        self.follow(
+            'openstack --os-compute-api-version 2.11 compute service set '
+            f'--down {dead} nova-compute',
+            'openstack compute service set --disable --disable-reason '
+            f"'nova-ironic-multihost: fenced' {dead} nova-compute")
+        self.is_clean()
+        self.lab('compute', 'start', dead)
+        self.follow(
+            'openstack --os-compute-api-version 2.11 compute service set '
+            f'--up {dead} nova-compute',
+            f'openstack compute service set --enable {dead} nova-compute')
+        self.until(lambda: self.row(dead)['Free'] > 0)
+
+        # The new owner dies, too, and a delete is stuck.
+        dead = self.shown('node', 'show', server['node'])['owner']
+        self.lab('compute', 'kill', dead)
+        self.stick(server, 'deleting')
+        self.until(lambda: {'stuck', 'instance-on-dead-host'}
+                   <= self.kinds())
+        self.follow(f'openstack server set --state error {server["id"]}',
+                    f'openstack server delete {server["id"]}')
+        self.is_clean()
+
+        # It does not come back.
+        self.follow(
+            f'openstack compute service set --disable {dead} nova-compute')
+        self.until(lambda: not self.row(dead)['Nodes'])
+        [service] = [one for one in self.read(
+            'openstack compute service list --service nova-compute')[0]
+            if one['Host'] == dead]
+        self.follow(f'openstack compute service delete {service["ID"]}')
+        self.is_clean()
+        self.assertEqual(2, len(self.rows()))
+
+    def test_delete_that_is_called_off(self):
+        server = self.boot()
+        self.lock(server['node'], "'gone'")
+        self.follow(f'openstack server delete {server["id"]}')
+        self.until(lambda: self.state(server) == 'error\tdeleting')
+        self.follow(f'openstack server set --state active {server["id"]}')
+        self.lock(server['node'], 'NULL')
+        self.is_clean()
+        self.assertEqual('active\tNULL', self.state(server))
+
+    def boot(self):
+        """Have a server."""
+        return self.lab('boot', '--json').answer[0]
+
+    def free_node(self):
+        """Return one that no server has."""
+        return next(row['UUID'] for row in self.listed(
+            'node', 'list', '--state', 'free'))
+
+    def stick(self, server, task):
+        """Have a server that has been in a task state for hours."""
+        self.sql(f"UPDATE nova_cell1.instances SET task_state = '{task}', "
+                 'updated_at = UTC_TIMESTAMP() - INTERVAL 2 HOUR '
+                 f"WHERE uuid = '{server['id']}'")
+
+    def lock(self, node, conductor):
+        """Have Ironic's lock of a node held by nobody, or let go."""
+        self.sql(f'UPDATE ironic.nodes SET reservation = {conductor} '
+                 f"WHERE uuid = '{node}'")
+
+    def state(self, server):
+        """Return what nova's database says of a server."""
+        return self.sql('SELECT vm_state, task_state FROM '
+                        'nova_cell1.instances WHERE deleted = 0 AND '
+                        f"uuid = '{server['id']}'")
+
+    def found(self):
+        """Return what the check finds."""
+        _, said, errors = self.ask('check', '--allocations', '-f', 'json')
+        self.assertTrue(said, errors)
+        return json.loads(said)
+
+    def kinds(self):
+        """Return the kinds of what the check finds."""
+        return {one['Kind'] for one in self.found()}
+
+    def advised(self, kind):
+        """Return the commands in the only finding, which is of a kind."""
+        self.until(lambda: [kind] == [one['Kind'] for one in self.found()],
+                   self.found)
+        return COMMAND.findall(self.found()[0]['Sentence'])
+
+    def is_clean(self):
+        """See that the check finds nothing any more."""
+        self.until(lambda: not self.found(), self.found)

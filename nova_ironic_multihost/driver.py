@@ -513,13 +513,19 @@ class IronicMultiHostDriver(names.IronicDriver):
         if self._auditor.last is None:
             self._audit()
 
-    def spawn(self, context, instance, *args, **kwargs):
+    def spawn(self, context, instance, image_meta, injected_files,
+              admin_password, allocations, network_info=None,
+              block_device_info=None, power_on=True, accel_info=None):
         """Deploy an instance; one whose image is invalid is in ERROR then.
 
         nova before 33.0.2 tries it on one node after the other (bug 2127087).
         """
         try:
-            super().spawn(context, instance, *args, **kwargs)
+            super().spawn(
+                context, instance, image_meta, injected_files,
+                admin_password, allocations, network_info=network_info,
+                block_device_info=block_device_info, power_on=power_on,
+                accel_info=accel_info)
         except names.NovaException:
             raise
         except Exception as exc:

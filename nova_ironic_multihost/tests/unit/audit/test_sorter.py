@@ -52,6 +52,9 @@ class SorterTestCase(post.PostTestCase):
         self.look('b')
         self.assertTrue(self.situation().live)
         self.cloud.owners[NODE] = 'c'
+        self.cloud.set('b', up=True)
+        for _ in range(2):
+            self.look('b')
         self.cloud.set('c', up=False)
         self.look('b')
         self.assertFalse(self.situation().live)

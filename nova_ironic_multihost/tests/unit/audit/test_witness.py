@@ -83,7 +83,7 @@ class WitnessTestCase(cloud.AuditTestCase):
         self.assertTrue(found.verdict.well)
 
     def test_picture_is_of_the_last_audit_and_the_last_look(self):
-        self.audit()
+        self.start()
         self.assertEqual({'a', 'b'}, self.witness.picture().view.members)
         self.cloud.set('b', up=False)
         self.look_once()

@@ -56,9 +56,6 @@ OVER = 3600
 #: more at a time.
 FOUND, TOGETHER = 20, 20
 
-#: Seconds until it is looked for copies that others have sent here.
-LOOK = 30
-
 
 class Keeper:
     """Holds copies. Threads of nova and a timer use it.
@@ -95,8 +92,6 @@ class Keeper:
         self._copies: Mapping[Build, Letter] = {}
         #: Since when not all were seen, None if they were.
         self._unseen: float | None = clock()
-        #: When it was looked for copies last.
-        self._looked = float('-inf')
         # Only the timer uses these.
         self._box: Mailbox | None = None
         self._opened = self._taken = self._paused = 0.0
@@ -169,9 +164,7 @@ class Keeper:
         if node is not None:
             build = Build(instance, node)
             with self._lock:
-                if self._sent.pop(build, None) is not None:
-                    # Its copy is there, or not.
-                    self._looked = float('-inf')
+                self._sent.pop(build, None)
                 # What is undone is refused because it is still here.
                 if not (refused and build in self._undone):
                     self._over[build] = self._clock(), refused
@@ -219,10 +212,7 @@ class Keeper:
             if self._held and now - self._taken >= forwarding.HOLDING:
                 self._renew()
             self._open()
-            if now >= self._paused and (
-                    self._sent or self._unseen is not None
-                    or now - self._looked >= LOOK):
-                self._looked = now
+            if now >= self._paused:
                 self._take()
         except PermissionError as exc:
             self._close()

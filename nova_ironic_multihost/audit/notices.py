@@ -111,7 +111,9 @@ def due(host: str, mapped: bool | None, reasons: Mapping[str, Reason],
             'nova-conductor of this cell.')
     found.update({
         ('second', row): Notice(
-            logging.WARNING, facts.second_record(node, host, row))
+            logging.WARNING,
+            f'This host, {host}, has a second record of node {node}: '
+            f'{facts.second_record(node, row)}')
         for node, row in barred.items() if row})
     found.update(_of_nodes(reasons))
     if absences.braked:

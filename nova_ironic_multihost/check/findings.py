@@ -139,8 +139,10 @@ def second_records(seen: observation.Observation) -> Iterator[Finding]:
     """Find records of nodes by another uuid than the node's."""
     for record in seen.records:
         if record.second:
-            yield Finding('second-record', record.name, facts.second_record(
-                record.name, record.host, record.node))
+            yield Finding(
+                'second-record', record.name,
+                f'{record.host} has a second record of node {record.name}: '
+                + facts.second_record(record.name, record.node))
 
 
 def _records(seen: observation.Observation) -> Iterator[Finding]:

@@ -53,15 +53,15 @@ class Record:
         return host_key(self.host)
 
 
-def second_record(node: str, host: str, row: str) -> str:
-    """Say that a host has a second record of a node, with the remedy.
+def second_record(node: str, row: str) -> str:
+    """Say what a host has to do with a second record of a node.
 
     :param row: uuid of the second one.
     """
     return (
-        f'{host} has a second record of node {node} in '  # noqa: S608
-        f"compute_nodes: the row with uuid {row}. The node's own is the row "
-        f'with uuid {node}, which cannot become that of {host} meanwhile. '
+        f'the row with uuid {row} in compute_nodes. '  # noqa: S608
+        f"The node's own is the row with uuid {node}, which cannot become "
+        'that of this host meanwhile. '
         "Delete the second one in the database of nova's cell: UPDATE "
         'compute_nodes SET deleted = id, deleted_at = CURRENT_TIMESTAMP WHERE '
         f"uuid = '{row}' AND deleted = 0; "

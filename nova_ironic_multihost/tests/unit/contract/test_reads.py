@@ -157,7 +157,7 @@ class SecondRecordTestCase(base.DatabaseTestCase):
 
     def test_the_remedy(self):
         self.assertRaises(db_exception.DBDuplicateEntry, self.move)
-        told = facts.second_record(self.node, 'mine', self.row)
+        told = facts.second_record(self.node, self.row)
         [_, sql] = told.split('cell: ')
         [sql, _] = sql.split(';')
         with main_db.get_context_manager(

@@ -49,9 +49,12 @@ class DeadComputeTestCase(base.MultiHostTestCase):
             instance.save()
         self.fleet.force_down('host1')
 
+    def in_cell(self):
+        return context.target_cell(
+            context.get_admin_context(), self.cell_mappings['cell1'])
+
     def instance(self):
-        cell = self.cell_mappings['cell1']
-        with context.target_cell(context.get_admin_context(), cell) as ctxt:
+        with self.in_cell() as ctxt:
             return objects.Instance.get_by_uuid(ctxt, self.server['id'])
 
     def audit(self):

@@ -17,6 +17,7 @@ from unittest import mock
 from nova import context
 from nova import objects
 import oslo_messaging as messaging
+from oslo_utils.fixture import uuidsentinel
 
 from nova_ironic_multihost.audit import recovery
 from nova_ironic_multihost.core import pauses
@@ -52,6 +53,38 @@ class TakeoverTestCase(dead.DeadComputeTestCase):
         self.die()
         self.audit()
         self.assertEqual(('host1', 'active', None), self.states())
+
+    def test_not_before_its_record_can_follow(self):
+        """host2 has a second record of the node, of nova before Rocky."""
+        with self.in_cell() as ctxt:
+            service = objects.Service.get_by_compute_host(ctxt, 'host2')
+            [own] = objects.ComputeNodeList.get_all_by_uuids(
+                ctxt, [self.node])
+            second = objects.ComputeNode(ctxt, **{
+                field: getattr(own, field) for field in (
+                    'vcpus', 'memory_mb', 'local_gb', 'vcpus_used',
+                    'memory_mb_used', 'local_gb_used', 'hypervisor_type',
+                    'hypervisor_version', 'hypervisor_hostname',
+                    'cpu_info')})
+            second.uuid, second.host = uuidsentinel.second, 'host2'
+            second.service_id = service.id
+            second.create()
+        self.audit()
+        self.die()
+        for _ in range(3):
+            self.fleet.look('host2')
+            self.audit()
+        self.assertEqual(('host1', 'active', None), self.states())
+        self.assertNotIn('Traceback', self.stdlog.logger.output)
+        self.assertEqual(1, self.stdlog.logger.output.count(
+            f'has a second record of node {self.node}: the row with uuid '
+            f'{uuidsentinel.second}'))
+        with self.in_cell() as ctxt:
+            second.destroy()
+        for _ in range(2):
+            self.audit()
+        self.assertEqual(('host2', 'active', None), self.states())
+        self.assertEqual('host2', self.owners()[self.node])
 
     def test_not_while_a_migration_is_in_progress(self):
         instance = self.instance()

@@ -37,7 +37,7 @@ COMMAND = re.compile(
        journalctl|kubectl|docker|podman|oc)\ [a-z-][^`"'|;,()$\#]*|
     nova-ironic-multihost\ (?:--|(?:check|complete|drain|fence|leaks|list|node|
        plan|undrain|unfence)\b)[^`"'|;,()$\#]*|
-    SELECT\ [^`"'|;$\#]*)""", re.VERBOSE)
+    (?:SELECT|UPDATE|DELETE\ FROM|INSERT\ INTO)\ [^`"'|;$\#]*)""", re.VERBOSE)
 
 #: Options that say who asks, and in which version.
 GLOBAL_OPTION = re.compile(r' --os-[a-z-]+ \S+')
@@ -48,6 +48,7 @@ OPERATOR = 'lab/tests/stack/test_operator.py'
 #: How a command begins -> the file of the test that runs it.
 RUN = {
     'SELECT host, COUNT(*) FROM': ADVICE,
+    'UPDATE compute_nodes SET deleted': ADVICE,
     'nova-ironic-multihost check': OPERATOR,
     'nova-ironic-multihost drain': OPERATOR,
     'nova-ironic-multihost fence': OPERATOR,
@@ -78,6 +79,7 @@ RUN = {
     'openstack hypervisor show': ADVICE,
     'openstack port list': ADVICE,
     'openstack resource provider allocation delete': ADVICE,
+    'openstack resource provider delete': ADVICE,
     'openstack resource provider inventory list': ADVICE,
     'openstack resource provider inventory set': ADVICE,
     'openstack resource provider list': ADVICE,

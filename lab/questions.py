@@ -251,6 +251,7 @@ class Counting:
         self._settings = settings
         self.tally = Tally()
         self.options = ()
+        self._relays = []
 
     def __enter__(self):
         asked = {}
@@ -284,8 +285,9 @@ class Counting:
 
     async def _begun(self, port, watch):
         ready = self._loop.create_future()
-        self._loop.create_task(relay.serve(
-            0, port, ready.set_result, watch))
+        # The loop alone would not keep it.
+        self._relays.append(self._loop.create_task(relay.serve(
+            0, port, ready.set_result, watch)))
         return await ready
 
 

@@ -503,8 +503,13 @@ def _with_new_services(sources: Sources, known: Services, host: str
     # nova makes the row of a service late in its start.
     if any(one.key == mine and one.beat is not None for one in known):
         return known
-    new = {one.key: one for one in sources.new_services()
-           if one.key != mine}
+    try:
+        new = {one.key: one for one in sources.new_services()
+               if one.key != mine}
+    except Exception as exc:  # noqa: BLE001
+        # It spares needless creations; the start does not depend on it.
+        LOG.debug('Who else starts is not known: %s', exc)
+        return known
     return (*(one for one in known if one.ironic or one.key not in new),
             *new.values())
 

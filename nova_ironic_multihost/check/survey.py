@@ -68,6 +68,10 @@ _THREADS = 8
 # follow is gone.
 _ATTEMPTS = 3
 
+#: What Keystone answers when it is too busy. keystoneauth has exceptions for
+#: both from nova 34's constraints on only.
+_BUSY = frozenset({408, 429})
+
 # Services of a cell that does not answer are listed from here on, and marked.
 # Its servers are not: nova leaves them out of every list that has pages.
 _COMPUTE = '2.69'
@@ -719,13 +723,8 @@ class _Api:
         except (identity_exceptions.ConnectionError,
                 identity_exceptions.DiscoveryFailure,
                 identity_exceptions.HttpServerError,
-                identity_exceptions.RequestTimeout,
-                identity_exceptions.TooManyRequests,
                 sdk_exceptions.ServiceDiscoveryException) as error:
-            raise Unanswered(
-                f'There is no way to {self._name}: {_text(error)}. Start '
-                'what does not answer, or look at the URL and at proxies '
-                '(no_proxy).') from error
+            raise self._no_way(error) from error
         except (identity_exceptions.CatalogException,
                 sdk_exceptions.EndpointNotFound,
                 sdk_exceptions.ServiceDisabledException) as error:
@@ -735,5 +734,12 @@ class _Api:
                 'and the project or scope.') from error
         except (identity_exceptions.ClientException,
                 sdk_exceptions.SDKException) as error:
+            if getattr(error, 'http_status', None) in _BUSY:
+                raise self._no_way(error) from error
             raise SurveyError(
                 f'{self._name} cannot be asked: {_text(error)}.') from error
+
+    def _no_way(self, error: Exception) -> Unanswered:
+        return Unanswered(
+            f'There is no way to {self._name}: {_text(error)}. Start what '
+            'does not answer, or look at the URL and at proxies (no_proxy).')

@@ -148,6 +148,12 @@ class OwnershipTestCase(cloud.AuditTestCase):
         self.assertEqual(len(cloud.NODES), sum(map(len, shares)))
         self.assertEqual(set(cloud.NODES), set().union(*shares))
 
+    def test_a_start_goes_on_if_it_is_not_known_who_else_starts(self):
+        self.new_cloud()
+        self.cloud.new_services = mock.Mock(side_effect=OSError)
+        self.assertEqual(set(cloud.NODES), set(
+            self.new_auditor().audit(model.Settings('a'), False).nodes))
+
     def test_the_next_audit_goes_by_records(self):
         """One of those that started may have no Ironic nodes."""
         self.new_cloud()

@@ -106,8 +106,10 @@ what to do). Whoever ends it with Ctrl-C ends the waiting, and nothing else.
 
     @staticmethod
     def _takers(cloud, known, service):
-        """Leave out services of virtual machines before the first that may be
-        one of bare metal: one that takes the nodes is enough.
+        """Return the services without some of virtual machines.
+
+        Those before the first that may be one of bare metal are left out: one
+        that takes the nodes is enough.
         """
         left = list(known)
         for other in heirs.open_for_builds(known):

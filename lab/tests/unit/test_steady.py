@@ -16,8 +16,8 @@ from unittest import mock
 
 from oslotest import base
 
-from lab import questions
 from lab.experiments import steady
+from lab import questions
 
 
 class SteadyTestCase(base.BaseTestCase):

@@ -110,8 +110,13 @@ class OperatingTestCase(command.LabTestCase):
 
     @staticmethod
     def as_admin(line):
-        """The command of the client with who asks; Ironic wants another."""
+        """Return the client's command with its account and no prompt.
+
+        Ironic wants another account.
+        """
         system = 'system-' * line.startswith('openstack baremetal node')
+        if line.startswith('openstack server set --state '):
+            line += ' --auto-approve'
         return (f'--os-cloud lab-{system}admin --os-baremetal-cloud '
                 f'lab-system-admin {line.removeprefix("openstack ")}')
 

@@ -37,7 +37,6 @@ SQL = re.compile('UPDATE compute_nodes SET deleted [^;]+')
 
 
 class AdviceTestCase(operating.OperatingTestCase):
-
     """One lab has it all; each test leaves nothing but servers."""
 
     @classmethod

@@ -11,10 +11,14 @@
 # under the License.
 
 import contextlib
+import fnmatch
 import io
 import pathlib
 import queue
+import re
+import subprocess
 import threading
+import tomllib
 from unittest import mock
 
 import fixtures
@@ -95,6 +99,123 @@ class PlanTestCase(base.BaseTestCase):
     def test_the_longest_are_first(self):
         jobs = self.test.plan(self.test.PARTS, self.test.NOVAS)
         self.assertEqual(['lab', 'functional'], [job.env for job in jobs[:2]])
+
+
+class ChooseTestCase(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.test = tools.load('test')
+
+    def choose(self, *what):
+        """Return {environment: arguments}."""
+        return {job.env: job.arguments
+                for job in self.test.choose(what, self.test.NOVAS)}
+
+    def refused(self, *what):
+        error = self.assertRaises(
+            self.test.SetupError, self.test.choose, what, self.test.NOVAS)
+        return str(error)
+
+    def test_all_has_each_part_whole(self):
+        jobs = self.test.choose(['all'], self.test.NOVAS)
+        self.assertEqual(set(self.test.PARTS), {job.part for job in jobs})
+        self.assertEqual({()}, {job.arguments for job in jobs})
+
+    def test_the_gate_is_a_part_of_all(self):
+        gate = self.choose()
+        self.assertLess(gate.keys(), self.choose('all').keys())
+        self.assertEqual([self.test.LAB], [
+            env for env, arguments in gate.items() if arguments])
+
+    def test_unit_tests_run_with_each_nova_in_the_gate(self):
+        self.assertLess({f'py3-nova{nova}' for nova in self.test.NOVAS},
+                        self.choose().keys())
+
+    def test_part_that_does_not_exist(self):
+        self.assertIn('simulation', self.refused('simulatoin'))
+        self.assertIn('alone', self.refused('all', 'unit'))
+
+    def test_for_nothing(self):
+        self.assertIn('git diff', self.refused('for'))
+
+    def test_for_a_file(self):
+        chosen = self.choose('for', 'nova_ironic_multihost/core/ring.py')
+        self.assertEqual((), chosen['simulation'])
+        self.assertEqual((), chosen['pep8'])
+        self.assertIn('core', chosen['py3-nova34'][0])
+        self.assertNotIn('py3-nova31', chosen)
+
+    def test_for_several_files(self):
+        one, other = (
+            self.choose('for', path) for path in
+            ('nova_ironic_multihost/core/ring.py', 'lab/boot.py'))
+        both = self.choose('for', 'nova_ironic_multihost/core/ring.py',
+                           'lab/boot.py')
+        self.assertEqual({*one['py3-nova34'], *other['py3-nova34']},
+                         set(both['py3-nova34']))
+        # All of it is more than a part.
+        self.assertNotEqual((), one['lab'])
+        self.assertEqual((), both['lab'])
+
+    def test_the_longest_name_counts(self):
+        self.assertEqual(
+            {'py3-nova34', 'pep8'},
+            self.choose('for', 'lab/tests/unit/test_cli.py').keys())
+
+    def test_for_a_directory(self):
+        chosen = self.choose('for', 'nova_ironic_multihost/tests/')
+        self.assertLessEqual(
+            {'upstream-nova31', 'loading-nova31', 'fencing'}, chosen.keys())
+        self.assertLessEqual(
+            self.choose('all').keys(), self.choose('for', '.').keys())
+
+    def test_what_takes_long_is_run_only_if_it_is_named(self):
+        self.assertNotIn(
+            'nightly', self.choose('for', 'nova_ironic_multihost/driver.py'))
+        self.assertIn('long', self.choose('for', 'lab/tests/long/new.py'))
+
+    def test_for_what_is_nowhere(self):
+        self.assertIn('rooms.toml', self.refused('for', 'no/such/place'))
+
+
+class RoomsTestCase(base.BaseTestCase):
+    """The table of what is tested by what."""
+
+    def setUp(self):
+        super().setUp()
+        self.test = tools.load('test')
+        self.rooms = tomllib.loads(self.test.ROOMS.read_text())['room']
+
+    def test_each_file_belongs_to_one(self):
+        files = subprocess.run(
+            ['git', 'ls-files'], cwd=self.test.ROOT, text=True, check=True,
+            capture_output=True).stdout.splitlines()
+        self.assertGreater(len(files), 500)
+        for path in files:
+            self.test.tests_of(path)
+
+    def test_each_path_is_there_and_once(self):
+        paths = [path for room in self.rooms for path in room['paths']]
+        self.assertEqual(sorted(set(paths)), sorted(paths))
+        for path in paths:
+            self.assertTrue((self.test.ROOT / path).exists(), path)
+
+    def test_each_environment_and_each_test_is_there(self):
+        envs = [job.env for job in self.test.plan(
+            self.test.PARTS + self.test.EXTRA, self.test.NOVAS)]
+        modules = [
+            '.'.join(path.relative_to(self.test.ROOT).with_suffix('').parts)
+            + '.' for top in ('lab', 'nova_ironic_multihost')
+            for path in (self.test.ROOT / top).rglob('test_*.py')]
+        for room in self.rooms:
+            for pattern, arguments in room['tests'].items():
+                self.assertNotEqual(
+                    [], fnmatch.filter(envs, pattern), pattern)
+                for argument in arguments:
+                    self.assertTrue(any(
+                        re.search(argument, name) for name in modules),
+                        argument)
 
 
 class DurationsTestCase(base.BaseTestCase):

@@ -19,6 +19,7 @@ date, and none of them belongs to a single node.
 
 from collections.abc import Callable
 from collections.abc import Iterator
+import zlib
 
 import prometheus_client
 from prometheus_client import core as families
@@ -74,8 +75,12 @@ class Exposition:
 
 def _of_nodes(picture: Picture) -> Iterator[families.Metric]:
     if picture.view is not None and not picture.ending:
+        members = picture.view.members
         yield _gauge('members', 'Compute services that share the nodes, as '
-                     'this one sees them.', len(picture.view.members))
+                     'this one sees them.', len(members))
+        yield _gauge('members_checksum', 'CRC-32 of their names: the same '
+                     'where the same ones are seen.',
+                     zlib.crc32('\n'.join(sorted(members)).encode()))
     if picture.reasons is not None:
         nodes = families.GaugeMetricFamily(
             f'{PREFIX}_nodes',

@@ -64,7 +64,8 @@ def healthy():
     for who in COMPUTE, OTHER:
         told[f'up{{{who}}}'] = ALWAYS.format(1)
         for name, value in (
-                ('info', 1), ('members', 2), ('brake_engaged', 0),
+                ('info', 1), ('members', 2),
+                ('members_checksum', 0xffffffff), ('brake_engaged', 0),
                 ('takeover_oldest_pending_seconds', 0),
                 ('listing_seconds', 1), ('listing_age_seconds', 9),
                 ('audit_seconds', 5), ('audit_age_seconds', 50),
@@ -163,7 +164,7 @@ FAULTS = {
         {}, {name: 'gone' for name in healthy()
              if COMPUTE in name and name != UP} | {UP: 0}, 30),
     ('MembersDiffer', ''): Fault(
-        {}, {f'{PROCESS}members{{{OTHER}}}': 1}, 10),
+        {}, {f'{PROCESS}members_checksum{{{OTHER}}}': 0xfffffffe}, 10),
     ('BrakeEngaged', ''): Fault(
         {},
         {f'{PROCESS}brake_engaged{{{COMPUTE}}}': 1}, 5),

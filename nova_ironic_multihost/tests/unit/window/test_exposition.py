@@ -19,6 +19,7 @@ from oslotest import base
 import prometheus_client
 from prometheus_client import parser
 
+from nova_ironic_multihost.core import membership
 from nova_ironic_multihost.core.ownership import Reason
 from nova_ironic_multihost.core import tallies
 from nova_ironic_multihost.core.tallies import Event
@@ -62,6 +63,18 @@ class ExpositionTestCase(base.BaseTestCase):
 
     def test_members_are_those_that_share_the_nodes(self):
         self.assertEqual(2, self.read(view=pictures.VIEW)['members',])
+
+    def test_other_members_have_another_checksum(self):
+        def read(*hosts):
+            return self.read(view=membership.view(
+                [membership.ComputeService(host, up=True) for host in hosts],
+                membership.Partition(), 'a'))
+
+        found, again, others = read('a', 'b'), read('b', 'a'), read('a', 'c')
+        self.assertEqual(found, again)
+        self.assertEqual(found['members',], others['members',])
+        self.assertNotEqual(found['members_checksum',],
+                            others['members_checksum',])
 
     def test_nodes_of_each_reason(self):
         found = self.read(reasons={
@@ -115,7 +128,8 @@ class ExpositionTestCase(base.BaseTestCase):
         before = self.read(view=pictures.VIEW, reasons={})
         found = self.read(view=pictures.VIEW, reasons={}, ending=True)
         self.assertEqual(
-            {('members',), ('listing_age_seconds',), ('audit_age_seconds',)},
+            {('members',), ('members_checksum',), ('listing_age_seconds',),
+             ('audit_age_seconds',)},
             before.keys() - found.keys())
 
     def test_picture_is_taken_once_for_each_reader(self):

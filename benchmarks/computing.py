@@ -357,6 +357,11 @@ class Compute:
         self._driver._look()
         return len(came)
 
+    def notice(self):
+        """See who is down, if the driver waits before it calls them dead."""
+        if look := getattr(self._driver, '_look', None):
+            look()
+
     def react(self):
         """Do what the driver does about who has come or gone."""
         if look := getattr(self._driver, '_look', None):

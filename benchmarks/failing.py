@@ -82,6 +82,8 @@ def _measure(settings, options, progress, driver, filled, rows):
         free = rows.free_of(DEAD)
         filled.kill(DEAD)
         both('wait_for_starts', looking.LONG)
+        both('notice')
+        filled.outlive()
         with progress.step(f'{driver}: {free} free nodes move'):
             begun = time.monotonic()
             acting = both.begin('react')

@@ -30,6 +30,12 @@ USED, UNTOUCHED = 0.62, 0.1
 #: Rows in one statement.
 ROWS = 500
 
+#: Seconds from now to heartbeats of compute services: the first ones, those
+#: when another one is down, and those that show that it is dead. All are
+#: within the day after which nova takes anybody for down, and two that follow
+#: each other, too, or our driver takes it for an outage.
+FIRST, EARLIER, LATER = -86000, -1000, 80000
+
 TRAITS = [f'CUSTOM_TRAIT_{number}' for number in range(12)]
 PROPERTIES = {
     'cpus': '64', 'memory_mb': '262144', 'local_gb': '1920',
@@ -125,11 +131,27 @@ class Filling:
             self._fill_api(hosts)
 
     def kill(self, host):
-        """Let nova take a compute service for dead."""
+        """Let nova take a compute service for down."""
+        self._beat(EARLIER)
         with self._connect('nova_cell1') as (_, cursor):
             cursor.execute(
                 'UPDATE services SET last_seen_up = UTC_TIMESTAMP() - '
                 'INTERVAL 30 DAY WHERE host = %s', (host,))
+
+    def outlive(self):
+        """Let the heartbeats of all others go on for so long that it is dead.
+
+        Each of them has looked since it is down.
+        """
+        self._beat(LATER)
+
+    def _beat(self, seconds):
+        """Let all that are up have sent a heartbeat some seconds from now."""
+        with self._connect('nova_cell1') as (_, cursor):
+            cursor.execute(
+                'UPDATE services SET last_seen_up = UTC_TIMESTAMP() + '
+                "INTERVAL %s SECOND WHERE `binary` = 'nova-compute' AND "
+                'last_seen_up > UTC_TIMESTAMP() - INTERVAL 1 DAY', (seconds,))
 
     def fence(self, host):
         """The same, and declare it dead."""
@@ -212,9 +234,10 @@ class Filling:
                 'INSERT INTO services (created_at, last_seen_up, host, '
                 '`binary`, topic, report_count, disabled, deleted, '
                 'forced_down, version, uuid) VALUES (UTC_TIMESTAMP(), '
-                "UTC_TIMESTAMP(), %s, 'nova-compute', 'compute', 1, 0, 0, 0, "
+                'UTC_TIMESTAMP() + INTERVAL %s SECOND, %s, '
+                "'nova-compute', 'compute', 1, 0, 0, 0, "
                 '(SELECT MAX(version) FROM services AS known), %s)',
-                [(host, str(uuid.uuid4())) for host in hosts])
+                [(FIRST, host, str(uuid.uuid4())) for host in hosts])
             for some in _portions(found):
                 cursor.executemany(
                     'INSERT INTO compute_nodes (created_at, uuid, host, '

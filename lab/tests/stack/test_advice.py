@@ -37,7 +37,7 @@ SQL = re.compile('UPDATE compute_nodes SET deleted [^;]+')
 
 
 class AdviceTestCase(operating.OperatingTestCase):
-    """One lab has it all; each test leaves nothing but servers."""
+    """One lab has it all; each test begins without servers."""
 
     @classmethod
     def setUpClass(cls):
@@ -48,6 +48,7 @@ class AdviceTestCase(operating.OperatingTestCase):
 
     def setUp(self):
         super().setUp()
+        self.lab('delete', '--all')
         self.lab('check', '--wait', str(operating.PATIENCE))
 
     def test_what_shows_where_one_is(self):

@@ -385,12 +385,6 @@ class Compute:
         if upkeep := getattr(self._driver, '_upkeep', None):
             upkeep.once()
 
-    def wait_for_starts(self, seconds):
-        """Have the looks go on as if nobody could be starting any more."""
-        if looks := getattr(self._driver, '_looks', None):
-            clock = looks._watch._clock
-            looks._watch._clock = lambda: clock() + seconds
-
     def watch(self, pause, notified):
         """Poll every few seconds from now on, as the driver does."""
         self._watching = watching.Watching(self._driver, pause, notified)

@@ -81,9 +81,9 @@ def _measure(settings, options, progress, driver, filled, rows):
             both('react')
         free = rows.free_of(DEAD)
         filled.kill(DEAD)
-        both('wait_for_starts', looking.LONG)
         both('notice')
         filled.outlive()
+        both('later', looking.LONG)
         with progress.step(f'{driver}: {free} free nodes move'):
             begun = time.monotonic()
             acting = both.begin('react')

@@ -51,9 +51,9 @@ def measure(settings, options, progress, nodes, hosts):
         with progress.step('a look at rest'):
             found['rest'] = counted(ask('look'), settings)
         filled.kill(names[-1])
-        ask('wait_for_starts', LONG)
         ask('notice')
         filled.outlive()
+        ask('later', LONG)
         with progress.step('a look when a host has died'):
             found['death'] = counted(ask('look'), settings)
         with progress.step('the look after that'):

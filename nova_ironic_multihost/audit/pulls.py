@@ -93,7 +93,8 @@ class Pulls:
         """
         pulled: dict[str, Record] = {}
         found: dict[str, Record] = {}
-        #: Of those that were asked for together last.
+        #: Of those that were asked for together last, before and after they
+        #: were reserved.
         judged: list[list[Record]] = []
         failed = 0
 
@@ -114,7 +115,9 @@ class Pulls:
                 LOG.debug('Nodes could not be pulled together: %s', exc)
                 break
             pulled.update((node, found[node]) for node in some)
-            failed += sum(map(len, judged)) - len(some)
-            if not judged or failed >= FAILURES:
+            if not judged:
+                break
+            failed += len(judged[0]) - len(some)
+            if failed >= FAILURES:
                 break
         return pulled

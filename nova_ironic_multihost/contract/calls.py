@@ -211,7 +211,8 @@ class Tracker:
 
         Each is reserved while its record moves, see :mod:`.reservation`. The
         records are read after the generations: of a node that another host
-        has pulled in between the reservation fails.
+        has pulled in between the reservation fails. They are read again
+        after the reservation, as placement may answer late.
 
         :param nodes: few, as each has a thread.
         :param judge: reads of some of them the records, and returns those
@@ -230,20 +231,33 @@ class Tracker:
 
     @names.synchronized(resource_tracker.COMPUTE_RESOURCE_SEMAPHORE, fair=True)
     def _pull(self, idle, judge, pool):
-        records = {record.node: record
-                   for record in judge([one.node for one in idle])}
-        reserved = [one for one in idle if one.node in records]
-        moved = self._noted(reserved, pool.map(
-            lambda one: one.make() and self._save(records[one.node]),
-            reserved))
-        # From the end of its reservation on a node may be claimed.
-        self._insert([records[one.node] for one in moved])
-        for one in moved:
-            # The client knows no generation that is written here.
-            self.report_client.invalidate_resource_provider(one.node)
-        # One that stays reserved is due to be audited, as all of them.
-        for _ in pool.map(reservation.Reservation.end, moved):
-            pass
+        def judged(some):
+            return {record.node: record for record
+                    in judge([one.node for one in some])} if some else {}
+
+        suitable = judged(idle)
+        wanted = [one for one in idle if one.node in suitable]
+        held = [one for one, made in zip(wanted, pool.map(
+            reservation.Reservation.make, wanted), strict=True) if made]
+        ends = held
+        try:
+            # Placement may have answered late: others go on meanwhile.
+            records = judged(held)
+            moved = self._noted(wanted, pool.map(
+                lambda one: one.node in records
+                and self._save(records[one.node]), wanted))
+            # From the end of its reservation on a node may be claimed.
+            self._insert([records[one.node] for one in moved])
+            for one in moved:
+                # The client knows no generation that is written here.
+                self.report_client.invalidate_resource_provider(one.node)
+            # Who has the record is not known if its write failed.
+            ends = [one for one in held
+                    if one in moved or one.node not in records]
+        finally:
+            # One that stays reserved is due to be audited, as all of them.
+            for _ in pool.map(reservation.Reservation.end, ends):
+                pass
         return {one.node for one in moved}
 
     def unchanged(self, nodes: Sequence[str]) -> set[str]:

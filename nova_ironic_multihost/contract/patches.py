@@ -117,6 +117,10 @@ PATCHES = (
           'a record that another host creates at the same time refuses one '
           'node, and does not end the service',
           ('ResourceTracker._update_available_resource',)),
+    Patch('tracker', '_update_to_placement',
+          'a record that others get while placement is told of the node stays '
+          'theirs',
+          ('ResourceTracker._update',)),
     # patch_node_audits
     Patch('manager', '_update_available_resource_for_node',
           'a node of which nothing has changed is not audited each time',
@@ -302,8 +306,10 @@ def patch_record_moves(
         ) -> None:
     """Ask before the tracker makes a record this host's.
 
-    The tracker reads a record, makes this host its owner and saves it,
-    whoever owns it by then (ResourceTracker._init_compute_node). If another
+    The tracker reads a record, tells placement of its node, makes this host
+    the owner and saves it, whoever owns it by then
+    (ResourceTracker._init_compute_node). Placement may answer late, so the
+    record is read and judged again after it was told. If another
     host creates the same record first, a starting compute service ends and a
     running one logs an error; or nova takes that record without a word
     (nova.db.main.api:compute_node_create, which looks for a deleted one). Now
@@ -320,7 +326,7 @@ def patch_record_moves(
     tracker = manager.rt
     read = tracker._get_compute_node
     create = tracker._init_compute_node
-    # Of the one node that the tracker is at, under its lock.
+    # The one node whose record the tracker is about to move, under its lock.
     moving = set()
 
     def read_if_it_may_be_taken(context, node_uuid):
@@ -334,7 +340,6 @@ def patch_record_moves(
         return row
 
     def create_and_note(context, resources):
-        moving.clear()
         done = False
         try:
             with _barring(moving, barred):
@@ -344,6 +349,7 @@ def patch_record_moves(
         finally:
             for node in moving:
                 moved(node, done)
+            moving.clear()
 
     def create_unless_taken(context, resources):
         node = resources['hypervisor_hostname']
@@ -361,7 +367,27 @@ def patch_record_moves(
         return created
 
     tracker._get_compute_node = read_if_it_may_be_taken
+    tracker._update_to_placement = _asking_again(
+        tracker._update_to_placement, moving, read, may_take)
     tracker._init_compute_node = create_unless_taken
+
+
+def _asking_again(tell, moving, read, may_take):
+    """Tell placement of a node, and judge its record again if it moves.
+
+    :param tell: ResourceTracker._update_to_placement.
+    :param moving: the nodes whose records move.
+    :param read: ResourceTracker._get_compute_node.
+    """
+    @functools.wraps(tell)
+    def tell_and_ask_again(context, compute_node, startup):
+        tell(context, compute_node, startup)
+        if compute_node.uuid in moving:
+            row = read(context, compute_node.uuid)
+            if row is None or not may_take(reads.record(row)):
+                raise names.ComputeHostNotFound(host=compute_node.uuid)
+
+    return tell_and_ask_again
 
 
 @contextlib.contextmanager

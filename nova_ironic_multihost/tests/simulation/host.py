@@ -996,13 +996,12 @@ class Process:
             pause()
             taken = world.owner(node) == self.host
         else:
-            seen = self.sources.situation(node)
             if row.deleted:
                 world.undelete(node)
             elif not self._offers.still_valid(
                     node, Record(node, row.host)):
                 return False
-            taken = row.host == self.host or self._move(node, seen)
+            taken = row.host == self.host or self._move(node)
         if taken:
             self.tracked.add(node)
         return taken
@@ -1037,29 +1036,32 @@ class Process:
         if not idle:
             return set()
         with self.updating:
-            records = judge(list(idle))
-            moved = [record.node for record in records
-                     if self._pull(record.node, idle[record.node])]
+            held = {}
+            for record in judge(list(idle)):
+                node = record.node
+                pause()
+                if self._world.set_reserved(node, True, idle[node]):
+                    # The generation guards the allocations up to now.
+                    held[node] = self.sources.situation(node)[-1]
+            mine = [record.node for record
+                    in (judge(list(held)) if held else ())]
+            moved = [node for node in mine if self._pull(node, held[node])]
             self.tracked.update(moved)
             for node in moved:
                 self.providers.pop(node, None)
-            for node in moved:
-                pause()
-                self._world.set_reserved(node, False, idle[node] + 1)
+            for node in held:
+                if node in moved or node not in mine:
+                    pause()
+                    self._world.set_reserved(node, False, idle[node] + 1)
         return set(moved)
 
-    def _pull(self, node, generation):
+    def _pull(self, node, consumer):
         decided_on = self.auditor.last.owners.get(node)
         seen = self.sources.read[greenlet.getcurrent()][node]
         pause()
-        if not self._world.set_reserved(node, True, generation):
-            return False
-        # The generation guards the allocations up to now.
-        seen = (*seen[:-1], self.sources.situation(node)[-1])
-        pause()
         return self._world.move(
             node, self.host, ownership.Reason.PULLED, decided_on,
-            sure=seen == self.sources.situation(node))
+            sure=(*seen[:-1], consumer) == self.sources.situation(node))
 
     def unchanged(self, nodes):
         """calls.Tracker.unchanged: each of the questions is a call."""
@@ -1078,16 +1080,23 @@ class Process:
         self.sources.version = version
         return allowed
 
-    def _move(self, node, seen):
+    def _move(self, node):
         world = self._world
-        # A look may decide on it anew meanwhile.
-        reason = self.auditor.last.reasons[node]
-        decided_on = self.auditor.last.owners.get(node)
         if not self._report(node):
             return False
+        # The generation guards the allocations up to now.
+        consumer = world.consumer(node)
+        pause()
+        # What a look has decided on it anew counts.
+        reason = self.auditor.last.reasons[node]
+        decided_on = self.auditor.last.owners.get(node)
+        seen = self.sources.situation(node)
         if reason is ownership.Reason.PULLED:
-            # The generation guards the allocations up to now.
-            seen = (*seen[:-1], self.sources.situation(node)[-1])
+            seen = (*seen[:-1], consumer)
+        row = world.rows[node]
+        if row.deleted or not self._offers.still_valid(
+                node, Record(node, row.host)):
+            return False
         pause()
         return world.move(node, self.host, reason, decided_on,
                           sure=seen == self.sources.situation(node))

@@ -216,7 +216,8 @@ class Tracker:
         return self.spared.intersection(nodes)
 
     def pull(self, nodes, judge):
-        moved = {record.node for record in judge(list(nodes))} - self.failing
+        held = {record.node for record in judge(list(nodes))} - self.failing
+        moved = {record.node for record in judge(sorted(held))}
         self.pulled.append(sorted(moved))
         self.tracked |= moved
         return moved

@@ -375,6 +375,45 @@ class RecordMovesTestCase(base.TrackerTestCase):
         self.rt._init_compute_node(context, resources)
         self.assertEqual(2, len(moved))
 
+    def test_record_that_others_get_while_placement_is_told(self):
+        """Placement may answer late."""
+        self.rt.service_ref = objects.Service(id=1)
+        owners = iter(['host-2', 'host-2', 'host-2', 'host-3', 'host-2', None])
+
+        def read(*args):
+            owner = next(owners)
+            if owner is None:
+                raise exception.ComputeHostNotFound(host=NODE)
+            return objects.ComputeNode(
+                uuid=NODE, hypervisor_hostname=NODE, host=owner,
+                service_id=2, deleted=False, stats={})
+
+        self.patch(objects.ComputeNode, 'get_by_uuid', side_effect=read)
+        self.patch(self.rt, '_copy_resources')
+        self.patch(self.rt, '_setup_pci_tracker')
+        self.patch(self.rt, '_resource_change', return_value=True)
+        told = self.patch(self.rt, '_update_to_placement')
+        saved = self.patch(objects.ComputeNode, 'save')
+        moved = []
+        patches.patch_record_moves(
+            self.compute, lambda record: record.host == 'host-2', self.fail,
+            lambda *move: moved.append(move))
+        resources = {'hypervisor_hostname': NODE, 'uuid': NODE}
+        context = names.admin_context()
+        self.rt._init_compute_node(context, resources)
+        saved.assert_called_once()
+        # Of a record that stays nobody asks again.
+        self.rt._update(context, self.rt.compute_nodes.pop(NODE))
+        saved.reset_mock()
+        for _ in 'another', 'deleted':
+            told.reset_mock()
+            self.assertRaises(names.ComputeHostNotFound,
+                              self.rt._init_compute_node, context, resources)
+            told.assert_called_once()
+            saved.assert_not_called()
+            self.assertFalse(self.tracker.has(NODE))
+        self.assertEqual([(NODE, True)] + [(NODE, False)] * 2, moved)
+
     def test_failed_builds_of_a_record_are_counted_on(self):
         """When its owner changes, and when it is read again."""
         self.rt.service_ref = objects.Service(id=1)

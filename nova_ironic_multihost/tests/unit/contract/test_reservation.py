@@ -87,6 +87,8 @@ class PullTestCase(base.TrackerTestCase):
         self.patch(self.client, 'put', new=self.placement.put)
         self.rt.service_ref = objects.Service(id=5)
         self.saved, self.lost, self.judged = [], set(), []
+        #: Nodes that others have got.
+        self.gone = set()
         self.reserved = {}
         self.patch(objects.ComputeNode, 'save', autospec=True,
                    side_effect=self.save)
@@ -107,6 +109,8 @@ class PullTestCase(base.TrackerTestCase):
         self.assertTrue(self.held())
         records = []
         for node in nodes:
+            if node in self.gone:
+                continue
             row = objects.ComputeNode(
                 uuid=node, hypervisor_hostname=node, host='host-2',
                 service_id=2, stats={})
@@ -125,8 +129,8 @@ class PullTestCase(base.TrackerTestCase):
             [(node, {'host': 'host-1', 'service_id': 5}) for node in NODES],
             self.saved)
         self.assertEqual(set(NODES), set(self.rt.compute_nodes))
-        # For all of them.
-        self.assertEqual([list(NODES)], self.judged)
+        # For all of them, before and after they are reserved.
+        self.assertEqual([list(NODES)] * 2, self.judged)
         self.assertEqual(4 * len(NODES), len(self.placement.asked))
 
     def test_known_to_the_tracker_when_it_can_be_claimed(self):
@@ -146,7 +150,7 @@ class PullTestCase(base.TrackerTestCase):
     def test_build_that_was_sent_to_the_owner_before(self):
         self.placement.allocate(NODE)
         self.assertEqual({OTHER}, self.pull())
-        self.assertEqual([[OTHER]], self.judged)
+        self.assertEqual([[OTHER]] * 2, self.judged)
 
     def test_build_that_is_sent_there_at_any_time_comes_first(self):
         for moment in (('get', NODE, 'allocations'),
@@ -174,10 +178,30 @@ class PullTestCase(base.TrackerTestCase):
         self.assertEqual([OTHER], [node for node, _ in self.saved])
 
     def test_node_that_is_not_to_be_had(self):
-        self.assertEqual({OTHER}, self.pull(
-            lambda nodes: self.judge(nodes)[1:]))
+        self.gone = {NODE}
+        self.assertEqual({OTHER}, self.pull())
         self.assertEqual(4, self.placement.generations[NODE])
         self.assertFalse(self.tracker.has(NODE))
+
+    def test_node_that_others_get_before_placement_answers(self):
+        """Its record stays theirs, and it is offered as before."""
+        self.placement.before['put', NODE, 'inventories'] = [
+            lambda: self.gone.add(NODE)]
+        self.assertEqual({OTHER}, self.pull())
+        self.assertEqual([OTHER], [node for node, _ in self.saved])
+        self.assertEqual([0, 0], [*map(self.placement.reserved, NODES)])
+        self.assertFalse(self.tracker.has(NODE))
+
+    def test_records_that_cannot_be_read_again(self):
+        """Nothing is taken, and all is offered as before."""
+        def judge(nodes):
+            if self.judged:
+                raise messaging.MessagingTimeout
+            return self.judge(nodes)
+
+        self.assertRaises(messaging.MessagingTimeout, self.pull, judge)
+        self.assertEqual([], self.saved)
+        self.assertEqual([0, 0], [*map(self.placement.reserved, NODES)])
 
     def test_record_whose_write_is_lost_stays_reserved(self):
         """Who has it is not known; whoever audits it next ends that."""

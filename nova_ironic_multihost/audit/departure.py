@@ -63,6 +63,9 @@ class Departure:
         self._now = now
         self._sleep = sleep
         self._opened = False
+        # Held while words are written or taken back. A write reads first, and
+        # one that waits for its answer may overwrite another.
+        self._writing = threading.Lock()
         self._begun = threading.Event()
         self._said = threading.Event()
 
@@ -111,11 +114,13 @@ class Departure:
         A process that was killed may have said it and be heard late, so this
         is done whenever it is found.
         """
-        if self.begun():
-            return
-        self._opened = True
         try:
-            if self._registration.take_back():
+            with self._writing:
+                if self.begun():
+                    return
+                self._opened = True
+                taken_back = self._registration.take_back()
+            if taken_back:
                 LOG.info('This compute service was stopped, and is enabled '
                          'again.')
         except Exception as exc:  # noqa: BLE001
@@ -146,7 +151,8 @@ class Departure:
         """Say it until it is heard; return whether it was."""
         for attempt in range(ATTEMPTS):
             try:
-                return self._registration.say(words)
+                with self._writing:
+                    return self._registration.say(words)
             except Exception as exc:  # noqa: BLE001
                 LOG.debug('Attempt %(attempt)s to say that this compute '
                           'service is about to end: %(exc)s',

@@ -25,6 +25,22 @@ MOMENT = datetime.datetime(2026, 5, 4, tzinfo=datetime.UTC)
 WORDS = farewell.farewell(MOMENT)
 
 
+class Lock:
+    """A lock that says when somebody waits for it."""
+
+    def __init__(self, waiting):
+        self._lock = threading.Lock()
+        self._waiting = waiting
+
+    def __enter__(self):
+        if not self._lock.acquire(blocking=False):
+            self._waiting()
+            self._lock.acquire()
+
+    def __exit__(self, *error):
+        self._lock.release()
+
+
 class DepartureTestCase(base.BaseTestCase):
 
     def setUp(self):
@@ -129,3 +145,26 @@ class DepartureTestCase(base.BaseTestCase):
         self.begin()
         self.departure.undo()
         self.registration.take_back.assert_not_called()
+
+    def test_what_is_taken_back_late_is_not_what_is_said_since(self):
+        """nova answers slowly, and the service is told to end meanwhile."""
+        said, further = ['words of before'], threading.Event()
+
+        def take_back():
+            self.departure.begin()
+            # The other thread waits, or has said it.
+            self.assertTrue(further.wait(60))
+            said.clear()
+            return True
+
+        def say(words):
+            said[:] = [words]
+            further.set()
+            return True
+
+        self.departure._writing = Lock(further.set)
+        self.registration.take_back.side_effect = take_back
+        self.registration.say.side_effect = say
+        self.departure.undo()
+        self.assertTrue(self.departure._said.wait(60))
+        self.assertEqual([WORDS], said)

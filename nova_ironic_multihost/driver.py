@@ -129,7 +129,8 @@ class IronicMultiHostDriver(names.IronicDriver):
             self._auditor, self._tracker, self._acquired, ending=ending,
             to_move=self._to_move, tally=self._tally,
             pull=lambda nodes: self._pulls.pull(
-                nodes, settings.partition().label, Work.LOOK))
+                nodes, settings.partition().label, Work.LOOK),
+            note_pulled=self._schedule.note_pulled)
         self._status = status.Status(
             self._auditor, self._schedule, traits.Traits(self._tracker),
             lambda: self._looks.view, self._drift.expect, ending)

@@ -71,6 +71,8 @@ class Look:
     :param tally: counts and times looks.
     :param pull: pulls some nodes that are to be pulled, and returns those
         that it could, see :meth:`.pulls.Pulls.pull`.
+    :param note_pulled: called with the nodes that the look before has pulled,
+        see :meth:`.schedule.Schedule.note_pulled`.
     """
 
     def __init__(self, auditor: auditors.Auditor, tracker: Tracker,
@@ -81,12 +83,15 @@ class Look:
                      lambda nodes: ()),
                  tally: Tally | None = None,
                  pull: Callable[[list[str]], Iterable[str]] = (
-                     lambda nodes: ())) -> None:
+                     lambda nodes: ()),
+                 note_pulled: Callable[[Iterable[str]], None] = (
+                     lambda nodes: None)) -> None:
         self._auditor = auditor
         self._tracker = tracker
         self._acquired = acquired
         self._to_move = to_move
         self._pull = pull
+        self._note_pulled = note_pulled
         self._ending = ending
         self._tally = tally or Tally(clock)
         self._watch = watch.Watch(clock)
@@ -148,7 +153,8 @@ class Look:
             return view
         eligible = self._auditor.note_down(settings, view)
         self._view, self._eligible = view, eligible
-        self._audit_pulled()
+        pulled, self._pulled = self._pulled, ()
+        self._note_pulled(pulled)
         due = self._watch.due(view, eligible)
         self._busy = bool(due)
         try:
@@ -324,17 +330,6 @@ class Look:
             if len(moved) < len(judged):
                 break
         return moved
-
-    def _audit_pulled(self) -> None:
-        """Audit nodes that came from live hosts and have changed since.
-
-        Their former owner may have set traits until now.
-        """
-        pulled, self._pulled = self._pulled, ()
-        unchanged = self._tracker.unchanged(pulled)
-        for node in pulled:
-            if node not in unchanged and self._tracker.has(node):
-                self._tracker.audit(node)
 
 
 def _note(nodes: Iterable[str], found: Mapping[str, Reason],

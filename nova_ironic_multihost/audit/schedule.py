@@ -109,6 +109,14 @@ class Schedule:
             self._recent = (frozenset(audit.recent & nodes)
                             if audit is not None else frozenset())
 
+    def note_pulled(self, nodes: Iterable[str]) -> None:
+        """Note nodes that this host has pulled a while ago.
+
+        Their former owners may have set traits until now.
+        """
+        with self._lock:
+            self._recent |= frozenset(nodes)
+
     def spare(self) -> None:
         """Leave out what came from others and has not changed since.
 

@@ -50,6 +50,7 @@ class Upkeep:
         """Audit what is due, each node once."""
         if self._resting():
             return
+        self._schedule.spare()
         waiting, done = self._schedule.waiting(), set[str]()
         many = len(waiting) >= MANY
         if many:

@@ -632,7 +632,8 @@ class Process:
         self._look = look.Look(
             self.auditor, self, self._acquired, clock, self._is_ending,
             lambda nodes: self._offers.to_move(
-                nodes, settings.partition.label))
+                nodes, settings.partition.label),
+            note_pulled=self._schedule.note_pulled)
         self.sources.ending = self._is_ending
         self.ending = False
         self._late_takes = 0

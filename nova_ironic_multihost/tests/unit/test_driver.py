@@ -883,6 +883,19 @@ class LookTestCase(DriverTestCase):
             name: one._seconds() for name, one in timers.items()})
         self.assertEqual(10, before['look'])
 
+    def test_what_a_look_has_pulled_is_asked_for_in_the_background(self):
+        self.driver.get_available_nodes()
+        asked = []
+        self.patch(self.driver._tracker, 'unchanged', lambda nodes: (
+            asked.extend(nodes) or {*nodes}))
+        self.driver._schedule._audited[NODES[0]] = mock.Mock()
+        self.driver._looks._pulled = (NODES[0],)
+        self.driver._look()
+        self.assertEqual([], asked)
+        self.patch(self.driver._tracker, 'audit', lambda node: None)
+        self.driver._timers._timers['upkeep'].turn()
+        self.assertEqual([NODES[0]], asked)
+
     def test_records_of_this_host_are_not_read_while_nothing_happens(self):
         """They are at the first audit and at every tenth."""
         self.services = {ME: True}

@@ -358,6 +358,13 @@ class ScheduleTestCase(ScheduledTestCase):
         self.schedule.spare()
         self.assertEqual([], self.tracker.asked)
 
+    def test_node_that_was_pulled_is_audited_again_if_it_has_changed(self):
+        self.schedule.note_pulled(self.mine[:2])
+        self.tracker.spared = {self.mine[0]}
+        self.schedule.spare()
+        self.assertCountEqual(self.mine[:2], self.tracker.asked)
+        self.assertEqual(self.mine[1:2], self.schedule.waiting())
+
     def test_node_that_came_and_was_not_audited_yet_is_not_asked_about(self):
         self.cloud.set('b', up=False)
         self.begin()

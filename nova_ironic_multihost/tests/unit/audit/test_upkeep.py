@@ -42,6 +42,10 @@ class UpkeepTestCase(base.BaseTestCase):
     def test_nothing(self):
         self.assertEqual([], self.once())
 
+    def test_what_nobody_has_changed_is_not_due(self):
+        self.schedule.spare = self.due.clear
+        self.assertEqual([], self.once('a'))
+
     def test_what_is_due_in_that_order(self):
         nodes = [f'node-{number}' for number in range(120)]
         self.assertEqual(nodes, self.once(*nodes))

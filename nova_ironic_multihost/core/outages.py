@@ -81,6 +81,14 @@ class Heartbeats:
         return max(0, self.down_time - self.interval)
 
     @property
+    def quiet(self) -> float:
+        """Seconds in which no look sees a new heartbeat of a dead host.
+
+        The last one may be ``interval`` old when a look sees it.
+        """
+        return max(0, self.silence - self.interval)
+
+    @property
     def pause(self) -> float:
         """The most seconds between two heartbeats of mine without an outage.
 
@@ -97,7 +105,9 @@ class Outages:
     Nobody is dead by the clock of this host alone. A host is dead if nova
     calls it down, and the heartbeats of this host went on for
     :attr:`Heartbeats.silence`, without a pause, since its last heartbeat. The
-    time is that of the stamps of this host. After a pause, and for a host that
+    time is that of the stamps of this host. Conductors whose clocks differ may
+    make it too long, so the looks must not have seen a new heartbeat of the
+    other one for :attr:`Heartbeats.quiet`. After a pause, and for a host that
     is seen for the first time, it begins anew and is the whole ``down_time``:
     after an outage or a common start the others come back one by one. A dead
     host stays dead until its stamp changes.
@@ -110,6 +120,7 @@ class Outages:
     :param heard: whether nova called this host up when it looked last.
     :param paused: whether the heartbeats of this host had paused then.
     :param beats: host, as nova spells it -> its last heartbeat.
+    :param changed: host -> when that was seen first, by a monotonic clock.
     :param due: host -> the heartbeat of this host that shows it dead.
     :param dead: the hosts that are dead unless nova calls them up.
     :param since: host -> when it was first seen dead, of those that were dead
@@ -123,6 +134,8 @@ class Outages:
     heard: bool = False
     paused: bool = False
     beats: Mapping[str, datetime.datetime | None] = dataclasses.field(
+        default_factory=lambda: types.MappingProxyType({}))
+    changed: Mapping[str, float] = dataclasses.field(
         default_factory=lambda: types.MappingProxyType({}))
     due: Mapping[str, float] = dataclasses.field(
         default_factory=lambda: types.MappingProxyType({}))
@@ -151,6 +164,8 @@ class Outages:
             self, heard=me is not None and me.up, paused=self.own is not None,
             beats=types.MappingProxyType({**self.beats, **{
                 service.host: service.beat for service in others}}),
+            changed=types.MappingProxyType({
+                **self.changed, **dict.fromkeys(news, now)}),
             dead=self.dead - news)
         if me is None or not me.up:
             return found
@@ -173,7 +188,9 @@ class Outages:
             due=types.MappingProxyType(due),
             dead=found.dead.union(
                 service.host for service in others
-                if not service.up and own >= due[service.host]))
+                if not service.up and own >= due[service.host]
+                and (service.beat is None or now - found.changed[service.host]
+                     >= heartbeats.quiet)))
 
     def judged(self, services: Iterable[membership.ComputeService],
                host: HostKey) -> tuple[membership.ComputeService, ...]:

@@ -219,6 +219,26 @@ class DeadTestCase(base.BaseTestCase):
 
             self.assertNobodyIsDead(world, wrote)
 
+    def test_clocks_of_conductors_differ(self):
+        """Each heartbeat goes to any of them, some late."""
+        for seed in range(self.EXAMPLES):
+            world = World(seed)
+            some = random.Random(seed)
+            clocks, sent = [-55, 0, 30], {}
+
+            def wrote(now, host, world=world, some=some, clocks=clocks,
+                      sent=sent):
+                beat = world.sent(now, host)
+                late, ahead = sent.setdefault(
+                    (host, beat), (some.uniform(0, 9), some.choice(clocks)))
+                if beat + late > now:
+                    beat -= 10
+                    _, ahead = sent.setdefault(
+                        (host, beat), (0, some.choice(clocks)))
+                return beat + ahead
+
+            self.assertNobodyIsDead(world, wrote)
+
 
 def service(host, beat, up=None, now=None, **state):
     """Return a service with a heartbeat of that second, None if it has none.
@@ -283,6 +303,16 @@ class EvidenceTestCase(base.BaseTestCase):
         for now in range(90, 150, 10):
             self.assertEqual(set(), self.look(now, a=0, b=now))
         self.assertEqual({'a'}, self.look(150, a=0, b=150))
+
+    def test_stamps_of_conductors_with_other_clocks(self):
+        """Those of me go ahead, and the last one of a was behind."""
+        for now in range(0, 60, 10):
+            self.look(now, a=now)
+        self.assertEqual(set(), self.look(60, a=58 - 55))
+        for now, mine in (70, 100), (80, 110), (90, 90):
+            self.assertEqual(set(), self.look(now, mine=mine, a=58 - 55))
+        self.look(100, a=98)
+        self.assertEqual(set(), self.judge(100, a=98))
 
     def test_pause_is_told(self):
         self.look(0, a=0)
@@ -370,6 +400,13 @@ class HeartbeatsTestCase(base.BaseTestCase):
         self.assertEqual([1, 3, 10, 10], [
             outages.Heartbeats(interval).period
             for interval in (0, 3, 10, 60)])
+
+    def test_time_without_a_new_heartbeat(self):
+        """A death is not noticed later for it."""
+        for interval, down_time, quiet in (
+                (10, 60, 40), (2, 8, 4), (30, 60, 0), (60, 300, 180)):
+            self.assertEqual(
+                quiet, outages.Heartbeats(interval, down_time).quiet)
 
     def test_pause_of_heartbeats_that_is_no_outage(self):
         """Looks see every second one at least."""

@@ -35,12 +35,16 @@ def sees_most_up(view: membership.View) -> bool:
 
     It is a member, and more than half of those that share its nodes are up,
     itself included. Those that are down on purpose, fenced or disabled, are
-    not counted.
+    not counted, nor are those that have never sent a heartbeat: they show
+    nothing. Where heartbeats have no time stamps this does not show.
     """
+    mine = view.services.get(view.host)
+    stamps = mine is not None and mine.beat is not None
     counted = [service for host, service in view.services.items()
                if host != view.host and view.peer(host)
                and not service.forced_down
-               and (service.up or not service.disabled)]
+               and (service.up or not service.disabled)
+               and not (stamps and service.beat is None)]
     up = 1 + sum(service.up for service in counted)
     return view.member(view.host) and 2 * up > 1 + len(counted)
 

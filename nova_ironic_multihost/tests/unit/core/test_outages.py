@@ -106,6 +106,22 @@ class OutagesTestCase(base.BaseTestCase):
             self.assertEqual(expected, self.lengths(
                 (0, looks), (10, looks), now=10))
 
+    def test_who_has_never_sent_a_heartbeat_does_not_count(self):
+        """It is registered, and about to start or will never run."""
+        for up, down, new, believed in (
+                ('a', 'b', {'c': False, 'd': False}, True),
+                ('', 'b', {'c': True}, False)):
+            services = [service(host, 0, up=True) for host in ('me', *up)]
+            services += [service(host, 0, up=False) for host in down]
+            services += [service(host, None, up=state)
+                         for host, state in new.items()]
+            for stamped in True, False:
+                seen = membership.view([
+                    one if stamped else dataclasses.replace(one, beat=None)
+                    for one in services], membership.Partition(), 'me')
+                self.assertIs(believed is stamped,
+                              outages.sees_most_up(seen))
+
     def test_an_outage_of_all_counts_for_nothing(self):
         # Heartbeats cannot be written; then they come back one by one.
         nobody = view([], dead=['me', 'a', 'b', 'c'])

@@ -74,6 +74,11 @@ class Service:
         """The host in lower case."""
         return host_key(self.host)
 
+    @property
+    def at_work(self) -> tuple[bool, float]:
+        """Greater for the one that is at work, of two spellings of a host."""
+        return self.up, self.seen or 0
+
 
 @dataclasses.dataclass(frozen=True)
 class Record:
@@ -190,10 +195,11 @@ class Observation:
 
     @functools.cached_property
     def service_of(self) -> dict[HostKey, Service]:
-        """Host -> Service; of two spellings the one that is up counts."""
+        """Host -> Service; of two spellings the one that is at work."""
         found: dict[HostKey, Service] = {}
         for service in self.services:
-            if service.up or service.key not in found:
+            before = found.get(service.key)
+            if before is None or service.at_work > before.at_work:
                 found[service.key] = service
         return found
 

@@ -37,7 +37,7 @@ def named(services: tuple[observation.Service, ...],
     found = [s for s in services if s.key == host_key(host)]
     if found:
         # A host that was renamed in case has two: the one that is at work.
-        return max(found, key=lambda s: (s.up, s.seen or 0, s.host == host))
+        return max(found, key=lambda s: (s.at_work, s.host == host))
     known = sorted(s.host for s in services)
     more = len(known) - _SHOWN
     raise survey.SurveyError(

@@ -312,8 +312,8 @@ class Survey:
     def bare_metal(self, host: str) -> bool | None:
         """Tell by one of its servers whether a host is one of bare metal.
 
-        The node of such a server has a uuid for its name; that of a virtual
-        machine has the name of its host.
+        The node of such a server has a uuid for its name. That of a virtual
+        machine has the name of its host as a rule, and no uuid.
 
         :param host: as nova spells it
         :returns: None if that does not show, as without a server
@@ -322,9 +322,7 @@ class Survey:
         [node] = [server.get(_NODE) for server in self._nova.get(
             '/servers/detail', _COMPUTE, all_tenants=1, host=host,
             limit=1)['servers']] or [None]
-        if _is_uuid(node):
-            return True
-        return False if node and _short(node) == _short(host) else None
+        return _is_uuid(node) if node else None
 
     def servers_of(self, host: str) -> tuple[observation.Instance, ...]:
         """Ask nova alone, for the living servers of a compute service.
@@ -514,15 +512,11 @@ def _node(node: _Json) -> observation.Node:
         node.get('shard') or '', _epoch(node['provision_updated_at']))
 
 
-def _is_uuid(text: str | None) -> bool:
+def _is_uuid(text: str) -> bool:
     try:
-        return str(uuid.UUID(text or '')) == text
+        return str(uuid.UUID(text)) == text
     except ValueError:
         return False
-
-
-def _short(name: str) -> str:
-    return host_key(name.partition('.')[0])
 
 
 def _expect_cells(services: Iterable[observation.Service]) -> None:

@@ -217,14 +217,20 @@ def by_host(services: Iterable[ComputeService]
     """Return an immutable map: host -> service.
 
     :param services: of two that are one host (it was renamed in case, on a
-        database that tells both names apart) the one that is up counts.
+        database that tells both names apart) the one that is up counts, or
+        had the last heartbeat: it may be fenced.
     """
     known: dict[HostKey, ComputeService] = {}
     for service in services:
         before = known.get(service.key)
-        if before is None or service.up and not before.up:
+        if before is None or _at_work(service) > _at_work(before):
             known[service.key] = service
     return types.MappingProxyType(known)
+
+
+def _at_work(service: ComputeService) -> tuple[bool, datetime.datetime]:
+    return service.up, (service.beat or datetime.datetime.min).replace(
+        tzinfo=datetime.UTC)
 
 
 def spellings(services: Iterable[ComputeService], host: str

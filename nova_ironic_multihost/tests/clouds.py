@@ -111,6 +111,11 @@ class FakeCloud(fixtures.Fixture):
         self.versions = {}
 
     def _setUp(self):
+        # Nodes have short names here where nova has uuids.
+        is_uuid = survey._is_uuid
+        self.useFixture(fixtures.MockPatchObject(
+            survey, '_is_uuid',
+            lambda text: text.startswith('n-') or is_uuid(text)))
         self.http = self.useFixture(requests_mock_fixture.Fixture())
         for url, answer in (
                 (f'{NOVA}/os-services', self._services),

@@ -218,6 +218,17 @@ class JobTestCase(base.BaseTestCase):
                          self.apis.changes[-1])
         self.assertEqual('', self.look([node('a')], [pod('east', 'a')]))
 
+    def test_one_that_has_left_another_spelling_behind(self):
+        """On a database that tells both apart."""
+        self.beats = {'east'}
+        self.apis.services.append(clouds.service(
+            'East', state='down', updated_at='2025-01-01T00:00:00.000000'))
+        self.look([node('a', TAINT)], [pod('east', 'a')])
+        self.assertFenced('node a is out of service')
+        self.assertIn('east is no longer fenced',
+                      self.look([node('a')], [pod('east', 'a')]))
+        self.assertFalse(self.apis.services[0]['forced_down'])
+
     def test_one_that_was_drained_when_its_node_died(self):
         self.beats = {'east'}
         for reason in 'new memory', None:
@@ -346,7 +357,16 @@ class JobTestCase(base.BaseTestCase):
     def test_settings_that_are_wrong(self):
         self.assertIn('SELECTOR', self.look([node('a', TAINT)], [], 1))
         self.useFixture(fixtures.EnvironmentVariable('NAMESPACE'))
-        self.assertIn('NAMESPACE', self.look([], [], 1))
+        self.assertIn('variable NAMESPACE', self.look([], [], 1))
+
+    def test_answers_that_are_no_answers(self):
+        """What they lack is no variable."""
+        self.apis.http.get(f'{API}/nodes', json={'kind': 'Status'})
+        self.assertNotIn('variable', self.run_program(1))
+        self.apis.http.get(f'{clouds.NOVA}/os-services', json={'error': 1})
+        told = self.look([node('a', TAINT)], [pod('east', 'a')], 1)
+        self.assertIn("KeyError: 'services'", told)
+        self.assertNotIn('variable', told)
 
 
 class ManifestTestCase(base.BaseTestCase):

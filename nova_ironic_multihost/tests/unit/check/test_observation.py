@@ -17,9 +17,11 @@ from nova_ironic_multihost.check import observation
 
 class ObservationTestCase(base.BaseTestCase):
 
-    def test_of_two_spellings_the_one_that_is_up_counts(self):
-        new = observation.Service('east')
-        old = observation.Service('East', up=False)
-        for pair in (old, new), (new, old):
-            seen = observation.Observation(services=pair)
-            self.assertEqual({'east': new}, seen.service_of)
+    def test_of_two_spellings_the_one_that_is_at_work_counts(self):
+        old = observation.Service('East', up=False, seen=1)
+        for new in (observation.Service('east'),
+                    # It is fenced.
+                    observation.Service('east', up=False, seen=2)):
+            for pair in (old, new), (new, old):
+                seen = observation.Observation(services=pair)
+                self.assertEqual({'east': new}, seen.service_of)

@@ -289,7 +289,7 @@ class NovaTestCase(SurveyTestCase):
             clouds.server('s-3', 'vmware', 'domain-c26'),
             clouds.server('s-4', 'claimed')]
         for host, found in (('east', True), ('kvm-1', False),
-                            ('kvm-2.example.org', False), ('vmware', None),
+                            ('kvm-2.example.org', False), ('vmware', False),
                             ('claimed', None), ('empty', None)):
             self.cloud.asked.clear()
             self.assertIs(found, self.cloud.survey().bare_metal(host))

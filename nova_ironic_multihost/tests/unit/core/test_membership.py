@@ -10,6 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
+import datetime
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -90,6 +91,16 @@ class MembersTestCase(base.BaseTestCase):
                          down('Host2') + up('host2')):
             self.assertEqual({'host1', 'host2'}, members(
                 up('host1') + services, 'host1'))
+
+    def test_of_two_spellings_the_fenced_one_was_at_work(self):
+        """The other one has no heartbeat, or an older one."""
+        moment = datetime.datetime(2026, 1, 1)
+        [new] = down('host2', forced_down=True, beat=moment)
+        for beat in None, moment - datetime.timedelta(1):
+            [old] = down('Host2', beat=beat)
+            for services in (new, old), (old, new):
+                self.assertTrue(membership.view(
+                    services, ANYWHERE, 'host1').fenced('host2'))
 
     def test_peer_list_limits_members_of_a_group_or_shard(self):
         for limits in ({'conductor_group': 'rack1'}, {'shard': 's1'},

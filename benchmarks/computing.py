@@ -348,8 +348,8 @@ class Compute:
         came, tracker = [], self._driver._tracker
         move = type(tracker).move
 
-        def moved(records):
-            found = move(tracker, records)
+        def moved(records, *more):
+            found = move(tracker, records, *more)
             came.extend(found)
             return found
 

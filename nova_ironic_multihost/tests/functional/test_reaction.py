@@ -135,6 +135,7 @@ class MembersTestCase(base.MultiHostTestCase):
             self._set_provider_traits(node, [
                 *self._get_provider_traits(node), 'COMPUTE_STATUS_DISABLED'])
         self.fleet.look()
+        self.fleet.keep_up('host1', 'host3')
         for node in nodes:
             self.assertNotIn('COMPUTE_STATUS_DISABLED',
                              self._get_provider_traits(node))

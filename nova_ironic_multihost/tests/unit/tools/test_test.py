@@ -13,10 +13,12 @@
 import contextlib
 import fnmatch
 import io
+import json
 import pathlib
 import queue
 import re
 import subprocess
+import sys
 import threading
 import tomllib
 from unittest import mock
@@ -216,6 +218,110 @@ class RoomsTestCase(base.BaseTestCase):
                     self.assertTrue(any(
                         re.search(argument, name) for name in modules),
                         argument)
+
+
+class PythonsTestCase(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.test = tools.load('test')
+
+    def test_each_nova_has_its_own(self):
+        self.assertEqual(
+            ['Python: nova31 on 3.11, nova33 on 3.12'],
+            self.test.pythons({
+                'nova33': {'base_python': ['python3.12', 'python3.11'],
+                           'py_dot_ver': '3.12'},
+                'nova31': {'base_python': ['python3.11'],
+                           'py_dot_ver': '3.11'}}))
+
+    def test_what_is_missing_is_told_with_what_is_used_instead(self):
+        self.assertEqual(
+            ['Python: nova33 on 3.11, nova34 on 3.13',
+             'Python 3.12 not found: nova33 runs on 3.11'],
+            self.test.pythons({
+                'nova33': {'base_python': ['python3.12', 'python3.11'],
+                           'py_dot_ver': '3.11'},
+                'nova34': {'base_python': ['python3.13', 'python3'],
+                           'py_dot_ver': '3.13'}}))
+
+    def tell(self, *parts, status=0):
+        """Ask a tox of ours.
+
+        :returns: (the environments that it was asked for, what was printed)
+        """
+        self.useFixture(fixtures.MockPatchObject(
+            self.test, 'LOGS', pathlib.Path(
+                self.useFixture(fixtures.TempDir()).path)))
+        asked = []
+
+        def run(command, log, echo):
+            asked.extend(command[command.index('-e') + 1].split(','))
+            pathlib.Path(command[command.index('-o') + 1]).write_text(
+                json.dumps({'env': {env: {'base_python': ['python3.12'],
+                                          'py_dot_ver': '3.11'}
+                                    for env in asked}}))
+            return status, []
+
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            self.test.tell_pythons(
+                self.test.plan(parts, ('34', '31')), mock.Mock(run=run))
+        return asked, out.getvalue()
+
+    def test_tox_is_asked_once_for_each_nova(self):
+        asked, printed = self.tell('unit', 'upstream', 'newest')
+        self.assertEqual(['newest-nova34', 'upstream-nova31',
+                          'upstream-nova34'], sorted(asked))
+        self.assertIn('=== Python 3.12 not found: nova31 runs on 3.11\n',
+                      printed)
+
+    def test_nobody_is_asked_where_no_nova_runs(self):
+        self.assertEqual(([], ''), self.tell('pep8', 'lab'))
+
+    def test_tox_cannot_tell(self):
+        self.assertRaises(self.test.SetupError, self.tell, 'unit', status=1)
+
+
+class PyenvTestCase(base.BaseTestCase):
+    """toxfile.py shows tox what pyenv has."""
+
+    def setUp(self):
+        super().setUp()
+        self.root = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        self.useFixture(fixtures.EnvironmentVariable(
+            'PYENV_ROOT', str(self.root)))
+        # tox is not in the environments of the tests.
+        plugin = mock.Mock(impl=lambda function: function)
+        with mock.patch.dict(sys.modules, {
+                'tox': mock.Mock(), 'tox.plugin': plugin}):
+            self.toxfile = tools.load('../toxfile.py')
+
+    def make(self, *names):
+        for name in names:
+            programs = self.root / 'versions' / name / 'bin'
+            programs.mkdir(parents=True)
+            (programs / 'python').touch()
+
+    def test_latest_first_and_no_older_ones(self):
+        self.make('3.9.18', '3.11.7', '3.13.0', '3.13.11', '3.13.2', '2.7.18',
+                  'pypy3.11-7.3.20', 'some-venv')
+        self.assertEqual(
+            [f'{self.root}/versions/{name}/bin/python'
+             for name in ('3.13.11', '3.13.2', '3.13.0', '3.11.7')],
+            self.toxfile.interpreters())
+
+    def test_the_python_of_tox_comes_first(self):
+        self.make('3.12.1')
+        state = mock.Mock()
+        state.conf.options.discover = ['asked for']
+        self.toxfile.tox_add_core_config(None, state)
+        self.assertEqual(
+            ['asked for', sys.executable,
+             f'{self.root}/versions/3.12.1/bin/python'],
+            state.conf.options.discover)
+
+    def test_without_pyenv(self):
+        self.assertEqual([], self.toxfile.interpreters())
 
 
 class DurationsTestCase(base.BaseTestCase):

@@ -93,7 +93,97 @@ class NovaCompute:
                 self.loaded = json.loads(line.removeprefix(until_loaded.MARK))
 
 
-class Installation(fixtures.Fixture):
+class Host(fixtures.Fixture):
+    """A Python that has nova and our package.
+
+    :ivar python: path of the interpreter.
+    :ivar scripts: directory of the scripts of our package.
+    :ivar nova_compute: path of nova's script.
+    """
+
+    def _setUp(self):
+        self._directory = pathlib.Path(
+            self.useFixture(fixtures.TempDir()).path)
+        self._placement = self.useFixture(placement.VersionDocument())
+
+    def _run(self, command, cwd=None, **environment):
+        return subprocess.run(
+            command, cwd=cwd or self._directory,
+            env={**self._environment(), **environment},
+            stdin=subprocess.DEVNULL,
+            capture_output=True, text=True, timeout=DEADLINE)
+
+    def _environment(self):
+        return {name: value for name, value in os.environ.items()
+                if name not in ('PYTHONPATH',
+                                'OS_NOVA_DISABLE_EVENTLET_PATCHING')}
+
+    def run_python(self, code):
+        """Run a piece of Python; return the subprocess.CompletedProcess."""
+        return self._run([str(self.python), '-P', '-c', code])
+
+    def run_status(self):
+        """Run ``nova-ironic-multihost-status upgrade check``.
+
+        :returns: {name of the check: (result, details)}
+        """
+        configuration = self._configuration(
+            'ironic_multihost.IronicMultiHostDriver')
+        # Without the nova-compute of the outer environment in it.
+        process = self._run(
+            [str(self.scripts / 'nova-ironic-multihost-status'),
+             '--config-file', str(configuration), 'upgrade', 'check',
+             '--json'], PATH='/usr/bin:/bin')
+        return {one['check']: (one['result'], one['details'])
+                for one in json.loads(process.stdout)['checks']}
+
+    def _configuration(self, compute_driver, transport_url='fake:/'):
+        path = self._directory / 'nova.conf'
+        path.write_text(CONFIGURATION.format(
+            compute_driver=compute_driver, directory=self._directory,
+            placement=self._placement.url, transport_url=transport_url))
+        return path
+
+    def start(self, script, transport_url):
+        """Start a script of our package as nova-compute.
+
+        :param script: its name.
+        :returns: subprocess.Popen; to be killed by whoever asks for it.
+        """
+        configuration = self._configuration(
+            'ironic_multihost.IronicMultiHostDriver', transport_url)
+        with open(self._directory / 'log', 'w') as log:
+            return subprocess.Popen(
+                [str(self.scripts / script),
+                 '--config-file', str(configuration)],
+                cwd=self._directory, env=self._environment(),
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+    @property
+    def log(self):
+        """What the script that was started last has printed so far."""
+        return (self._directory / 'log').read_text()
+
+    def run_nova_compute(
+            self, compute_driver='ironic_multihost.IronicMultiHostDriver',
+            module=None, **environment):
+        """Run nova-compute up to the load of the driver.
+
+        :param compute_driver: the option of this name.
+        :param module: what to run with ``python -m`` in the place of the
+            console script nova-compute.
+        :param environment: environment variables.
+        :returns: :class:`NovaCompute`.
+        """
+        configuration = self._configuration(compute_driver)
+        program = (['module', module] if module else
+                   ['script', str(self.nova_compute)])
+        return NovaCompute(self._run(
+            [str(self.python), '-P', until_loaded.__file__, *program,
+             '--config-file', str(configuration)], **environment))
+
+
+class Installation(Host):
     """A virtual environment with our package and this environment's nova.
 
     The package is installed from a copy of the source; an ``archived`` one has
@@ -102,7 +192,6 @@ class Installation(fixtures.Fixture):
     and how our package is installed there does not matter, because what the
     new environment has itself comes first.
 
-    :ivar python: path of the interpreter.
     :ivar package: path of the package's modules.
     :ivar source: path of the copy.
     """
@@ -113,9 +202,7 @@ class Installation(fixtures.Fixture):
         self._archived = archived
 
     def _setUp(self):
-        self._directory = pathlib.Path(
-            self.useFixture(fixtures.TempDir()).path)
-        self._placement = self.useFixture(placement.VersionDocument())
+        super()._setUp()
         self.source = self._directory / 'source'
         if self._archived:
             write_archive(self.source)
@@ -124,7 +211,10 @@ class Installation(fixtures.Fixture):
                 ROOT, self.source, symlinks=True, ignore=NOT_OF_THE_SOURCE)
         venv = self._directory / 'venv'
         self._python('-m', 'venv', '--without-pip', str(venv))
-        self.python = venv / 'bin' / 'python'
+        self.scripts = venv / 'bin'
+        self.python = self.scripts / 'python'
+        self.nova_compute = pathlib.Path(
+            sysconfig.get_path('scripts'), 'nova-compute')
         site_packages = next(venv.glob('lib/python*/site-packages'))
         (site_packages / 'outer.pth').write_text(
             sysconfig.get_path('purelib') + '\n')
@@ -163,80 +253,3 @@ class Installation(fixtures.Fixture):
         process = self._run([sys.executable, *arguments], cwd, **version)
         if process.returncode:
             raise RuntimeError(process.stdout + process.stderr)
-
-    def _run(self, command, cwd=None, **environment):
-        return subprocess.run(
-            command, cwd=cwd or self._directory,
-            env={**self._environment(), **environment},
-            stdin=subprocess.DEVNULL,
-            capture_output=True, text=True, timeout=DEADLINE)
-
-    def _environment(self):
-        return {name: value for name, value in os.environ.items()
-                if name not in ('PYTHONPATH',
-                                'OS_NOVA_DISABLE_EVENTLET_PATCHING')}
-
-    def run_python(self, code):
-        """Run a piece of Python; return the subprocess.CompletedProcess."""
-        return self._run([str(self.python), '-P', '-c', code])
-
-    def run_status(self):
-        """Run ``nova-ironic-multihost-status upgrade check``.
-
-        :returns: {name of the check: (result, details)}
-        """
-        configuration = self._configuration(
-            'ironic_multihost.IronicMultiHostDriver')
-        # Without the nova-compute of the outer environment in it.
-        process = self._run(
-            [str(self.python.parent / 'nova-ironic-multihost-status'),
-             '--config-file', str(configuration), 'upgrade', 'check',
-             '--json'], PATH='/usr/bin:/bin')
-        return {one['check']: (one['result'], one['details'])
-                for one in json.loads(process.stdout)['checks']}
-
-    def _configuration(self, compute_driver, transport_url='fake:/'):
-        path = self._directory / 'nova.conf'
-        path.write_text(CONFIGURATION.format(
-            compute_driver=compute_driver, directory=self._directory,
-            placement=self._placement.url, transport_url=transport_url))
-        return path
-
-    def start(self, script, transport_url):
-        """Start a script of the new environment as nova-compute.
-
-        :param script: its name.
-        :returns: subprocess.Popen; to be killed by whoever asks for it.
-        """
-        configuration = self._configuration(
-            'ironic_multihost.IronicMultiHostDriver', transport_url)
-        with open(self._directory / 'log', 'w') as log:
-            return subprocess.Popen(
-                [str(self.python.parent / script),
-                 '--config-file', str(configuration)],
-                cwd=self._directory, env=self._environment(),
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-
-    @property
-    def log(self):
-        """What the script that was started last has printed so far."""
-        return (self._directory / 'log').read_text()
-
-    def run_nova_compute(
-            self, compute_driver='ironic_multihost.IronicMultiHostDriver',
-            module=None, **environment):
-        """Run nova-compute up to the load of the driver.
-
-        :param compute_driver: the option of this name.
-        :param module: what to run with ``python -m`` in the place of the
-            console script nova-compute.
-        :param environment: environment variables.
-        :returns: :class:`NovaCompute`.
-        """
-        configuration = self._configuration(compute_driver)
-        program = (['module', module] if module else
-                   ['script', str(pathlib.Path(sysconfig.get_path('scripts'),
-                                               'nova-compute'))])
-        return NovaCompute(self._run(
-            [str(self.python), '-P', until_loaded.__file__, *program,
-             '--config-file', str(configuration)], **environment))

@@ -18,7 +18,7 @@ from oslotest import base
 from nova_ironic_multihost.tests.unit import tools
 
 #: Those that people start, in a checkout.
-TOOLS = ('bench', 'compare', 'failover', 'lab', 'test')
+TOOLS = ('bench', 'compare', 'failover', 'lab', 'platforms', 'test')
 
 #: Runs a script with the version of Python that Ubuntu 22.04 has.
 RUN = """

@@ -66,6 +66,10 @@ class CountTestCase(base.BaseTestCase):
         self.assertEqual((17, 3), self.test.count(
             ["17 of 20 failures are stock's and not ours."], 1))
 
+    def test_platforms(self):
+        self.assertEqual((30, 1), self.test.count(
+            ['    31 passed, 0 failed', '30 passed, 1 failed'], 1))
+
     def test_a_crash_without_a_failed_test_counts_as_one(self):
         self.assertEqual((0, 1), self.test.count(['Segmentation fault'], 139))
 

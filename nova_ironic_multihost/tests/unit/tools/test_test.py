@@ -102,6 +102,12 @@ class PlanTestCase(base.BaseTestCase):
             jobs = self.test.plan(parts, self.test.NOVAS)
             self.assertEqual(set(parts), {job.part for job in jobs})
 
+    def test_arguments_take_the_place_of_those_in_tox_ini(self):
+        job = self.test.Job('unit', 'py3-nova34', 'nova34')
+        self.assertNotIn('--', job.command)
+        job = self.test.Job('lab', 'lab', 'lab', arguments=('one', 'two'))
+        self.assertEqual(['--', 'one', 'two'], job.command[-3:])
+
     def test_the_longest_are_first(self):
         jobs = self.test.plan(self.test.PARTS, self.test.NOVAS)
         self.assertEqual(['lab', 'functional'], [job.env for job in jobs[:2]])

@@ -53,7 +53,11 @@ class SectionTestCase(base.BaseTestCase):
         """Return the sections that were registered, in text."""
         one = reports.Report(Version())
         one._readd_sections()
-        return [text for text in map(str, one.sections)
+        # They are the last ones. That of green threads looks at all objects,
+        # and fails over a weakref.proxy that another test has left.
+        registered = len(getattr(reports.Report, 'persistent_sections', ()))
+        first = len(one.sections) - registered
+        return [text for text in map(str, one.sections[first:])
                 if re.match(r'=+\n=+ +Ours +=+\n', text)]
 
     def test_it_is_in_the_report_of_nova_compute(self):

@@ -533,6 +533,35 @@ class FirstRecordsTestCase(cloud.AuditTestCase):
                               if found.nodes[node].body is None])
         self.assertEqual([], self.asked('node'))
 
+    def test_no_more_is_read_with_all_that_nova_needs(self):
+        """Its servers, and what is its by the ring, though it is not up."""
+        class AtOnce(futures.Executor):
+            def submit(self, call):
+                done = futures.Future()
+                done.set_result(call())
+                return done
+
+        self.auditors['a']._executor = AtOnce
+        self.cloud.owners = {}
+        self.cloud.set('a', up=False)
+        free = dict.fromkeys(cloud.NODES)
+        servers = {free.popitem()[0]: 'here', free.popitem()[0]: 'there'}
+        self.cloud.placed = {
+            uuid: cloud.instance(host, node) for host, (node, uuid)
+            in zip('ab', servers.items(), strict=True)}
+        page, found = self.pages.page, set()
+
+        def ask(partition, after, limit, wanted, unused):
+            found.update(node for node, instance in {**free, **servers}.items()
+                         if wanted(node, instance))
+            return page(partition, after, limit, wanted, unused)
+
+        self.pages.page = ask
+        self.audit(settled=False)
+        self.assertEqual(
+            (self.preferred('a', 'a', 'b') & free.keys())
+            | {next(iter(servers))}, found)
+
     def test_they_are_read_again_if_ironic_did_not_answer(self):
         self.cloud.broken = True
         self.assertRaises(OSError, self.audit, settled=False)

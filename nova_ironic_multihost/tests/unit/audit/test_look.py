@@ -20,6 +20,7 @@ from nova_ironic_multihost.audit import auditor
 from nova_ironic_multihost.audit import look
 from nova_ironic_multihost.audit import model
 from nova_ironic_multihost.audit import reader as readers
+from nova_ironic_multihost.core import aggregates
 from nova_ironic_multihost.core import membership
 from nova_ironic_multihost.core.outages import Heartbeats
 from nova_ironic_multihost.core.ownership import Reason
@@ -167,7 +168,9 @@ class LookTestCase(cloud.AuditTestCase):
         self.assertEqual([], self.tracker.audited)
         # The next look is just in time.
         self.assertEqual(5, self.pause())
-        self.clock.now += 5
+        self.clock.now += 4.5
+        self.assertEqual(1, self.pause())
+        self.clock.now += 0.5
         self.assertEqual({'a'}, self.look().members)
         self.assertEqual(NODES[:5], self.tracker.audited)
         # It is still up, so that they are pulled, some by each look.
@@ -238,6 +241,17 @@ class LookTestCase(cloud.AuditTestCase):
         self.assertFalse(self.may_close())
         self.cloud.set('d')
         self.assertTrue(self.may_close())
+
+    def test_builds_of_a_zone_go_to_no_other(self):
+        """Compute services of another one do not stand in for who ends."""
+        self.cloud.set('c', farewell='bye')
+        self.cloud.set('d')
+        self.audit()
+        self.assertTrue(self.may_close())
+        self.cloud.host_aggregates = (
+            aggregates.Aggregate.of('z', ['b', 'd'], 'east'),)
+        self.audit()
+        self.assertFalse(self.may_close())
 
     def test_whom_an_outage_has_silenced_keeps_its_nodes(self):
         self.heartbeats = Heartbeats(10, 60)

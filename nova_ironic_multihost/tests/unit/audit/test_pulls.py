@@ -42,6 +42,7 @@ class PullsTestCase(cloud.AuditTestCase):
             self.auditor, self.tracker, self.schedule, offer.Offers(
                 self.auditor, self.tracker, lambda: self.ending),
             lambda node: node not in self.used, self.tally)
+        self.assertEqual((), self.pulls.records)
         self.pulls.once('')
         for _ in range(2):
             self.decide()

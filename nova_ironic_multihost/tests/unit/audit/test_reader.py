@@ -321,6 +321,14 @@ class ReaderTestCase(base.BaseTestCase):
         self.assertRaises(listings.SilentError, self.read)
         self.assertEqual({'node-4'}, self.read())
 
+    def test_ironic_is_not_asked_for_ever_when_a_node_was_touched(self):
+        """Each question may last until it has no answer."""
+        for name in NAMES:
+            self.ironic.work(name)
+        self.ironic.broken = set(NAMES)
+        self.read()
+        self.assertEqual(readers.FAILURES, self.asked()['touched'])
+
     def test_nodes_that_ironic_cannot_show(self):
         self.ironic.work('node-4')
         self.ironic.broken = set(NAMES)

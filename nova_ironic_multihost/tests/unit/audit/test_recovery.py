@@ -26,6 +26,7 @@ from nova_ironic_multihost.audit import patrol
 from nova_ironic_multihost.audit import recovery
 from nova_ironic_multihost.audit import tally
 from nova_ironic_multihost.contract import calls
+from nova_ironic_multihost.core import events
 from nova_ironic_multihost.core.facts import InstanceState
 from nova_ironic_multihost.core import membership
 from nova_ironic_multihost.core import pauses
@@ -157,6 +158,8 @@ class InstancesTestCase(base.BaseTestCase):
         return uuid in self.arrived
 
     def step(self, instance, provision_state):
+        self.assertEqual(('i1', self.machine), (
+            instance.uuid, provision_state))
         return self.attempt
 
     def undo(self, instance):
@@ -308,6 +311,18 @@ class RecoveryTestCase(InstancesTestCase):
         self.machine = 'active'
         self.bring_to_rest()
         self.assertEqual([('deployed', 'spawning')], self.instances.done)
+        self.assertEqual(('active', None), self.states())
+
+    def test_a_build_that_is_over_and_has_to_be_stopped(self):
+        """The patrol sees that nobody is at work on that."""
+        def deployed(instance):
+            self.instances.have('active', 'powering-off')
+
+        self.taken('building', 'spawning')
+        with mock.patch.object(self.instances, 'deployed', deployed):
+            self.bring_to_rest()
+        self.sweep_often(patrol.ON_ITS_WAY + 1)
+        self.assertEqual([('init', 'powering-off')], self.instances.done)
         self.assertEqual(('active', None), self.states())
 
     def test_a_rebuild_is_shown_as_one_while_it_goes_on(self):
@@ -462,6 +477,15 @@ class WorkTestCase(InstancesTestCase):
             self.join()
         self.assertIn('no bus', logs.output[0])
         self.assertEqual(('active', None), self.states())
+
+    def test_it_is_told_who_took_over_from_whom(self):
+        with mock.patch.object(self.instances, 'notify') as notify:
+            self.recovery.took_over({'i1': 'dead'}, at_rest={'i1'})
+            self.join()
+        [(_, payload)] = [call.args for call in notify.mock_calls]
+        told = payload[f'{events.PREFIX}.data']
+        self.assertEqual(('Mine', 'dead', ['i1']), (
+            told['host'], told['source_host'], told['instances']))
 
     def test_only_so_many_at_once(self):
         running, most = [], []
@@ -965,6 +989,23 @@ class SweepTestCase(InstancesTestCase):
         self.assertEqual(('active', 'rebooting'), self.states())
         self.assertEqual([], self.instances.done)
 
+    def test_a_take_over_that_ends_before_it_is_undone(self):
+        """Whoever has ended it, or deleted the server, is not in the way."""
+        for after in ('rebooting_hard', None):
+            self.taking('rebooting', 'mine', 'dead')
+            read = self.instances.read
+
+            def read_later(uuid, after=after, read=read):
+                self.instances.have('active', after, host='dead')
+                return read(uuid) if after else None
+
+            self.recovery._stirred = True
+            with (mock.patch.object(self.instances, 'read', read_later),
+                  fixtures.FakeLogger() as log):
+                self.sweep_often(recovery.ASTRAY, dead=False)
+            self.assertEqual('', log.output)
+            self.assertEqual(('active', after), self.states())
+
     def test_one_that_is_under_way_is_not_undone_however_long_it_takes(self):
         self.taking('rebooting', 'mine', 'dead')
         mark = self.states()
@@ -1097,6 +1138,21 @@ class StartTestCase(InstancesTestCase):
         self.recovery.sweep()
         self.join()
         self.assertEqual(('active', None), self.states())
+
+    def test_one_that_is_deleted_while_ironic_carries_it_out(self):
+        """It is not waited for any more."""
+        self.machine = 'deploying'
+        self.instances.have('active', 'rebuild_spawning')
+        self.start(lambda: self.fail('nova sets it to ERROR'))
+        self.join()
+        del self.instances.rows['i1']
+        for turn in range(1, 4):
+            self.now = turn * pauses.LONGEST
+            with mock.patch.object(self.instances, 'read',
+                                   wraps=self.instances.read) as read:
+                self.recovery.sweep()
+                self.join()
+        read.assert_not_called()
 
     def test_a_rebuild_that_waits_in_the_queue_is_left_alone(self):
         self.instances.have('active', 'rebuilding')

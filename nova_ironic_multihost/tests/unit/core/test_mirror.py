@@ -34,6 +34,7 @@ class MirrorTestCase(base.BaseTestCase):
         self.assertEqual({'a': None, 'b': 's', 'c': None}, self.first.nodes)
         self.assertEqual({'a': b'a'}, self.first.bodies)
         self.assertEqual(('a', 'b', 'c'), self.first.tail)
+        self.assertEqual({}, self.first.changes)
 
     def test_none_listed_is_not_nothing_read(self):
         empty = mirror.Mirror().listed((), None)
@@ -83,6 +84,13 @@ class MirrorTestCase(base.BaseTestCase):
     def test_only(self):
         self.assertEqual({}, self.first.only({'b'}).bodies)
         self.assertIs(self.first, self.first.only({'a', 'b'}))
+
+    def test_more_that_is_known_of_a_node_is_no_change_of_it(self):
+        later = self.first.completed([
+            Row('b', 's', b'b'), Row('c', 'new', b'c')])
+        self.assertEqual({'a': b'a', 'b': b'b', 'c': b'c'}, later.bodies)
+        self.assertEqual({'c'}, self.changes(later))
+        self.assertIs(self.first, self.first.completed([]))
 
     def test_a_round_finds_what_is_gone(self):
         later = self.first.begun().gone_on(ROWS[:1]).gone_on(ROWS[2:])

@@ -30,6 +30,17 @@ from nova_ironic_multihost.tests.unit.core.views import view
 HOST, OTHER = HostKey('host'), HostKey('other')
 
 
+class BegunTestCase(base.BaseTestCase):
+
+    def test_build_that_carries_no_mark(self):
+        mark = takeover.taken('spawning', HOST)
+        for vm_state, task_state, begun in (
+                ('building', 'spawning', True), ('building', None, True),
+                ('building', mark, False), ('active', None, False)):
+            self.assertEqual(
+                begun, takeover.has_begun(vm_state, task_state))
+
+
 class EligibleTestCase(base.BaseTestCase):
 
     def eligible(self, when, seen, down_for=(), after=300):

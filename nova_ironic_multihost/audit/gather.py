@@ -570,7 +570,7 @@ def _samples(memory: Memory, mirror: Mirror, inventory: Inventory
         if not members:
             return
         host = preferences.host_for(node)
-        if host is not None and host in members:
+        if host in members:
             if first <= seen[host]:
                 yield node
             seen[host] += 1

@@ -88,6 +88,10 @@ class LookTestCase(cloud.AuditTestCase):
         self.may_close = lambda: one.may_close(settings({}))
         return lambda **options: one.once(settings(options))
 
+    def test_nobody_is_taken_over_before_the_first_look(self):
+        self.look_of(self.auditors['a'])
+        self.assertEqual(set(), self.last.eligible)
+
     def test_nodes_of_who_left_are_taken_and_no_others(self):
         self.cloud.owners[NODES[0]] = 'a'
         self.audit('a')

@@ -1079,7 +1079,9 @@ class StartTestCase(InstancesTestCase):
         def init():
             raise ValueError('InstanceActionEventNotFound')
 
-        self.start(init)
+        with self.assertLogs(recovery.__name__, 'ERROR') as logs:
+            self.start(init)
+        self.assertIn('--state active i1', logs.output[0])
 
     def test_what_waits_in_the_queue_is_carried_out(self):
         """nova's start does nothing for it, and this package neither."""

@@ -71,6 +71,9 @@ class MirrorTestCase(base.BaseTestCase):
         self.assertEqual(set(), self.changes(later))
         self.assertEqual({'a', 'c'}, later.nodes.keys())
 
+    def test_nothing_is_kept_of_what_is_gone(self):
+        self.assertEqual({}, self.first.without(['a']).bodies)
+
     def test_who_leaves_the_partition_is_gone(self):
         later = self.first.met([Row('a', None, here=False),
                                 Row('unknown', None, here=False)])

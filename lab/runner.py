@@ -24,7 +24,6 @@ from lab.bench import measuring
 from lab.bench import wanted
 from lab import errors
 from lab import experiments
-from lab import install
 from lab import lock
 from lab import options
 
@@ -108,8 +107,8 @@ def run(args, settings):
         cold or not needed.made(shape) or not measuring.is_ready(settings))
     if not fresh:
         _be_suited(shape, needed, cold)
-    if getattr(module, 'BOTH', False):
-        install.Install(settings.before(), progress).ensure()
+    if hasattr(module, 'install'):
+        module.install(args, settings, progress)
     try:
         if fresh:
             stack.up(*needed.complete, cold, args.reset)

@@ -172,7 +172,13 @@ class Settings:
             raise errors.LabError(
                 f'The lab knows no release before {self.release}; take a '
                 'newer one with --release.')
-        release = RELEASES[index - 1]
+        return self.of(RELEASES[index - 1])
+
+    def of(self, release):
+        """The same lab with the programs of another release.
+
+        :param release: one of :data:`RELEASES`
+        """
         name = self.venv.name
         if self.release != DEFAULT_RELEASE:
             name = name.removesuffix(f'-{self.release}')

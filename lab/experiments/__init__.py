@@ -29,8 +29,8 @@ and, where it needs them,
    will do; ``needs(args)`` instead, where that depends on its own options
 ``COLD``
    true for one that begins with computes which were never started
-``BOTH``
-   true for one that also needs the release before that of the lab installed
+``install(args, settings, progress)``
+   installs what it needs besides the lab, before one is brought up
 ``add_options(parser)``
    adds its own options to the command line
 ``choices(args)``

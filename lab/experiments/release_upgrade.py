@@ -12,13 +12,13 @@
 
 """Computes go from one OpenStack to the next one by one, under load.
 
-All but the computes is of the release of the lab; they are started from the
-release before. Four workers boot and delete servers without pause, for a while
-with nothing else, and then while each compute in turn, the one with most nodes
-last, is told to end (SIGTERM), ends, and is started from the release of the
-lab; until an audit after the last one. The two have to be neighbours for nova:
-it lets computes be one of its yearly releases older, so that --release 2026.2
-is the one to take.
+All but the computes is of the release of the lab (--to); they are started from
+an older one (--from). Four workers boot and delete servers without pause, for
+a while with nothing else, and then while each compute in turn, the one with
+most nodes last, is told to end (SIGTERM), ends, and is started from the
+release of the lab; until an audit after the last one. nova lets computes be of
+the release before, and with 2026.1 also of 2025.1: both are SLURP releases,
+and an operator may leave out the one between them.
 
 nova 34's scheduler wants the trait OWNER_NOVA of each provider as soon as no
 compute is older, which is when the last one starts and before it audits. A
@@ -43,11 +43,13 @@ from lab.bench import bench as benches
 from lab.bench import criteria
 from lab.bench import operations
 from lab.bench import wanted
+from lab import errors
+from lab import install as installs
+from lab import settings as places
 from lab import view
 from lab import workload
 
 COLD = True
-BOTH = True
 NEEDS = wanted.Wanted(options=(
     # A start takes longer in the lab than nova's patience is in it otherwise.
     'DEFAULT.service_down_time=60',
@@ -63,12 +65,40 @@ BETWEEN = 2.5
 START = 240.0
 MARK = 'OWNER_NOVA'
 NO_VALID_HOST = 'No valid host'
+#: From which releases computes may come, for each release of the others.
+#: nova refuses older ones (OLDEST_SUPPORTED_SERVICE_VERSION).
+PAIRS = {'2025.2': ('2025.1',), '2026.1': ('2025.1', '2025.2'),
+         '2026.2': ('2026.1',)}
 
 
-def run(bench):
-    """Take one after the other to the next release; returns the figures."""
+def add_options(parser):
+    """Add the options of this experiment to the command line."""
+    parser.add_argument(
+        '--from', choices=places.RELEASES, dest='older',
+        help='release of the computes at the beginning (default: the one '
+        'before that of the lab)')
+    parser.add_argument(
+        '--to', choices=places.RELEASES, dest='release',
+        help='release that they come to; the same as --release')
+
+
+def install(args, settings, progress):
+    """Install the older release, too."""
+    installs.Install(_older(settings, args.older), progress).ensure()
+
+
+def choices(args):
+    """What the options ask of :func:`run`."""
+    return {'older': args.older}
+
+
+def run(bench, older):
+    """Take one after the other to the lab's release; returns the figures.
+
+    :param older: the release that they come from, None for the one before
+    """
     settings = bench.settings
-    older = settings.before()
+    older = _older(settings, older)
     _start(bench, older)
     outages, stops = [], []
     choices, marks = workload.Choices(), Marks()
@@ -170,8 +200,25 @@ class Marks:
             1 for p in seen.providers if MARK not in p.traits))
 
 
+def _older(settings, release):
+    """The settings of the release that computes come from.
+
+    :param release: None for the one before that of the lab
+    :raises LabError: when nova does not allow for it
+    """
+    before = settings.before()
+    if release is None:
+        return before
+    allowed = PAIRS[settings.release]
+    if release not in allowed:
+        raise errors.LabError(
+            f'nova of {settings.release} refuses computes of {release}. Take '
+            f'--from {" or ".join(allowed)}, or another --to.')
+    return settings.of(release)
+
+
 def _start(bench, older):
-    """Start all computes from the release before, and map them."""
+    """Start all computes from the older release, and map them."""
     from lab import computes
 
     names = bench.computes.names()

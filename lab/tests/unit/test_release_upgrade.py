@@ -12,9 +12,17 @@
 
 """What release-upgrade counts and must come to."""
 
+import argparse
+import pathlib
+from unittest import mock
+
+import fixtures
 from oslotest import base
 
+from lab import errors
 from lab.experiments import release_upgrade
+from lab import runner
+from lab import settings
 from lab import workload
 from nova_ironic_multihost.tests import views
 
@@ -38,6 +46,45 @@ class FailuresTestCase(base.BaseTestCase):
 
     def test_novas_before_34_do_not_want_the_trait(self):
         self.assertEqual([], self.failures(to='2026.1', unmarked=30))
+
+
+class PairTestCase(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.directory = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        for name in ('LAB_DIR', 'LAB_VENV', 'LAB_BASE_PORT'):
+            self.useFixture(fixtures.EnvironmentVariable(name))
+        self.installed = self.useFixture(fixtures.MockPatch(
+            'lab.install.Install')).mock
+
+    def install(self, *options):
+        """What a command line installs: the releases (lab, computes)."""
+        parser = argparse.ArgumentParser()
+        runner.register(parser.add_subparsers())
+        args = parser.parse_args(['run', 'release-upgrade', *options])
+        found = settings.load(self.directory, release=args.release)
+        release_upgrade.install(args, found, mock.sentinel.progress)
+        older, _ = self.installed.call_args.args
+        return found.release, older.release
+
+    def test_the_release_before_is_the_default(self):
+        self.assertEqual(('2026.2', '2026.1'), self.install())
+        self.assertEqual(('2025.2', '2025.1'),
+                         self.install('--to', '2025.2'))
+
+    def test_from_one_slurp_release_to_the_next(self):
+        self.assertEqual(
+            ('2026.1', '2025.1'),
+            self.install('--from', '2025.1', '--to', '2026.1'))
+
+    def test_computes_that_nova_refuses(self):
+        for older, newer in (('2025.1', '2026.2'), ('2025.2', '2026.2'),
+                             ('2026.2', '2026.1'), ('2026.1', '2026.1')):
+            error = self.assertRaises(errors.LabError, self.install,
+                                      '--from', older, '--to', newer)
+            self.assertIn('--from', str(error))
+        self.assertFalse(self.installed.called)
 
 
 class OrderTestCase(base.BaseTestCase):

@@ -98,20 +98,22 @@ class Computes:
             self._state.write('up', **shape)
             raise
 
-    def switch(self, name, driver):
-        """Restart a compute with another driver, as an operator would.
+    def switch(self, names, driver):
+        """Restart computes with another driver, as an operator would.
 
         The lab counts as one of this driver from then on; the other
         computes stay what they are.
 
+        :param names: of those, which are all away at the same time
         :param driver: 'ours' or 'stock'
         """
         shape = self._stack_is_up()
-        self.stop(name)
-        self.configure([name], driver, shape['options'])
+        self._processes.stop([self._running(name) for name in names],
+                             _STOP_PATIENCE)
+        self.configure(names, driver, shape['options'])
         del shape['base_port'], shape['phase']
         self._state.write('up', **shape | {'driver': driver})
-        self._start([name])
+        self._start(names)
 
     def restart(self, names, options=()):
         """Restart computes, all at once.

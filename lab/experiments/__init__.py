@@ -70,6 +70,7 @@ NAMES = (
     'slow-stop',
     'release-upgrade',
     'scheduler',
+    'tempest',
 )
 
 

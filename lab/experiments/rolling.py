@@ -55,7 +55,7 @@ def run(bench):
         bench.recorder.watch(bench.audit)
         for name in bench.computes.names():
             stopped = bench.note(f'switch {name} to ours')
-            bench.computes.switch(name, 'ours')
+            bench.computes.switch([name], 'ours')
             outages.append(workload.Outage(name, stopped,
                                            bench.await_up(name)))
             bench.recorder.watch(MIXED * bench.audit)

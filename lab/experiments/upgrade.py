@@ -111,7 +111,7 @@ def run(bench):
     journey.end_phase('stock', 'stock')
 
     bench.note(f'switch {first} to ours')
-    bench.computes.switch(first, 'ours')
+    bench.computes.switch([first], 'ours')
     journey.end_phase('one of ours', 'ours')
 
     for name in others:
@@ -137,7 +137,7 @@ def run(bench):
     journey.end_phase('drained to one', 'ours')
 
     bench.note(f'switch {first} back to stock')
-    bench.computes.switch(first, 'stock')
+    bench.computes.switch([first], 'stock')
     journey.boot(1)
     journey.end_phase('stock again', 'stock')
     journey.delete(journey.servers)

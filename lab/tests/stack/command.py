@@ -115,13 +115,14 @@ class Command:
     :ivar status: exit status.
     :ivar output: what it printed.
     :ivar errors: what it printed to standard error.
+    :param deadline: seconds after which it is given up.
     """
 
-    def __init__(self, *arguments):
+    def __init__(self, *arguments, deadline=DEADLINE):
         process = subprocess.run(
             [sys.executable, str(ROOT / 'tools' / 'lab'), *arguments],
             env={**os.environ, **place()}, stdin=subprocess.DEVNULL,
-            capture_output=True, text=True, timeout=DEADLINE)
+            capture_output=True, text=True, timeout=deadline)
         self.status = process.returncode
         self.output = process.stdout
         self.errors = process.stderr
@@ -135,9 +136,9 @@ class Command:
 class LabTestCase(unittest.TestCase):
     """A test that calls tools/lab."""
 
-    def lab(self, *arguments):
+    def lab(self, *arguments, deadline=DEADLINE):
         """Call it; a failure is one of the test. Returns a Command."""
-        command = Command(*arguments)
+        command = Command(*arguments, deadline=deadline)
         if command.status:
             self.keep_logs()
         self.assertEqual(0, command.status,
@@ -151,16 +152,18 @@ class LabTestCase(unittest.TestCase):
         self.assertNotIn('Traceback', command.errors)
         return command.errors
 
-    def experiment(self, name, *arguments, shape=SHAPE):
+    def experiment(self, name, *arguments, shape=SHAPE, deadline=DEADLINE):
         """Run one that has to pass; returns its figures.
 
         It gets the lab that the test before has left, if that is as it was
         when it came up, otherwise one that is as if it were new.
 
         :param shape: options that say which lab
+        :param deadline: seconds after which it is given up
         """
-        figures = self.lab('run', name, *shape, '--reset', '--keep',
-                           '--assert', '--json', *arguments).answer
+        figures = self.lab(
+            'run', name, *shape, '--reset', '--keep', '--assert', '--json',
+            *arguments, deadline=deadline).answer
         self.assertEqual(('pass', []),
                          (figures['verdict'], figures['failed']))
         return figures

@@ -68,7 +68,7 @@ class SystemTestCase(base.BaseTestCase):
         for name in self.platforms.CERTIFICATES:
             self.useFixture(fixtures.EnvironmentVariable(name))
         self.program('debootstrap', 'mkdir -p $3/usr/sbin $3/usr/local/share '
-                     '$3/etc $3/root')
+                     '$3/etc/apt/apt.conf.d $3/root')
         self.program('setpriv')
         self.system = self.platforms.System(
             self.platforms.PLATFORMS[0], self.top / 'platforms',
@@ -106,13 +106,20 @@ class SystemTestCase(base.BaseTestCase):
         policy = self.system.root / 'usr' / 'sbin' / 'policy-rc.d'
         self.assertEqual(101, subprocess.run([policy]).returncode)
 
+    def test_a_mirror_may_be_behind(self):
+        self.make()
+        text = (self.system.root / self.platforms.APT_CONFIGURATION
+                ).read_text()
+        self.assertEqual('Acquire::Check-Valid-Until "false";\n', text)
+
     def test_one_that_was_cut_off_is_made_anew(self):
         self.program('debootstrap', 'mkdir -p $3/half; echo No route >&2; '
                      'exit 1')
         error = self.assertRaises(self.platforms.PlatformError, self.make)
         self.assertIn('No route', str(error))
         self.assertFalse(self.system.root.exists())
-        self.program('debootstrap', 'mkdir -p $3/usr/sbin $3/etc')
+        self.program('debootstrap',
+                     'mkdir -p $3/usr/sbin $3/etc/apt/apt.conf.d')
         self.make()
         self.assertFalse((self.system.root / 'half').exists())
 

@@ -464,7 +464,9 @@ class Sources:
                    if self._world.instances[uuid].state == state]
         outcomes |= {uuid: self._outcome(
             self._mark, uuid, instances[uuid], host) for uuid in as_seen}
-        # The services are read: a host that is back keeps its own.
+        # The services are read: a host that is back keeps its own. Who does
+        # not read them goes by what there is now.
+        self._asked[greenlet.getcurrent()] = self._world.version
         dead = eligible({state.host for state in instances.values()})
         asked = self._asked[greenlet.getcurrent()]
         pause()
@@ -696,7 +698,7 @@ class Process:
         self._late_takes += self.ending
         # An audit and a look.
         if self._late_takes > 2:
-            raise worlds.Broken(f'{self.host} is told to end and takes nodes')
+            self._world.breach(f'{self.host} is told to end and takes nodes')
 
     @property
     def auditing(self):
@@ -958,7 +960,7 @@ class Process:
             used = reason in LEFT and self.sources.listing.get(node)
             if (node in self.sources.mine and not reason.mine
                     and not used):
-                raise worlds.Broken(
+                self._world.breach(
                     f'{self.host} leaves {node}, its own, to nobody: {reason}')
 
     def _forget(self, node):
@@ -1144,7 +1146,7 @@ class Process:
                 lambda: consumer == instance.uuid):
             return None
         if instance.host is not None or consumer != instance.uuid:
-            raise worlds.Broken(f'G3: {instance} is built twice')
+            self._world.breach(f'G3: {instance} is built twice')
         if instance.node not in self.tracked:
             return False
         instance.building = True

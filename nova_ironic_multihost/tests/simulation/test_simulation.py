@@ -762,6 +762,35 @@ class Simulation(stateful.RuleBasedStateMachine):
             self._processes[name].finish()
             self._carry_out(self._processes[name], 9)
 
+    @stateful.rule(index=which, looks=strategies.booleans(),
+                   steps=strategies.integers(1, 12))
+    def unfence(self, index, looks, steps):
+        """A compute that was fenced comes back while others take over."""
+        self._boot(index, 3)
+        instance = self._at_rest(index)
+        if not instance or instance.host not in self._processes:
+            return
+        name = instance.host
+        self._processes.pop(name).kill()
+        self.world.services[name].forced_down = True
+        self._event()
+        others = [process for process in self._processes.values()
+                  if process.serving and not (
+                      process.ending or process.frozen)]
+        for process in others:
+            for _ in range(steps):
+                if not (process.look() if looks else process.step()):
+                    break
+        self.world.services[name].forced_down = False
+        self._event()
+        self._start(name)
+        self._processes[name].finish()
+        for process in others:
+            if looks:
+                process.finish_look()
+            else:
+                process.finish()
+
     @stateful.rule(index=which)
     def delete_locally(self, index):
         """A compute dies, and a server of its is deleted without it."""
@@ -874,6 +903,12 @@ class Simulation(stateful.RuleBasedStateMachine):
     # at all times
 
     @stateful.invariant()
+    def nothing_is_broken(self):
+        """The product goes on after what its questions and writes raise."""
+        if self.world.broken:
+            raise worlds.Broken(self.world.broken[0])
+
+    @stateful.invariant()
     def strangers_stay(self):
         """What is not nova's is torn down by nobody."""
         lost = self.foreign - set(self.world.machines.values())
@@ -910,6 +945,7 @@ class Simulation(stateful.RuleBasedStateMachine):
         for _ in range(WAITED):
             self._wait(1)
             self._sweep_all()
+        self.nothing_is_broken()
         self._check_leaks()
         self._check_offers()
         self._check_orphans()

@@ -196,6 +196,7 @@ class World:
     :ivar ahead: ticks by which the clock of nova-conductor is ahead.
     :ivar clocks: host -> ticks by which its own clock is ahead.
     :ivar disturbed: when the views of the members last differed.
+    :ivar broken: what promises were broken, in words.
     :ivar narrow: number of moves that were right when they were looked at
         last, and not any more when they were made.
     """
@@ -223,9 +224,15 @@ class World:
         self.history = [{}]
         self.moves = []
         self.narrow = 0
+        self.broken = []
         self.disturbed = 0
         self._believed = {}
         self.serials = collections.Counter()
+
+    def breach(self, what):
+        """Raise Broken, and keep it: the product may catch what it raises."""
+        self.broken.append(what)
+        raise Broken(what)
 
     def new(self, kind):
         """Return a name that nothing else has."""
@@ -386,17 +393,17 @@ class World:
             if instance.host == move.after]
         if move.reason in (ownership.Reason.INSTANCE_HERE,
                            ownership.Reason.TAKEN_OVER) and not here:
-            raise Broken("G3: a host took a node with another's instance: "
-                         f'{move}')
+            self.breach("G3: a host took a node with another's instance: "
+                        f'{move}')
         if (self.live(move.before) or self.fresh(move.before)) and not here:
             if consumer:
-                raise Broken('G3: a node with an allocation moved between '
-                             f'live hosts: {move}')
+                self.breach('G3: a node with an allocation moved between '
+                            f'live hosts: {move}')
             if move.reason is not ownership.Reason.PULLED:
-                raise Broken(f'G1: a live host was robbed of a node: {move}')
+                self.breach(f'G1: a live host was robbed of a node: {move}')
             if move.before != decided_on:
-                raise Broken('G1: a node moved on, and then once more for '
-                             f'what had been decided before: {move}')
+                self.breach('G1: a node moved on, and then once more for '
+                            f'what had been decided before: {move}')
         if not self.history[-1][move.after].recorded:
             # Others see it from this node on.
             return
@@ -408,8 +415,8 @@ class World:
             # With its server it went where that could go.
             if (earlier.node == move.node and not self._homeless(earlier)
                     and earlier.reason is not ownership.Reason.TAKEN_OVER):
-                raise Broken(f'G1: {earlier}, then {move}, and no member '
-                             'came or went')
+                self.breach(f'G1: {earlier}, then {move}, and no member '
+                            'came or went')
 
     def _follows_build(self, move):
         """Whether a node goes back to a host that has built on it.
@@ -435,29 +442,29 @@ class World:
         taker = self.processes[move.after]
         if (not taker.serving
                 and move.reason is not ownership.Reason.INSTANCE_HERE):
-            raise Broken(f'a host took a node before it had started: {move}')
+            self.breach(f'a host took a node before it had started: {move}')
         if not self.services[move.after].mapped:
-            raise Broken('a host that the scheduler cannot use took a node: '
-                         f'{move}')
+            self.breach('a host that the scheduler cannot use took a node: '
+                        f'{move}')
         states = [states.get(move.after) for states
                   in self.history[taker.sources.version:]]
         if (move.reason not in (ownership.Reason.INSTANCE_HERE,
                                 ownership.Reason.TAKEN_OVER)
                 and not self.clocks[move.after]
                 and not any(state and state.member for state in states)):
-            raise Broken(f'a host that is no member took a node: {move}')
+            self.breach(f'a host that is no member took a node: {move}')
         zones = {self.zones.get(move.before), self.zones.get(move.after)}
         # With an instance of its own it gets back what another has created
         # anew at the same moment, see create.
         if (None not in zones and len(zones) > 1
                 and move.reason is not ownership.Reason.INSTANCE_HERE):
-            raise Broken(f'a node changed its zone: {move}')
+            self.breach(f'a node changed its zone: {move}')
         if (move.reason is ownership.Reason.PULLED
                 and taker.sources.listing[move.node] is not None):
-            raise Broken(f'G3: a host pulled a node that is in use: {move}')
+            self.breach(f'G3: a host pulled a node that is in use: {move}')
         if (move.reason is ownership.Reason.PULLED
                 and not taker.may_pull(move.node)):
-            raise Broken(f'a host that came back pulled too early: {move}')
+            self.breach(f'a host that came back pulled too early: {move}')
 
     def destroy(self, node, host):
         """Delete a record unless its host has changed; whether it did."""
@@ -510,8 +517,8 @@ class World:
 
     def _deleting(self, node, what):
         if node in self.machines:
-            raise Broken(f'G2: the {what} of {node} is deleted, and Ironic '
-                         'has the node')
+            self.breach(f'G2: the {what} of {node} is deleted, and Ironic '
+                        'has the node')
 
     # builds
 
@@ -562,8 +569,8 @@ class World:
         if instance not in self.unclaimed():
             return False
         if instance.sent and instance.cast_to == host:
-            raise Broken(f'G3: {host} gives up {instance}, which waits in '
-                         'its queue')
+            self.breach(f'G3: {host} gives up {instance}, which waits in '
+                        'its queue')
         instance.building = False
         return True
 
@@ -588,7 +595,7 @@ class World:
                 (now.vm_state, now.task_state), (None, now.task_state)):
             return False
         if task is None and takeover.marked(now.task_state):
-            raise Broken(f'G6: nobody does what {instance} was asked for')
+            self.breach(f'G6: nobody does what {instance} was asked for')
         instance.building = vm_state == 'building'
         instance.task = task
         return True
@@ -607,8 +614,8 @@ class World:
         if instance.deleted or instance.task != taking:
             return False
         if instance.host != before:
-            raise Broken(f'G6: {host} took {instance}, which another had '
-                         'taken before')
+            self.breach(f'G6: {host} took {instance}, which another had '
+                        'taken before')
         if not self._arriving:
             self._judge_takeover(instance, host, asked)
         instance.host = host
@@ -628,25 +635,25 @@ class World:
         taker = self.processes[host]
         seen = [states.get(instance.host) for states in self.history[asked:]]
         if not any(state is None or state.forced_down for state in seen):
-            raise Broken(f'G6: {host} took {instance} of a host that nobody '
-                         'has declared dead')
+            self.breach(f'G6: {host} took {instance} of a host that nobody '
+                        'has declared dead')
         # A build ends in ERROR then, a delete is done, wherever that is.
         needs_none = takeover.needs_no_machine(
             instance.state.vm_state, instance.task)
         machine = self.machines.get(instance.node)
         if (machine == instance.uuid or not needs_none) and (
                 self.zones.get(host) != self.zones.get(instance.host)):
-            raise Broken(f'{host} took {instance} of another zone')
+            self.breach(f'{host} took {instance} of another zone')
         if machine != instance.uuid and (machine or not needs_none):
-            raise Broken(f'{host} took {instance}, which has no machine')
+            self.breach(f'{host} took {instance}, which has no machine')
         if not taker.serving or not self.services[host].mapped:
-            raise Broken(f'{host} took {instance} before it could serve it')
+            self.breach(f'{host} took {instance} before it could serve it')
 
     def act(self, instance, host):
         """A host does something to the machine of an instance."""
         if instance.host != host:
-            raise Broken(f'G6: {host} acts on {instance}, which is on '
-                         'another')
+            self.breach(f'G6: {host} acts on {instance}, which is on '
+                        'another')
 
     # Ironic
 

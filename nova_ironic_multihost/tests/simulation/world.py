@@ -451,7 +451,8 @@ class World:
         if (move.reason not in (ownership.Reason.INSTANCE_HERE,
                                 ownership.Reason.TAKEN_OVER)
                 and not self.clocks[move.after]
-                and not any(state and state.member for state in states)):
+                and not any(state and (state.member or self._now_up(state))
+                            for state in states)):
             self.breach(f'a host that is no member took a node: {move}')
         zones = {self.zones.get(move.before), self.zones.get(move.after)}
         # With an instance of its own it gets back what another has created
@@ -465,6 +466,14 @@ class World:
         if (move.reason is ownership.Reason.PULLED
                 and not taker.may_pull(move.node)):
             self.breach(f'a host that came back pulled too early: {move}')
+
+    def _now_up(self, state):
+        """Whether a state that was read late is that of a member.
+
+        A stamp may be ahead, and the clock catches up.
+        """
+        return not (state.disabled or state.forced_down) and (
+            abs(self.clock - state.stamp) < DOWN_TIME)
 
     def destroy(self, node, host):
         """Delete a record unless its host has changed; whether it did."""

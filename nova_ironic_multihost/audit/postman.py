@@ -80,7 +80,7 @@ class Reading:
 
     :ivar mailbox: the mailbox, open.
     :ivar opened: when it was opened.
-    :ivar absent: when there was no such mailbox, None if there is.
+    :ivar absent: when there was no such mailbox last, None if never.
     :ivar held: what was taken and neither handed on nor dropped.
     :ivar ended: since when each turn has come to its end; None if the last
         one did not.
@@ -271,7 +271,6 @@ class Postman:
             reading.absent = now
             reading.ended = now if ended is None else ended
             return True
-        reading.absent = None
         if forwarding.returned(consumers, len(reading.held)):
             return False
         for letter in [*reading.held]:

@@ -604,6 +604,10 @@ class AuditHostsTestCase(cloud.AuditTestCase):
                        if owner == 'a'}
         self.share = self.theirs & self.preferred('b', 'b', 'c')
 
+    def test_nothing_comes_of_it_before_the_first_audit(self):
+        self.assertEqual({}, self.new_auditor().audit_hosts(
+            model.Settings('a'), ['b'], mock.Mock(side_effect=OSError)))
+
     def test_my_share_of_a_dead_hosts_nodes(self):
         self.cloud.set('a', up=False)
         found, mine = self.audit_hosts('b', 'a')

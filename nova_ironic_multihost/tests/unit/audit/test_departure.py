@@ -11,6 +11,7 @@
 # under the License.
 
 import datetime
+import logging
 import threading
 from unittest import mock
 
@@ -64,7 +65,9 @@ class DepartureTestCase(base.BaseTestCase):
     def test_it_is_said_once(self):
         self.assertFalse(self.departure.begun())
         self.begin()
-        self.departure.wait()
+        with fixtures.FakeLogger(level=logging.WARNING) as log:
+            self.departure.wait()
+        self.assertEqual('', log.output)
         self.assertFalse(self.departure.begin())
         self.registration.say.assert_called_once_with(WORDS)
         self.registration.close.assert_called_once_with(WORDS)

@@ -228,6 +228,24 @@ class OfferTestCase(cloud.AuditTestCase):
         ending = False
         self.assertTrue(offers.may_create(mine, model.Settings('b')))
 
+    def test_what_is_not_its_yet_is_left_by_who_ends_or_may_not_have_it(self):
+        self.cloud.owners = dict.fromkeys(cloud.NODES, 'b')
+        self.audit('a')
+        self.cloud.set('b', up=False)
+        reasons = self.audit('a').reasons
+        node = min(node for node in reasons
+                   if reasons[node] is Reason.ADOPTED)
+        self.cloud.owners[node] = 'b'
+        auditor = self.auditors['a']
+        for ending, barred, valid in (
+                (False, False, True), (True, False, False),
+                (False, True, False)):
+            if barred:
+                auditor.bar(node)
+            offers = offer.Offers(
+                auditor, cloud.Tracker(), lambda ending=ending: ending)
+            self.assertEqual(valid, offers.still_valid(node))
+
     def test_nodes_of_lost_servers_are_not_offered(self):
         leaked, unknown, building, mine, free = cloud.NODES[:5]
         self.cloud = cloud.Cloud('a')

@@ -12,6 +12,8 @@
 
 """Mailboxes of dead hosts are read by one of the living."""
 
+from unittest import mock
+
 import fixtures
 
 from nova_ironic_multihost.audit import postman
@@ -39,6 +41,20 @@ class PostmanTestCase(post.PostTestCase):
                 [letter for letter in letters if letter.node in wanted],
                 self.bus.queues[host])
             self.assertTrue(wanted)
+
+    def test_build_that_was_handed_on_is_not_lost_while_it_waits(self):
+        build = self.send(NODES[0]).instance
+        self.fence()
+        post = self.posts[self.reader]
+        post._lost.once = mock.Mock(side_effect=lambda read, found: found)
+        for _ in range(3):
+            post.once()
+        self.assertIn(build, post._lost.once.call_args.args[1])
+        # It has begun there.
+        post._lost.once = mock.Mock(return_value=frozenset())
+        for _ in range(2):
+            post.once()
+        self.assertNotIn(build, post._lost.once.call_args.args[1])
 
     def test_build_goes_to_the_live_owner_of_its_node(self):
         self.send(NODES[0])

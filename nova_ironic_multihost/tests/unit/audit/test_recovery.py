@@ -890,6 +890,17 @@ class FailureTestCase(InstancesTestCase):
             self.assertEqual([0, 10, 20, 30], asked)
             del self.provision_state
 
+    def test_what_another_has_taken_when_it_fails_gets_no_mark(self):
+        def rob(row):
+            row.host = 'other'
+            raise OSError('no answer')
+
+        self.taken('active', 'rescuing')
+        self.instances.init_does = rob
+        self.sweep()
+        self.sweep()
+        self.assertEqual(('active', 'rescuing'), self.states())
+
     def test_threads_that_are_used_up(self):
         self.taken('active', None)
         start = self.recovery._start

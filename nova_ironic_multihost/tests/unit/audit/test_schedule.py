@@ -87,6 +87,17 @@ class ScheduleTestCase(ScheduledTestCase):
         self.begin()
         self.assertEqual(set(), self.come_to_each())
 
+    def test_node_that_is_freed_before_the_next_audit_of_all(self):
+        node = self.mine[0]
+        self.schedule.touch(node)
+        with self.schedule.auditing(node):
+            self.schedule.note_allocated(node)
+            self.schedule.touch(node)
+        self.schedule.touch(node)
+        self.assertTrue(self.come_to(node))
+        self.begin()
+        self.assertEqual(set(), self.come_to_each())
+
     def test_each_once(self):
         self.assertEqual(set(), self.come_to_each())
         self.begin()

@@ -41,6 +41,16 @@ class BegunTestCase(base.BaseTestCase):
                 begun, takeover.has_begun(vm_state, task_state))
 
 
+class TwiceTestCase(base.BaseTestCase):
+
+    def test_deletes_may_be_done_twice(self):
+        for vm_state, task_state, twice in (
+                ('active', 'deleting', True), ('deleted', None, True),
+                ('active', 'rebooting', False)):
+            self.assertEqual(
+                twice, takeover.may_be_done_twice(vm_state, task_state))
+
+
 class EligibleTestCase(base.BaseTestCase):
 
     def eligible(self, when, seen, down_for=(), after=300):

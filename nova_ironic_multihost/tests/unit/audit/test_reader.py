@@ -557,7 +557,10 @@ class ReaderTestCase(base.BaseTestCase):
         self.ironic.meanwhile = fail
         self.ironic.delete('node-3')
         self.ironic.work('node-4')
-        self.assertEqual({'node-4'}, self.read())
+        with self.assertLogs(readers.__name__, 'WARNING') as logs:
+            self.assertEqual({'node-4'}, self.read())
+            self.read()
+        self.assertEqual(1, len(logs.output))
         self.ironic.meanwhile = lambda: None
         self.assertEqual({'node-3'}, self.read())
 

@@ -909,6 +909,9 @@ class FailureTestCase(InstancesTestCase):
             raise RuntimeError("can't start new thread")
 
         self.recovery._start = refuse
+        with self.assertLogs(recovery.__name__, 'WARNING') as logs:
+            self.recovery.took_over({'i1': 'dead'})
+        self.assertIn('are used up', logs.output[0])
         for _ in range(2 * recovery.WORKERS):
             self.recovery.took_over({'i1': 'dead'})
             self.recovery.sweep()

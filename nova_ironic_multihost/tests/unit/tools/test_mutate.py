@@ -124,7 +124,8 @@ class FaultsTestCase(MutateTestCase):
                 'for x in y:\n  break': ['pass'],
                 'for x in y:\n  continue': ['pass'],
                 'def f(x=True):\n  return x': [
-                    'def f(x=False):', 'return None']}.items():
+                    'def f(x=False):', 'return None'],
+                'def f():\n  return False': ['return True']}.items():
             self.assertEqual(expected, self.after(source), source)
 
     def test_what_is_no_fault(self):

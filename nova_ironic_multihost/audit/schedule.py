@@ -104,6 +104,7 @@ class Schedule:
                              in self._audited.items() if node in nodes}
             self._touched = (self._touched | self._held) & nodes
             self._held.clear()
+            self._drifted &= nodes
             self._deferred.clear()
             self._recent = (frozenset(audit.recent & nodes)
                             if audit is not None else frozenset())

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Shows tox the Pythons of pyenv, whose shims hide all but one of them."""
+"""Shows tox all Pythons of pyenv; its shims hide all but one."""
 
 import os
 import pathlib

@@ -358,7 +358,7 @@ class Compute:
         return len(came)
 
     def notice(self):
-        """See who is down, if the driver waits before it calls them dead."""
+        """Look, if the driver looks: a host that is down is not dead yet."""
         if look := getattr(self._driver, '_look', None):
             look()
 

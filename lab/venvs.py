@@ -30,7 +30,7 @@ class Venv:
     """One environment.
 
     :param path: where it is
-    :param requirements: files that say what is in it
+    :param requirements: its requirements files
     :param constraints: file that says of which version all the rest is
     :param log: file that gets what the installers print
     """
@@ -48,7 +48,7 @@ class Venv:
                 and self.stamped('venv') == self._expected())
 
     def build(self, progress, what):
-        """Make it, whatever is there.
+        """Make it, also in place of one that is there.
 
         :param progress: :class:`lab.progress.Progress`
         :param what: what goes into it, for people

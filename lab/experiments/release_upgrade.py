@@ -79,7 +79,7 @@ def add_options(parser):
         'before that of the lab)')
     parser.add_argument(
         '--to', choices=places.RELEASES, dest='release',
-        help='release that they come to; the same as --release')
+        help='release to upgrade to, as --release')
 
 
 def install(args, settings, progress):

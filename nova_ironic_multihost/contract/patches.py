@@ -307,9 +307,9 @@ def patch_record_moves(
     """Ask before the tracker makes a record this host's.
 
     The tracker reads a record, tells placement of its node, makes this host
-    the owner and saves it, whoever owns it by then
+    the owner and saves it, even if another host has become the owner meanwhile
     (ResourceTracker._init_compute_node). Placement may answer late, so the
-    record is read and judged again after it was told. If another
+    record is read and judged again after its answer. If another
     host creates the same record first, a starting compute service ends and a
     running one logs an error; or nova takes that record without a word
     (nova.db.main.api:compute_node_create, which looks for a deleted one). Now

@@ -35,8 +35,8 @@ def sees_most_up(view: membership.View) -> bool:
 
     It is a member, and more than half of those that share its nodes are up,
     itself included. Those that are down on purpose, fenced or disabled, are
-    not counted, nor are those that have never sent a heartbeat: they show
-    nothing. Where heartbeats have no time stamps this does not show.
+    not counted, nor are those that have never sent a heartbeat, where
+    heartbeats have time stamps.
     """
     mine = view.services.get(view.host)
     stamps = mine is not None and mine.beat is not None
@@ -109,12 +109,12 @@ class Outages:
     Nobody is dead by the clock of this host alone. A host is dead if nova
     calls it down, and the heartbeats of this host went on for
     :attr:`Heartbeats.silence`, without a pause, since its last heartbeat. The
-    time is that of the stamps of this host. Conductors whose clocks differ may
-    make it too long, so the looks must not have seen a new heartbeat of the
-    other one for :attr:`Heartbeats.quiet`. After a pause, and for a host that
-    is seen for the first time, it begins anew and is the whole ``down_time``:
-    after an outage or a common start the others come back one by one. A dead
-    host stays dead until its stamp changes.
+    time is that of the stamps of this host. Where clocks of conductors differ
+    it may seem too long, so no look may have seen a new heartbeat of the other
+    host for :attr:`Heartbeats.quiet` either. After a pause, and for a host
+    that is seen for the first time, it begins anew and is the whole
+    ``down_time``: after an outage or a common start the others come back one
+    by one. A dead host stays dead until its stamp changes.
 
     Without time stamps (``servicegroup_driver = mc``) nova's word is enough,
     except after a pause. The time is then that of a monotonic clock.

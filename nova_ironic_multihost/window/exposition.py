@@ -78,8 +78,8 @@ def _of_nodes(picture: Picture) -> Iterator[families.Metric]:
         members = picture.view.members
         yield _gauge('members', 'Compute services that share the nodes, as '
                      'this one sees them.', len(members))
-        yield _gauge('members_checksum', 'CRC-32 of their names: the same '
-                     'where the same ones are seen.',
+        yield _gauge('members_checksum', 'CRC-32 of their names, equal on '
+                     'hosts that see equal members.',
                      zlib.crc32('\n'.join(sorted(members)).encode()))
     if picture.reasons is not None:
         nodes = families.GaugeMetricFamily(

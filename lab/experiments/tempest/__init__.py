@@ -12,9 +12,9 @@
 
 """The tests of Tempest's compute API, with this driver and with nova's own.
 
-Tempest is what each OpenStack cloud is tested with. It gets an environment of
-its own beside the lab's (pip), and the lab a network, an image and a flavor
-more. Its tests of the compute API (tempest.api.compute) and those of
+OpenStack clouds are tested with Tempest. It gets an environment of its own
+beside the lab's (pip), and the lab a network, an image and a flavor more. Its
+tests of the compute API (tempest.api.compute) and those of
 ironic-tempest-plugin's API run with this driver. Those of the first kind run
 again, and when half of them are over the compute with most servers is killed,
 fenced as soon as nova calls it down, and stays dead until they end. Then all
@@ -27,7 +27,7 @@ floating IPs, everything that logs in to a server. Some tests fail with both
 drivers.
 
 --tests runs a part: about 10 s for each test of a server and round, e.g.
---tests test_server_actions. What each test did is in the logs
+--tests test_server_actions. The output of each test is in the logs
 tempest-ours, tempest-killed and tempest-stock.
 
 Figures: for each of ours, killed and stock how many tests passed, failed and
@@ -124,7 +124,7 @@ def run(bench, tests, workers):
 
 
 def failures(figures):
-    """What is not as it must be, in sentences."""
+    """Return sentences about the criteria that are not met."""
     return criteria.unmet(
         figures,
         criteria.true('any_passed', 'no test passes with both drivers'),
@@ -138,8 +138,8 @@ def failures(figures):
 def compared(ours, stock):
     """Figures of what both drivers, or one of them, fail with.
 
-    :param ours: what came of tests, see :mod:`results`
-    :param stock: of the same tests with nova's own driver
+    :param ours: results, see :mod:`results`
+    :param stock: results of these tests with nova's own driver
     """
     wrong = results.failed(ours)
     return {
@@ -156,8 +156,8 @@ def compared(ours, stock):
 def spared(before, killed, begin, end):
     """Figures of what the death of a compute has spared, and has not.
 
-    :param before: what came of tests, see :mod:`results`
-    :param killed: of the same tests while a compute was killed
+    :param before: results, see :mod:`results`
+    :param killed: results of these tests while a compute was killed
     :param begin: when it was, in seconds since the epoch
     :param end: when nothing was left on it
     """

@@ -39,7 +39,7 @@ BUILD_TIMEOUT = 240
 class Cloud:
     """What of the lab Tempest has to be told.
 
-    :ivar images: ids of two images, which may be the same
+    :ivar images: ids of two images; they may be equal
     :ivar flavors: ids of two flavors, likewise
     :ivar network: name of the network that all projects share
     :ivar extensions: aliases of what neutron has beside its core

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What came of tests, and what two runs of the same tests differ in.
+"""Results of tests, and how two runs of them differ.
 
 Pure. A run is a dict of name to :class:`Result`. When the preparation of a
 class of tests fails, or the class is skipped, there is one result for all of
@@ -36,7 +36,7 @@ _LENGTH = 200
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """What came of a test.
+    """The result of a test.
 
     :ivar start: in seconds since the epoch, like stop
     :ivar worker: that ran it
@@ -53,7 +53,7 @@ class Result:
     def reason(self):
         """The last line of the text, which says what went wrong."""
         lines = [line for line in self.text.splitlines() if line.strip()]
-        # What is indented belongs to a message of several lines.
+        # Indented lines belong to a message of several lines.
         said = [line for line in lines if not line.startswith(' ')]
         return (said or lines or [''])[-1].strip()[:_LENGTH]
 

@@ -24,7 +24,7 @@ import testtools
 
 
 def row(test):
-    """What is told of a test.
+    """The events of a test.
 
     :param test: what testtools.StreamToDict makes of it
     :returns: dict of id, status, start and stop (seconds since the epoch,

@@ -27,7 +27,7 @@ from lab import services
 from lab import settings as places
 from lab import venvs
 
-#: What is made for the tests and is there once.
+#: Objects that are made once for all tests.
 NAME = 'lab-tempest'
 #: Nobody ever uses an address of it.
 RANGE = '10.99.0.0/16'
@@ -75,7 +75,7 @@ class Suite:
             bench.settings.run, bench.settings.logs)
 
     def prepare(self):
-        """Make what tests need, and tell Tempest where all is."""
+        """Make the objects that tests need, and write tempest.conf."""
         bench = self._bench
         bench.say('make a network, an image and a flavor for Tempest')
         [site] = venv(self._settings).glob('lib/python*/site-packages')
@@ -90,7 +90,7 @@ class Suite:
             configurations.files(self._settings, cloud, site))
 
     def run(self, label, tests, meanwhile=lambda done: None):
-        """Run tests; returns what came of them, see :mod:`results`.
+        """Run tests; return their results, see :mod:`results`.
 
         :param label: what the run is called
         :param tests: regular expression for names of tests

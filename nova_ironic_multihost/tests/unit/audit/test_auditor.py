@@ -534,7 +534,7 @@ class FirstRecordsTestCase(cloud.AuditTestCase):
         self.assertEqual([], self.asked('node'))
 
     def test_no_more_is_read_with_all_that_nova_needs(self):
-        """Its servers, and what is its by the ring, though it is not up."""
+        """Its servers, and its nodes by the ring, though it is not up."""
         class AtOnce(futures.Executor):
             def submit(self, call):
                 done = futures.Future()

@@ -1004,7 +1004,7 @@ class SweepTestCase(InstancesTestCase):
         self.assertEqual([], self.instances.done)
 
     def test_a_take_over_that_ends_before_it_is_undone(self):
-        """Whoever has ended it, or deleted the server, is not in the way."""
+        """Its own end, or a delete of the server, does no harm."""
         for after in ('rebooting_hard', None):
             self.taking('rebooting', 'mine', 'dead')
             read = self.instances.read

@@ -20,14 +20,13 @@ from nova_ironic_multihost.tests.unit import tools
 ROOT = pathlib.Path(__file__).resolve().parents[4]
 DOCS = ROOT / 'doc' / 'source'
 
-#: A row of two cells: what is promised, and the tests of it.
+#: A row of two cells: a promise and its tests.
 ROW = re.compile(r'^   \* - (.+)\n     - ((?:.+\n(?:       .+\n)*))',
                  re.MULTILINE)
 GUARANTEE = re.compile(r'\*\*(G\d [^*]+?)\.\*\*')
 PROMISE = re.compile(r'^\* \*?([A-Z][^*\n]+)', re.MULTILINE)
 
-#: Where tests are -> the environment that runs them; what is not named here
-#: stands for itself.
+#: Directory of tests -> the environment that runs them; others have its name.
 ENVIRONMENTS = {'unit': 'py3-nova34', 'upstream': 'upstream-nova34',
                 'the simulation': 'simulation', 'stack': 'lab'}
 
@@ -47,7 +46,7 @@ class GateTestCase(base.BaseTestCase):
         self.test = tools.load('test')
         page = (DOCS / 'contributor' / 'lanes.rst').read_text()
         _, *self.rows = ROW.findall(
-            page.partition('What each promise has in the gate\n')[2])
+            page.partition('Promises and their tests in the gate\n')[2])
 
     def test_all_that_is_promised(self):
         wanted = GUARANTEE.findall(

@@ -55,7 +55,7 @@ class CountTestCase(base.BaseTestCase):
 
 
 class SystemTestCase(base.BaseTestCase):
-    """What is done to a system, with programs of ours."""
+    """The steps on a system, with programs of ours."""
 
     def setUp(self):
         super().setUp()

@@ -192,7 +192,7 @@ class ChooseTestCase(base.BaseTestCase):
 
 
 class RoomsTestCase(base.BaseTestCase):
-    """The table of what is tested by what."""
+    """The table of rooms and their tests."""
 
     def setUp(self):
         super().setUp()

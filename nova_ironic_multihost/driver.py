@@ -344,7 +344,7 @@ class IronicMultiHostDriver(names.IronicDriver):
             if not self._filled:
                 self._tracker.fill(self._schedule.ready())
                 self._filled = True
-            self._schedule.spare()
+            self._schedule.spare(nodes)
             self._herald.follow(
                 CONF.host, self._auditor.last, self._auditor.absences)
             self._pulls.once(settings.partition().label)

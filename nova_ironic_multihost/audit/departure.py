@@ -63,9 +63,6 @@ class Departure:
         self._now = now
         self._sleep = sleep
         self._opened = False
-        # Held while words are written or taken back. A write reads first, and
-        # one that waits for its answer may overwrite another.
-        self._writing = threading.Lock()
         self._begun = threading.Event()
         self._said = threading.Event()
 
@@ -114,19 +111,22 @@ class Departure:
         A process that was killed may have said it and be heard late, so this
         is done whenever it is found.
         """
+        if self.begun():
+            return
+        self._opened = True
         try:
-            with self._writing:
-                if self.begun():
-                    return
-                self._opened = True
-                taken_back = self._registration.take_back()
-            if taken_back:
+            if self._registration.take_back():
                 LOG.info('This compute service was stopped, and is enabled '
                          'again.')
         except Exception as exc:  # noqa: BLE001
             LOG.warning('It is not known whether nova has this compute '
                         'service disabled since it was stopped: %s. It is '
                         'looked at again soon.', exc)
+        if self.begun():
+            # Told to end meanwhile: that write may have come after the words
+            # of this end. No lock, as the handler of a signal stands on top
+            # of this frame and may never return to it.
+            self._say_farewell()
 
     def _say_farewell(self) -> None:
         try:
@@ -151,8 +151,7 @@ class Departure:
         """Say it until it is heard; return whether it was."""
         for attempt in range(ATTEMPTS):
             try:
-                with self._writing:
-                    return self._registration.say(words)
+                return self._registration.say(words)
             except Exception as exc:  # noqa: BLE001
                 LOG.debug('Attempt %(attempt)s to say that this compute '
                           'service is about to end: %(exc)s',

@@ -117,13 +117,16 @@ class Schedule:
         with self._lock:
             self._recent |= frozenset(nodes)
 
-    def spare(self) -> None:
-        """Leave out what came from others and has not changed since.
+    def spare(self, nodes: Iterable[str]) -> None:
+        """Leave out nodes that came from others and have not changed since.
 
-        It was audited when it had come.
+        They were audited when they had come.
+
+        :param nodes: of which placement is asked, if they have come.
         """
         with self._lock:
-            asked = sorted(self._recent & self._audited.keys())
+            asked = sorted(
+                self._recent & self._audited.keys() & frozenset(nodes))
         unchanged = self._tracker.unchanged(asked)
         with self._lock:
             self._recent -= unchanged

@@ -50,14 +50,15 @@ class Upkeep:
         """Audit what is due, each node once."""
         if self._resting():
             return
-        self._schedule.spare()
         waiting, done = self._schedule.waiting(), set[str]()
         many = len(waiting) >= MANY
         if many:
             LOG.info('%d nodes are audited in the background; builds go on '
                      'meanwhile.', len(waiting))
         while waiting:
-            for node in waiting[:TOGETHER]:
+            some = waiting[:TOGETHER]
+            self._spare(some)
+            for node in some:
                 if self._resting():
                     return
                 done.add(node)
@@ -68,3 +69,10 @@ class Upkeep:
                        if node not in done]
         if many:
             LOG.info('%d nodes were audited in the background.', len(done))
+
+    def _spare(self, nodes: list[str]) -> None:
+        try:
+            self._schedule.spare(nodes)
+        except Exception as exc:  # noqa: BLE001
+            LOG.debug('What has changed on nodes that came is not known, so '
+                      'they are audited: %s', exc)

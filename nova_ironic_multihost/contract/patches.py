@@ -326,17 +326,20 @@ def patch_record_moves(
     tracker = manager.rt
     read = tracker._get_compute_node
     create = tracker._init_compute_node
-    # The one node whose record the tracker is about to move, under its lock.
-    moving = set()
+    # The one node whose record the tracker is about to move, under its lock,
+    # and the record as it was read.
+    moving = {}
 
     def read_if_it_may_be_taken(context, node_uuid):
         row = read(context, node_uuid)
         if not (may_create(node_uuid) if row is None or row.deleted
                 else may_take(reads.record(row))):
             raise names.ComputeHostNotFound(host=node_uuid)
-        if row is not None and not row.deleted:
-            calls.keep_failed_builds(tracker, row)
-            moving.update({node_uuid} if row.host != tracker.host else ())
+        if row is not None:
+            if row.host != tracker.host:
+                moving[node_uuid] = row.host, row.deleted
+            if not row.deleted:
+                calls.keep_failed_builds(tracker, row)
         return row
 
     def create_and_note(context, resources):
@@ -347,14 +350,27 @@ def patch_record_moves(
             done = True
             return created
         finally:
-            for node in moving:
-                moved(node, done)
+            for node, (_, deleted) in moving.items():
+                if not deleted:
+                    moved(node, done)
             moving.clear()
 
+    tracker._get_compute_node = read_if_it_may_be_taken
+    tracker._update_to_placement = _asking_again(
+        tracker._update_to_placement, moving, read, may_take)
+    tracker._init_compute_node = _unless_taken(create_and_note, tracker, read)
+
+
+def _unless_taken(create, tracker, read):
+    """Pass over a node whose record another host creates at that moment.
+
+    :param create: ResourceTracker._init_compute_node.
+    :param read: ResourceTracker._get_compute_node.
+    """
     def create_unless_taken(context, resources):
         node = resources['hypervisor_hostname']
         try:
-            created = create_and_note(context, resources)
+            created = create(context, resources)
         except exception.InvalidConfiguration as exc:
             if not isinstance(exc.__context__, exception.DuplicateRecord):
                 raise
@@ -366,25 +382,27 @@ def patch_record_moves(
                 raise names.ComputeHostNotFound(host=node)
         return created
 
-    tracker._get_compute_node = read_if_it_may_be_taken
-    tracker._update_to_placement = _asking_again(
-        tracker._update_to_placement, moving, read, may_take)
-    tracker._init_compute_node = create_unless_taken
+    return create_unless_taken
 
 
 def _asking_again(tell, moving, read, may_take):
     """Tell placement of a node, and judge its record again if it moves.
 
+    A deleted record was judged as one that is created; nova has undeleted it
+    for its old owner by then.
+
     :param tell: ResourceTracker._update_to_placement.
-    :param moving: the nodes whose records move.
+    :param moving: node -> owner of its record, and whether it was deleted.
     :param read: ResourceTracker._get_compute_node.
     """
     @functools.wraps(tell)
     def tell_and_ask_again(context, compute_node, startup):
         tell(context, compute_node, startup)
         if compute_node.uuid in moving:
+            host, deleted = moving[compute_node.uuid]
             row = read(context, compute_node.uuid)
-            if row is None or not may_take(reads.record(row)):
+            if row is None or row.host != host or not (
+                    deleted or may_take(reads.record(row))):
                 raise names.ComputeHostNotFound(host=compute_node.uuid)
 
     return tell_and_ask_again

@@ -118,6 +118,9 @@ def compute_service(context: nova_context.RequestContext,
 
 
 def _compute_service(service, servicegroup_api):
+    # Other drivers than db leave stamps of a time with that one in the table.
+    stamped = (names.CONF.servicegroup_driver == 'db'
+               and 'last_seen_up' in service)
     # nova's own tests make services that have none.
     words = farewell.said(service.disabled_reason
                           if 'disabled_reason' in service else None)
@@ -125,7 +128,7 @@ def _compute_service(service, servicegroup_api):
         host=service.host, up=servicegroup_api.service_is_up(service),
         disabled=service.get('disabled', False) and not words,
         forced_down=service.get('forced_down', False), farewell=words,
-        beat=(service.last_seen_up if 'last_seen_up' in service else None))
+        beat=service.last_seen_up if stamped else None)
 
 
 def instance_uuids(context: nova_context.RequestContext,

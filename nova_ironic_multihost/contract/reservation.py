@@ -71,11 +71,13 @@ class Reservation:
                 {'resource_provider_generation': self._generation,
                  'inventories': inventories}, version=VERSION,
                 global_request_id=names.admin_context().global_id)
-        except ks_exception.ClientException:
+            if not answer:
+                return False
+            self._generation = answer.json()['resource_provider_generation']
+        except (ks_exception.ClientException, ValueError, LookupError,
+                TypeError):
+            # Placement is away, or a proxy has answered in its place.
             return False
-        if not answer:
-            return False
-        self._generation = answer.json()['resource_provider_generation']
         return True
 
 

@@ -217,8 +217,8 @@ def by_host(services: Iterable[ComputeService]
     """Return an immutable map: host -> service.
 
     :param services: of two that are one host (it was renamed in case, on a
-        database that tells both names apart) the one that is up counts, or
-        had the last heartbeat: it may be fenced.
+        database that tells both names apart) the one with the last heartbeat
+        counts, also if it is fenced; without time stamps the one that is up.
     """
     known: dict[HostKey, ComputeService] = {}
     for service in services:
@@ -228,9 +228,9 @@ def by_host(services: Iterable[ComputeService]
     return types.MappingProxyType(known)
 
 
-def _at_work(service: ComputeService) -> tuple[bool, datetime.datetime]:
-    return service.up, (service.beat or datetime.datetime.min).replace(
-        tzinfo=datetime.UTC)
+def _at_work(service: ComputeService) -> tuple[datetime.datetime, bool]:
+    return (service.beat or datetime.datetime.min).replace(
+        tzinfo=datetime.UTC), service.up
 
 
 def spellings(services: Iterable[ComputeService], host: str

@@ -88,9 +88,13 @@ class Heartbeats:
     def quiet(self) -> float:
         """Seconds in which no look sees a new heartbeat of a dead host.
 
-        The last one may be ``interval`` old when a look sees it.
+        The last one may be ``interval`` old when a look sees it. Looks see
+        those of a live host at most ``interval`` and a period apart, but nova
+        may call a host down sooner.
         """
-        return max(0, self.silence - self.interval)
+        return max(0, min(
+            self.down_time - self.period,
+            max(self.silence - self.interval, self.interval + self.period)))
 
     @property
     def pause(self) -> float:

@@ -363,6 +363,8 @@ class JobTestCase(base.BaseTestCase):
         """What they lack is no variable."""
         self.apis.http.get(f'{API}/nodes', json={'kind': 'Status'})
         self.assertNotIn('variable', self.run_program(1))
+        self.assertIn('proxies', self.look(
+            [{**node('a'), 'status': None}], [pod('east', 'a')], 1))
         self.apis.http.get(f'{clouds.NOVA}/os-services', json={'error': 1})
         told = self.look([node('a', TAINT)], [pod('east', 'a')], 1)
         self.assertIn("KeyError: 'services'", told)

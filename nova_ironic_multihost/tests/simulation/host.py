@@ -892,7 +892,7 @@ class Process:
         self._recovery.took_over(found.taken_over, found.at_rest)
         self._looked_for = frozenset()
         self._check_kept(found)
-        self._schedule.spare()
+        self._schedule.spare(found.nodes)
         self._pulls.once(self._settings.partition.label)
         pause()
         recorded = {record.node for record in (

@@ -884,6 +884,8 @@ class LookTestCase(DriverTestCase):
         self.assertEqual(10, before['look'])
 
     def test_what_a_look_has_pulled_is_asked_for_in_the_background(self):
+        self.services = {ME: True}
+        self.owners = dict.fromkeys(NODES, ME)
         self.driver.get_available_nodes()
         asked = []
         self.patch(self.driver._tracker, 'unchanged', lambda nodes: (
@@ -892,6 +894,7 @@ class LookTestCase(DriverTestCase):
         self.driver._looks._pulled = (NODES[0],)
         self.driver._look()
         self.assertEqual([], asked)
+        self.patch(self.driver._tracker, 'has', lambda node: True)
         self.patch(self.driver._tracker, 'audit', lambda node: None)
         self.driver._timers._timers['upkeep'].turn()
         self.assertEqual([NODES[0]], asked)

@@ -26,22 +26,6 @@ MOMENT = datetime.datetime(2026, 5, 4, tzinfo=datetime.UTC)
 WORDS = farewell.farewell(MOMENT)
 
 
-class Lock:
-    """A lock that says when somebody waits for it."""
-
-    def __init__(self, waiting):
-        self._lock = threading.Lock()
-        self._waiting = waiting
-
-    def __enter__(self):
-        if not self._lock.acquire(blocking=False):
-            self._waiting()
-            self._lock.acquire()
-
-    def __exit__(self, *error):
-        self._lock.release()
-
-
 class DepartureTestCase(base.BaseTestCase):
 
     def setUp(self):
@@ -149,25 +133,38 @@ class DepartureTestCase(base.BaseTestCase):
         self.departure.undo()
         self.registration.take_back.assert_not_called()
 
-    def test_what_is_taken_back_late_is_not_what_is_said_since(self):
+    def test_words_that_are_taken_back_late_are_said_again(self):
         """nova answers slowly, and the service is told to end meanwhile."""
-        said, further = ['words of before'], threading.Event()
+        said = ['words of before']
 
         def take_back():
             self.departure.begin()
-            # The other thread waits, or has said it.
-            self.assertTrue(further.wait(60))
+            self.assertTrue(self.departure._said.wait(60))
+            self.assertEqual([WORDS], said)
             said.clear()
             return True
 
         def say(words):
             said[:] = [words]
-            further.set()
             return True
 
-        self.departure._writing = Lock(further.set)
         self.registration.take_back.side_effect = take_back
         self.registration.say.side_effect = say
         self.departure.undo()
-        self.assertTrue(self.departure._said.wait(60))
         self.assertEqual([WORDS], said)
+
+    def test_handler_of_a_signal_does_not_wait_for_what_it_interrupts(self):
+        """oslo.service ends the process in it: nothing below goes on."""
+        class End(BaseException):
+            """The end of the process."""
+
+        def take_back():
+            self.departure.begin()
+            self.departure.wait()
+            raise End
+
+        self.registration.take_back.side_effect = take_back
+        self.useFixture(fixtures.MockPatchObject(
+            departures.LOG, 'warning', self.fail))
+        self.assertRaises(End, self.departure.undo)
+        self.registration.say.assert_called_once_with(WORDS)

@@ -361,19 +361,22 @@ class ScheduleTestCase(ScheduledTestCase):
         for _ in range(model.RECENT):
             self.begin()
             self.tracker.asked.clear()
-            self.schedule.spare()
+            self.schedule.spare(self.mine)
             self.assertEqual(sorted(came), self.tracker.asked)
             self.assertEqual({changed}, self.come_to_each())
         self.begin()
         self.tracker.asked.clear()
-        self.schedule.spare()
+        self.schedule.spare(self.mine)
         self.assertEqual([], self.tracker.asked)
 
     def test_node_that_was_pulled_is_audited_again_if_it_has_changed(self):
         self.schedule.note_pulled(self.mine[:2])
         self.tracker.spared = {self.mine[0]}
-        self.schedule.spare()
-        self.assertCountEqual(self.mine[:2], self.tracker.asked)
+        for nodes in self.mine[1:], self.mine[:1]:
+            self.tracker.asked.clear()
+            self.schedule.spare(nodes)
+            self.assertEqual(
+                sorted({*nodes} & {*self.mine[:2]}), self.tracker.asked)
         self.assertEqual(self.mine[1:2], self.schedule.waiting())
 
     def test_node_that_came_and_was_not_audited_yet_is_not_asked_about(self):
@@ -383,7 +386,7 @@ class ScheduleTestCase(ScheduledTestCase):
         self.tracker.tracked |= came
         self.tracker.spared = came
         self.begin()
-        self.schedule.spare()
+        self.schedule.spare(came)
         self.assertEqual([], self.tracker.asked)
         self.assertEqual(came, set(self.schedule.waiting()))
 

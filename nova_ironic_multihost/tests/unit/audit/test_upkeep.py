@@ -43,8 +43,25 @@ class UpkeepTestCase(base.BaseTestCase):
         self.assertEqual([], self.once())
 
     def test_what_nobody_has_changed_is_not_due(self):
-        self.schedule.spare = self.due.clear
+        self.schedule.spare = lambda nodes: self.due.pop(*nodes)
         self.assertEqual([], self.once('a'))
+
+    def test_few_are_asked_about_before_some_are_audited(self):
+        """Placement may answer slowly, and other things be more urgent."""
+        nodes = [f'node-{number}' for number in range(120)]
+        asked = []
+
+        def spare(some):
+            asked.append(len(some))
+            self.ending = len(asked) == 2
+
+        self.schedule.spare = spare
+        self.assertEqual(nodes[:upkeep.TOGETHER], self.once(*nodes))
+        self.assertEqual([upkeep.TOGETHER] * 2, asked)
+
+    def test_what_has_changed_cannot_be_known(self):
+        self.schedule.spare.side_effect = OSError
+        self.assertEqual(['a', 'b'], self.once('a', 'b'))
 
     def test_what_is_due_in_that_order(self):
         nodes = [f'node-{number}' for number in range(120)]

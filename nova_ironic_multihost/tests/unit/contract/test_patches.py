@@ -414,6 +414,40 @@ class RecordMovesTestCase(base.TrackerTestCase):
             self.assertFalse(self.tracker.has(NODE))
         self.assertEqual([(NODE, True)] + [(NODE, False)] * 2, moved)
 
+    def test_undeleted_record_that_another_gets_meanwhile(self):
+        """nova undeletes it with its old owner, then placement is told."""
+        self.rt.service_ref = objects.Service(id=1)
+        now = ['host-2', True]
+
+        def read(*args):
+            return objects.ComputeNode(
+                uuid=NODE, hypervisor_hostname=NODE, host=now[0],
+                service_id=2, deleted=now[1], stats={})
+
+        self.patch(self.rt, '_get_compute_node', side_effect=read)
+        self.patch(self.rt, '_copy_resources')
+        self.patch(self.rt, '_setup_pci_tracker')
+        self.patch(self.rt, '_resource_change', return_value=True)
+        saved = self.patch(objects.ComputeNode, 'save')
+        # The first one undeletes it.
+        for owner, expected in ('host-3', 1), ('host-2', 2):
+            now[:] = 'host-2', True
+            saved.reset_mock()
+            with mock.patch.multiple(
+                    self.rt, _get_compute_node=self.rt._get_compute_node,
+                    _init_compute_node=self.rt._init_compute_node,
+                    _update_to_placement=(
+                        lambda *args, owner=owner: now.__setitem__(
+                            slice(None), (owner, False)))):
+                patches.patch_record_moves(
+                    self.compute, lambda record: False, lambda node: True)
+                try:
+                    self.rt._init_compute_node(names.admin_context(), {
+                        'hypervisor_hostname': NODE, 'uuid': NODE})
+                except names.ComputeHostNotFound:
+                    self.assertEqual('host-3', owner)
+            self.assertEqual(expected, saved.call_count)
+
     def test_failed_builds_of_a_record_are_counted_on(self):
         """When its owner changes, and when it is read again."""
         self.rt.service_ref = objects.Service(id=1)

@@ -117,6 +117,9 @@ class ServicesTestCase(base.DatabaseTestCase):
         service.disabled = True
         service.save()
         self.assertEqual(first, beat())
+        # Another driver writes none, and leaves it as it is.
+        reads.names.CONF.set_override('servicegroup_driver', 'mc')
+        self.assertIsNone(beat())
 
     def test_services_that_start_for_the_first_time(self):
         self.record(self.service('with-node'), uuidsentinel.a)

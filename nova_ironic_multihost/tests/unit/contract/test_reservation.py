@@ -13,6 +13,7 @@
 """A node is reserved while its record moves to the host that pulls it."""
 
 import collections
+from unittest import mock
 
 from keystoneauth1 import exceptions as ks_exception
 from nova.compute import resource_tracker
@@ -40,6 +41,8 @@ class Placement:
         self.asked = []
         #: (what, node) -> what happens right before that is answered.
         self.before = {}
+        #: Nodes whose requests a proxy answers, with a page.
+        self.proxied = set()
 
     def reserved(self, node):
         return self.inventories[node]['CUSTOM_X']['reserved']
@@ -52,6 +55,10 @@ class Placement:
 
     def put(self, url, data, version=None, global_request_id=None):
         node, _ = self._of(url, 'put')
+        if node in self.proxied:
+            page = base.response(200)
+            page.json = mock.Mock(side_effect=ValueError)
+            return page
         if version != '1.26':
             return base.response(400)
         if self.generations[node] != data['resource_provider_generation']:
@@ -120,6 +127,11 @@ class PullTestCase(base.TrackerTestCase):
 
     def pull(self, judge=None):
         return self.tracker.pull(NODES, judge or self.judge)
+
+    def test_answer_that_is_none(self):
+        self.placement.proxied = {OTHER}
+        self.assertEqual({NODE}, self.pull())
+        self.assertEqual(0, self.placement.reserved(NODE))
 
     def test_reserved_while_its_record_moves_and_no_longer(self):
         self.assertEqual(set(NODES), self.pull())

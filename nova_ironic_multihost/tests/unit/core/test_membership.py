@@ -93,11 +93,15 @@ class MembersTestCase(base.BaseTestCase):
                 up('host1') + services, 'host1'))
 
     def test_of_two_spellings_the_fenced_one_was_at_work(self):
-        """The other one has no heartbeat, or an older one."""
+        """The other one has no heartbeat, or an older one.
+
+        For a while after a start none with a heartbeat is taken for dead.
+        """
         moment = datetime.datetime(2026, 1, 1)
         [new] = down('host2', forced_down=True, beat=moment)
-        for beat in None, moment - datetime.timedelta(1):
-            [old] = down('Host2', beat=beat)
+        before = moment - datetime.timedelta(1)
+        for [old] in (down('Host2'), down('Host2', beat=before),
+                      up('Host2', beat=before)):
             for services in (new, old), (old, new):
                 self.assertTrue(membership.view(
                     services, ANYWHERE, 'host1').fenced('host2'))

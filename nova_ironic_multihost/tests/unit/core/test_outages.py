@@ -420,7 +420,11 @@ class HeartbeatsTestCase(base.BaseTestCase):
     def test_time_without_a_new_heartbeat(self):
         """A death is not noticed later for it."""
         for interval, down_time, quiet in (
-                (10, 60, 40), (2, 8, 4), (30, 60, 0), (60, 300, 180)):
+                (10, 60, 40), (2, 8, 4), (60, 300, 180),
+                # Longer than from one heartbeat that a look sees to the next.
+                (30, 60, 40), (60, 150, 70),
+                # Not longer than until nova calls it down.
+                (10, 11, 1), (600, 601, 591)):
             self.assertEqual(
                 quiet, outages.Heartbeats(interval, down_time).quiet)
 

@@ -201,6 +201,7 @@ class Gate:
         def act_for_this_host():
             self._thread.building = True
             self._thread.claim = Claim.NONE
+            self._thread.node = node
             try:
                 return act_or_leave()
             finally:
@@ -372,6 +373,17 @@ class Gate:
         result = act()
         self._thread.claim = Claim.HELD
         return result
+
+    def has_node(self):
+        """Whether no record says that the build's node is another host's.
+
+        nova's tracker may have it still, if another host took it while this
+        service stood still.
+
+        :raises Exception: it cannot be known.
+        """
+        node = self._thread.node
+        return node is None or self._owner(node) in (None, self._host)
 
     def give_back(self, name, instance, act, patient=False):
         """Take back what :meth:`claim` has claimed, as the build has failed.

@@ -20,7 +20,9 @@ _set_instance_obj_error_state: that it has failed), and takes any instance
 without a task state for one that is to be built. Whoever stands still before
 that may write over a server that another has built meanwhile; or take the mark
 off which says that another compute service takes the instance over
-(:mod:`.core.takeover`); or let a build look begun that is to begin again.
+(:mod:`.core.takeover`); or let a build look begun that is to begin again. And
+nobody would take over from a dead host what that has claimed on a node that
+was another's by then.
 
 While nova's conductor does not answer, or its database takes no writes, a
 build waits: nova would end it with an error that it could not write either.
@@ -38,6 +40,7 @@ from nova import exception
 from nova import objects
 
 from nova_ironic_multihost.contract import answers
+from nova_ironic_multihost.contract import names
 
 #: What says how far a build is.
 STATE = frozenset({'host', 'task_state', 'vm_state'})
@@ -56,6 +59,10 @@ def claim(gate) -> Callable:
             return gate.claim(name, instance, act)
 
         def claim_what_is_nobodys():
+            if not gate.has_node():
+                # nova has it scheduled anew.
+                raise names.ComputeResourcesUnavailable(
+                    reason='its node is on another compute service')
             save = instance.save
             # Whoever has claimed it has another task state soon after.
             instance.save = functools.partial(

@@ -448,6 +448,8 @@ class Process:
         if admission.begun_elsewhere(
                 world.placed[uuid], self.host, admission.Claim.BEGUN):
             return self.end(uuid)
+        if world.owners[node] != self.host:
+            return self.reschedule(uuid, admission.Claim.BEGUN)
         world.set(uuid, host=self.host, node=node)
         yield
         return (yield from self.spawn(uuid, node))
@@ -592,6 +594,8 @@ class Process:
         awaited = {world.node_of[uuid] for uuid, state in world.placed.items()
                    if state.host is None}
         for node, owner in world.owners.items():
+            if owner == self.host and world.machines[node].instance:
+                self.take_over(node)
             if owner in self.looks.eligible and self.prefers(node):
                 self.take_over(node)
                 if node not in awaited:

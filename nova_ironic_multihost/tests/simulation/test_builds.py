@@ -312,6 +312,23 @@ class Builds(stateful.RuleBasedStateMachine):
 
 class BuildsTest(unittest.TestCase):
 
+    def test_build_that_a_fenced_host_goes_on_with(self):
+        """Its node is another's by then, and it dies for good."""
+        builds = Builds()
+        builds.begin()
+        for _ in HOSTS:
+            builds.ask(index=0)
+        builds.stand_still(index=0, build=0, steps=0, turns=1, deploys=False)
+        taker = builds.processes['b']
+        taker.deliver()
+        for _ in range(2):
+            taker.step(1)
+        self.assertEqual('b', builds.world.owners['n3'])
+        for _ in range(4):
+            builds.processes['a'].step(1)
+        builds.die('a')
+        builds.teardown()
+
     def test_no_build_is_lost_and_none_is_done_twice(self):
         logging.disable(logging.CRITICAL)
         self.addCleanup(logging.disable, logging.NOTSET)

@@ -485,6 +485,15 @@ class GateTestCase(base.BaseTestCase):
         self.assertRaises(TimeoutError, self.build, act)
         self.assertEqual([], self.done)
 
+    def test_node_of_a_build(self):
+        self.undo_elsewhere()
+        # It is new.
+        self.assertIs(True, self.build(self.gate.has_node))
+        for owner, its in (('ME', True), ('other', False)):
+            self.sources.owners['n1'] = owner
+            self.assertIs(its, self.build(self.gate.has_node))
+        self.assertIs(True, self.build(self.gate.has_node, node=None))
+
     def test_claim_that_was_given_back_without_an_answer(self):
         def give_back():
             self.undo()

@@ -250,13 +250,15 @@ class SavingTestCase(base.DatabaseTestCase):
 
 class ClaimTestCase(base.DatabaseTestCase):
 
+    has_node = True
+
     def claim(self, building, act=lambda instance: 'claimed', uuid=None):
         instance = self.instance(uuid or uuidsentinel.instance, None)
         instance.vm_state = 'building'
         instance.save()
         gate = types.SimpleNamespace(
             claim=lambda name, instance, act: act(), building=building,
-            persist=lambda name, instance, act, again: act(),
+            has_node=lambda: self.has_node, persist=lambda name, instance, act, again: act(),
             leave=mock.Mock(side_effect=Left))
         claims.build(gate)('build', instance, bool)
         self.assertEqual('claimed', claims.claim(gate)(
@@ -294,6 +296,11 @@ class ClaimTestCase(base.DatabaseTestCase):
             self.assertRaises(error, self.claim, True, functools.partial(
                 claim, **changes), getattr(uuidsentinel, f'i{number}'))
             self.assertEqual('other', self.host)
+
+    def test_nothing_is_claimed_on_a_node_of_another_host(self):
+        self.has_node = False
+        self.assertRaises(exception.ComputeResourcesUnavailable, self.claim,
+                          True, self.fail)
 
     def test_what_is_no_build_writes_as_nova_does(self):
         self.claim(building=False).save()

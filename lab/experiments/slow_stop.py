@@ -43,6 +43,7 @@ from lab.bench import fates
 from lab.bench import operations
 from lab.bench import takeover
 from lab.bench import wanted
+from lab.experiments import build_restart
 from lab import options
 from lab import timeline
 from lab import workload
@@ -51,11 +52,6 @@ SECONDS = 90
 DOWN_TIME = 30
 # What may be asked of a machine has to wait until Ironic lets go of it.
 RETRIES = 60 + SECONDS
-NEEDS = wanted.Wanted(options=(
-    # A deployment has two parts that take so long.
-    f'ironic:fake.deploy_delay={SECONDS // 2}',
-    f'ironic.api_max_retries={RETRIES}',
-    f'DEFAULT.service_down_time={DOWN_TIME}'))
 BUILDS = 2
 LATER = 4
 # Until builds that were asked for have begun.
@@ -73,6 +69,16 @@ def add_options(parser):
     parser.add_argument(
         '--builds', type=options.positive, default=BUILDS, metavar='N',
         help=f'how many builds it is at (default: {BUILDS})')
+
+
+def needs(args):
+    """The lab that the options ask for."""
+    return wanted.Wanted(options=(
+        # A deployment has two parts that take so long.
+        f'ironic:fake.deploy_delay={SECONDS // 2}',
+        f'ironic.api_max_retries={RETRIES}',
+        f'DEFAULT.service_down_time={DOWN_TIME}',
+        *build_restart.at_once(args.builds)))
 
 
 def choices(args):

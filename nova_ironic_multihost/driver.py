@@ -341,6 +341,9 @@ class IronicMultiHostDriver(names.IronicDriver):
             self._departure.undo()
         try:
             nodes = self._audit()
+            if self._has_said_farewell(self._auditor.last.view):
+                # The others pull what this service would pull now.
+                self._departure.undo()
             if not self._filled:
                 self._tracker.fill(self._schedule.ready())
                 self._filled = True

@@ -29,6 +29,15 @@ class ConfigurationContradiction(names.NovaException):
         super().__init__(contradictions=' '.join(self.contradictions))
 
 
+class InstanceGone(names.InstanceNotFound):
+    """A build goes no further: its instance is deleted.
+
+    :param instance_id: uuid of the instance.
+    """
+
+    msg_fmt = 'Instance %(instance_id)s was deleted while it was built.'
+
+
 class InstanceElsewhere(names.NovaException):
     """The machine of an instance is another compute service's to change.
 

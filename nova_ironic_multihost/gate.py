@@ -459,6 +459,8 @@ class Gate:
 
         :raises Cancelled: it is not, and this is part of an operation.
         :raises InstanceElsewhere: it is not.
+        :raises InstanceGone: this is part of a build, and the instance is
+            deleted; nova frees the machine.
         :raises Exception: it cannot be known; nothing was done.
         """
         self._require(name, instance)
@@ -535,6 +537,9 @@ class Gate:
         with contextlib.suppress(ContestedError):
             if (self._patiently(name, f'instance {instance.uuid}', ask)
                     if self._inside else ask()):
+                if (self.building and self._thread.gone
+                        and name in admission.DEPLOYING):
+                    raise exception.InstanceGone(instance_id=instance.uuid)
                 return
         if self._inside:
             raise self._cancelled(_left(name))
@@ -543,7 +548,8 @@ class Gate:
     def _may_change_machine(self, instance):
         state = self._instance_state(instance)
         owner = None
-        if state is None or state.deleted:
+        self._thread.gone = state is None or state.deleted
+        if self._thread.gone:
             owner = self._owner(instance.node)
         return admission.may_change_machine(
             state, owner, self._host, self._claim)

@@ -56,6 +56,9 @@ BuildAbortException = exception.BuildAbortException
 #: Raised by ``IronicDriver._set_instance_id`` whatever Ironic answered.
 InstanceDeployFailure = exception.InstanceDeployFailure
 
+#: nova ends a build that raises it, and frees what the build has.
+InstanceNotFound = exception.InstanceNotFound
+
 #: Ironic has no such node.
 NodeNotFound = sdk_exception.ResourceNotFound
 

@@ -25,6 +25,13 @@ from nova_ironic_multihost.core.host import HostKey
 from nova_ironic_multihost.core import takeover
 
 
+#: What a build does to its machine (methods of nova's virt drivers), but for
+#: what frees the machine when the build has failed.
+DEPLOYING = frozenset({
+    'plug_vifs', 'prepare_for_spawn',
+    'prepare_networks_before_block_device_mapping', 'spawn'})
+
+
 class Claim(enum.Enum):
     """How far whoever asks is with a build of the instance.
 

@@ -476,6 +476,8 @@ class Process:
         yield
         if not self.mine(uuid, node):
             return self.end(uuid)
+        if world.placed[uuid].deleted:
+            return self.fail(uuid)
         if not world.ironic_answers:
             return (yield from self.fail_over(uuid, node))
         world.deploy(uuid, node)
@@ -522,6 +524,10 @@ class Process:
                 return True
         if not state.deleted:
             world.break_promise(f'{uuid} fails at {state}')
+        for node, machine in world.machines.items():
+            # nova frees it.
+            if (machine.instance, world.owners[node]) == (uuid, self.host):
+                machine.instance = None
         world.node_of[uuid] = None
         return False
 

@@ -892,6 +892,7 @@ class Process:
         self._recovery.took_over(found.taken_over, found.at_rest)
         self._looked_for = frozenset()
         self._check_kept(found)
+        self._take_back_farewell(found.view)
         self._schedule.spare(found.nodes)
         self._pulls.once(self._settings.partition.label)
         pause()
@@ -917,9 +918,12 @@ class Process:
         # A look that fails is logged and repeated.
         with contextlib.suppress(NotReadyError):
             view = self._look.once(self._settings)
-            if view.services[self.host].farewell and not self.ending:
-                pause()
-                self._world.services[self.host].take_back()
+            self._take_back_farewell(view)
+
+    def _take_back_farewell(self, view):
+        if view.services[self.host].farewell and not self.ending:
+            pause()
+            self._world.services[self.host].take_back()
 
     def _acquired(self, found, mine):
         self._recovery.took_over(found.taken_over, found.at_rest)
@@ -959,7 +963,7 @@ class Process:
         for node, reason in found.reasons.items():
             used = reason in LEFT and self.sources.listing.get(node)
             if (node in self.sources.mine and not reason.mine
-                    and not used):
+                    and not used and node not in self._world.undeleted):
                 self._world.breach(
                     f'{self.host} leaves {node}, its own, to nobody: {reason}')
 
@@ -999,12 +1003,13 @@ class Process:
             pause()
             taken = world.owner(node) == self.host
         else:
-            if row.deleted:
-                world.undelete(node)
+            undeleted = row.deleted
+            if undeleted:
+                world.undelete(node, self.host)
             elif not self._offers.still_valid(
                     node, Record(node, row.host)):
                 return False
-            taken = row.host == self.host or self._move(node)
+            taken = row.host == self.host or self._move(node, undeleted)
         if taken:
             self.tracked.add(node)
         return taken
@@ -1083,8 +1088,10 @@ class Process:
         self.sources.version = version
         return allowed
 
-    def _move(self, node):
+    def _move(self, node, undeleted):
         world = self._world
+        row = world.rows[node]
+        owner = row.host
         if not self._report(node):
             return False
         # The generation guards the allocations up to now.
@@ -1096,9 +1103,10 @@ class Process:
         seen = self.sources.situation(node)
         if reason is ownership.Reason.PULLED:
             seen = (*seen[:-1], consumer)
-        row = world.rows[node]
-        if row.deleted or not self._offers.still_valid(
-                node, Record(node, row.host)):
+        # One that was undeleted was judged as one that is created.
+        if row.deleted or row.host != owner or not (
+                undeleted or self._offers.still_valid(
+                    node, Record(node, row.host))):
             return False
         pause()
         return world.move(node, self.host, reason, decided_on,

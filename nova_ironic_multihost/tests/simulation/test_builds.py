@@ -329,6 +329,18 @@ class BuildsTest(unittest.TestCase):
         builds.die('a')
         builds.teardown()
 
+    def test_build_that_goes_on_when_its_server_is_deleted(self):
+        """Others have undone it, and this host has its node again."""
+        builds = Builds()
+        builds.begin()
+        builds.stand_still(index=0, build=0, steps=9, turns=3, deploys=False)
+        builds.unfence(index=0)
+        builds.world.set('i0', deleted=True)
+        builds.world.owners['n0'] = 'a'
+        self.assertIsNone(builds.world.machines['n0'].instance)
+        builds.processes['a'].step(0)
+        builds.teardown()
+
     def test_no_build_is_lost_and_none_is_done_twice(self):
         logging.disable(logging.CRITICAL)
         self.addCleanup(logging.disable, logging.NOTSET)

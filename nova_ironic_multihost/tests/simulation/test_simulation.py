@@ -1163,6 +1163,33 @@ class SimulationTest(unittest.TestCase):
         self.assertIn('host2', set(map(
             state.world.owner, state.world.machines)))
 
+    def test_host_that_audits_and_has_said_farewell(self):
+        """A process that was killed had said it, and is heard late."""
+        state = Simulation()
+        state.begin(number=6, nodes=6, delay=0, limit=200, started=True,
+                    zones=[], when='forced_down')
+        state.remove(index=0)
+        state.farewell_heard_late(index=2)
+        state.shorten(hidden={0, 1, 4, 6, 7}, index=0)
+        state.enroll()
+        state.lag(index=4, lag=4)
+        state.shorten(hidden={0}, index=3)
+        # Its audits, and no looks.
+        state.join(audits=0, early=False, index=7, node=0, steps=5)
+        state.teardown()
+
+    def test_node_that_is_removed_and_enrolled_under_its_uuid(self):
+        """nova brings its record back, with the owner that it had."""
+        state = Simulation()
+        state.begin(number=6, nodes=8, delay=0, limit=1, started=True,
+                    zones=[None, 'west', 'west', None, None, None],
+                    when='never')
+        state.unfence(index=6, looks=True, steps=10)
+        state.remove(index=4)
+        state.audit_all(rounds=2)
+        state.enroll_again(index=7)
+        state.teardown()
+
     def test_host_that_dies_before_it_has_told_placement(self):
         """Its record is there, and the provider is not.
 

@@ -190,6 +190,8 @@ class World:
     :ivar processes: host -> :class:`.host.Process` of those that run.
     :ivar history: what :meth:`states` was, oldest first.
     :ivar moves: list of :class:`Move`.
+    :ivar undeleted: node -> host that has brought its record back, and makes
+        it its own next.
     :ivar operations: list of :class:`Operation` that wait in queues.
     :ivar late: functions that do writes which everybody takes for lost.
     :ivar writable: heartbeats can be written.
@@ -223,6 +225,7 @@ class World:
         self._arriving = False
         self.history = [{}]
         self.moves = []
+        self.undeleted = {}
         self.narrow = 0
         self.broken = []
         self.disturbed = 0
@@ -369,9 +372,13 @@ class World:
         if row.deleted:
             return False
         before, row.host = row.host, host
+        creator = self.undeleted.pop(node, None)
         if before == host:
             return True
         self.processes[host].took()
+        if creator == host:
+            # It creates the record.
+            return True
         move = Move(self.moment, node, before, host, reason)
         if sure:
             self._judge(move, decided_on)
@@ -484,9 +491,13 @@ class World:
         row.deleted = True
         return True
 
-    def undelete(self, node):
-        """Bring a deleted record back, with the owner that it had."""
+    def undelete(self, node, host):
+        """Bring a deleted record back, with the owner that it had.
+
+        :param host: that creates it, and makes it its own next.
+        """
         self.rows[node].deleted = False
+        self.undeleted[node] = host
 
     # placement
 

@@ -995,6 +995,17 @@ class EndTestCase(DriverTestCase):
         self.driver._look()
         self.assertEqual(2, self.registration.take_back.call_count)
 
+    def test_an_audit_takes_it_back_before_it_pulls(self):
+        """The others pull what it would pull."""
+        self.said = 'bye'
+        done = []
+        self.registration.take_back.side_effect = (
+            lambda: done.append('back'))
+        self.patch(self.driver._pulls, 'once',
+                   lambda label: done.append('pull'))
+        self.driver.get_available_nodes()
+        self.assertEqual(['back', 'pull'], done)
+
     def test_it_is_taken_back_whatever_fails_in_a_look(self):
         self.said = 'bye'
         self.driver._look()

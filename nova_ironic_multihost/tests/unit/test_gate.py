@@ -18,6 +18,7 @@ import types
 import fixtures
 from oslotest import base
 
+from nova_ironic_multihost.core import admission
 from nova_ironic_multihost.core.facts import InstanceState
 from nova_ironic_multihost.core.facts import Record
 from nova_ironic_multihost.core import takeover
@@ -817,6 +818,23 @@ class GateTestCase(base.BaseTestCase):
         self.assertEqual('result', self.change_machine())
         self.sources.owners['n1'] = 'other'
         self.assertRaises(exception.InstanceElsewhere, self.change_machine)
+
+    def test_build_of_a_deleted_instance_deploys_nothing(self):
+        """It stood still; what it had begun is undone, and it is deleted."""
+        def build():
+            self.begin()
+            self.claim()
+            self.sources.hosts['i1'] = InstanceState(None, deleted=True)
+            for name in sorted(admission.DEPLOYING):
+                self.assertRaises(
+                    exception.InstanceGone, self.gate.change_machine, name,
+                    INSTANCE, self.fail)
+            # nova frees its machine.
+            return self.gate.change_machine('destroy', INSTANCE, self.act)
+
+        self.undo_elsewhere()
+        self.sources.owners['n1'] = 'me'
+        self.assertEqual('result', self.build(build))
 
     def test_failure_here_is_cleaned_up(self):
         def stop():

@@ -258,7 +258,8 @@ class ClaimTestCase(base.DatabaseTestCase):
         instance.save()
         gate = types.SimpleNamespace(
             claim=lambda name, instance, act: act(), building=building,
-            has_node=lambda: self.has_node, persist=lambda name, instance, act, again: act(),
+            has_node=lambda: self.has_node,
+            persist=lambda name, instance, act, again: act(),
             leave=mock.Mock(side_effect=Left))
         claims.build(gate)('build', instance, bool)
         self.assertEqual('claimed', claims.claim(gate)(

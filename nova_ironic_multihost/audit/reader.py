@@ -85,8 +85,8 @@ class Reading:
 
     :param partition: whose nodes are read.
     :param mirror: what is known of them.
-    :param top: the nodes that were touched last, if all that were touched of
-        late are among them.
+    :param top: the nodes that were touched last, all that were touched of
+        late among them; none if that is not known, or they are many.
     :param others: how many nodes Ironic has besides those, of whatever
         partition, or None.
     :param size: how many nodes Ironic gives in a page, of :data:`PAGE`.
@@ -409,7 +409,7 @@ class Reader:
             return self._pages.newest(
                 reading.partition, after, limit, wanted)
 
-        limit = FIRST
+        first = limit = max(FIRST, len(reading.top))
         newest = page = ask(None)
         if newest.rows == reading.top:
             # Somebody may have read one of them when it was something else.
@@ -428,7 +428,9 @@ class Reader:
                 reading.mirror.met(rows), since=mirrors.since(
                     self._first(newest.rows), newest.at)
                 or reading.mirror.since),
-            top=newest.rows if page is newest else ())
+            # After a change it is seen anew how many those are.
+            top=tuple(rows) if first == FIRST
+            and len(rows) <= reading.size else ())
 
     def _with_new(self, reading: Reading, wanted: Wanted) -> Reading:
         """Read what was created since.

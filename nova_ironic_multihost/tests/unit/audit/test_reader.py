@@ -121,6 +121,26 @@ class ReaderTestCase(base.BaseTestCase):
         self.assertEqual(set(), self.read())
         self.assertEqual({'newest': 1, 'total': 1}, self.asked())
 
+    def test_nothing_happens_since_many_were_touched_at_once(self):
+        """As in a cloud whose nodes were enrolled just now."""
+        self.useFixture(fixtures.MockPatchObject(readers, 'FIRST', 3))
+        self.read()
+        for name in NAMES:
+            self.ironic.work(name)
+        self.read()
+        for _ in range(3):
+            self.assertEqual(set(), self.read())
+            self.assertEqual({'newest': 1, 'total': 1}, self.asked())
+        # The last of them, which is on no first page.
+        self.ironic.change(NAMES[0], instance='theirs')
+        self.assertEqual({NAMES[0]}, self.read())
+        self.assertKnown()
+        self.wait(100)
+        self.ironic.work(NAMES[4])
+        for _ in range(3):
+            self.read()
+        self.assertEqual({'newest': 1, 'total': 1}, self.asked())
+
     def test_nodes_are_counted_now_and_then(self):
         self.useFixture(fixtures.MockPatchObject(readers, 'COUNT', 3 * POLL))
         self.ironic.work('node-4')

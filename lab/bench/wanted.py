@@ -21,6 +21,15 @@ COMPUTES = 3
 NODES = 30
 DRIVER = 'ours'
 
+# With native threads nova does as many builds as the larger of the two says.
+AT_ONCE = ('DEFAULT.max_concurrent_builds',
+           'DEFAULT.max_concurrent_snapshots')
+
+
+def at_once(builds):
+    """Options with which a compute carries out so many at a time."""
+    return tuple(f'{option}={builds}' for option in AT_ONCE)
+
 
 @dataclasses.dataclass(frozen=True)
 class Wanted:

@@ -67,19 +67,11 @@ SECONDS = 30
 DOWN_TIME = 60
 # What may be asked of a machine has to wait until Ironic lets go of it.
 RETRIES = 60
-# With native threads nova does as many builds as the larger of the two says.
-AT_ONCE = ('DEFAULT.max_concurrent_builds',
-           'DEFAULT.max_concurrent_snapshots')
 # Until builds that were asked for have begun.
 BEGIN = 90.0
 # Beyond the time in which they could be carried out one after the other: a
 # start, or a take-over, on a busy machine.
 PATIENCE = 120.0
-
-
-def at_once(builds):
-    """Options with which a compute carries out so many at a time."""
-    return tuple(f'{option}={builds}' for option in AT_ONCE)
 
 
 def add_options(parser):
@@ -103,7 +95,7 @@ def needs(args):
         f'ironic:fake.deploy_delay={-(-args.seconds // 2)}',
         f'ironic.api_max_retries={RETRIES + args.seconds}',
         f'DEFAULT.service_down_time={DOWN_TIME}',
-        *at_once(args.builds)))
+        *wanted.at_once(args.builds)))
 
 
 def choices(args):
@@ -197,7 +189,7 @@ class Trial:
         """
         bench, some = self._bench, self._builds // 2
         bench.note(f'{self.host} restarts, to build {some} at a time')
-        bench.computes.restart([self.host], at_once(some))
+        bench.computes.restart([self.host], wanted.at_once(some))
         bench.await_up(self.host)
         try:
             yield

@@ -43,7 +43,6 @@ from lab.bench import fates
 from lab.bench import operations
 from lab.bench import takeover
 from lab.bench import wanted
-from lab.experiments import build_restart
 from lab import options
 from lab import timeline
 from lab import workload
@@ -78,7 +77,7 @@ def needs(args):
         f'ironic:fake.deploy_delay={SECONDS // 2}',
         f'ironic.api_max_retries={RETRIES}',
         f'DEFAULT.service_down_time={DOWN_TIME}',
-        *build_restart.at_once(args.builds)))
+        *wanted.at_once(args.builds)))
 
 
 def choices(args):

@@ -514,7 +514,9 @@ class Process:
         world = self.world
         world.attempts[uuid] -= 1
         state = world.placed[uuid]
-        if admission.begun_elsewhere(state, self.host, claim):
+        if (admission.begun_elsewhere(state, self.host, claim)
+                # It is built, and was taken back: contract.claims.Saving.
+                or not state.deleted and state.vm_state != 'building'):
             return True
         if claim is admission.Claim.HELD and not state.deleted:
             # ResourceTracker.abort_instance_claim.

@@ -647,6 +647,8 @@ class Process:
         self._look_greenlet = None
         self.tracked = set()
         self.providers = {}
+        #: Node -> generation of its provider when it was audited last.
+        self._reported = {}
         self.serving = False
         self.frozen = False
         self.muted = False
@@ -1124,14 +1126,22 @@ class Process:
             if offered is offer.Offer.REFUSED:
                 return False
             wanted = offered is offer.Offer.NOTHING
+            self._reported[node] = generation
             if wanted == reserved:
                 return True
             pause()
             if self._world.set_reserved(node, wanted, generation):
                 self.providers[node] = generation + 1, wanted
+                self._reported[node] = generation + 1
                 return True
             self.providers.pop(node, None)
         return False
+
+    def drift(self):
+        """audit.drift, every ten minutes."""
+        self._schedule.note_drift({
+            node for node in self.tracked & self._reported.keys()
+            if self._world.provide(node).generation != self._reported[node]})
 
     # What nova does besides audits, at a stroke.
 

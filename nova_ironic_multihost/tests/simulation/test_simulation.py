@@ -353,9 +353,8 @@ class Simulation(stateful.RuleBasedStateMachine):
         member = self.world.up(process.host) and (
             not states[process.host].disabled) and process.beating
         # One that comes in just then and has no record is for who is there.
-        preferred = {node for node in self.world.machines
-                     if self._preferences().host_for(node) == process.host
-                     and self.world.owner(node)}
+        preferred = {node for node in self._preferred(process.host)
+                     if self.world.owner(node)}
         # Who is not known to have nodes yet is not missed; the first look may
         # bring it its first one.
         self._look_all()
@@ -370,6 +369,8 @@ class Simulation(stateful.RuleBasedStateMachine):
         self._start(process.host)
         self._processes[process.host].finish()
         self._look_all()
+        # One that was frozen may have come back meanwhile.
+        preferred &= self._preferred(process.host)
         lost = [move for move in self.world.moves[moves:]
                 if move.before == process.host and move.node in preferred]
         assert not (restful and member and lost), f'lost by a restart: {lost}'
@@ -998,6 +999,7 @@ class Simulation(stateful.RuleBasedStateMachine):
         self._wait(1)
         self._sweep_all()
         for process in self._processes.values():
+            process.drift()
             process.finish()
             self._carry_out(process, len(self.world.operations))
             process.reap()
@@ -1024,6 +1026,11 @@ class Simulation(stateful.RuleBasedStateMachine):
         return {name for name, process in self._processes.items()
                 if self.world.up(name)
                 and not self.world.services[name].disabled}
+
+    def _preferred(self, host):
+        """Return the nodes that a host is preferred for at this moment."""
+        return {node for node in self.world.machines
+                if self._preferences().host_for(node) == host}
 
     def _preferences(self):
         return ring.Preferences(
@@ -1188,6 +1195,19 @@ class SimulationTest(unittest.TestCase):
         state.remove(index=4)
         state.audit_all(rounds=2)
         state.enroll_again(index=7)
+        state.teardown()
+
+    def test_node_that_stays_reserved_by_a_host_that_has_ended(self):
+        """It was about to pull it; the owner sees that placement changed."""
+        state = Simulation()
+        state.begin(number=5, nodes=3, delay=0, limit=1, started=True,
+                    zones=[None, None, 'east'], when='forced_down')
+        state.freeze(index=0)
+        state.enroll()
+        state.step_conductor(ahead=0, index=7, ticks=6)
+        state.thaw(index=0)
+        state.stop_politely(closed=False, index=7, steps=17, ticks=0)
+        self.assertTrue(state.world.providers['node4'].reserved)
         state.teardown()
 
     def test_host_that_dies_before_it_has_told_placement(self):

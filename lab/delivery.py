@@ -24,6 +24,7 @@ queue any more. With ``--stock`` builds are acknowledged when they come, as
 oslo.messaging does.
 """
 
+import dataclasses
 import functools
 import json
 import multiprocessing
@@ -54,8 +55,12 @@ def serve(stock, notes, ready, end):
     from nova import rpc
     import oslo_messaging
 
+    from nova_ironic_multihost.contract import apply
     from nova_ironic_multihost.contract import copies
-    from nova_ironic_multihost.contract import patches
+    from nova_ironic_multihost.contract import handlers
+    from nova_ironic_multihost.contract import listeners
+    from nova_ironic_multihost.contract import operations
+    from nova_ironic_multihost.contract import table
 
     copier = copies.Copier(HOST)
 
@@ -70,9 +75,13 @@ def serve(stock, notes, ready, end):
     compute.build_and_run_instance = types.MethodType(
         functools.wraps(manager.ComputeManager.build_and_run_instance)(
             begin), compute)
-    patches.patch_copies(compute, copy, None, bool)
-    if not stock:
-        patches.patch_listeners(compute)
+    layers = {operations.copy} | (
+        set() if stock else {handlers.hold_builds})
+    apply.apply(
+        [dataclasses.replace(row, layers=kept) for row in table.rows()
+         if (kept := tuple(layers.intersection(row.layers)))],
+        {'manager': compute, 'transport': listeners.transport_driver()},
+        types.SimpleNamespace(copy=copy, heard=lambda adapter: None))
     server = rpc.get_server(oslo_messaging.Target(
         topic=rpcapi.RPC_TOPIC, server=HOST), [compute],
         base.NovaObjectSerializer())

@@ -52,12 +52,14 @@ from nova_ironic_multihost.audit import witness
 from nova_ironic_multihost import conf
 from nova_ironic_multihost.conf import contradictions
 from nova_ironic_multihost.contract import answers
+from nova_ironic_multihost.contract import apply
 from nova_ironic_multihost.contract import attempts
 from nova_ironic_multihost.contract import bases
 from nova_ironic_multihost.contract import builds
 from nova_ironic_multihost.contract import calls
 from nova_ironic_multihost.contract import copies
 from nova_ironic_multihost.contract import evacuation
+from nova_ironic_multihost.contract.handlers import Parts
 from nova_ironic_multihost.contract import listeners
 from nova_ironic_multihost.contract import machines
 from nova_ironic_multihost.contract import mailbox
@@ -66,7 +68,6 @@ from nova_ironic_multihost.contract import node_cache
 from nova_ironic_multihost.contract import notifications
 from nova_ironic_multihost.contract import operations
 from nova_ironic_multihost.contract import pages
-from nova_ironic_multihost.contract import patches
 from nova_ironic_multihost.contract import patience
 from nova_ironic_multihost.contract import provider
 from nova_ironic_multihost.contract import reads
@@ -74,6 +75,7 @@ from nova_ironic_multihost.contract import registration
 from nova_ironic_multihost.contract import reports
 from nova_ironic_multihost.contract import settings
 from nova_ironic_multihost.contract import sources
+from nova_ironic_multihost.contract import table
 from nova_ironic_multihost.contract import traits
 from nova_ironic_multihost.core import membership
 from nova_ironic_multihost.core import ownership
@@ -251,38 +253,43 @@ class IronicMultiHostDriver(names.IronicDriver):
                 'cut off may still act on machines. Have systemd or a '
                 'liveness probe do that (documentation, page "A watchdog '
                 'instead of fencing"), or set it to forced_down and fence.')
+        self._replace()
         if self._watchdog or self._window.server:
             self._holder.start()
         self._section.begin()
-        manager = names.manager_of(self.virtapi)
-        patches.patch_record_reads(
-            manager, lambda: self._audited.records,
-            lambda: (*self._auditor.last.records, *self._pulls.records),
-            self._schedule.next_of)
-        patches.patch_record_moves(
-            manager,
-            lambda record: self._offers.still_valid(record.node, record),
-            lambda node: self._offers.may_create(node, settings.read()),
-            self._moved, self._barred)
-        patches.patch_node_audits(
-            manager, self._schedule, lambda: self._tally.sign(Work.AUDIT))
-        patches.patch_instance_init(manager, self._recovery.start)
-        patches.patch_nodes_at_start(manager)
-        patches.patch_instances_at_start(manager)
-        patches.patch_evacuations(manager)
-        patches.patch_operations(
-            manager, self, self._gate, self._adopt, self._refusals.refuse,
-            self._attempts.renew, self._attempts.note_failure)
-        patches.patch_copies(manager, self._keeper.keep, self._keeper.end,
-                             self._departure.begun)
-        patches.patch_arrivals(manager, self._arrivals)
-        patches.patch_post_start(manager, self._begin)
-        patches.patch_enabling(manager, self._switched)
-        patches.patch_stop(manager, self._end)
-        patches.patch_listeners(manager, self._attendance.note)
-        patches.patch_traits(manager, self._is_about_to_end)
-        patches.patch_roots(manager)
         super().init_host(host)
+
+    def _replace(self):
+        """Replace in nova what the table lists.
+
+        :raises MismatchError: nova is another; nothing is replaced.
+        """
+        manager = names.manager_of(self.virtapi)
+        if manager is None:
+            return
+        parts = Parts(
+            self._gate, self._schedule, self._arrivals,
+            audited=lambda: self._audited.records,
+            current=lambda: (
+                *self._auditor.last.records, *self._pulls.records),
+            may_take=lambda record: self._offers.still_valid(
+                record.node, record),
+            may_create=lambda node: self._offers.may_create(
+                node, settings.read()),
+            moved=self._moved, barred=self._barred,
+            sign=lambda: self._tally.sign(Work.AUDIT),
+            init=self._recovery.start, adopt=self._adopt,
+            evacuate=self._refusals.refuse, renew=self._attempts.renew,
+            failed=self._attempts.note_failure, copy=self._keeper.keep,
+            over=self._keeper.end, begin=self._begin,
+            switched=self._switched, stop=self._end,
+            ending=self._departure.begun, keeps_trait=self._is_about_to_end,
+            heard=self._attendance.note)
+        try:
+            apply.apply(table.rows(), table.targets(manager, self), parts)
+        except apply.MismatchError as exc:
+            LOG.error('nova-compute cannot start: %s', exc)
+            raise
 
     def cleanup_host(self, host):
         """End what goes on besides nova's own tasks."""

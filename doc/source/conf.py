@@ -24,6 +24,7 @@ copyright = 'nova-ironic-multihost contributors'
 extensions = [
     'command_help',
     'house_modules',
+    'nova_rows',
     'openstackdocstheme',
     'oslo_config.sphinxconfiggen',
     'oslo_config.sphinxext',

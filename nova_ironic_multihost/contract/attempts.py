@@ -40,7 +40,8 @@ from nova_ironic_multihost.core.forwarding import Letter
 #: The most builds of which it is remembered that nova could not note them.
 REMEMBERED = 1000
 
-#: What notes that something begins.
+#: What notes that something begins. nova tells nobody when that has failed;
+#: its frame in the traceback is the only trace.
 _NOTE = compute_utils.EventReporter.__enter__.__code__
 
 

@@ -20,15 +20,16 @@ package's first, which asks theirs, which asks nova's.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 import contextlib
-import dis
 import importlib
 import inspect
-import itertools
+import textwrap
 import types
 import typing
 
+from nova_ironic_multihost.contract import apply
 from nova_ironic_multihost.contract import names
 from nova_ironic_multihost.contract import operations
 
@@ -160,7 +161,7 @@ def _unlike(ours, base):
             yield (f"{base.__name__}.{name} does not take what nova's takes: "
                    f'give it the parameters {wanted}.')
         elif 'instance' in wanted.parameters and (
-                'instance' not in operations.parameters(method)):
+                'instance' not in apply.parameters(method)):
             yield (f'{base.__name__}.{name} has no parameter "instance": '
                    f"give it those of nova's, {wanted}; a decorator needs "
                    'functools.wraps.')
@@ -197,18 +198,28 @@ def _taken(ours, base):
 
 def _attributes(method) -> set[str]:
     """Return the attributes of ``self`` that a method sets, as it shows."""
-    found = set()
+    found: set[str] = set()
     for one in _functions(method):
-        code = list(dis.get_instructions(one))
-        for loaded, stored in itertools.pairwise(code):
-            if stored.opname != 'STORE_ATTR':
-                continue
-            # One instruction may load two names.
-            last = (loaded.argval[-1:] if isinstance(loaded.argval, tuple)
-                    else (loaded.argval,))
-            if last == ('self',):
-                found.add(stored.argval)
+        # A lambda in the middle of a line is no text of its own.
+        with contextlib.suppress(OSError, SyntaxError):
+            # Of this function, not of the one that it wraps.
+            source = ast.parse(textwrap.dedent(inspect.getsource(
+                one.__code__)))
+            found.update(_set_on_self(source.body[0]))
     return found
+
+
+def _set_on_self(node: ast.AST) -> Iterator[str]:
+    """Yield the attributes of ``self`` that are set, in no other class."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.ClassDef):
+            continue
+        if (isinstance(child, ast.Attribute)
+                and isinstance(child.ctx, ast.Store)
+                and isinstance(child.value, ast.Name)
+                and child.value.id == 'self'):
+            yield child.attr
+        yield from _set_on_self(child)
 
 
 def require_kept(driver: names.IronicDriver,

@@ -25,7 +25,6 @@ from concurrent import futures
 import contextlib
 import dataclasses
 import datetime
-import inspect
 import itertools
 import time
 
@@ -40,6 +39,7 @@ from oslo_log import log as logging
 import oslo_messaging as messaging
 
 from nova_ironic_multihost.contract import answers
+from nova_ironic_multihost.contract import apply
 from nova_ironic_multihost.contract import completion
 from nova_ironic_multihost.contract import evacuation
 from nova_ironic_multihost.contract import names
@@ -150,8 +150,8 @@ class Tracker:
         :param node: uuid of the node.
         """
         if self._manager is not None:
-            # Not what patch_node_audits has put there: it is wanted now.
-            inspect.unwrap(self._manager._update_available_resource_for_node)(
+            # It is wanted now, whether it is due or not.
+            apply.novas(self._manager, '_update_available_resource_for_node')(
                 names.admin_context(), node)
 
     def move(self, nodes: Sequence[str],
@@ -472,8 +472,8 @@ class Instances:
         spell_host(instance, self._manager.host)
         context = _of_last_action(instance)
         with instance.obj_alternate_context(context):
-            # Not what patch_instance_init has put there: what fails is said.
-            inspect.unwrap(self._manager._init_instance)(context, instance)
+            # What fails is said.
+            apply.novas(self._manager, '_init_instance')(context, instance)
 
     def delete(self, instance: objects.Instance) -> None:
         """Do what nova does when it is asked to delete an instance.

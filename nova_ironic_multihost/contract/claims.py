@@ -30,7 +30,6 @@ build waits: nova would end it with an error that it could not write either.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 import contextlib
 import functools
 
@@ -49,76 +48,59 @@ STATE = frozenset({'host', 'task_state', 'vm_state'})
 BUILT = (vm_states.BUILDING, vm_states.ERROR)
 
 
-def claim(gate) -> Callable:
-    """Return how a build claims its node, see :func:`.operations.wrapped`.
+def claim(parts, call):
+    """Claim the node of a build, if nobody has claimed it meanwhile.
 
-    :param gate: :class:`nova_ironic_multihost.gate.Gate`.
+    Around ResourceTracker._set_instance_host_and_node.
     """
-    def around(name, instance, act):
-        if not gate.building:
-            return gate.claim(name, instance, act)
+    gate, instance = parts.gate, call['instance']
+    if not gate.building:
+        return gate.claim(call.name, instance, call)
 
-        def claim_what_is_nobodys():
-            if not gate.has_node():
-                # nova has it scheduled anew.
-                raise names.ComputeResourcesUnavailable(
-                    reason='its node is on another compute service')
-            save = instance.save
-            # Whoever has claimed it has another task state soon after.
-            instance.save = functools.partial(
-                save, expected_vm_state=[vm_states.BUILDING],
-                expected_task_state=[instance.task_state])
-            try:
-                with _under_a_lock(save):
-                    return act()
-            finally:
-                instance.save = save
+    def claim_what_is_nobodys():
+        if not gate.has_node():
+            # nova has it scheduled anew.
+            raise names.ComputeResourcesUnavailable(
+                reason='its node is on another compute service')
+        save = instance.save
+        # Another host that has claimed it writes another task state soon.
+        instance.save = functools.partial(
+            save, expected_vm_state=[vm_states.BUILDING],
+            expected_task_state=[instance.task_state])
+        try:
+            with _under_a_lock(save):
+                return call()
+        finally:
+            instance.save = save
 
-        return gate.claim(name, instance, claim_what_is_nobodys)
-
-    return around
+    return gate.claim(call.name, instance, claim_what_is_nobodys)
 
 
-def abort(gate) -> Callable:
-    """Return how a claim is given back, see :func:`.operations.wrapped`.
+def abort(parts, call):
+    """Give a claim back (ResourceTracker._unset_instance_host_and_node)."""
+    def act_without_waiting():
+        with _under_a_lock(call['instance'].save):
+            return call()
 
-    :param gate: :class:`nova_ironic_multihost.gate.Gate`.
+    return parts.gate.give_back(
+        call.name, call['instance'], act_without_waiting)
+
+
+def give_back(parts, call):
+    """Take the host off the object of an instance.
+
+    nova writes that soon after, whatever is there. It is how a claim is given
+    back that nova does not abort: one that it could only write half, say.
     """
-    def around(name, instance, act):
-        def act_without_waiting():
-            with _under_a_lock(instance.save):
-                return act()
-
-        return gate.give_back(name, instance, act_without_waiting)
-
-    return around
+    return (parts.gate.give_back(
+                call.name, call['instance'], call, patient=True)
+            if parts.gate.building else call())
 
 
-def give_back(gate) -> Callable:
-    """Return how nova takes the host off the object of an instance.
-
-    It writes that soon after, whatever is there. It is how a claim is given
-    back that it does not abort: one that it could only write half, say.
-
-    :param gate: :class:`nova_ironic_multihost.gate.Gate`.
-    """
-    def around(name, instance, act):
-        return (gate.give_back(name, instance, act, patient=True)
-                if gate.building else act())
-
-    return around
-
-
-def build(gate) -> Callable:
-    """Return how a build is carried out, see :func:`.operations.wrapped`.
-
-    :param gate: :class:`nova_ironic_multihost.gate.Gate`, which has let it in.
-    """
-    def around(name, instance, act):
-        instance.save = Saving(gate, name, instance)
-        return act()
-
-    return around
+def save_as_a_build(parts, call):
+    """Let a build write over nothing but what a build has written."""
+    call['instance'].save = Saving(parts.gate, call.name, call['instance'])
+    return call()
 
 
 class Saving:

@@ -27,8 +27,8 @@ from nova.objects import base
 from nova import rpc
 import oslo_messaging as messaging
 
+from nova_ironic_multihost.contract import listeners
 from nova_ironic_multihost.contract import mailbox
-from nova_ironic_multihost.contract import operations
 
 #: The version of nova's RPC that has these arguments, and that all releases
 #: understand (nova.compute.rpcapi.ComputeAPI.build_and_run_instance).
@@ -93,7 +93,7 @@ class Copier:
     def _send(self, content, failures, sent):
         try:
             self._client.cast(
-                content.pop('context'), operations.BUILD, **content)
+                content.pop('context'), listeners.BUILD, **content)
         except Exception as exc:  # noqa: BLE001
             failures.append(exc)
         finally:

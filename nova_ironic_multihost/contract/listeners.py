@@ -39,9 +39,10 @@ from oslo_log import log as logging
 from oslo_messaging._drivers import amqp
 from oslo_messaging._drivers import amqpdriver
 
-from nova_ironic_multihost.contract import operations
-
 LOG = logging.getLogger(__name__)
+
+#: The method that is sent for a build.
+BUILD = 'build_and_run_instance'
 
 #: What this thread carries out.
 _current = threading.local()
@@ -105,7 +106,7 @@ class Listener(amqpdriver.RpcAMQPListener):
             self._follow(message._raw_message)
             again = unique_id in self._held
             waits = again or (
-                message.get('method') == operations.BUILD
+                message.get('method') == BUILD
                 and unique_id not in (None, *self.msg_id_cache.prev_msgids))
             if waits:
                 self._held.setdefault(unique_id, []).append(message)

@@ -41,6 +41,7 @@ from oslo_log import log as logging
 from oslo_messaging._drivers import common
 from oslo_messaging._drivers import impl_rabbit
 
+from nova_ironic_multihost.contract import listeners
 from nova_ironic_multihost.contract import names
 from nova_ironic_multihost.contract import operations
 from nova_ironic_multihost.core.forwarding import Kind
@@ -317,10 +318,10 @@ def _request(message: dict[str, typing.Any], gated: Container[str]
     method, arguments = message['method'], message['args']
     if (message.get('namespace') is not None
             or arguments.get('recreate')
-            or method != operations.BUILD and method not in gated):
+            or method != listeners.BUILD and method not in gated):
         return Kind.OTHER, None, None
     instance = _uuid(arguments['instance'])
-    if method == operations.BUILD:
+    if method == listeners.BUILD:
         return Kind.BUILD, instance, arguments.get('node')
     return Kind.OPERATION, instance, None
 

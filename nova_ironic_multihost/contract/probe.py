@@ -42,9 +42,8 @@ def look(base=None):
         importlib.import_module('nova.cmd.compute')
         importlib.import_module('os_vif').initialize()
         _load(plug_ins)
-        fitness = importlib.import_module(
-            'nova_ironic_multihost.contract.fitness')
-        found['lacking'] = fitness.lacking()
+        table = importlib.import_module('nova_ironic_multihost.contract.table')
+        found['lacking'] = table.lacking()
         if base:
             found['shadowed'] = _over(base)
     # Whatever it is, it would be what nova-compute ends with.

@@ -48,7 +48,8 @@ def judge(probe: loading.Probe) -> Iterator[Complaint]:
     if probe.lacking:
         yield Complaint(
             f'nova {probe.nova} has no '
-            f'{complaint.some(list(probe.lacking))}, which this package '
-            'replaces: it has been changed by who packaged it, or is newer '
-            'than this release of the package. Use one that knows it.',
+            f'{complaint.some(list(probe.lacking))}, or takes other '
+            'parameters there. This package replaces that: nova has been '
+            'changed by its packager, or is newer than this release of the '
+            'package. Use a release that knows it.',
             fatal=True)

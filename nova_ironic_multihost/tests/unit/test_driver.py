@@ -45,7 +45,6 @@ from nova_ironic_multihost.contract import calls
 from nova_ironic_multihost.contract import evacuation
 from nova_ironic_multihost.contract import names
 from nova_ironic_multihost.contract import operations
-from nova_ironic_multihost.contract import patches
 from nova_ironic_multihost.contract import patience
 from nova_ironic_multihost.contract import reads
 from nova_ironic_multihost.contract import registration
@@ -167,10 +166,7 @@ class DriverTestCase(base.BaseTestCase):
         self.registration = mock.Mock(**{'take_back.return_value': False})
         self.patch(registration, 'Registration', lambda host: (
             self.registration if host == ME else self.fail(host)))
-        self.patch_operations = mock.Mock()
-        self.patch(patches, 'patch_operations', self.patch_operations)
-        self.patch(patches, 'patch_copies', mock.Mock())
-        self.patch(patches, 'patch_arrivals', mock.Mock())
+        self.patch(multihost.apply, 'apply', self.apply)
         self.manager = mock.Mock()
         self.manager.reportclient._association_refresh_time = {}
         self.manager.rt.compute_nodes = {}
@@ -184,6 +180,10 @@ class DriverTestCase(base.BaseTestCase):
             mock.Mock(_compute=self.manager))
         self.connection = mock.Mock()
         self.driver._ironic_connection = self.connection
+
+    def apply(self, rows, targets, parts, real=multihost.apply.apply):
+        self.parts = parts
+        real(rows, targets, parts)
 
     def all_services(self, context, servicegroup_api, hypervisor_type):
         return [membership.ComputeService(host, up)
@@ -315,25 +315,33 @@ class InitHostTestCase(DriverTestCase):
 
     def test_operations_are_those_of_this_host_from_the_start(self):
         self.driver.init_host(ME)
-        _, _, gate, *_ = self.patch_operations.call_args.args
         self.placed = {'i1': InstanceState(ME.upper()),
                        'i2': InstanceState('compute-2')}
-        self.assertEqual({'i1'}, gate.present('event', ['i1', 'i2']))
+        self.assertEqual({'i1'}, self.parts.gate.present(
+            'event', ['i1', 'i2']))
 
     def test_builds_that_nova_cannot_note_are_counted_from_the_start(self):
         with mock.patch.object(attempts.Attempts, 'note_failure') as noted:
             self.driver.init_host(ME)
-            *_, failed = self.patch_operations.call_args.args
-            failed('i1', 'why')
+            self.parts.failed('i1', 'why')
         noted.assert_called_once_with('i1', 'why')
+
+    def test_nova_that_is_another_is_refused_with_a_sentence(self):
+        def refuse(*args):
+            raise multihost.apply.MismatchError('In nova 35 ...')
+
+        self.patch(multihost.apply, 'apply', refuse)
+        with self.assertLogs(multihost.LOG.logger, 'ERROR') as logs:
+            self.assertRaises(multihost.apply.MismatchError,
+                              self.driver.init_host, ME)
+        self.assertIn('cannot start: In nova 35', logs.output[0])
 
     def test_evacuations_are_refused_from_the_start(self):
         refused = []
         self.patch(evacuation.Evacuations, 'refuse',
                    lambda evacuations, uuid: refused.append(uuid))
         self.driver.init_host(ME)
-        *_, evacuate, _, _ = self.patch_operations.call_args.args
-        evacuate('i1')
+        self.parts.evacuate('i1')
         self.assertEqual(['i1'], refused)
         self.assertEqual(
             {}, self.manager._destroy_evacuated_instances(None, {}))
@@ -1528,8 +1536,8 @@ class WindowTestCase(DeadTestCase):
     def test_gate_that_refuses(self):
         self.start()
         self.placed['i3'] = InstanceState('compute-2')
-        _, _, door, *_ = self.patch_operations.call_args.args
-        door.operate('stop_instance', mock.Mock(uuid='i3'), self.fail)
+        self.parts.gate.operate(
+            'stop_instance', mock.Mock(uuid='i3'), self.fail)
         self.assertEqual(1, self.scrape()['operations_refused_total',])
 
     def test_moves_are_counted(self):

@@ -13,6 +13,7 @@
 """What tests of the door to nova share."""
 
 import contextlib
+import dataclasses
 import inspect
 from unittest import mock
 
@@ -33,13 +34,73 @@ from oslo_db.sqlalchemy import test_fixtures
 from oslo_messaging import conffixture as messaging_fixture
 from oslotest import base
 
+from nova_ironic_multihost.contract import apply
 from nova_ironic_multihost.contract import calls
+from nova_ironic_multihost.contract import claims
+from nova_ironic_multihost.contract import compat
+from nova_ironic_multihost.contract import handlers
+from nova_ironic_multihost.contract import listeners
 from nova_ironic_multihost.contract import names
+from nova_ironic_multihost.contract import operations
+from nova_ironic_multihost.contract import table
+
+#: Layers that belong together.
+RECORD_READS = handlers.read_records, handlers.keep_current
+RECORD_MOVES = (handlers.judge_record, handlers.judge_again,
+                handlers.note_moves, handlers.pass_over)
+NODE_AUDITS = (handlers.audit_if_due, handlers.note_audit,
+               handlers.note_update, handlers.note_change,
+               handlers.note_allocations)
+ENABLING = handlers.switch,
+POST_START = handlers.begin,
+STOP = handlers.end,
+LISTENERS = handlers.hold_builds,
+TRAITS = handlers.set_traits,
+ROOTS = compat.get_root, compat.flush_root
+INSTANCE_INIT = handlers.init_instance,
+NODES_AT_START = handlers.no_nodes,
+INSTANCES_AT_START = handlers.read_few_instances, handlers.tell_of_one
+EVACUATIONS = handlers.no_instances,
+OPERATIONS = (
+    operations.operate, operations.sift, operations.arrive,
+    operations.note_failure, operations.build, operations.ATTEMPT,
+    operations.PART, operations.CLEAN_UP, operations.CHANGE_MACHINE,
+    claims.claim, claims.abort, claims.give_back, claims.save_as_a_build)
+COPIES = operations.copy, operations.build
+ARRIVALS = operations.begin, operations.end, handlers.nothing
 
 NODE = '1be26c0b-03f2-4d2e-ae87-c02d7f33c123'
 
 # As nova-compute does when it starts.
 objects.register_all()
+
+
+def replace(layers, compute, driver=None, **parts):
+    """Replace in nova what some layers stand around, as the driver does.
+
+    :param layers: functions of the table.
+    :param compute: nova's ComputeManager.
+    :param parts: of :class:`.handlers.Parts`; the others are mocks.
+    """
+    targets = {'manager': compute, 'tracker': getattr(compute, 'rt', None),
+               'client': getattr(compute, 'reportclient', None),
+               'driver': driver, 'transport': listeners.transport_driver(),
+               'service': compat.starting_service(compute)}
+    apply.apply(
+        [dataclasses.replace(row, layers=kept) for row in table.rows()
+         if (kept := tuple(one for one in row.layers if one in layers))],
+        {target: one for target, one in targets.items() if one is not None},
+        mock.Mock(**{'moving': {}, **parts}))
+
+
+def around(layer, instance, act, **parts):
+    """Call a layer, and what it stands around.
+
+    :param act: function without arguments, in place of nova's method.
+    """
+    return layer(mock.Mock(**parts), apply.Call(
+        None, 'method', lambda instance: act(), ('instance',), (instance,),
+        {}))
 
 
 def parameters(function):

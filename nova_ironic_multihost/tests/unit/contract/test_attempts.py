@@ -244,8 +244,12 @@ class AttemptsTestCase(base.DatabaseTestCase):
 
         with mock.patch.object(objects.InstanceActionEvent, 'event_start',
                                side_effect=error):
-            operations.failing(self.attempts.note_failure)(
-                'build', self.read(), begin)
+            self.noting(begin)
+
+    def noting(self, act):
+        """Carry out a build, and note whether it fails."""
+        base.around(operations.note_failure, self.read(), act,
+                    failed=self.attempts.note_failure)
 
     def test_attempts_that_cannot_be_noted_are_counted(self):
         """Or a build of which nova has lost the request begins for ever."""
@@ -271,8 +275,7 @@ class AttemptsTestCase(base.DatabaseTestCase):
             except OSError as exc:
                 raise Ended from exc
 
-        self.assertRaises(Ended, operations.failing(
-            self.attempts.note_failure), 'build', self.read(), begin)
+        self.assertRaises(Ended, self.noting, begin)
         # By both.
         self.assertEqual(2, self.attempts.count(uuidsentinel.instance))
 

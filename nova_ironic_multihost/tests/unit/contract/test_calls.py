@@ -28,9 +28,9 @@ import oslo_messaging as messaging
 from oslo_utils.fixture import uuidsentinel
 from oslo_utils import uuidutils
 
+from nova_ironic_multihost.contract import apply
 from nova_ironic_multihost.contract import calls
 from nova_ironic_multihost.contract import names
-from nova_ironic_multihost.contract import operations
 from nova_ironic_multihost.contract import reads
 from nova_ironic_multihost.core.facts import Record
 from nova_ironic_multihost.core import takeover
@@ -48,11 +48,11 @@ class SignaturesTestCase(base.SignaturesTestCase):
             compute._set_instance_obj_error_state)
         self.assertEqual(
             ['self', 'context', 'instance', 'bdms'],
-            operations.parameters(compute.terminate_instance))
+            [*apply.parameters(compute.terminate_instance)])
         for method in (compute.soft_delete_instance,
                        compute.restore_instance):
             self.assertEqual(['self', 'context', 'instance'],
-                             operations.parameters(method))
+                             [*apply.parameters(method)])
 
     def test_instances_are_written_if_they_are_as_they_were_read(self):
         self.assertEqual(

@@ -56,8 +56,7 @@ class SavingTestCase(base.DatabaseTestCase):
         self.gate = mock.Mock(
             building=True, persist=lambda name, instance, act, again: act())
         self.gate.leave.side_effect = Left
-        self.begin = claims.build(self.gate)
-        self.begin('build', self.build, bool)
+        self.build.save = claims.Saving(self.gate, 'build', self.build)
         self.save('networking', expected_task_state=[None])
 
     def read(self):
@@ -158,7 +157,7 @@ class SavingTestCase(base.DatabaseTestCase):
                               ('networking', [None])):
             self.be_built_elsewhere()
             again = self.read()
-            self.begin('build', again, bool)
+            again.save = claims.Saving(self.gate, 'build', again)
             again.vm_state, again.task_state = 'building', new
             self.assertRaises(Left, functools.partial(
                 again.save, expected_task_state=expected))
@@ -199,9 +198,10 @@ class SavingTestCase(base.DatabaseTestCase):
         self.gate.give_back = self.gate.claim = (
             lambda name, instance, act: act())
         self.build.task_state = 'networking'
-        for host, around in ((None, claims.abort), ('mine', claims.claim)):
+        for host, layer in ((None, claims.abort), ('mine', claims.claim)):
             self.build.host = host
-            around(self.gate)('set', self.build, lambda: self.build.save())
+            base.around(layer, self.build, lambda: self.build.save(),
+                        gate=self.gate)
             self.assertEqual(host, self.read().host)
         # And afterwards something waits again.
         self.gate.persist = mock.Mock(side_effect=persist)
@@ -211,7 +211,8 @@ class SavingTestCase(base.DatabaseTestCase):
     def test_what_is_no_build_gives_back_as_nova_does(self):
         given = []
         gate = mock.Mock(give_back=lambda name, instance, act: act())
-        claims.abort(gate)('unset', self.read(), lambda: given.append(1))
+        base.around(claims.abort, self.read(), lambda: given.append(1),
+                    gate=gate)
         self.assertEqual([1], given)
 
     def test_server_that_runs_is_left_when_that_cannot_be_written(self):
@@ -261,9 +262,9 @@ class ClaimTestCase(base.DatabaseTestCase):
             has_node=lambda: self.has_node,
             persist=lambda name, instance, act, again: act(),
             leave=mock.Mock(side_effect=Left))
-        claims.build(gate)('build', instance, bool)
-        self.assertEqual('claimed', claims.claim(gate)(
-            'set', instance, lambda: act(instance)))
+        instance.save = claims.Saving(gate, 'build', instance)
+        self.assertEqual('claimed', base.around(
+            claims.claim, instance, lambda: act(instance), gate=gate))
         instance.task_state = 'networking'
         instance.save()
         other = objects.Instance.get_by_uuid(self.context, instance.uuid)
@@ -310,4 +311,5 @@ class ClaimTestCase(base.DatabaseTestCase):
         instance = mock.Mock(spec=['uuid'])
         gate = mock.Mock(building=True)
         gate.claim.side_effect = KeyError
-        self.assertRaises(KeyError, claims.claim(gate), 'set', instance, None)
+        self.assertRaises(KeyError, base.around, claims.claim, instance,
+                          self.fail, gate=gate)

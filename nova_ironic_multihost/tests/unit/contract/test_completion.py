@@ -21,9 +21,9 @@ from nova import objects
 import oslo_messaging as messaging
 from oslo_utils.fixture import uuidsentinel
 
+from nova_ironic_multihost.contract import apply
 from nova_ironic_multihost.contract import completion
 from nova_ironic_multihost.contract import names
-from nova_ironic_multihost.contract import operations
 from nova_ironic_multihost.tests.unit.contract import base
 
 
@@ -42,7 +42,7 @@ class SignaturesTestCase(base.SignaturesTestCase):
         self.assertParameters(['image_meta'], compute._get_image_name)
         self.assertEqual(
             ['self', 'context', 'instance', 'clean_shutdown'],
-            operations.parameters(compute.stop_instance))
+            [*apply.parameters(compute.stop_instance)])
         for notify in (compute_utils.notify_about_instance_create,
                        compute_utils.notify_about_instance_rebuild):
             self.assertLessEqual(

@@ -22,9 +22,9 @@ from nova.objects import base as objects_base
 from nova import rpc
 from oslo_messaging._drivers import common
 
+from nova_ironic_multihost.contract import apply
 from nova_ironic_multihost.contract import copies
 from nova_ironic_multihost.contract import mailbox
-from nova_ironic_multihost.contract import operations
 from nova_ironic_multihost.core.forwarding import Kind
 from nova_ironic_multihost.tests.unit.contract import base
 from nova_ironic_multihost.tests.unit.contract import test_mailbox
@@ -39,7 +39,7 @@ class SignaturesTestCase(base.SignaturesTestCase):
 
     def test_a_copy_can_be_sent_on_to_a_nova_of_any_release(self):
         self.assertEqual({'self', 'context'} | ARGUMENTS, set(
-            operations.parameters(
+            apply.parameters(
                 manager.ComputeManager.build_and_run_instance)))
         major, minor = manager.ComputeManager.target.version.split('.')
         self.assertEqual(copies.VERSION.split('.')[0], major)

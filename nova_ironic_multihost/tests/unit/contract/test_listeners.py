@@ -15,10 +15,10 @@
 With a broker: lab/tests/stack/test_delivery.py.
 """
 
+import functools
 import inspect
 import itertools
 import threading
-import types
 from unittest import mock
 
 import amqp as amqp_library
@@ -34,6 +34,7 @@ from oslo_messaging._drivers import common
 from oslo_messaging._drivers import impl_rabbit
 from oslo_messaging.rpc import server as rpc_server
 
+from nova_ironic_multihost.contract import apply
 from nova_ironic_multihost.contract import listeners
 from nova_ironic_multihost.contract import names
 from nova_ironic_multihost.contract import operations
@@ -148,10 +149,10 @@ class ListenerTestCase(base.SignaturesTestCase):
             self.builds.append(self.acknowledged())
             self.act()
 
-        operations.wrapped(
-            operations.BUILD, types.MethodType(act, mock.sentinel.compute),
-            operations.copied(copy, listeners.acknowledge))(
-                context, mock.Mock(uuid=instance))
+        operations.copy(mock.Mock(copy=copy), apply.Call(
+            mock.sentinel.compute, listeners.BUILD,
+            functools.partial(act, mock.sentinel.compute),
+            ('context', 'instance'), (context, mock.Mock(uuid=instance)), {}))
 
     def reboot_instance(self, context, instance):
         self.builds.append(self.acknowledged())

@@ -45,12 +45,14 @@ from oslo_utils.fixture import uuidsentinel
 from oslotest import base
 
 from nova_ironic_multihost.contract import answers
+from nova_ironic_multihost.contract import apply
 from nova_ironic_multihost.contract import names
 from nova_ironic_multihost.contract import operations
-from nova_ironic_multihost.contract import patches
+from nova_ironic_multihost.contract import table
 from nova_ironic_multihost.core.facts import InstanceState
 from nova_ironic_multihost.core import takeover
 from nova_ironic_multihost import gate
+from nova_ironic_multihost.tests.unit.contract import base as seams
 
 objects.register_all()
 
@@ -101,7 +103,7 @@ class NamesTestCase(base.BaseTestCase):
                  if hasattr(manager.ComputeManager, name)}
         self.assertEqual(set(), {
             name for name in known - gated
-            if 'instance' in operations.parameters(
+            if 'instance' in apply.parameters(
                 getattr(manager.ComputeManager, name))})
         self.assertEqual(set(), gated - known - INTERNAL)
 
@@ -150,7 +152,8 @@ class NamesTestCase(base.BaseTestCase):
         self.assertLessEqual({'get', 'nodes', 'ports'}, methods)
 
     def test_clean_ups(self):
-        for name in operations.CLEAN_UPS:
+        for name in ('_instance_update', '_set_instance_obj_error_state',
+                     '_try_deallocate_network'):
             self.assertIn('instance', inspect.signature(
                 getattr(manager.ComputeManager, name)).parameters)
         source = inspect.getsource(manager.reverts_task_state)
@@ -181,7 +184,7 @@ class NamesTestCase(base.BaseTestCase):
         source = inspect.getsource(safe_utils.get_wrapped_function(
             manager.ComputeManager._do_build_and_run_instance))
         self.assertIn('self._build_and_run_instance(', source)
-        self.assertIn('node', operations.parameters(
+        self.assertIn('node', apply.parameters(
             manager.ComputeManager._do_build_and_run_instance))
 
     def test_snapshots_run_behind_the_gate(self):
@@ -299,10 +302,11 @@ class SeamTestCase(base.BaseTestCase):
         self.gate = gate.Gate('me', sources, passing=answers.passing)
         self.evacuated = []
         self.failed = []
-        patches.patch_operations(
-            self.manager, self.driver, self.gate, self.adopt,
-            self.evacuated.append, self.renew,
-            lambda uuid, error: self.failed.append((uuid, error)))
+        seams.replace(
+            seams.OPERATIONS, self.manager, driver=self.driver,
+            gate=self.gate, adopt=self.adopt, evacuate=self.evacuated.append,
+            renew=self.renew,
+            failed=lambda uuid, error: self.failed.append((uuid, error)))
         self.instance = objects.Instance(uuid=UUID, node=None)
 
     def renew(self, uuid, networks):
@@ -356,10 +360,12 @@ class SeamTestCase(base.BaseTestCase):
         self.assertEqual([], self.manager.asked)
 
     def test_evacuation_is_refused_wherever_the_instance_is(self):
-        self.manager.rebuild_instance({}, self.instance, 'image', True)
+        self.manager.rebuild_instance(
+            {}, self.instance, image_ref='image', recreate=True)
         self.move()
         self.send('rebuild_instance', image_ref='image', recreate=False)
-        self.manager.rebuild_instance({}, self.instance, 'image', False)
+        self.manager.rebuild_instance(
+            {}, self.instance, image_ref='image', recreate=False)
         self.assertEqual([UUID], self.evacuated)
         self.send('rebuild_instance', image_ref='image', recreate=True)
         self.assertEqual([UUID] * 2, self.evacuated)
@@ -384,11 +390,13 @@ class SeamTestCase(base.BaseTestCase):
     def test_who_wraps_twice_finds_the_instance(self):
         for name in 'rebuild_instance', 'attach_interface':
             seen = []
-            for _ in range(2):
-                patches._wrap(
-                    self.manager, name,
-                    lambda name, instance, act: (
-                        seen.append(instance), act()))
+
+            def look(parts, call, seen=seen):
+                seen.append(call['instance'])
+                call()
+
+            apply.apply([table.Row('manager', name, '', layers=(look, look))],
+                        {'manager': self.manager}, None)
             getattr(self.manager, name)(
                 None, self.instance, 'argument', *(
                     [False] if name == 'rebuild_instance' else []))
@@ -610,9 +618,10 @@ class SeamTestCase(base.BaseTestCase):
 
         self.driver.power_off = types.MethodType(
             lambda driver, instance: power_off(instance), self.driver)
-        patches.patch_operations(
-            self.manager, self.driver, self.gate, self.adopt, self.fail,
-            self.fail)
+        seams.replace(
+            seams.OPERATIONS, self.manager, driver=self.driver,
+            gate=self.gate, adopt=self.adopt, evacuate=self.fail,
+            renew=self.fail)
         self.assertRaises(names.NovaException,
                           self.driver.power_off, self.instance)
         ironic.set_node_power_state.assert_called_once_with('soft')
@@ -624,9 +633,9 @@ class SeamTestCase(base.BaseTestCase):
 
         paused = []
         driver = Pausing(None)
-        patches.patch_operations(
-            self.manager, driver, self.gate, self.adopt, self.fail,
-            self.fail)
+        seams.replace(
+            seams.OPERATIONS, self.manager, driver=driver, gate=self.gate,
+            adopt=self.adopt, evacuate=self.fail, renew=self.fail)
         driver.pause(self.instance)
         self.move()
         self.assertRaises(names.NovaException, driver.pause, self.instance)
@@ -636,9 +645,9 @@ class SeamTestCase(base.BaseTestCase):
         compute = object.__new__(manager.ComputeManager)
         compute.rt = object.__new__(resource_tracker.ResourceTracker)
         self.move()
-        patches.patch_operations(
-            compute, self.driver, self.gate, self.adopt, self.fail,
-            self.fail)
+        seams.replace(
+            seams.OPERATIONS, compute, driver=self.driver, gate=self.gate,
+            adopt=self.adopt, evacuate=self.fail, renew=self.fail)
         for name in operations.sent_to_host(manager.ComputeManager):
             if name in operations.AWAITED or name == 'rebuild_instance':
                 continue

@@ -27,7 +27,7 @@ class LookTestCase(base.BaseTestCase):
         super().setUp()
         self.imported = []
         self.broken = {}
-        self.modules = {'nova_ironic_multihost.contract.fitness':
+        self.modules = {'nova_ironic_multihost.contract.table':
                         mock.Mock(lacking=lambda: ['A.b'])}
         self.plug_in = mock.Mock()
         self.plug_ins = [self.plug_in]

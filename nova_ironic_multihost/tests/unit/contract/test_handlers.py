@@ -16,7 +16,6 @@ import contextlib
 import functools
 import inspect
 import logging
-import sys
 import types
 from unittest import mock
 
@@ -29,55 +28,25 @@ from nova.compute import resource_tracker
 from nova import exception
 from nova import objects
 from nova import rpc
-from nova import safe_utils
-from nova.scheduler.client import report
 from nova.scheduler import request_filter
 from nova import service
 import oslo_messaging as messaging
 from oslo_messaging._drivers import amqpdriver
 from oslo_messaging._drivers import base as driver_base
 from oslo_messaging._drivers import impl_rabbit
-from oslo_messaging.rpc import dispatcher
 from oslo_messaging.rpc import server as rpc_server
 from oslo_messaging import server
-from oslo_messaging import transport
 from oslotest import base as oslo_base
 
+from nova_ironic_multihost.contract import apply
 from nova_ironic_multihost.contract import calls
-from nova_ironic_multihost.contract import fitness
+from nova_ironic_multihost.contract import handlers
 from nova_ironic_multihost.contract import listeners
 from nova_ironic_multihost.contract import names
-from nova_ironic_multihost.contract import operations
-from nova_ironic_multihost.contract import patches
 from nova_ironic_multihost.core.facts import Record
 from nova_ironic_multihost.tests.unit.contract import base
 
 NODE = base.NODE
-
-
-@functools.cache
-def source_of(user):
-    """Return the source of a class or function of nova.
-
-    :param user: its name, with that of its class. For a class it is the
-        source of its module, which is read faster, and has those beside it.
-    """
-    name, _, method = user.partition('.')
-    module = next(module for module in (
-        manager, resource_tracker, service, dispatcher, service.service,
-        transport)
-        if hasattr(module, name))
-    found = getattr(module, name)
-    if method:
-        found = getattr(found, method)
-    return inspect.getsource(
-        safe_utils.get_wrapped_function(found) if inspect.isfunction(found)
-        else sys.modules[found.__module__])
-
-
-def uses(source, name):
-    """Whether some source calls a method, or has an executor call it."""
-    return f'.{name}(' in source or f'.{name},' in source
 
 
 def start(compute, act):
@@ -86,7 +55,7 @@ def start(compute, act):
     starting.manager = compute
 
     def start_it(self):
-        patches.patch_stop(compute, act)
+        base.replace(base.STOP, compute, stop=act)
 
     start_it(starting)
     return starting
@@ -99,7 +68,9 @@ class SignaturesTestCase(base.SignaturesTestCase):
         self.assertParameters(
             ['self', 'context', 'nodenames', 'use_slave', 'startup'], method)
         compute = mock.Mock()
-        patches.patch_record_reads(compute, list, list, list)
+        base.replace(
+            base.RECORD_READS, compute, audited=list, current=list,
+            schedule=mock.Mock(next_of=list))
         self.assertEqual(base.parameters(method)[1:],
                          base.parameters(compute._get_compute_nodes_in_db))
         source = inspect.getsource(
@@ -118,7 +89,7 @@ class SignaturesTestCase(base.SignaturesTestCase):
     def test_the_start_destroys_nothing(self):
         method = manager.ComputeManager._destroy_evacuated_instances
         compute = mock.Mock()
-        patches.patch_evacuations(compute)
+        base.replace(base.EVACUATIONS, compute)
         replaced = compute._destroy_evacuated_instances
         self.assertEqual(base.parameters(method)[1:],
                          base.parameters(replaced))
@@ -141,7 +112,7 @@ class SignaturesTestCase(base.SignaturesTestCase):
         self.assertIn("if 'ironic' in CONF.compute_driver.lower()",
                       inspect.getsource(compute._check_for_host_rename))
         replaced = mock.Mock()
-        patches.patch_nodes_at_start(replaced)
+        base.replace(base.NODES_AT_START, replaced)
         self.assertEqual({}, replaced._get_nodes(None))
 
     def test_the_start_goes_through_instances_one_by_one(self):
@@ -159,21 +130,7 @@ class SignaturesTestCase(base.SignaturesTestCase):
 
 
     def test_the_tracker_audits_one_node_after_the_other(self):
-        compute, rt = manager.ComputeManager, resource_tracker.ResourceTracker
-        self.assertParameters(['self', 'context', 'nodename', 'startup'],
-                              compute._update_available_resource_for_node)
-        self.assertParameters(['self', 'context', 'nodename', 'startup'],
-                              rt.update_available_resource)
-        self.assertParameters(['self', 'context', 'compute_node', 'startup'],
-                              rt._update)
-        for method in (rt.build_failed, rt.build_succeeded):
-            self.assertParameters(['self', 'nodename'], method)
-        self.assertParameters(['self', 'context', 'instance', 'nodename'],
-                              inspect.unwrap(rt.update_usage))
-        self.assertParameters(['self', 'context', 'instance'],
-                              compute._complete_deletion)
-        self.assertParameters(['self', 'context', 'enabled'],
-                              compute._update_compute_provider_status)
+        rt = resource_tracker.ResourceTracker
         # The last thing that an audit does, and it raises what fails.
         source = inspect.getsource(rt._update_available_resource)
         self.assertIn('self._update(context, cn, startup=startup)', source)
@@ -184,105 +141,15 @@ class SignaturesTestCase(base.SignaturesTestCase):
                 getattr(rt, method)))
 
 
-class TableTestCase(oslo_base.BaseTestCase):
-    """The table at the head of the module, against nova and the patches."""
-
-    def test_all_that_is_replaced_is_listed_once(self):
-        compute = object.__new__(manager.ComputeManager)
-        compute.rt = object.__new__(resource_tracker.ResourceTracker)
-        compute.reportclient = object.__new__(report.SchedulerReportClient)
-        driver = object.__new__(names.IronicDriver)
-        gate = mock.Mock()
-        patches.patch_record_reads(compute, list, list, list)
-        patches.patch_record_moves(compute, bool, bool)
-        patches.patch_node_audits(compute, mock.Mock())
-        patches.patch_enabling(compute, self.fail)
-        patches.patch_post_start(compute, self.fail)
-        patches.patch_traits(compute, bool)
-        patches.patch_roots(compute)
-        patches.patch_instance_init(compute, self.fail)
-        patches.patch_copies(compute, self.fail, self.fail, bool)
-        patches.patch_arrivals(compute, mock.Mock())
-        patches.patch_nodes_at_start(compute)
-        patches.patch_instances_at_start(compute)
-        patches.patch_evacuations(compute)
-        patches.patch_operations(
-            compute, driver, gate, self.fail, self.fail, self.fail)
-        starting = start(compute, self.fail)
-        rabbit = object.__new__(impl_rabbit.RabbitDriver)
-        with mock.patch.object(rpc, 'TRANSPORT', mock.Mock(_driver=rabbit)):
-            patches.patch_listeners(compute)
-        replaced = (
-            [('service', name) for name in vars(starting)
-             if name != 'manager']
-            + [('manager', name) for name in vars(compute)
-               if name not in {'rt', 'reportclient'}]
-            + [('tracker', name) for name in vars(compute.rt)]
-            + [('client', name) for name in vars(compute.reportclient)]
-            + [('driver', name) for name in vars(driver)]
-            + [('transport', name) for name in vars(rabbit)])
-        self.assertCountEqual(replaced, [
-            (patch.target, name) for patch in fitness.replaced()
-            for name in fitness.attributes(patch)])
-
-    def test_nova_has_what_is_replaced_and_uses_it(self):
-        for patch in fitness.replaced():
-            for name in fitness.attributes(patch):
-                self.assertTrue(
-                    inspect.isfunction(
-                        getattr(fitness.CLASSES[patch.target], name)), name)
-                if 'RPCDispatcher' not in patch.users:
-                    self.assertTrue(any(
-                        uses(source_of(user), name)
-                        for user in patch.users), name)
-
-    def test_messages_are_given_to_methods_by_their_names(self):
-        self.assertIn('getattr(endpoint, method)',
-                      source_of('RPCDispatcher'))
-
-    def test_each_user_relies_on_what_it_is_listed_for(self):
-        for patch in fitness.replaced():
-            for user in patch.users:
-                source = source_of(user)
-                replaced = fitness.attributes(patch)
-                self.assertTrue(
-                    user == 'RPCDispatcher' or any(
-                        uses(source, name) for name in replaced),
-                    f'{user}: {patch.attribute}')
-
-    def test_driver_on_its_own(self):
-        driver = names.IronicDriver(None)
-        before = dict(vars(driver))
-        alone = names.manager_of(None)
-        self.assertIsNone(names.manager_of(object()))
-        patches.patch_record_reads(alone, list, list, list)
-        patches.patch_record_moves(alone, bool, bool)
-        patches.patch_node_audits(alone, None)
-        patches.patch_enabling(alone, self.fail)
-        patches.patch_post_start(alone, self.fail)
-        patches.patch_stop(alone, self.fail)
-        patches.patch_listeners(alone)
-        patches.patch_traits(alone, self.fail)
-        patches.patch_roots(alone)
-        patches.patch_instance_init(alone, None)
-        patches.patch_nodes_at_start(alone)
-        patches.patch_instances_at_start(alone)
-        patches.patch_evacuations(alone)
-        patches.patch_copies(alone, self.fail, self.fail, self.fail)
-        patches.patch_arrivals(alone, None)
-        patches.patch_operations(
-            alone, driver, mock.Mock(), self.fail, self.fail, self.fail)
-        self.assertEqual(before, vars(driver))
-
-
 class RecordReadsTestCase(base.TrackerTestCase):
 
     def test_records_of_the_audit_are_what_nova_compares_with(self):
-        patches.patch_record_reads(
-            self.compute, lambda: [
-                mock.Mock(node=node, row=f'row of {node}')
-                for node in ('due', 'at rest', 'gone')], list,
-            lambda nodes: [node for node in nodes if node != 'at rest'])
+        rows = [mock.Mock(node=node, row=f'row of {node}')
+                for node in ('due', 'at rest', 'gone')]
+        base.replace(
+            base.RECORD_READS, self.compute, audited=lambda: rows,
+            current=list, schedule=mock.Mock(next_of=lambda nodes: [
+                node for node in nodes if node != 'at rest']))
         nodes = {'due', 'at rest', 'new'}
         self.assertEqual(
             ['row of due', 'row of gone'],
@@ -299,14 +166,15 @@ class RecordReadsTestCase(base.TrackerTestCase):
         self.assertIn('@utils.synchronized(COMPUTE_RESOURCE_SEMAPHORE',
                       inspect.getsource(clean))
 
-        def clean_after_a_while(rows):
+        def clean_after_a_while(compute_nodes_in_db):
             mine.append(mock.Mock(row=mock.Mock(hypervisor_hostname=NODE)))
             self.rt.compute_nodes[NODE] = objects.ComputeNode()
-            clean(rows)
+            clean(compute_nodes_in_db)
 
         self.rt.clean_compute_node_cache = clean_after_a_while
-        patches.patch_record_reads(
-            self.compute, list, lambda: list(mine), list)
+        base.replace(
+            base.RECORD_READS, self.compute, audited=list,
+            current=lambda: list(mine), schedule=mock.Mock(next_of=list))
         rows = self.compute._get_compute_nodes_in_db(
             mock.sentinel.context, {NODE})
         self.rt.clean_compute_node_cache(rows)
@@ -332,7 +200,8 @@ class RecordMovesTestCase(base.TrackerTestCase):
         context = names.admin_context()
         self.assertRaises(exception.InvalidConfiguration,
                           self.rt._init_compute_node, context, resources)
-        patches.patch_record_moves(self.compute, bool, bool)
+        base.replace(
+            base.RECORD_MOVES, self.compute, may_take=bool, may_create=bool)
         self.assertRaises(names.ComputeHostNotFound,
                           self.rt._init_compute_node, context, resources)
 
@@ -346,9 +215,10 @@ class RecordMovesTestCase(base.TrackerTestCase):
         self.patch(self.rt, '_copy_resources')
         self.patch(self.rt, '_setup_pci_tracker')
         asked = []
-        patches.patch_record_moves(
-            self.compute, lambda found: asked.append(found) or may_take,
-            self.fail, lambda *move: moved.append(move))
+        base.replace(
+            base.RECORD_MOVES, self.compute,
+            may_take=lambda found: asked.append(found) or may_take,
+            may_create=self.fail, moved=lambda *move: moved.append(move))
         moved = []
         resources = {'hypervisor_hostname': NODE, 'uuid': NODE}
         context = names.admin_context()
@@ -395,9 +265,10 @@ class RecordMovesTestCase(base.TrackerTestCase):
         told = self.patch(self.rt, '_update_to_placement')
         saved = self.patch(objects.ComputeNode, 'save')
         moved = []
-        patches.patch_record_moves(
-            self.compute, lambda record: record.host == 'host-2', self.fail,
-            lambda *move: moved.append(move))
+        base.replace(
+            base.RECORD_MOVES, self.compute,
+            may_take=lambda record: record.host == 'host-2',
+            may_create=self.fail, moved=lambda *move: moved.append(move))
         resources = {'hypervisor_hostname': NODE, 'uuid': NODE}
         context = names.admin_context()
         self.rt._init_compute_node(context, resources)
@@ -439,8 +310,10 @@ class RecordMovesTestCase(base.TrackerTestCase):
                     _update_to_placement=(
                         lambda *args, owner=owner: now.__setitem__(
                             slice(None), (owner, False)))):
-                patches.patch_record_moves(
-                    self.compute, lambda record: False, lambda node: True)
+                base.replace(
+                    base.RECORD_MOVES, self.compute,
+                    may_take=lambda record: False,
+                    may_create=lambda node: True)
                 try:
                     self.rt._init_compute_node(names.admin_context(), {
                         'hypervisor_hostname': NODE, 'uuid': NODE})
@@ -457,8 +330,9 @@ class RecordMovesTestCase(base.TrackerTestCase):
                 service_id=2, deleted=False, stats={'failed_builds': '2'})))
         saved = self.patch(self.rt, '_update')
         self.patch(self.rt, '_setup_pci_tracker')
-        patches.patch_record_moves(
-            self.compute, lambda found: True, self.fail)
+        base.replace(
+            base.RECORD_MOVES, self.compute, may_take=lambda found: True,
+            may_create=self.fail)
         self.rt._init_compute_node(names.admin_context(), {
             'hypervisor_hostname': NODE, 'uuid': NODE, 'cpu_info': '',
             'stats': {'cpu_arch': 'x86_64'}})
@@ -484,8 +358,9 @@ class RecordMovesTestCase(base.TrackerTestCase):
                     mock.patch.multiple(
                         self.rt, _get_compute_node=self.read,
                         _init_compute_node=self.create)):
-                patches.patch_record_moves(
-                    self.compute, lambda found: True, self.fail,
+                base.replace(
+                    base.RECORD_MOVES, self.compute,
+                    may_take=lambda found: True, may_create=self.fail,
                     barred=lambda node, exc: barred.append(node))
                 self.assertRaises(
                     messaging.RemoteError, self.rt._init_compute_node,
@@ -496,8 +371,9 @@ class RecordMovesTestCase(base.TrackerTestCase):
     def test_record_is_not_created_without_asking(self):
         created = self.patch(self.rt, '_init_compute_node')
         read = self.patch(self.rt, '_get_compute_node', return_value=None)
-        patches.patch_record_moves(
-            self.compute, self.fail, lambda node: node != NODE)
+        base.replace(
+            base.RECORD_MOVES, self.compute, may_take=self.fail,
+            may_create=lambda node: node != NODE)
         self.assertRaises(
             names.ComputeHostNotFound, self.rt._get_compute_node,
             names.admin_context(), NODE)
@@ -512,7 +388,8 @@ class RecordMovesTestCase(base.TrackerTestCase):
     def test_other_errors_in_the_configuration_still_end_the_start(self):
         self.patch(self.rt, '_init_compute_node',
                    side_effect=exception.InvalidConfiguration('wrong'))
-        patches.patch_record_moves(self.compute, bool, bool)
+        base.replace(
+            base.RECORD_MOVES, self.compute, may_take=bool, may_create=bool)
         self.assertRaises(
             exception.InvalidConfiguration, self.rt._init_compute_node,
             names.admin_context(), {'hypervisor_hostname': NODE})
@@ -536,7 +413,8 @@ class NodeAuditsTestCase(base.TrackerTestCase):
         for tree in self.both_trees():
             tree.new_root(NODE, NODE)
         self.steps = 0
-        patches.patch_node_audits(self.compute, self, self.step)
+        base.replace(
+            base.NODE_AUDITS, self.compute, schedule=self, sign=self.step)
 
     def note_allocated(self, node):
         self.noted.append((node, 'allocated'))
@@ -572,6 +450,7 @@ class NodeAuditsTestCase(base.TrackerTestCase):
         self.noted.append(('ends', node))
 
     def touch(self, node, told=True):
+        self.failed = self.rt.stats[node].get('failed_builds')
         self.noted.append(('touched', node) if told else ('not told', node))
 
     def audit(self, context, nodename, startup=False):
@@ -650,10 +529,11 @@ class NodeAuditsTestCase(base.TrackerTestCase):
         self.assertEqual([('touched', NODE)] * 2, self.noted)
 
     def test_builds_that_fail_and_succeed(self):
-        self.rt.build_failed(NODE)
-        self.assertEqual(1, self.rt.stats[NODE]['failed_builds'])
-        self.rt.build_succeeded(NODE)
-        self.assertEqual(0, self.rt.stats[NODE]['failed_builds'])
+        """As soon as they are counted, and not before."""
+        for build, failed in ((self.rt.build_failed, 1),
+                              (self.rt.build_succeeded, 0)):
+            build(NODE)
+            self.assertEqual(failed, self.failed)
         self.assertEqual([('touched', NODE)] * 2, self.noted)
 
 
@@ -662,7 +542,9 @@ class EnablingTestCase(base.TrackerTestCase):
     def test_who_is_disabled_knows_it(self):
         done = []
         update = self.compute._update_compute_provider_status
-        patches.patch_enabling(self.compute, lambda: done.append('known'))
+        base.replace(
+            base.ENABLING, self.compute,
+            switched=lambda: done.append('known'))
         self.compute._update_compute_provider_status(None, enabled=False)
         self.assertEqual(['known'], done)
         update.assert_not_called()
@@ -686,7 +568,9 @@ class CreationsTestCase(base.DatabaseTestCase):
         tracker = resource_tracker.ResourceTracker(
             host, mock.Mock(), reportclient=mock.Mock())
         tracker.service_ref = self.services[host]
-        patches.patch_record_moves(mock.Mock(rt=tracker), bool, bool)
+        base.replace(
+            base.RECORD_MOVES, mock.Mock(rt=tracker), may_take=bool,
+            may_create=bool)
         return tracker
 
     def copy_resources(self, record, resources, initial=False):
@@ -744,6 +628,10 @@ class StopTestCase(oslo_base.BaseTestCase):
         """Before it waits for what it is at, up to minutes."""
         done = []
         compute = object.__new__(manager.ComputeManager)
+        for name in ('set_shutdown_in_progress', 'graceful_shutdown',
+                     'cleanup_host'):
+            setattr(compute, name,
+                    lambda *args, name=name: done.append(name))
         starting = start(compute, lambda: done.append('told'))
         with mock.patch.object(service.Service, '__getattr__', None):
             starting.rpcserver = mock.Mock(**{
@@ -751,10 +639,6 @@ class StopTestCase(oslo_base.BaseTestCase):
         starting.rpcserver_alt = None
         starting.binary = starting.topic = 'compute'
         starting.tg = mock.Mock()
-        for name in ('set_shutdown_in_progress', 'graceful_shutdown',
-                     'cleanup_host'):
-            setattr(compute, name,
-                    lambda *args, name=name: done.append(name))
         starting.stop()
         self.assertEqual('told', done[0])
         self.assertIn('stopped', done)
@@ -762,9 +646,16 @@ class StopTestCase(oslo_base.BaseTestCase):
 
     def test_the_service_ends_whatever_goes_wrong(self):
         ended = mock.Mock()
-        with mock.patch.object(service.Service, 'stop', lambda self: ended()):
-            starting = start(object.__new__(manager.ComputeManager),
-                             mock.Mock(side_effect=RuntimeError('no thread')))
+        compute = object.__new__(manager.ComputeManager)
+        compute.set_shutdown_in_progress = lambda: None
+
+        def stop(self):
+            self.manager.set_shutdown_in_progress()
+            ended()
+
+        with mock.patch.object(service.Service, 'stop', stop):
+            starting = start(compute, mock.Mock(
+                side_effect=RuntimeError('no thread')))
             starting.stop()
         ended.assert_called_once_with()
 
@@ -773,8 +664,7 @@ class StopTestCase(oslo_base.BaseTestCase):
         other.manager = object.__new__(manager.ComputeManager)
 
         def start_within(self):
-            patches.patch_stop(object.__new__(manager.ComputeManager),
-                               mock.Mock())
+            base.replace(base.STOP, mock.Mock(), stop=mock.Mock())
 
         start_within(other)
         self.assertEqual({'manager'}, set(vars(other)))
@@ -798,8 +688,8 @@ class ListenersTestCase(oslo_base.BaseTestCase):
                                         listener, *batch))),
               mock.patch.object(rpc, 'TRANSPORT', mock.Mock(_driver=driver))):
             # The service may be started again in the same process.
-            patches.patch_listeners(compute)
-            patches.patch_listeners(compute)
+            base.replace(base.LISTENERS, compute)
+            base.replace(base.LISTENERS, compute)
             return driver.listen(mock.sentinel.target, 1, None)
 
     def test_each_listener_of_nova_holds_builds_from_the_start(self):
@@ -830,7 +720,7 @@ class ListenersTestCase(oslo_base.BaseTestCase):
         fake = mock.Mock()
         listen = fake.listen
         with mock.patch.object(rpc, 'TRANSPORT', mock.Mock(_driver=fake)):
-            patches.patch_listeners(mock.Mock())
+            base.replace(base.LISTENERS, mock.Mock())
         self.assertIs(listen, fake.listen)
 
 
@@ -843,7 +733,7 @@ class TraitsTestCase(base.TrackerTestCase):
         self.patch(objects.Service, 'get_by_compute_host',
                    return_value=mock.Mock(disabled=True))
         leave = True
-        patches.patch_traits(self.compute, lambda: leave)
+        base.replace(base.TRAITS, self.compute, keeps_trait=lambda: leave)
         self.assertNotIn('COMPUTE_STATUS_DISABLED', self.traits())
         leave = False
         self.assertIn('COMPUTE_STATUS_DISABLED', self.traits())
@@ -857,7 +747,7 @@ class TraitsTestCase(base.TrackerTestCase):
             names.admin_context(), NODE, tree))
 
     def test_each_node_has_the_trait_that_the_scheduler_asks_for(self):
-        patches.patch_traits(self.compute, lambda: True)
+        base.replace(base.TRAITS, self.compute, keeps_trait=lambda: True)
         self.assertEqual(
             {'CUSTOM_GOLD', 'COMPUTE_NODE', 'OWNER_NOVA'}, self.traits())
         if not hasattr(request_filter, 'owner_nova_filter'):
@@ -884,14 +774,14 @@ class StartTestCase(base.TrackerTestCase):
             manager.ComputeManager.pre_start_hook))
         hook = self.compute.post_start_hook
         started = mock.Mock()
-        patches.patch_post_start(self.compute, started)
+        base.replace(base.POST_START, self.compute, begin=started)
         self.compute.post_start_hook()
         hook.assert_called_once_with()
         started.assert_called_once_with()
 
     def test_builds_are_noted_and_the_start_ends_none(self):
         method = manager.ComputeManager.build_and_run_instance
-        self.assertIn('node', operations.parameters(method))
+        self.assertIn('node', apply.parameters(method))
         interrupted = (
             manager.ComputeManager
             ._error_out_instances_whose_build_was_interrupted)
@@ -911,7 +801,7 @@ class StartTestCase(base.TrackerTestCase):
                           ('_do_build_and_run_instance', do_build)):
             setattr(compute, name, types.MethodType(functools.wraps(
                 getattr(manager.ComputeManager, name))(act), compute))
-        patches.patch_arrivals(compute, mock.Mock(
+        base.replace(base.ARRIVALS, compute, arrivals=mock.Mock(
             begin=lambda uuid: done.append(f'{uuid} is here'),
             end=lambda uuid: done.append(f'{uuid} has ended')))
         error = None
@@ -950,9 +840,18 @@ class StartTestCase(base.TrackerTestCase):
                           ('_do_build_and_run_instance', do_build)):
             setattr(compute, name, types.MethodType(functools.wraps(
                 getattr(manager.ComputeManager, name))(act), compute))
-        patches.patch_copies(
-            compute, lambda *build: done.append(build),
-            lambda *build: done.append(build), lambda: ending[-1])
+        answers = []
+
+        def gate_build(name, instance, act, node, otherwise, adopt, failed,
+                       renew, later):
+            return {'otherwise': otherwise, 'later': later}.get(
+                answers[-1], act)()
+
+        base.replace(
+            base.COPIES, compute, gate=mock.Mock(build=gate_build),
+            copy=lambda *build: done.append(build),
+            over=lambda *build: done.append(build),
+            ending=lambda: ending[-1])
         compute.build_and_run_instance(
             mock.sentinel.context, mock.Mock(uuid='i1'), {},
             node=NODE, admin_password='secret')
@@ -963,22 +862,20 @@ class StartTestCase(base.TrackerTestCase):
             arguments.keys())
         self.assertEqual('secret', arguments['admin_password'])
         policy = build_results.FAILED_BY_POLICY
-        refused = patches.Refused(policy)
-        # As nova compares it.
-        self.assertIn(refused, (policy, build_results.FAILED))
         over = ['built', ('i1', NODE, False)]
-        for result, ends, expected in (
-                (build_results.ACTIVE, False, over),
-                (build_results.FAILED, True, over),
+        for answer, result, ends, expected in (
+                (None, build_results.ACTIVE, False, over),
+                (None, build_results.FAILED, True, over),
                 # By nova itself.
-                (policy, True, over),
-                (refused, False, ['built', ('i1', NODE, True)]),
+                (None, policy, True, over),
+                ('otherwise', policy, False, [('i1', NODE, True)]),
                 # It may have waited for an answer until now.
-                (refused, True, ['built']),
-                (patches.Postponed(policy), False, ['built']),
+                ('otherwise', policy, True, []),
+                ('later', policy, False, []),
                 # The process ends, say.
-                (SystemExit(), False, ['built'])):
+                (None, SystemExit(), False, ['built'])):
             done.clear()
+            answers.append(answer)
             ending.append(ends)
             try:
                 self.assertIs(result, compute._do_build_and_run_instance(
@@ -990,12 +887,12 @@ class StartTestCase(base.TrackerTestCase):
     def test_something_else_is_done_at_the_start(self):
         seen = []
         done = self.compute._init_instance
-        patches.patch_instance_init(
-            self.compute,
-            lambda init, instance: seen.append((init, instance)))
+        base.replace(
+            base.INSTANCE_INIT, self.compute,
+            init=lambda init, instance: seen.append((init, instance)))
         self.compute.host = 'mine'
         spelt = self.useFixture(fixtures.MockPatchObject(
-            patches.calls, 'spell_host')).mock
+            handlers.calls, 'spell_host')).mock
         asked = mock.Mock(host='Mine')
         self.compute._init_instance('context', asked)
         done.assert_not_called()

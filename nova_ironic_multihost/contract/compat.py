@@ -10,7 +10,10 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The part of nova's provider tree that belongs to one node.
+"""For nova 31 to 33 alone, until October 2027: then 33 is unmaintained.
+
+The start of a service is found on the stack, as only nova 34 tells the
+manager that the service ends.
 
 nova's client of placement has a tree of all providers that it knows, one root
 for each node. Before nova 34 the tracker is given a copy of all of it at each
@@ -18,18 +21,18 @@ audit of a node and at each claim, under its lock, and then has all of it
 compared (ResourceTracker._update_to_placement): 0.8 s of CPU with 10,000
 nodes. Here nova's own code copies and compares one root, with what is below
 it, as nova 34 does (ProviderTree.subtree), in 0.06 ms. It sends the same
-requests for the node, and leaves alone what has become of the others
-meanwhile. It used to put back what another thread had written of them, and to
-delete from placement those that another thread had got to know.
+requests for the node, and leaves alone what has become of the others.
 """
 
 from __future__ import annotations
 
 import copy
+import inspect
 import typing
 
 from nova.compute import provider_tree as nova_tree
 from nova.scheduler.client import report
+from nova import service
 
 
 class Root(nova_tree.ProviderTree):
@@ -103,39 +106,33 @@ class Client:
         return Known(self._whole._provider_tree, self._provider)
 
 
-def needed(client: report.SchedulerReportClient) -> bool:
-    """Whether the tracker is given a copy of the whole tree: before nova 34.
-
-    :param client: nova's client of placement.
-    """
-    return not hasattr(client, 'get_provider_subtree_and_ensure_root')
-
-
-def get(client: report.SchedulerReportClient, context, rp_uuid: str,
-        *args, **kwargs) -> Root:
-    """Return a copy of one root, which is in placement then.
-
-    See SchedulerReportClient.get_provider_tree_and_ensure_root.
-
-    :param client: nova's client of placement.
-    :param context: nova's.
-    :param rp_uuid: uuid of the root, or of a provider below it.
-    """
+def get_root(parts, call):
+    """Return a copy of one root, which is in placement then."""
+    client = call.target
     return type(client).get_provider_tree_and_ensure_root(
-        Client(client, rp_uuid), context, rp_uuid, *args, **kwargs)
+        Client(client, call['rp_uuid']), **call.arguments())
 
 
-def flush(client: report.SchedulerReportClient, context,
-          new_tree: nova_tree.ProviderTree, *args, **kwargs) -> None:
-    """Send to placement what somebody has changed in the copy of a tree.
+def flush_root(parts, call):
+    """Send to placement what has changed in the copy of a tree."""
+    client, tree = call.target, call['new_tree']
+    comparing = (Client(client, tree.provider) if isinstance(tree, Root)
+                 else client)
+    type(client).update_from_provider_tree(comparing, **call.arguments())
 
-    See SchedulerReportClient.update_from_provider_tree.
 
-    :param client: nova's client of placement.
-    :param context: nova's.
-    :param new_tree: what :func:`get` has returned, or a copy of all roots.
+def starting_service(manager):
+    """Return the nova.service.Service that is about to start a manager.
+
+    nova hands it to nobody, and what has launched it is another object in
+    each way to run it. But its start is on the stack.
+
+    :returns: None if no service starts it.
     """
-    comparing = (Client(client, new_tree.provider)
-                 if isinstance(new_tree, Root) else client)
-    type(client).update_from_provider_tree(
-        comparing, context, new_tree, *args, **kwargs)
+    frame = inspect.currentframe()
+    while frame is not None:
+        found = frame.f_locals.get('self')
+        if isinstance(found, service.Service) and found.manager is manager:
+            return found
+        frame = frame.f_back
+    return None

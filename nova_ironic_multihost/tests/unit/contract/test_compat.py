@@ -27,9 +27,9 @@ from nova import objects
 from nova.scheduler.client import report
 from oslo_utils.fixture import uuidsentinel
 
+from nova_ironic_multihost.contract import compat
 from nova_ironic_multihost.contract import names
-from nova_ironic_multihost.contract import patches
-from nova_ironic_multihost.contract import roots
+from nova_ironic_multihost.contract import table
 from nova_ironic_multihost.tests.unit.contract import base
 
 NODE = base.NODE
@@ -39,10 +39,11 @@ SHARING = uuidsentinel.sharing
 AGGREGATE = uuidsentinel.aggregate
 CONSUMER = uuidsentinel.consumer
 
+NEEDED = any(compat.get_root in row.layers for row in table.rows())
 CLIENT = report.SchedulerReportClient
 
 before_34 = unittest.skipUnless(
-    roots.needed(CLIENT), 'nova copies one root itself')
+    NEEDED, 'nova copies one root itself')
 
 #: What the driver says of each node as long as nothing changes.
 INVENTORY = {'CUSTOM_BAREMETAL': {'total': 1, 'reserved': 0}}
@@ -217,10 +218,10 @@ class SignaturesTestCase(base.SignaturesTestCase):
         source = inspect.getsource(
             resource_tracker.ResourceTracker._update_to_placement)
         self.assertEqual(
-            roots.needed(CLIENT),
+            NEEDED,
             'self.reportclient.get_provider_tree_and_ensure_root(' in source)
         self.assertEqual(
-            not roots.needed(CLIENT),
+            not NEEDED,
             'reportclient.get_provider_subtree_and_ensure_root(' in source)
         self.assertIn('self.reportclient.update_from_provider_tree(', source)
 
@@ -251,7 +252,7 @@ class RootsTestCase(base.TrackerTestCase):
             report.SchedulerReportClient(adapter=self.placement))
         self.patch(self.rt, '_sync_compute_service_disabled_trait')
         if patched:
-            patches.patch_roots(self.compute)
+            base.replace(base.ROOTS, self.compute)
 
     def report(self, tree, node, allocations=None):
         """Report a node as nova's driver does."""
@@ -513,7 +514,7 @@ class SameRequestsTestCase(RootsTestCase):
         self.audit()
         tree = self.client.get_provider_tree_and_ensure_root(
             names.admin_context(), CHILD)
-        self.assertEqual(roots.needed(self.client), OTHER not in (
+        self.assertEqual(NEEDED, OTHER not in (
             tree.get_provider_uuids()))
         tree.update_inventory(NODE, USED)
         self.client.update_from_provider_tree(names.admin_context(), tree)
@@ -581,7 +582,7 @@ class OthersTestCase(RootsTestCase):
             self.writes(self.audit())[:2])
         self.assertIn(OTHER, self.placement.providers)
         self.assertTrue(self.tree.exists(OTHER))
-        if roots.needed(self.client):
+        if NEEDED:
             # nova itself deletes it.
             self.start(patched=False)
             self.act = came
@@ -645,7 +646,7 @@ class CostTestCase(RootsTestCase):
         few, many = self.work(True, 1), self.work(True, 40)
         self.assertEqual(few, many)
         self.assertEqual(1, many['copied'])
-        if roots.needed(self.client):
+        if NEEDED:
             stock = self.work(False, 40)
             self.assertEqual(41, stock['copied'])
             self.assertLess(40, stock['looked at'])
@@ -728,7 +729,7 @@ class LockTestCase(RootsTestCase):
         self.assertTrue(self.tree.exists(NODE))
 
     def test_unknown_provider(self):
-        self.assertRaises(ValueError, roots.Root, self.tree, NODE)
+        self.assertRaises(ValueError, compat.Root, self.tree, NODE)
 
 
 class WholeTreeTestCase(RootsTestCase):
@@ -743,13 +744,8 @@ class WholeTreeTestCase(RootsTestCase):
 
     def test_client_of_a_later_nova_is_left_alone(self):
         self.assertEqual(
-            roots.needed(CLIENT),
+            NEEDED,
             'update_from_provider_tree' in vars(self.client))
         self.assertEqual(
-            roots.needed(CLIENT),
+            NEEDED,
             not hasattr(nova_tree, 'ProviderSubTree'))
-        self.start(patched=False)
-        self.client.get_provider_subtree_and_ensure_root = None
-        before = dict(vars(self.client))
-        patches.patch_roots(self.compute)
-        self.assertEqual(before, vars(self.client))

@@ -21,9 +21,8 @@ from nova import objects
 from oslo_config import fixture as config_fixture
 
 from nova_ironic_multihost.contract import calls
+from nova_ironic_multihost.contract import handlers
 from nova_ironic_multihost.contract import names
-from nova_ironic_multihost.contract import patches
-from nova_ironic_multihost.contract import start
 from nova_ironic_multihost.core import takeover
 from nova_ironic_multihost.tests.unit.contract import base
 
@@ -81,9 +80,9 @@ class StartTestCase(base.DatabaseTestCase):
         return compute
 
     def patch(self, compute):
-        patches.patch_nodes_at_start(compute)
-        patches.patch_evacuations(compute)
-        patches.patch_instances_at_start(compute)
+        base.replace(base.NODES_AT_START, compute)
+        base.replace(base.EVACUATIONS, compute)
+        base.replace(base.INSTANCES_AT_START, compute)
 
     def list_all(self):
         """Read all instances, as any of nova's tasks may from then on."""
@@ -98,19 +97,19 @@ class StartTestCase(base.DatabaseTestCase):
     def test_they_have_all_that_nova_asks_for(self):
         whole = objects.InstanceList.get_by_host(
             self.context, HOST, expected_attrs=['flavor', 'metadata'])[0]
-        few = start.restless(self.context, HOST, ['flavor', 'metadata'])[0]
+        few = handlers.restless(self.context, HOST, ['flavor', 'metadata'])[0]
         self.assertEqual([name for name in whole.fields if name in whole],
                          [name for name in few.fields if name in few])
 
     def test_pages_are_short(self):
         self.useFixture(fixtures.MockPatchObject(
-            start.reads, 'INSTANCES', 2))
+            handlers.reads, 'INSTANCES', 2))
         self.compute().init_host(mock.Mock())
         self.assertCountEqual(RESTLESS, self.seen)
 
     def test_all_are_read_while_many_are_deleted(self):
         self.useFixture(fixtures.MockPatchObject(
-            start.reads, 'all_rows', side_effect=exception.MarkerNotFound(
+            handlers.reads, 'all_rows', side_effect=exception.MarkerNotFound(
                 marker='gone')))
         self.compute().init_host(mock.Mock())
         self.assertCountEqual([*AT_REST, *RESTLESS], self.seen)
@@ -124,7 +123,7 @@ class StartTestCase(base.DatabaseTestCase):
         compute.query_client.update_instance_info.assert_called_once()
 
     def test_what_is_left_out_rests_for_the_recovery_too(self):
-        for state in start.RESTLESS:
+        for state in handlers.RESTLESS:
             self.assertFalse(takeover.rests_at_start(state, None), state)
         for task_state in calls.TASK_STATES:
             self.assertFalse(takeover.rests_at_start('active', task_state))

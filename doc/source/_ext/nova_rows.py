@@ -1,0 +1,77 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""Directive ``nova-rows``: what is replaced in nova, from the code.
+
+``:used:`` lists what is only called or read instead.
+"""
+
+from docutils import nodes
+from docutils.parsers.rst import directives
+from docutils import statemachine
+from sphinx.util import docutils
+
+from nova_ironic_multihost.contract import table
+
+
+def lines(used):
+    """Yield the lines of a list-table."""
+    yield '.. list-table::'
+    yield '   :header-rows: 1'
+    yield '   :widths: 34 40 16 10'
+    yield ''
+    yield from _row(('attribute', 'without it this is lost',
+                     'by' if used else 'layers, the outermost first',
+                     'nova'))
+    for row in table.ROWS:
+        if bool(row.layers) is used:
+            continue
+        owner = table.TARGETS[row.target][0].partition(':')[2]
+        yield from _row((
+            f'``{owner}.{row.label}``', row.why + (
+                '; nova-compute starts without it' if row.optional else ''),
+            f'``{row.by}``' if row.by else ', '.join(
+                f'``{one.__name__}``' for one in reversed(row.layers)),
+            _releases(row)))
+
+
+def _releases(row):
+    if row.until < table.LATEST:
+        return f'to {row.until}'
+    return f'from {row.since}' if row.since > table.OLDEST else 'all'
+
+
+def _row(cells):
+    first, *rest = cells
+    yield f'   * - {first}'
+    for cell in rest:
+        yield f'     - {cell}'
+
+
+class NovaRows(docutils.SphinxDirective):
+    """Puts the table where it is named."""
+
+    option_spec = {'used': directives.flag}
+
+    def run(self):
+        """Return the nodes of the table."""
+        place = nodes.Element()
+        self.state.nested_parse(
+            statemachine.StringList(
+                list(lines('used' in self.options)), source=__file__),
+            self.content_offset, place)
+        return place.children
+
+
+def setup(app):
+    """Register the directive."""
+    app.add_directive('nova-rows', NovaRows)
+    return {'parallel_read_safe': True}

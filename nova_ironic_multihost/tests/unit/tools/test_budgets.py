@@ -1,0 +1,52 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""tools/budgets, on a small tree."""
+
+import contextlib
+import io
+import pathlib
+
+import fixtures
+from oslotest import base
+
+from nova_ironic_multihost.tests.unit import tools
+
+
+class BudgetsTestCase(base.BaseTestCase):
+
+    def run_on(self, budgets, **files):
+        root = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        for name, lines in {'a': 3, 'b': 2, **files}.items():
+            (root / f'{name}.py').write_text('x\n' * lines)
+        (root / '__init__.py').write_text('x\n' * 50)
+        (root / 'tests').mkdir()
+        (root / 'tests' / 'c.py').write_text('x\n' * 50)
+        (root / 'tools').mkdir()
+        (root / 'tools' / 'budgets.toml').write_text(budgets)
+        script = tools.load('budgets')
+        script.ROOT = root
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            return script.main(), out.getvalue()
+
+    def test_what_is_within_its_budget(self):
+        self.assertEqual((0, 'all: 2 of 2 modules\nall: 5 of 6 lines\n'),
+                         self.run_on('[all]\nfiles = ["**/*.py"]\n'
+                                     'modules = 2\nlines = 6\n'))
+
+    def test_what_has_grown(self):
+        status, out = self.run_on('[all]\nfiles = ["*.py"]\nlines = 4\n')
+        self.assertEqual(1, status)
+        self.assertIn('all: 5 lines, 4 may be: make it smaller', out)
+
+    def test_files_that_are_no_more(self):
+        self.assertRaises(SystemExit, self.run_on,
+                          '[all]\nfiles = ["gone.py"]\nlines = 4\n')

@@ -20,9 +20,9 @@ _set_instance_obj_error_state: that it has failed), and takes any instance
 without a task state for one that is to be built. Whoever stands still before
 that may write over a server that another has built meanwhile; or take the mark
 off which says that another compute service takes the instance over
-(:mod:`.core.takeover`); or let a build look begun that is to begin again. And
-nobody would take over from a dead host what that has claimed on a node that
-was another's by then.
+(:mod:`.core.takeover`); or let a build look begun that is to begin again. A
+claim on a node that another host has by then would stay with this host when it
+dies: nobody takes that over.
 
 While nova's conductor does not answer, or its database takes no writes, a
 build waits: nova would end it with an error that it could not write either.

@@ -24,6 +24,7 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 import dataclasses
 import datetime
+import math
 import types
 
 from nova_ironic_multihost.core.host import HostKey
@@ -105,6 +106,19 @@ class Heartbeats:
         """
         return max(2.5 * self.interval, self.down_time - 2 * self.interval)
 
+    def lost(self, seconds: float, unseen: float) -> float:
+        """Return how much of the time between two of mine had none, though due.
+
+        Less than half an interval is none, for a write may have been slow.
+
+        :param seconds: the time between two that this host has seen.
+        :param unseen: seconds in which it did not look; how many of its own
+            were written in them is not known.
+        """
+        written = math.floor(unseen / self.interval + 0.1) + 1
+        lost = seconds - written * self.interval
+        return lost if lost > self.interval / 2 else 0
+
 
 @dataclasses.dataclass(frozen=True)
 class Outages:
@@ -125,6 +139,7 @@ class Outages:
 
     :param own: the last heartbeat of this host in seconds, None before one
         was seen.
+    :param asked: when the services were read last, by a monotonic clock.
     :param heard: whether nova called this host up when it looked last.
     :param paused: whether the heartbeats of this host had paused then.
     :param beats: host, as nova spells it -> its last heartbeat.
@@ -139,6 +154,7 @@ class Outages:
     """
 
     own: float | None = None
+    asked: float | None = None
     heard: bool = False
     paused: bool = False
     beats: Mapping[str, datetime.datetime | None] = dataclasses.field(
@@ -169,7 +185,8 @@ class Outages:
                 or self.beats[service.host] != service.beat
                 or service.beat is None and service.up}
         found = dataclasses.replace(
-            self, heard=me is not None and me.up, paused=self.own is not None,
+            self, asked=now, heard=me is not None and me.up,
+            paused=self.own is not None,
             beats=types.MappingProxyType({**self.beats, **{
                 service.host: service.beat for service in others}}),
             changed=types.MappingProxyType({
@@ -180,7 +197,10 @@ class Outages:
         own = now if me.beat is None else _seconds(me.beat)
         last = self.own if self.heard and self.own is not None else own + 1
         steady = 0 <= own - last <= heartbeats.pause
-        due = (dict(self.due) if steady else
+        lost = (heartbeats.lost(own - last, now - self.asked)
+                if self.asked is not None else 0)
+        due = ({other: moment + lost for other, moment in self.due.items()}
+               if steady else
                dict.fromkeys(self.due, own + heartbeats.down_time))
         for service in others:
             if service.beat is None and service.up:

@@ -37,6 +37,9 @@ INTERVAL = 2
 #: Ticks after which a service that sends no heartbeat is down.
 DOWN_TIME = 4 * INTERVAL
 
+#: Outages in a row after which a host that could never write looks dead.
+UNLUCKY = DOWN_TIME // INTERVAL - 1
+
 #: Ticks after which all that live have noticed a death.
 NOTICED = DOWN_TIME + 2 * INTERVAL
 
@@ -54,6 +57,7 @@ class Service:
     :ivar beat: when its last heartbeat was written.
     :ivar stamp: the same by the clock of the conductor that wrote it.
     :ivar missed: it has missed one since, and that was its own fault.
+    :ivar outages: the outages in which it could not write one since.
     :ivar disabled: an operator has done that.
     :ivar farewell: what the host has said when it was told to end.
     :ivar closed: nova sends it no builds since it has said so.
@@ -63,6 +67,7 @@ class Service:
     beat: int
     stamp: int = 0
     missed: bool = True
+    outages: set[int] = dataclasses.field(default_factory=set, repr=False)
     disabled: bool = False
     forced_down: bool = False
     mapped: bool = True
@@ -194,7 +199,7 @@ class World:
         it its own next.
     :ivar operations: list of :class:`Operation` that wait in queues.
     :ivar late: functions that do writes which everybody takes for lost.
-    :ivar writable: heartbeats can be written.
+    :ivar outage: number of the last time when no heartbeat could be written.
     :ivar ahead: ticks by which the clock of nova-conductor is ahead.
     :ivar clocks: host -> ticks by which its own clock is ahead.
     :ivar disturbed: when the views of the members last differed.
@@ -219,7 +224,7 @@ class World:
         self.processes = {}
         self.operations = []
         self.late = []
-        self.writable = True
+        self.outage, self._writable = 0, True
         self.ahead = 0
         self.clocks = collections.Counter()
         self._arriving = False
@@ -259,12 +264,25 @@ class World:
     def live(self, host):
         """Whether the host lives, and has sent all heartbeats that it could.
 
-        Nobody can write them in an outage. That is not its fault.
+        Nobody can write them in an outage. That is not its fault. One that is
+        unlucky in :data:`UNLUCKY` outages, one after the other, is taken for
+        dead by those that could write between them.
         """
         service, process = self.services.get(host), self.processes.get(host)
         return (service is not None and process is not None
                 and process.beating
-                and not (service.forced_down or service.missed))
+                and not (service.forced_down or service.missed)
+                and len(service.outages) < UNLUCKY)
+
+    @property
+    def writable(self):
+        """Whether heartbeats can be written."""
+        return self._writable
+
+    @writable.setter
+    def writable(self, writable):
+        self.outage += self._writable and not writable
+        self._writable = writable
 
     def tick(self):
         """Let time go by; hosts send their heartbeats."""
@@ -278,8 +296,11 @@ class World:
         """Write the heartbeat of a service, if that can be."""
         if not sent:
             service.missed = True
-        elif self.writable:
+        elif not self.writable:
+            service.outages.add(self.outage)
+        else:
             service.missed = False
+            service.outages.clear()
             service.beat = self.clock
             service.stamp = self.clock + self.ahead
 

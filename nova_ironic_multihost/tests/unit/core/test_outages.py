@@ -224,6 +224,25 @@ class DeadTestCase(base.BaseTestCase):
 
             self.assertNobodyIsDead(world, wrote)
 
+    def test_two_outages_one_after_the_other(self):
+        """Some can write between them and after, and others cannot."""
+        for seed in range(self.EXAMPLES):
+            world = World(seed)
+            outages_ = []
+            begin = world.event
+            for _ in range(2):
+                end = begin + world.some.uniform(5, 42)
+                outages_.append((begin, end))
+                begin = end + world.some.uniform(1, 9)
+
+            def wrote(now, host, world=world, outages_=outages_):
+                sent = world.sent(now, host)
+                while any(begin < sent < end for begin, end in outages_):
+                    sent -= 10
+                return sent
+
+            self.assertNobodyIsDead(world, wrote)
+
     def test_clock_of_the_conductor_steps(self):
         for seed in range(self.EXAMPLES):
             world = World(seed)

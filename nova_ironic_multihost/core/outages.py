@@ -107,7 +107,7 @@ class Heartbeats:
         return max(2.5 * self.interval, self.down_time - 2 * self.interval)
 
     def lost(self, seconds: float, unseen: float) -> float:
-        """Return how much of the time between two of mine had none, though due.
+        """Return how long no heartbeat was written though one was due.
 
         Less than half an interval is none, for a write may have been slow.
 

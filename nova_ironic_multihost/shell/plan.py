@@ -94,16 +94,17 @@ asked
     def _sums(self, planned):
         moved = sum(move.free + move.held for move in planned.moves)
         self.tell(
-            f'of {cli.counted(planned.nodes, "node")} {moved} would change '
-            f'their owner, {planned.anyway} of them without this change, too')
+            f'of {cli.counted(planned.nodes, "node")} {moved} would '
+            f'change their owner, {planned.anyway} of them without this '
+            'change, too')
         left = sum(move.free + move.held for move in planned.moves
                    if not move.target)
         if left:
             self.tell(
-                f'nobody would take {cli.counted(left, "node")}: no other '
-                'compute service of the same availability zone that serves '
-                'their conductor group and shard is enabled and up. Enable '
-                'or start one first, or give them a group and shard in '
+                f'nobody would take {cli.counted(left, "node")}: no '
+                'other compute service of the same availability zone that '
+                'serves their conductor group and shard is enabled and up. '
+                'Enable or start one first, or give them a group and shard in '
                 'Ironic that one serves')
         for host in sorted(planned.before.keys() | planned.after.keys()):
             self.tell(f'free nodes of {host}: {planned.before.get(host, 0)} '

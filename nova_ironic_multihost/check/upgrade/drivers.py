@@ -79,6 +79,6 @@ def missing(found: Sequence[settings.Settings], hosts: Sequence[str],
     absent = sorted(host for host in hosts if host_key(host) not in known)
     if absent:
         yield Complaint(
-            f'Which driver {complaint.some(absent)} runs is not known: with '
-            f'nova {release.MARKS} nothing but its nova.conf tells. Collect '
-            'that, and name the directory with --collected.')
+            f'Which driver {complaint.some(absent)} runs is not known: '
+            f'with nova {release.MARKS} nothing but its nova.conf '
+            'tells. Collect that, and name the directory with --collected.')

@@ -91,8 +91,8 @@ class JudgeTestCase(base.BaseTestCase):
         state = situation.state
         verdict = copies.judge(COPY, 'dead', situation)
         if (state is not None and not state.deleted
-                and (state.host_key is None or state.vm_state == 'building'
-                     and state.node == 'n1')):
+                and state.vm_state == 'building'
+                and (state.host_key is None or state.node == 'n1')):
             self.assertIsNot(Fate.DROP, verdict.fate)
         if verdict.fate is Fate.HAND_ON:
             # As a build while nobody has it, as a copy if somebody has.

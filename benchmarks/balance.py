@@ -32,7 +32,7 @@ import statistics
 import time
 
 from benchmarks import ring as benchmark
-from nova_ironic_multihost.core import ring
+from nova_ironic_multihost.rules import ring
 
 #: Name -> (points for each host, percent, what limits the pulls from members):
 #: nothing; that the owner has two nodes more at least, by the records of all;

@@ -34,7 +34,7 @@ from benchmarks import filling
 from benchmarks import measured
 from benchmarks import watching
 from lab import cloud
-from nova_ironic_multihost.core import ring
+from nova_ironic_multihost.rules import ring
 
 #: Seconds within which each change is to be seen, by the owner if Ironic
 #: notifies it.

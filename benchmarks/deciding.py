@@ -12,11 +12,11 @@
 
 """What the decision of an audit costs, without anything that is asked for.
 
-Ours as :mod:`nova_ironic_multihost.audit.gather` puts it together: which nodes
-are due, of which of them more has to be known, the decision, and which of them
-are settled. Nova's as in ``IronicDriver._refresh_cache``: the ring of all
-hosts with 32 partitions, and for each node a search in the list of this host's
-instances. What is asked for in between is at hand on both sides.
+Ours as :mod:`nova_ironic_multihost.engine.audit.collect` puts it together:
+which nodes are due, of which of them more has to be known, the decision, and
+which of them are settled. Nova's as in ``IronicDriver._refresh_cache``: the
+ring of all hosts with 32 partitions, and for each node a search in the list of
+this host's instances. What is asked for in between is at hand on both sides.
 
 Figures are seconds of CPU and megabytes at the peak, of one process.
 """
@@ -29,16 +29,16 @@ import tracemalloc
 from tooz import hashring
 
 from benchmarks import filling
-from nova_ironic_multihost.core.facts import Facts
-from nova_ironic_multihost.core.facts import InstanceState
-from nova_ironic_multihost.core.facts import Inventory
-from nova_ironic_multihost.core.facts import Record
-from nova_ironic_multihost.core import membership
-from nova_ironic_multihost.core.mirror import Mirror
-from nova_ironic_multihost.core.mirror import Row
-from nova_ironic_multihost.core import ownership
-from nova_ironic_multihost.core import revision
-from nova_ironic_multihost.core import ring
+from nova_ironic_multihost.rules import incremental
+from nova_ironic_multihost.rules.mirror import Mirror
+from nova_ironic_multihost.rules.mirror import Row
+from nova_ironic_multihost.rules.model import Facts
+from nova_ironic_multihost.rules.model import InstanceState
+from nova_ironic_multihost.rules.model import Inventory
+from nova_ironic_multihost.rules.model import Record
+from nova_ironic_multihost.rules import ownership
+from nova_ironic_multihost.rules import peers
+from nova_ironic_multihost.rules import ring
 
 POINTS = 1024
 
@@ -104,25 +104,25 @@ class Ours:
     def audit(self):
         """Decide; return the number of nodes that were decided on."""
         cloud = self._cloud
-        view = membership.view(
-            [membership.ComputeService(name, up=name in cloud.up)
-             for name in cloud.names], membership.Partition(), cloud.host)
+        view = peers.view(
+            [peers.ComputeService(name, up=name in cloud.up)
+             for name in cloud.names], peers.Partition(), cloud.host)
         self._preferences = ring.same_or_new(
             self._preferences,
             {host: cloud.zones.get(host) for host in view.members}, POINTS)
-        basis = revision.Basis(view, self._preferences, cloud.zones,
-                               membership.Partition())
-        due = revision.due(self._standing, basis, cloud.mirror, self._mine,
+        basis = incremental.Basis(view, self._preferences, cloud.zones,
+                               peers.Partition())
+        due = incremental.due(self._standing, basis, cloud.mirror, self._mine,
                            self._instances)
         facts = self._facts(Inventory(
             nodes={node: cloud.mirror.nodes[node] for node in due},
             my_instances=self._instances, my_nodes=self._mine, view=view,
             preferences=self._preferences))
         reasons = ownership.decide(facts)
-        self._standing = revision.Standing(
+        self._standing = incremental.Standing(
             basis, cloud.mirror.serial, self._mine, self._instances,
             frozenset(node for node, reason in reasons.items()
-                      if not revision.settled(node, reason, facts)),
+                      if not incremental.settled(node, reason, facts)),
             self._standing.turn + 1 if self._standing else 0)
         return len(reasons)
 

@@ -22,7 +22,7 @@ import json
 import random
 import uuid
 
-from nova_ironic_multihost.core import ring
+from nova_ironic_multihost.rules import ring
 
 #: How many of the nodes have a server, and were never touched.
 USED, UNTOUCHED = 0.62, 0.1

@@ -28,7 +28,7 @@ import time
 import tracemalloc
 import uuid
 
-from nova_ironic_multihost.core import ring as hash_ring
+from nova_ironic_multihost.rules import ring as hash_ring
 
 PARTITIONS = (32, 128, 512, 1024, 2048, 4096)
 HOSTS = (2, 3, 10, 30)

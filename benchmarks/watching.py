@@ -29,7 +29,7 @@ class Watching:
     """
 
     def __init__(self, driver, pause, notified=False):
-        from nova_ironic_multihost.audit import timer
+        from nova_ironic_multihost.engine.base import periodic
 
         self._driver = driver
         #: [moment, {uuid: content, '' if it is there, None if it is gone}]
@@ -39,7 +39,7 @@ class Watching:
         self._wrap_read(driver._reader)
         self._wrap_audit(driver._tracker)
         # The driver wakes it when more has changed than it audits at a time.
-        self._polls = driver._timers = timer.Timers(
+        self._polls = driver._timers = periodic.Timers(
             poll=(driver._poll, lambda: pause))
         if notified:
             # What it raises says what to do.
@@ -99,7 +99,7 @@ def content(mirror, node):
     if body is None:
         return ''
     # In the process that is measured nova's options come first.
-    from nova_ironic_multihost.contract import pages
+    from nova_ironic_multihost.adapters import ironic
 
-    found = pages.content(body)
+    found = ironic.content(body)
     return {**found, 'traits': sorted(found['traits'])}

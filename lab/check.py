@@ -17,7 +17,7 @@ import json
 from lab import errors
 from lab import state
 from lab import view
-from nova_ironic_multihost.check import findings as consistency
+from nova_ironic_multihost.client import findings as consistency
 
 
 def register(subparsers):

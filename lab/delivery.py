@@ -55,14 +55,14 @@ def serve(stock, notes, ready, end):
     from nova import rpc
     import oslo_messaging
 
-    from nova_ironic_multihost.contract import apply
-    from nova_ironic_multihost.contract import copies
-    from nova_ironic_multihost.contract import handlers
-    from nova_ironic_multihost.contract import listeners
-    from nova_ironic_multihost.contract import operations
-    from nova_ironic_multihost.contract import table
+    from nova_ironic_multihost.adapters import build_copies
+    from nova_ironic_multihost.adapters import listeners
+    from nova_ironic_multihost.adapters.patches import apply
+    from nova_ironic_multihost.adapters.patches import handlers
+    from nova_ironic_multihost.adapters.patches import operations
+    from nova_ironic_multihost.adapters.patches import table
 
-    copier = copies.Copier(HOST)
+    copier = build_copies.Copier(HOST)
 
     def copy(instance, node, arguments):
         notes.add(f'{instance} {CAME}')
@@ -96,10 +96,10 @@ def serve(stock, notes, ready, end):
 
 def create():
     """Have the queue of copies, as the driver has."""
-    from nova_ironic_multihost.contract import mailbox
+    from nova_ironic_multihost.adapters import rpc_queue
 
     # Of a topic of its own: no other queue of this broker is touched.
-    box = mailbox.Mailboxes(None).open_copies(HOST)
+    box = rpc_queue.Mailboxes(None).open_copies(HOST)
     box.create()
     box.close()
 
@@ -188,11 +188,11 @@ def left(box, name):
 def judge(builds):
     """Return the figures, and delete the queues."""
     from nova.compute import rpcapi
-    from nova_ironic_multihost.contract import mailbox
+    from nova_ironic_multihost.adapters import rpc_queue
 
-    mailboxes = mailbox.Mailboxes(None)
-    waiting = left(mailboxes.open(HOST), mailbox.queue(HOST))
-    copied = left(mailboxes.open_copies(HOST), mailbox.copies(HOST))
+    mailboxes = rpc_queue.Mailboxes(None)
+    waiting = left(mailboxes.open(HOST), rpc_queue.queue(HOST))
+    copied = left(mailboxes.open_copies(HOST), rpc_queue.copies(HOST))
     box = mailboxes.open(HOST)
     box._box.queue_delete(rpcapi.RPC_TOPIC)
     box._box.exchange_delete(rpcapi.RPC_TOPIC)

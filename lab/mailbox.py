@@ -85,40 +85,40 @@ def serve(hosts, notes, ready, most=None):
 
 def read():
     """Be the reader of the dead host's mailbox, until killed."""
-    from nova_ironic_multihost.audit import postman
-    from nova_ironic_multihost.audit import sorter
-    from nova_ironic_multihost.contract import mailbox
-    from nova_ironic_multihost.core import aggregates
-    from nova_ironic_multihost.core import facts
-    from nova_ironic_multihost.core import membership
-    from nova_ironic_multihost.core import ring
+    from nova_ironic_multihost.adapters import rpc_queue
+    from nova_ironic_multihost.engine.builds import queue_forwarder
+    from nova_ironic_multihost.engine.builds import request_facts
+    from nova_ironic_multihost.rules import aggregates
+    from nova_ironic_multihost.rules import model
+    from nova_ironic_multihost.rules import peers
+    from nova_ironic_multihost.rules import ring
 
-    class Slow(mailbox.Mailbox):
+    class Slow(rpc_queue.Mailbox):
         def drop(self, letter):
             time.sleep(PAUSE)
             super().drop(letter)
 
-    mailbox.Mailbox = Slow
-    state = facts.InstanceState(
+    rpc_queue.Mailbox = Slow
+    state = model.InstanceState(
         None, vm_state='building', task_state='scheduling')
-    view = membership.view(
-        [membership.ComputeService(DEAD, up=False, forced_down=True),
-         *(membership.ComputeService(host, up=True) for host in LIVE)],
-        membership.Partition(), LIVE[0])
+    view = peers.view(
+        [peers.ComputeService(DEAD, up=False, forced_down=True),
+         *(peers.ComputeService(host, up=True) for host in LIVE)],
+        peers.Partition(), LIVE[0])
     # Each build has the node that is called as it is.
     sources = types.SimpleNamespace(
         instance_states=lambda uuids: dict.fromkeys(uuids, state),
         consumers=lambda node: frozenset({node}),
-        records=lambda nodes: [facts.Record(node, DEAD) for node in nodes])
+        records=lambda nodes: [model.Record(node, DEAD) for node in nodes])
     preferences = ring.Preferences(dict.fromkeys(LIVE), 32)
     auditor = types.SimpleNamespace(
         sources=sources, preferences=preferences, last=types.SimpleNamespace(
             host_aggregates=aggregates.Known()))
     looks = types.SimpleNamespace(view=view, eligible=frozenset({DEAD}))
     host = preferences.ring.host_for(DEAD)
-    reader = postman.Postman(
-        host, mailbox.Mailboxes(None), auditor, looks,
-        sorter.Sorter(host, auditor, looks, types.SimpleNamespace(
+    reader = queue_forwarder.Postman(
+        host, rpc_queue.Mailboxes(None), auditor, looks,
+        request_facts.Sorter(host, auditor, looks, types.SimpleNamespace(
             count=lambda instance: 0)),
         types.SimpleNamespace(once=lambda read, found: found))
     while True:
@@ -233,11 +233,11 @@ class Trial:
 def clean_up():
     """Delete the queues; return what was left in that of the dead host."""
     from nova.compute import rpcapi
-    from nova_ironic_multihost.contract import mailbox
+    from nova_ironic_multihost.adapters import rpc_queue
 
-    box = mailbox.Mailboxes(None).open(DEAD)
-    left = box._box.queue_delete(mailbox.queue(DEAD))
-    for name in (rpcapi.RPC_TOPIC, *map(mailbox.queue, LIVE)):
+    box = rpc_queue.Mailboxes(None).open(DEAD)
+    left = box._box.queue_delete(rpc_queue.queue(DEAD))
+    for name in (rpcapi.RPC_TOPIC, *map(rpc_queue.queue, LIVE)):
         box._box.queue_delete(name)
     box._box.exchange_delete(rpcapi.RPC_TOPIC)
     box.close()

@@ -64,6 +64,6 @@ class Preference:
         with warnings.catch_warnings(record=True):
             # The logging library imports eventlet, which warns about itself
             # and resets the filters to be heard.
-            from nova_ironic_multihost.core import ring
+            from nova_ironic_multihost.rules import ring
 
         return ring.Ring(members, self._partitions)

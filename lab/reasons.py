@@ -72,7 +72,7 @@ def explain(seen, partitions, cross_zones=False, policy='forced_down'):
     with warnings.catch_warnings(record=True):
         # The logging library imports eventlet, which warns about itself
         # and resets the filters to be heard.
-        from nova_ironic_multihost.core import ownership
+        from nova_ironic_multihost.rules import ownership
 
     judge = _Judge(seen, partitions, cross_zones, policy)
     usual = {ownership.Reason.KEPT, ownership.Reason.INSTANCE_HERE}
@@ -111,14 +111,14 @@ def members(seen):
 
 def _membership(seen, host):
     """The compute services as a host sees them."""
-    from nova_ironic_multihost.core import membership
+    from nova_ironic_multihost.rules import peers
 
-    return membership.view(
-        [membership.ComputeService(
+    return peers.view(
+        [peers.ComputeService(
             service.host, service.up,
             service.disabled and not service.farewell, service.forced_down,
             farewell=service.farewell) for service in seen.services],
-        membership.Partition(), host,
+        peers.Partition(), host,
         over=[(service.key, service.farewell)
               for service in seen.services if service.over])
 
@@ -127,8 +127,8 @@ class _Judge:
     """What each compute of a view would decide."""
 
     def __init__(self, seen, partitions, cross_zones, policy):
-        from nova_ironic_multihost.core import ring
-        from nova_ironic_multihost.core import takeover
+        from nova_ironic_multihost.rules import ring
+        from nova_ironic_multihost.rules import takeover
 
         self._seen = seen
         self._zones = dict(seen.zones)
@@ -147,13 +147,13 @@ class _Judge:
         return self._reasons[host][node]
 
     def _decide(self, host):
-        from nova_ironic_multihost.core import facts
-        from nova_ironic_multihost.core import ownership
-        from nova_ironic_multihost.core import takeover
+        from nova_ironic_multihost.rules import model
+        from nova_ironic_multihost.rules import ownership
+        from nova_ironic_multihost.rules import takeover
 
         seen = self._seen
         view = _membership(seen, host)
-        reasons = ownership.decide(facts.Facts(
+        reasons = ownership.decide(model.Facts(
             nodes={node.uuid: node.instance_uuid for node in seen.nodes},
             my_instances=frozenset(
                 instance.uuid for instance in seen.instances
@@ -161,13 +161,13 @@ class _Judge:
             my_nodes=frozenset(seen.owned_by(host)),
             view=view,
             preferences=self._preferences,
-            permissions=facts.Permissions(
+            permissions=model.Permissions(
                 mapped=seen.service_of[host].mapped),
             zones=self._zones,
-            instance_states={instance.uuid: facts.InstanceState(
+            instance_states={instance.uuid: model.InstanceState(
                 instance.host, instance.deleted)
                 for instance in seen.instances},
-            records={record.node: facts.Record(record.node, record.host)
+            records={record.node: model.Record(record.node, record.host)
                      for record in seen.records if record.key != host},
             eligible=takeover.eligible(self._policy, view, {})))
         return ownership.with_pulls(reasons, reasons, {

@@ -22,7 +22,7 @@ from lab import configuration
 from lab import preference
 from lab import reasons
 from lab import view
-from nova_ironic_multihost.check import findings as consistency
+from nova_ironic_multihost.client import findings as consistency
 
 SHOWN = 4    # findings below the table
 

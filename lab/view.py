@@ -12,7 +12,7 @@
 
 """Reads what nova, placement and Ironic say from the databases of a lab.
 
-What comes of it is an Observation of nova_ironic_multihost.check.observation;
+What comes of it is an Observation of nova_ironic_multihost.client.cloud_state;
 whatever else the lab observes (status, check, timeline) is computed from
 those alone.
 
@@ -29,7 +29,7 @@ from lab import configuration
 from lab import errors
 from lab import settings as places
 from lab import state
-from nova_ironic_multihost.check import observation
+from nova_ironic_multihost.client import cloud_state
 
 # A server of databases that is under load may end a connection at once.
 _TRIES, _PAUSE = 3, 1.0
@@ -98,7 +98,7 @@ def _read_ironic(settings):
         'SELECT uuid, name, instance_uuid, provision_state, power_state,'
         ' maintenance FROM nodes ORDER BY uuid',))
     return tuple(
-        observation.Node(uuid, name or '', instance or None, state or '',
+        cloud_state.Node(uuid, name or '', instance or None, state or '',
                          power, bool(maintenance))
         for uuid, name, instance, state, power, maintenance in rows)
 
@@ -124,12 +124,12 @@ def _read_placement(settings):
     for provider, trait in traits:
         traits_of.setdefault(provider, set()).add(trait)
     providers = tuple(
-        observation.Provider(
+        cloud_state.Provider(
             uuid, int(total), int(reserved), used.get(uuid, 0),
             frozenset(traits_of.get(uuid, ())), id_)
         for uuid, total, reserved, id_ in inventories)
     return providers, tuple(
-        observation.Allocation(consumer, provider)
+        cloud_state.Allocation(consumer, provider)
         for consumer, provider, _ in allocations)
 
 
@@ -162,10 +162,10 @@ def said(reason, until):
     with warnings.catch_warnings(record=True):
         # The logging library imports eventlet, which warns about itself
         # and resets the filters to be heard.
-        from nova_ironic_multihost.core import farewell
+        from nova_ironic_multihost.rules import stop_marker
 
-    words = farewell.said(reason)
-    at = farewell.said_at(words)
+    words = stop_marker.said(reason)
+    at = stop_marker.said_at(words)
     return {'farewell': words, 'over': bool(at and at.timestamp() <= until)}
 
 
@@ -190,10 +190,10 @@ def read(settings):
         state.State(settings).read().get('options', ()), 'DEFAULT',
         'service_down_time', places.SERVICE_DOWN_TIME)
     now = time.time()
-    return observation.Observation(
+    return cloud_state.Observation(
         at=now,
         services=tuple(
-            observation.Service(
+            cloud_state.Service(
                 host,
                 up=(not forced_down
                     and abs(now - epoch(seen)) <= patience),
@@ -204,14 +204,14 @@ def read(settings):
                 **said(reason, now - patience))
             for host, disabled, forced_down, seen, reason in services),
         records=tuple(
-            observation.Record(
+            cloud_state.Record(
                 uuid, host, epoch(created), epoch(updated), id_)
             for uuid, host, created, updated, id_ in records),
         nodes=nodes,
         providers=providers,
         allocations=allocations,
         instances=tuple(
-            observation.Instance(
+            cloud_state.Instance(
                 uuid, name or '', host, node, vm_state or '',
                 task_state, bool(deleted), epoch(updated))
             for (uuid, name, host, node, vm_state, task_state, deleted,

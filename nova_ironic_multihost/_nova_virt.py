@@ -11,9 +11,21 @@
 # under the License.
 
 
-"""The module that nova imports as ``nova.virt.ironic_multihost``."""
+"""The module that nova imports as ``nova.virt.ironic_multihost``.
 
-from nova_ironic_multihost import composition
+The class of the driver: this package's, over that of the operator.
+"""
+
+import functools
+
+from oslo_log import log as logging
+
+from nova_ironic_multihost.adapters import base_driver
+from nova_ironic_multihost.adapters import names
+from nova_ironic_multihost import conf
+from nova_ironic_multihost import driver
+from nova_ironic_multihost import loader
+
 
 __all__ = ('IronicMultiHostDriver',)  # noqa: F822
 
@@ -26,7 +38,43 @@ def __getattr__(name):
     :raises UnfitError: with the ``base_driver`` of nova.conf there is none.
     """
     if name in __all__:
-        return composition.configured()
+        return configured()
     raise AttributeError(
         f'nova-ironic-multihost has no driver {name!r}: set compute_driver = '
         f'ironic_multihost.IronicMultiHostDriver in nova.conf')
+
+
+LOG = logging.getLogger(__name__)
+
+
+def configured():
+    """Return the class that nova.conf asks for.
+
+    :raises UnfitError: its ``base_driver`` cannot be used; says why.
+    """
+    conf.register_opts(names.CONF)
+    name = names.CONF.ironic_multihost.base_driver
+    return over(name) if name else driver.IronicMultiHostDriver
+
+
+@functools.cache
+def over(name):
+    """Return the class of the driver over another one than nova's.
+
+    :param name: MODULE.CLASS of a subclass of nova's IronicDriver.
+    :raises UnfitError: it cannot be used; says why.
+    """
+    if name.startswith(f'{loader.DRIVER_MODULE}.'):
+        # Whoever looks there asks this function again.
+        raise base_driver.UnfitError(
+            "It is this package's driver: name your own class, or leave the "
+            "option away for nova's.")
+    base = base_driver.load(name)
+    composed = base_driver.compose(driver.IronicMultiHostDriver, base)
+    LOG.info('The driver extends %s.', name)
+    if unused := base_driver.shadowed(base):
+        LOG.warning(
+            'What these do is not done, or not always, as this driver answers '
+            'itself what they are asked: %s. See the documentation (page "A '
+            'driver of your own").', ', '.join(unused))
+    return composed

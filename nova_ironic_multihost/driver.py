@@ -12,8 +12,8 @@
 
 """The virt driver: nova's methods that this package overrides, each short.
 
-What they do is elsewhere: the rules in ``core``, audits in ``audit``, all that
-has to do with nova in ``contract``.
+What they do is elsewhere: the rules in ``rules``, audits in ``engine``, all
+that has to do with nova in ``adapters``.
 """
 
 import os
@@ -21,71 +21,70 @@ import time
 
 from oslo_log import log as logging
 
-from nova_ironic_multihost.audit import adoption
-from nova_ironic_multihost.audit import arrivals
-from nova_ironic_multihost.audit import auditor
-from nova_ironic_multihost.audit import changes
-from nova_ironic_multihost.audit import departure
-from nova_ironic_multihost.audit import drift
-from nova_ironic_multihost.audit import herald
-from nova_ironic_multihost.audit import hints
-from nova_ironic_multihost.audit import holder
-from nova_ironic_multihost.audit import keeper
-from nova_ironic_multihost.audit import look
-from nova_ironic_multihost.audit import lost
-from nova_ironic_multihost.audit import offer
-from nova_ironic_multihost.audit import postman
-from nova_ironic_multihost.audit import pulls
-from nova_ironic_multihost.audit import reader
-from nova_ironic_multihost.audit import recovery
-from nova_ironic_multihost.audit import refusals
-from nova_ironic_multihost.audit import repetition
-from nova_ironic_multihost.audit import schedule
-from nova_ironic_multihost.audit import sorter
-from nova_ironic_multihost.audit.sources import ListingError
-from nova_ironic_multihost.audit import status
-from nova_ironic_multihost.audit import tally
-from nova_ironic_multihost.audit import timer
-from nova_ironic_multihost.audit import upkeep
-from nova_ironic_multihost.audit import watchdog
-from nova_ironic_multihost.audit import witness
+from nova_ironic_multihost.adapters import base_driver
+from nova_ironic_multihost.adapters import build_copies
+from nova_ironic_multihost.adapters import build_requests
+from nova_ironic_multihost.adapters import build_undo
+from nova_ironic_multihost.adapters import db
+from nova_ironic_multihost.adapters import errors
+from nova_ironic_multihost.adapters import evacuation_undo
+from nova_ironic_multihost.adapters import guru_report
+from nova_ironic_multihost.adapters import ironic
+from nova_ironic_multihost.adapters import ironic_listener
+from nova_ironic_multihost.adapters import ironic_retry
+from nova_ironic_multihost.adapters import listeners
+from nova_ironic_multihost.adapters import machines
+from nova_ironic_multihost.adapters import names
+from nova_ironic_multihost.adapters import node_cache
+from nova_ironic_multihost.adapters import nova_facts
+from nova_ironic_multihost.adapters import nova_tracker
+from nova_ironic_multihost.adapters.patches import apply
+from nova_ironic_multihost.adapters.patches.handlers import Parts
+from nova_ironic_multihost.adapters.patches import operations
+from nova_ironic_multihost.adapters.patches import table
+from nova_ironic_multihost.adapters import placement
+from nova_ironic_multihost.adapters import rpc_queue
+from nova_ironic_multihost.adapters import service_record
+from nova_ironic_multihost.adapters import settings
 from nova_ironic_multihost import conf
-from nova_ironic_multihost.conf import contradictions
-from nova_ironic_multihost.contract import answers
-from nova_ironic_multihost.contract import apply
-from nova_ironic_multihost.contract import attempts
-from nova_ironic_multihost.contract import bases
-from nova_ironic_multihost.contract import builds
-from nova_ironic_multihost.contract import calls
-from nova_ironic_multihost.contract import copies
-from nova_ironic_multihost.contract import evacuation
-from nova_ironic_multihost.contract.handlers import Parts
-from nova_ironic_multihost.contract import listeners
-from nova_ironic_multihost.contract import machines
-from nova_ironic_multihost.contract import mailbox
-from nova_ironic_multihost.contract import names
-from nova_ironic_multihost.contract import node_cache
-from nova_ironic_multihost.contract import notifications
-from nova_ironic_multihost.contract import operations
-from nova_ironic_multihost.contract import pages
-from nova_ironic_multihost.contract import patience
-from nova_ironic_multihost.contract import provider
-from nova_ironic_multihost.contract import reads
-from nova_ironic_multihost.contract import registration
-from nova_ironic_multihost.contract import reports
-from nova_ironic_multihost.contract import settings
-from nova_ironic_multihost.contract import sources
-from nova_ironic_multihost.contract import table
-from nova_ironic_multihost.contract import traits
-from nova_ironic_multihost.core import membership
-from nova_ironic_multihost.core import ownership
-from nova_ironic_multihost.core.ownership import Reason
-from nova_ironic_multihost.core import takeover
-from nova_ironic_multihost.core.tallies import Event
-from nova_ironic_multihost.core.tallies import Work
+from nova_ironic_multihost.conf import validation
+from nova_ironic_multihost.engine.audit import auditor
+from nova_ironic_multihost.engine.audit import recheck
+from nova_ironic_multihost.engine.base import metrics
+from nova_ironic_multihost.engine.base import periodic
+from nova_ironic_multihost.engine.base.ports import ListingError
+from nova_ironic_multihost.engine.builds import build_backups
+from nova_ironic_multihost.engine.builds import build_retry
+from nova_ironic_multihost.engine.builds import dead_host_builds
+from nova_ironic_multihost.engine.builds import guard
+from nova_ironic_multihost.engine.builds import in_flight
+from nova_ironic_multihost.engine.builds import queue_forwarder
+from nova_ironic_multihost.engine.builds import request_facts
+from nova_ironic_multihost.engine.lifecycle import health_probe
+from nova_ironic_multihost.engine.lifecycle import lease_renewer
+from nova_ironic_multihost.engine.lifecycle import notifier
+from nova_ironic_multihost.engine.lifecycle import shutdown
+from nova_ironic_multihost.engine.lifecycle import watchdog
+from nova_ironic_multihost.engine.listing import ironic_changes
+from nova_ironic_multihost.engine.listing import ironic_events
+from nova_ironic_multihost.engine.listing import lister
+from nova_ironic_multihost.engine.moves import claim_orphan
+from nova_ironic_multihost.engine.moves import peer_poll
+from nova_ironic_multihost.engine.moves import rebalance
+from nova_ironic_multihost.engine.servers import evacuation_refusals
+from nova_ironic_multihost.engine.servers import recovery
+from nova_ironic_multihost.engine.tracking import background_audit
+from nova_ironic_multihost.engine.tracking import disabled_trait
+from nova_ironic_multihost.engine.tracking import due_nodes
+from nova_ironic_multihost.engine.tracking import provider_changes
 from nova_ironic_multihost import exception
-from nova_ironic_multihost import gate
-from nova_ironic_multihost.window import front
+from nova_ironic_multihost.rules.counters import Event
+from nova_ironic_multihost.rules.counters import Work
+from nova_ironic_multihost.rules import ownership
+from nova_ironic_multihost.rules.ownership import Reason
+from nova_ironic_multihost.rules import peers
+from nova_ironic_multihost.rules import takeover
+from nova_ironic_multihost.telemetry import status_server
 
 LOG = logging.getLogger(__name__)
 CONF = names.CONF
@@ -102,88 +101,98 @@ class IronicMultiHostDriver(names.IronicDriver):
 
     def __init__(self, virtapi, read_only=False):
         conf.register_opts(CONF)
-        self._tally = tally.Tally()
-        self._tracker = calls.Tracker(virtapi, self._moved, self._barred)
-        self._departure = departure.Departure(
-            registration.Registration(CONF.host),
+        self._tally = metrics.Tally()
+        self._tracker = nova_tracker.Tracker(
+            virtapi, self._moved, self._barred
+        )
+        self._departure = shutdown.Departure(
+            service_record.Registration(CONF.host),
             lambda: self._looks.may_close(settings.read()))
         ending = self._departure.begun
-        self._reader = reader.Reader(pages.Pages(self), tally=self._tally)
-        writes = sources.NovaWrites(
+        self._reader = lister.Reader(ironic.Pages(self), tally=self._tally)
+        writes = nova_facts.NovaWrites(
             ending, self._tally, lambda: self._recovery.note_silence(),
             self._tracker)
         self._auditor = auditor.Auditor(
-            sources.NovaSources(self, self._tracker), writes, self._reader,
+            nova_facts.NovaSources(self, self._tracker), writes, self._reader,
             tally=self._tally)
-        self._schedule = schedule.Schedule(
+        self._schedule = due_nodes.Schedule(
             CONF.host, self._auditor, self._tracker)
-        self._drift = drift.Drift(
+        self._drift = provider_changes.Drift(
             CONF.host, self._auditor, self._schedule.note_drift,
             self._tracker.generations)
-        self._upkeep = upkeep.Upkeep(
+        self._upkeep = background_audit.Upkeep(
             self._schedule, self._tracker,
             lambda: ending() or self._looks.busy)
-        self._offers = offer.Offers(self._auditor, self._tracker, ending)
-        self._pulls = pulls.Pulls(
+        self._offers = recheck.Offers(self._auditor, self._tracker, ending)
+        self._pulls = rebalance.Pulls(
             self._auditor, self._tracker, self._schedule, self._offers,
             self._free, self._tally)
-        self._looks = look.Look(
+        self._looks = peer_poll.Look(
             self._auditor, self._tracker, self._acquired, ending=ending,
             to_move=self._to_move, tally=self._tally,
             pull=lambda nodes: self._pulls.pull(
                 nodes, settings.partition().label, Work.LOOK),
             note_pulled=self._schedule.note_pulled)
-        self._status = status.Status(
-            self._auditor, self._schedule, traits.Traits(self._tracker),
+        self._status = disabled_trait.Status(
+            self._auditor, self._schedule, placement.Traits(self._tracker),
             lambda: self._looks.view, self._drift.expect, ending)
-        self._changes = changes.Changes(
+        self._changes = ironic_changes.Changes(
             self._auditor, self._tracker, self._schedule.is_due, ending)
-        self._hints = hints.Hints(
+        self._hints = ironic_events.Hints(
             self._auditor, self._reader, lambda: self._timers.wake('poll'))
-        self._notifications = notifications.Notifications(
+        self._notifications = ironic_listener.Notifications(
             CONF.host, self._hints.take)
-        self._adoption = adoption.Adoption(
+        self._adoption = claim_orphan.Adoption(
             self._auditor, self._tracker, self._acquired)
-        self._gate = gate.Gate(
+        self._gate = guard.Gate(
             CONF.host, self._auditor.sources, settings.patience,
-            passing=answers.passing,
+            passing=errors.passing,
             refused=lambda: self._tally.count(Event.REFUSED))
-        self._patience = patience.Patience(
+        self._patience = ironic_retry.Patience(
             settings.patience,
             lambda: self._settled and not self._gate.hurried)
 
         def here(instance):
             return self._arrivals.here(instance)
 
-        mailboxes = mailbox.Mailboxes(virtapi)
-        self._attempts = attempts.Attempts(self)
-        letters = sorter.Sorter(
+        mailboxes = rpc_queue.Mailboxes(virtapi)
+        self._attempts = build_undo.Attempts(self)
+        letters = request_facts.Sorter(
             CONF.host, self._auditor, self._looks, self._attempts)
-        self._keeper = keeper.Keeper(
-            CONF.host, mailboxes, copies.Copier(CONF.host), letters, here)
-        instances = calls.Instances(virtapi)
-        self._herald = herald.Herald(instances)
-        sent = builds.Builds(CONF.host, self._tracker)
+        self._keeper = build_backups.Keeper(
+            CONF.host, mailboxes, build_copies.Copier(CONF.host), letters, here
+        )
+        instances = nova_tracker.Instances(virtapi)
+        self._herald = notifier.Herald(instances)
+        sent = build_requests.Builds(CONF.host, self._tracker)
         self._recovery = recovery.Recovery(
             CONF.host, instances, machines.Machines(self),
-            self._gate, repetition.Repetition(
+            self._gate, build_retry.Repetition(
                 self._keeper, self._attempts, here),
             under_way=lambda: writes.under_way, tally=self._tally,
             receive=sent.receive)
-        self._arrivals = arrivals.Arrivals(
+        self._arrivals = in_flight.Arrivals(
             sent, self._auditor, self._keeper.may_come)
-        self._postman = postman.Postman(
-            CONF.host, mailboxes, self._auditor, self._looks, letters,
-            lost.Lost(builds.Builds(CONF.host, self._tracker),
-                      self._auditor.sources))
-        self._refusals = refusals.Refusals(
-            CONF.host, evacuation.Evacuations(self),
+        self._postman = queue_forwarder.Postman(
+            CONF.host,
+            mailboxes,
+            self._auditor,
+            self._looks,
+            letters,
+            dead_host_builds.Lost(
+                build_requests.Builds(CONF.host, self._tracker),
+                self._auditor.sources,
+            ),
+        )
+        self._refusals = evacuation_refusals.Refusals(
+            CONF.host, evacuation_undo.Evacuations(self),
             lambda: self._auditor.preferences)
 
         def every(periods, act):
             return act, lambda: periods * settings.read().heartbeats.period
 
-        self._timers = timer.Timers(
+        self._timers = periodic.Timers(
             look=(self._look, lambda: self._looks.pause(settings.read())),
             heartbeats=every(
                 1, lambda: self._looks.listen(settings.read())),
@@ -199,27 +208,29 @@ class IronicMultiHostDriver(names.IronicDriver):
             refusal=every(
                 1, lambda: self._refusals.sweep(self._looks.view)))
         self._attendance = listeners.Attendance()
-        self._witness = witness.Witness(
+        self._witness = health_probe.Witness(
             CONF.host, self._auditor, self._looks, self._tally,
             settings.bounds, ending, self._attendance.goes_on)
         # oslo.service takes it out of the environment when it has started.
         self._watchdog = watchdog.find(os.environ, os.getpid())
-        self._holder = holder.Holder(
+        self._holder = lease_renewer.Holder(
             lambda: self._auditor.sources.service(CONF.host), settings.terms,
             lambda: settings.read().heartbeats.period, self._watchdog, ending)
-        self._window = front.Window(
+        self._window = status_server.Window(
             CONF.host, self._witness.picture, self._witness.verdict,
             self._holder.verdict, settings.metrics())
-        self._section = reports.Section(front.TITLE, self._window.report)
+        self._section = guru_report.Section(
+            status_server.TITLE, self._window.report
+        )
         self._settled = self._filled = False
         # The last audit of all nodes; looks have changed the auditor's.
         self._audited = None
         mine = dict(vars(self))
         # An operator's driver may ask Ironic in it.
         super().__init__(virtapi, read_only)
-        bases.require_kept(self, mine)
+        base_driver.require_kept(self, mine)
         self.node_cache = node_cache.NodeCache(
-            lambda body: pages.node(body, self.ironic_connection))
+            lambda body: ironic.node(body, self.ironic_connection))
 
     @property
     def hash_ring(self):
@@ -241,7 +252,7 @@ class IronicMultiHostDriver(names.IronicDriver):
 
         :raises ConfigurationContradiction: says what to change.
         """
-        _refuse(contradictions.find(CONF, host, self._holder.dead_after))
+        _refuse(validation.find(CONF, host, self._holder.dead_after))
         unwatched = (CONF.ironic_multihost.instance_takeover == takeover.DOWN
                      and self._watchdog is None)
         _refuse(self._window.open(unwatched))
@@ -431,7 +442,7 @@ class IronicMultiHostDriver(names.IronicDriver):
             resources = super().get_available_resource(nodename)
         self._schedule.note_used(nodename, self.node_cache.row(nodename))
         if label := settings.partition().label:
-            resources['stats'][reads.PARTITION] = label
+            resources['stats'][db.PARTITION] = label
         return resources
 
     def update_provider_tree(self, provider_tree, nodename, allocations=None):
@@ -441,16 +452,16 @@ class IronicMultiHostDriver(names.IronicDriver):
             pulled since the audit began, or a build was sent to its owner.
         """
         offered = self._offers.of(nodename)
-        if offered is offer.Offer.REFUSED:
+        if offered is recheck.Offer.REFUSED:
             raise names.ComputeHostNotFound(host=nodename)
         with (self._patience.none(),
-              provider.renewed(provider_tree, nodename, self._tracker)):
+              placement.renewed(provider_tree, nodename, self._tracker)):
             super().update_provider_tree(provider_tree, nodename, allocations)
             self._schedule.note_used(nodename, self.node_cache.row(nodename))
-            if offered is offer.Offer.NOTHING:
-                provider.reserve(provider_tree, nodename)
+            if offered is recheck.Offer.NOTHING:
+                placement.reserve(provider_tree, nodename)
         if self._auditor.last is not None:
-            provider.follow_aggregates(
+            placement.follow_aggregates(
                 provider_tree, nodename, self._auditor.last, self._tracker)
 
     def node_is_available(self, nodename):
@@ -516,7 +527,7 @@ class IronicMultiHostDriver(names.IronicDriver):
             block_device_info=block_device_info,
             preserve_ephemeral=preserve_ephemeral, accel_uuids=accel_uuids,
             reimage_boot_volume=(
-                reimage_boot_volume and reads.volume_backed(bdms)))
+                reimage_boot_volume and db.volume_backed(bdms)))
 
     def _refresh_cache(self):
         # nova takes an empty cache for one that was never filled; a build
@@ -623,7 +634,7 @@ class IronicMultiHostDriver(names.IronicDriver):
 
         return self._offers.to_move(
             filter(as_it_was, nodes),
-            membership.same_label(settings.partition().label))
+            peers.same_label(settings.partition().label))
 
     def _free(self, node):
         """Whether Ironic has a node free, for all that is known."""

@@ -13,10 +13,10 @@
 
 """Errors of this package, each with the remedy in its message."""
 
-from nova_ironic_multihost.contract import names
+from nova import exception
 
 
-class ConfigurationContradiction(names.NovaException):
+class ConfigurationContradiction(exception.NovaException):
     """Settings of nova.conf that cannot work together.
 
     :param contradictions: list of sentences that say what to change.
@@ -29,7 +29,7 @@ class ConfigurationContradiction(names.NovaException):
         super().__init__(contradictions=' '.join(self.contradictions))
 
 
-class InstanceGone(names.InstanceNotFound):
+class InstanceGone(exception.InstanceNotFound):
     """A build goes no further: its instance is deleted.
 
     :param instance_id: uuid of the instance.
@@ -38,7 +38,7 @@ class InstanceGone(names.InstanceNotFound):
     msg_fmt = 'Instance %(instance_id)s was deleted while it was built.'
 
 
-class InstanceElsewhere(names.NovaException):
+class InstanceElsewhere(exception.NovaException):
     """The machine of an instance is another compute service's to change.
 
     :param name: what was to be done.

@@ -21,7 +21,7 @@ for this one name, and after every finder that was there before, so nothing
 else that Python imports is looked at or changed.
 
 :mod:`nova_ironic_multihost.vif` registers the finder in a stock nova-compute,
-:mod:`nova_ironic_multihost.cmd.compute` where that way is closed. This module
+:mod:`nova_ironic_multihost.compute` where that way is closed. This module
 uses the standard library only: it is imported before nova has chosen its
 threading mode and must not choose for it.
 """

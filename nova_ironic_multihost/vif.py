@@ -13,7 +13,7 @@
 
 """An os-vif plug-in for no VIF: nova-compute's door for the driver.
 
-``nova.cmd.compute.main`` calls ``os_vif.initialize()`` just before it creates
+``nova.compute.main`` calls ``os_vif.initialize()`` just before it creates
 the service that loads the driver, in every nova from 31 to 34, and that
 imports each entry point of the group ``os_vif``. Importing this module is all
 that is wanted; the plug-in describes no VIF type and so is never asked to

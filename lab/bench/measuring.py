@@ -19,7 +19,7 @@ from lab.bench import bench as benches
 from lab.bench import criteria
 from lab import errors
 from lab import timeline
-from nova_ironic_multihost.check import findings as consistency
+from nova_ironic_multihost.client import findings as consistency
 
 SETTLE = 90
 # Seconds before the first event that a timeline shows.

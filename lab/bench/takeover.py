@@ -195,7 +195,7 @@ def taken_over(seen, host, servers):
     :param host: the compute that they were on
     :param servers: uuids; those that are gone do not count
     """
-    from nova_ironic_multihost.core import takeover
+    from nova_ironic_multihost.rules import takeover
 
     for server in servers:
         instance = seen.instance_of.get(server)

@@ -31,7 +31,7 @@ from lab.demo import story as stories
 from lab import errors
 from lab import lock
 from lab import options
-from nova_ironic_multihost.check import findings as consistency
+from nova_ironic_multihost.client import findings as consistency
 
 CHECK = 60.0
 

@@ -14,7 +14,7 @@
 
 import time
 
-from nova_ironic_multihost.check import findings as consistency
+from nova_ironic_multihost.client import findings as consistency
 
 
 class PlainStage:

@@ -35,7 +35,7 @@ from lab.bench import wanted
 from lab import steadfast
 from lab import timeline as timelines
 from lab import view
-from nova_ironic_multihost.check import findings as consistency
+from nova_ironic_multihost.client import findings as consistency
 
 NEEDS = wanted.Wanted(computes=1, driver='stock')
 SERVERS = 3

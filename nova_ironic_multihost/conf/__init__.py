@@ -15,7 +15,7 @@
 
 from oslo_config import cfg
 
-from nova_ironic_multihost.core import takeover
+from nova_ironic_multihost.rules import takeover
 
 GROUP = cfg.OptGroup(
     'ironic_multihost',

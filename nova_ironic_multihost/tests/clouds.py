@@ -23,9 +23,9 @@ from keystoneauth1 import session as sessions
 from keystoneauth1 import token_endpoint
 from requests_mock.contrib import fixture as requests_mock_fixture
 
-from nova_ironic_multihost.check import survey
-from nova_ironic_multihost.core.host import host_key
-from nova_ironic_multihost.core import takeover
+from nova_ironic_multihost.client import cloud_client
+from nova_ironic_multihost.rules.peers import host_key
+from nova_ironic_multihost.rules import takeover
 
 NOVA = 'http://nova.test'
 PLACEMENT = 'http://placement.test'
@@ -112,9 +112,9 @@ class FakeCloud(fixtures.Fixture):
 
     def _setUp(self):
         # Nodes have short names here where nova has uuids.
-        is_uuid = survey._is_uuid
+        is_uuid = cloud_client._is_uuid
         self.useFixture(fixtures.MockPatchObject(
-            survey, '_is_uuid',
+            cloud_client, '_is_uuid',
             lambda text: text.startswith('n-') or is_uuid(text)))
         self.http = self.useFixture(requests_mock_fixture.Fixture())
         for url, answer in (
@@ -151,7 +151,7 @@ class FakeCloud(fixtures.Fixture):
                               ('baremetal', IRONIC))})
 
     def survey(self):
-        return survey.Survey(self.connection(), self.connection())
+        return cloud_client.Survey(self.connection(), self.connection())
 
     def _note(self, request):
         self.asked[request.path] += 1

@@ -14,7 +14,7 @@
 
 import dataclasses
 
-from nova_ironic_multihost.check import observation
+from nova_ironic_multihost.client import cloud_state
 
 NOW = 1000.0
 HOSTS = ('compute-1', 'compute-2', 'compute-3')
@@ -22,21 +22,21 @@ HOSTS = ('compute-1', 'compute-2', 'compute-3')
 
 def consistent():
     """Three live hosts, six nodes of two each, one server on compute-1."""
-    nodes = [observation.Node(f'node-{i}') for i in range(6)]
+    nodes = [cloud_state.Node(f'node-{i}') for i in range(6)]
     nodes[0] = dataclasses.replace(
         nodes[0], instance_uuid='server-0', provision_state='active')
-    return observation.Observation(
+    return cloud_state.Observation(
         at=NOW,
-        services=tuple(observation.Service(host, seen=NOW - 1)
+        services=tuple(cloud_state.Service(host, seen=NOW - 1)
                        for host in HOSTS),
-        records=tuple(observation.Record(f'node-{i}', HOSTS[i % 3], id=i)
+        records=tuple(cloud_state.Record(f'node-{i}', HOSTS[i % 3], id=i)
                       for i in range(6)),
         nodes=tuple(nodes),
         providers=tuple(
-            observation.Provider(f'node-{i}', used=int(i == 0), id=i)
+            cloud_state.Provider(f'node-{i}', used=int(i == 0), id=i)
             for i in range(6)),
-        allocations=(observation.Allocation('server-0', 'node-0'),),
-        instances=(observation.Instance(
+        allocations=(cloud_state.Allocation('server-0', 'node-0'),),
+        instances=(cloud_state.Instance(
             'server-0', 'one', 'compute-1', 'node-0', updated=NOW - 500),))
 
 

@@ -24,7 +24,7 @@ from unittest import mock
 from docutils import nodes
 from sphinx.util import docutils
 
-from nova_ironic_multihost.shell import app
+from nova_ironic_multihost.client.commands import app
 
 
 def help_of(*command):

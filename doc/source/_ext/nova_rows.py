@@ -19,7 +19,7 @@ from docutils.parsers.rst import directives
 from docutils import statemachine
 from sphinx.util import docutils
 
-from nova_ironic_multihost.contract import table
+from nova_ironic_multihost.adapters.patches import table
 
 
 def lines(used):

@@ -16,8 +16,8 @@ from docutils import nodes
 from docutils import statemachine
 from sphinx.util import docutils
 
-from nova_ironic_multihost.core import ownership
-from nova_ironic_multihost.core import rules
+from nova_ironic_multihost.rules import ownership
+from nova_ironic_multihost.rules import reasons as rules
 
 HEADER = ('#', '``instance_uuid`` in Ironic', 'owner', 'the ring prefers me',
           'then', 'what ``lab status`` and the log say')

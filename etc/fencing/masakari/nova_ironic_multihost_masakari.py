@@ -25,9 +25,9 @@ from masakari.compute import nova
 import masakari.conf
 from masakari.engine.drivers.taskflow import base
 from masakari import exception
-from nova_ironic_multihost.check import declaration
-from nova_ironic_multihost.check import survey
-from nova_ironic_multihost.check import watch
+from nova_ironic_multihost.client import cloud_client
+from nova_ironic_multihost.client import force_down
+from nova_ironic_multihost.client import polling
 
 CONF = masakari.conf.CONF
 LOG = log.getLogger(__name__)
@@ -55,7 +55,7 @@ def asked(context):
     connection = openstack.connection.Connection(
         session=client.session, region_name=client.region_name,
         compute_interface=client.interface)
-    return survey.Survey(connection, connection)
+    return cloud_client.Survey(connection, connection)
 
 
 class FenceBareMetalTask(base.MasakariTask):
@@ -82,10 +82,10 @@ class FenceBareMetalTask(base.MasakariTask):
         try:
             self.update_details(
                 f"Fencing the compute service of bare metal on '{host_name}'")
-            service, _ = declaration.declare(
+            service, _ = force_down.declare(
                 cloud, host_name, why='masakari', patience=PATIENCE,
                 tell=self._tell)
-        except (declaration.TooEarly, survey.SurveyError) as error:
+        except (force_down.TooEarly, cloud_client.SurveyError) as error:
             self.update_details(str(error), 1.0)
             raise exception.HostRecoveryFailureException(
                 message=str(error)) from error
@@ -97,10 +97,10 @@ class FenceBareMetalTask(base.MasakariTask):
 
     def _bare_metal(self, cloud, host_name):
         try:
-            return watch.patiently(
+            return polling.patiently(
                 lambda: cloud.bare_metal(host_name), KIND,
-                (survey.Unanswered,), self._tell)
-        except survey.SurveyError as error:
+                (cloud_client.Unanswered,), self._tell)
+        except cloud_client.SurveyError as error:
             LOG.warning('Whether %s is a host of bare metal is not known: %s '
                         'It is left to masakari. If it is one of bare metal, '
                         'fence it: "nova-ironic-multihost fence %s".',

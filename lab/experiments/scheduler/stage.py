@@ -17,7 +17,7 @@ import time
 
 from lab import errors
 from lab import timeline
-from nova_ironic_multihost.check import observation
+from nova_ironic_multihost.client import cloud_state
 
 # Images get their id before there is a lab, for nova's configuration.
 ISOLATED_IMAGE = '5d3c8a4e-2f0b-4c39-9a51-6f4c9f5f6a01'
@@ -151,7 +151,7 @@ class Stage:
     def await_barred(self):
         """Wait until placement calls all nodes disabled; whether it came."""
         return self._seen(lambda seen: all(
-            observation.DISABLED_TRAIT in seen.provider_of[node].traits
+            cloud_state.DISABLED_TRAIT in seen.provider_of[node].traits
             for node in self.nodes), MIRRORED)
 
     def _seen(self, condition, timeout):
@@ -268,7 +268,7 @@ class Stage:
         """Whether placement would give away all of the nodes."""
         found = self._cloud.placement(
             'GET', f'/resource_providers?resources={RESOURCE}:1'
-            f'&required=!{observation.DISABLED_TRAIT}')
+            f'&required=!{cloud_state.DISABLED_TRAIT}')
         return {p['uuid'] for p in found['resource_providers']}.issuperset(
             self.nodes)
 

@@ -28,7 +28,7 @@ import uuid
 from lab import services
 from lab.tests.stack import command
 from lab.tests.stack import operating
-from nova_ironic_multihost.core import farewell
+from nova_ironic_multihost.rules import stop_marker
 
 #: A command in a sentence of a finding.
 COMMAND = re.compile(r'"((?:openstack|nova-manage) [^"]+)"')
@@ -231,7 +231,7 @@ class AdviceTestCase(operating.OperatingTestCase):
         long_ago = datetime.datetime.now(datetime.UTC) - datetime.timedelta(
             hours=1)
         self.sql('UPDATE nova_cell1.services SET disabled = 1, '
-                 f"disabled_reason = '{farewell.farewell(long_ago)}' "
+                 f"disabled_reason = '{stop_marker.farewell(long_ago)}' "
                  "WHERE host = 'compute-1'")
         advised = self.advised('still-stopping')
         self.assertEqual(['openstack compute service set --enable compute-1 '

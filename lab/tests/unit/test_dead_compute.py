@@ -19,7 +19,7 @@ from lab.experiments import churn
 from lab.experiments import dead_fenced
 from lab.experiments import split_brain
 from lab.experiments import split_brain_watchdog
-from nova_ironic_multihost.core import lease
+from nova_ironic_multihost.rules import lease
 from nova_ironic_multihost.tests import views
 
 REST = {'changed': [], 'touched': [], 'deeds': {}}

@@ -14,7 +14,7 @@ from oslotest import base
 
 from lab.experiments import deadops
 from lab.experiments import rbac_slip
-from nova_ironic_multihost.check import observation
+from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost.tests import views
 
 
@@ -33,7 +33,7 @@ class DeadopsTestCase(base.BaseTestCase):
         self.assertEqual('gone, machine leaked', self.outcome(deleted=True))
 
     def test_gone(self):
-        self.assertEqual('gone', deadops.outcome(observation.Observation(),
+        self.assertEqual('gone', deadops.outcome(cloud_state.Observation(),
                                                  'server-0'))
 
 

@@ -15,7 +15,7 @@
 from oslotest import base
 
 from lab.bench import fates
-from nova_ironic_multihost.check import observation
+from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost.tests import views
 
 
@@ -31,9 +31,9 @@ def deploying(seen):
 def two(**changes):
     """A server whose machine deploys, and one that is just allocated."""
     seen = deploying(server(vm_state='building', task_state='spawning'))
-    seen = views.with_more(seen, 'allocations', observation.Allocation(
+    seen = views.with_more(seen, 'allocations', cloud_state.Allocation(
         'server-1', 'node-1'))
-    return views.with_more(seen, 'instances', observation.Instance(
+    return views.with_more(seen, 'instances', cloud_state.Instance(
         **{'uuid': 'server-1', 'vm_state': 'building',
            'task_state': 'scheduling'} | changes))
 
@@ -49,7 +49,7 @@ class StageTestCase(base.BaseTestCase):
         return fates.stage(seen, 'server-0')
 
     def test_from_the_request_to_the_end(self):
-        self.assertEqual('unclaimed', self.stage(observation.Observation()))
+        self.assertEqual('unclaimed', self.stage(cloud_state.Observation()))
         self.assertEqual('unclaimed', self.stage(server(
             host=None, node=None, vm_state='building')))
         claimed = server(vm_state='building')
@@ -70,9 +70,9 @@ class StageTestCase(base.BaseTestCase):
         self.assertTrue(fates.half_begun(two(), both))
         # About to be told, or over, or not sent.
         third = views.with_more(
-            views.with_more(two(), 'allocations', observation.Allocation(
+            views.with_more(two(), 'allocations', cloud_state.Allocation(
                 'server-2', 'node-3')),
-            'instances', observation.Instance(
+            'instances', cloud_state.Instance(
                 'server-2', host='compute-1', node='node-3',
                 vm_state='building'))
         self.assertFalse(fates.half_begun(
@@ -91,7 +91,7 @@ class RestTestCase(base.BaseTestCase):
     def test_built_failed_or_gone(self):
         for seen in (server(), server(vm_state='error'),
                      server(deleted=True, task_state='deleting'),
-                     observation.Observation()):
+                     cloud_state.Observation()):
             self.assertTrue(self.at_rest(seen))
 
     def test_something_goes_on(self):
@@ -117,10 +117,10 @@ class MachineTestCase(base.BaseTestCase):
                               provision_state='active'),
                 views.changed(seen, 'instances', 0, node='node-1'),
                 views.without(seen, 'allocations', 0),
-                views.with_more(seen, 'allocations', observation.Allocation(
+                views.with_more(seen, 'allocations', cloud_state.Allocation(
                     'server-0', 'node-1')),
                 views.changed(seen, 'records', 0, host='compute-2'),
-                observation.Observation()):
+                cloud_state.Observation()):
             self.assertFalse(self.one(other))
 
 

@@ -17,7 +17,7 @@ from oslotest import base
 
 from lab.bench import operations
 from lab import errors
-from nova_ironic_multihost.check import observation
+from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost.tests import views
 
 
@@ -138,7 +138,7 @@ class BootTestCase(base.BaseTestCase):
         """What the view shows of both servers when they have settled."""
         seen = self.seen()
         for uuid in ('s-a', 's-b'):
-            seen = views.with_more(seen, 'instances', observation.Instance(
+            seen = views.with_more(seen, 'instances', cloud_state.Instance(
                 uuid, vm_state=vm_state))
 
         def wait_for(condition, timeout, what):

@@ -15,7 +15,7 @@ import collections
 from oslotest import base
 
 from lab import preference
-from nova_ironic_multihost.core import ring
+from nova_ironic_multihost.rules import ring
 
 NODES = [f'node-{number}' for number in range(200)]
 MEMBERS = frozenset({'compute-1', 'compute-2', 'compute-3'})

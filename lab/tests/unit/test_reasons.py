@@ -15,8 +15,8 @@ import dataclasses
 from oslotest import base
 
 from lab import reasons
-from nova_ironic_multihost.check import observation
-from nova_ironic_multihost.core import ring
+from nova_ironic_multihost.client import cloud_state
+from nova_ironic_multihost.rules import ring
 from nova_ironic_multihost.tests import views
 
 PARTITIONS = 32
@@ -33,10 +33,10 @@ class ExplainTestCase(base.BaseTestCase):
                       for i in range(10)]
         self.owner = {node: preferences.host_for(node)
                       for node in self.nodes}
-        self.seen = observation.Observation(
-            services=tuple(observation.Service(host) for host in self.hosts),
-            nodes=tuple(observation.Node(node) for node in self.nodes),
-            records=tuple(observation.Record(node, owner)
+        self.seen = cloud_state.Observation(
+            services=tuple(cloud_state.Service(host) for host in self.hosts),
+            nodes=tuple(cloud_state.Node(node) for node in self.nodes),
+            records=tuple(cloud_state.Record(node, owner)
                           for node, owner in self.owner.items()))
         self.node = self.nodes[0]
         self.other, = set(self.hosts) - {self.owner[self.node]}
@@ -49,7 +49,7 @@ class ExplainTestCase(base.BaseTestCase):
     def elsewhere(self):
         """The records with the first node on the other compute."""
         return tuple(
-            observation.Record(record.node, self.other)
+            cloud_state.Record(record.node, self.other)
             if record.node == self.node else record
             for record in self.seen.records)
 
@@ -74,20 +74,20 @@ class ExplainTestCase(base.BaseTestCase):
     def test_node_that_waits_for_a_build(self):
         found = self.explain(
             records=self.elsewhere(),
-            allocations=(observation.Allocation('server', self.node),))
+            allocations=(cloud_state.Allocation('server', self.node),))
         self.assertIn('build is on its way', found[self.node])
 
     def test_node_that_waits_for_the_mapping(self):
         found = self.explain(
             records=self.elsewhere(), services=tuple(
-                observation.Service(host, mapped=False)
+                cloud_state.Service(host, mapped=False)
                 for host in self.hosts))
         self.assertIn('mapped to a cell', found[self.node])
 
     def test_nodes_of_a_dead_compute(self):
         found = self.explain(services=(
-            observation.Service('compute-1'),
-            observation.Service('compute-2', up=False)))
+            cloud_state.Service('compute-1'),
+            cloud_state.Service('compute-2', up=False)))
         self.assertEqual(
             {node: 'on compute-2, preferred by compute-1: free, about to be '
              'adopted from a compute service that is down'
@@ -100,12 +100,12 @@ class ExplainTestCase(base.BaseTestCase):
                     if host == 'compute-2')
         found = reasons.explain(dataclasses.replace(
             self.seen,
-            services=(observation.Service('compute-1'),
-                      observation.Service('compute-2', up=False, **service)),
+            services=(cloud_state.Service('compute-1'),
+                      cloud_state.Service('compute-2', up=False, **service)),
             nodes=tuple(dataclasses.replace(
                 n, instance_uuid='server') if n.uuid == node else n
                 for n in self.seen.nodes),
-            instances=(observation.Instance(
+            instances=(cloud_state.Instance(
                 'server', host='compute-2', node=node),)), PARTITIONS,
             policy=policy)
         [sentence] = [one.sentence for one in found if one.node == node]
@@ -122,16 +122,16 @@ class ExplainTestCase(base.BaseTestCase):
         node = next(node for node, host in self.owner.items()
                     if host == 'compute-2')
         found = self.explain(
-            services=(observation.Service('compute-1'),
-                      observation.Service('compute-2', up=False)),
-            allocations=(observation.Allocation('server', node),))
+            services=(cloud_state.Service('compute-1'),
+                      cloud_state.Service('compute-2', up=False)),
+            allocations=(cloud_state.Allocation('server', node),))
         self.assertIn('its build was sent to', found[node])
 
     def test_leaked_machine(self):
-        nodes = (observation.Node(self.node, instance_uuid='gone'),
+        nodes = (cloud_state.Node(self.node, instance_uuid='gone'),
                  *self.seen.nodes[1:])
         found = self.explain(nodes=nodes, instances=(
-            observation.Instance('gone', deleted=True),))
+            cloud_state.Instance('gone', deleted=True),))
         self.assertIn('nova has deleted', found[self.node])
 
     def test_node_that_ironic_has_no_more(self):

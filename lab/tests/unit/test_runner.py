@@ -21,7 +21,7 @@ from lab import experiments
 from lab.experiments import churn
 from lab.experiments import dead_fenced
 from lab import runner
-from nova_ironic_multihost.core import takeover
+from nova_ironic_multihost.rules import takeover
 
 
 class CommandTestCase(base.BaseTestCase):

@@ -15,7 +15,7 @@
 from oslotest import base
 
 from lab.experiments import slow_stop
-from nova_ironic_multihost.check import observation
+from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost.tests import views
 
 BUILDS = {'error': 0, 'building': 0, 'gone': 0, 'not_on_one_machine': 0}
@@ -40,7 +40,7 @@ class UsableTestCase(base.BaseTestCase):
     def test_a_build_keeps_its_node_there(self):
         # In the queue: Ironic knows nothing of it yet.
         seen = views.with_more(self.seen, 'allocations',
-                               observation.Allocation('server-1', 'node-1'))
+                               cloud_state.Allocation('server-1', 'node-1'))
         self.assertTrue(self.usable(seen, ['node-1', 'node-2']))
         self.assertFalse(self.usable(seen, ['node-1', 'node-4']))
 

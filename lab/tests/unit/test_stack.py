@@ -15,22 +15,22 @@ import dataclasses
 from oslotest import base
 
 from lab import stack
-from nova_ironic_multihost.check import observation
+from nova_ironic_multihost.client import cloud_state
 
-NODE = observation.Node('uuid-1', 'node-1', None, 'available', 'power on',
+NODE = cloud_state.Node('uuid-1', 'node-1', None, 'available', 'power on',
                         False)
 
 
 class NewTestCase(base.BaseTestCase):
 
     def observation(self, **more):
-        return observation.Observation(**{'nodes': (NODE,)} | more)
+        return cloud_state.Observation(**{'nodes': (NODE,)} | more)
 
     def test_free_nodes_and_nothing_else(self):
         self.assertTrue(stack.is_new(self.observation(), 1))
 
     def test_a_server_that_is_gone_leaves_nothing_behind(self):
-        gone = observation.Instance(
+        gone = cloud_state.Instance(
             'server-1', 'gone', None, None, 'deleted', None, True, 0.0)
         self.assertTrue(
             stack.is_new(self.observation(instances=(gone,)), 1))
@@ -39,14 +39,14 @@ class NewTestCase(base.BaseTestCase):
         self.assertFalse(stack.is_new(self.observation(), 2))
 
     def test_what_computes_and_servers_leave_behind(self):
-        server = observation.Instance(
+        server = cloud_state.Instance(
             'server-1', 'name', None, None, 'error', None, False, 0.0)
         for kind, one, is_unused in (
-                ('services', observation.Service('compute-1', up=False),
+                ('services', cloud_state.Service('compute-1', up=False),
                  True),
-                ('records', observation.Record('uuid-1', 'compute-1'), True),
-                ('providers', observation.Provider('uuid-1', 1, 0, 0), True),
-                ('allocations', observation.Allocation('server-1', 'uuid-1'),
+                ('records', cloud_state.Record('uuid-1', 'compute-1'), True),
+                ('providers', cloud_state.Provider('uuid-1', 1, 0, 0), True),
+                ('allocations', cloud_state.Allocation('server-1', 'uuid-1'),
                  False),
                 ('instances', server, False)):
             seen = self.observation(**{kind: (one,)})

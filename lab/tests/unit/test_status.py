@@ -15,8 +15,8 @@ import dataclasses
 from oslotest import base
 
 from lab import status
-from nova_ironic_multihost.check import findings as consistency
-from nova_ironic_multihost.check import observation
+from nova_ironic_multihost.client import cloud_state
+from nova_ironic_multihost.client import findings as consistency
 from nova_ironic_multihost.tests import views
 
 RUNNING = dict.fromkeys(views.HOSTS, 'running')
@@ -26,14 +26,14 @@ class StateTestCase(base.BaseTestCase):
 
     def test_words(self):
         for service, words in [
-                (observation.Service('a'), 'up'),
-                (observation.Service('a', up=False), 'down'),
-                (observation.Service('a', disabled=True), 'up, disabled'),
-                (observation.Service('a', disabled=True, farewell='I go'),
+                (cloud_state.Service('a'), 'up'),
+                (cloud_state.Service('a', up=False), 'down'),
+                (cloud_state.Service('a', disabled=True), 'up, disabled'),
+                (cloud_state.Service('a', disabled=True, farewell='I go'),
                  'up, stopping'),
-                (observation.Service('a', up=False, forced_down=True),
+                (cloud_state.Service('a', up=False, forced_down=True),
                  'fenced'),
-                (observation.Service('a', mapped=False), 'up, not mapped')]:
+                (cloud_state.Service('a', mapped=False), 'up, not mapped')]:
             self.assertEqual(words, status.state_of(service))
 
 
@@ -41,11 +41,11 @@ class ExplainTestCase(base.BaseTestCase):
     """What is told of the nodes that are not simply kept."""
 
     node = '1be26c0b-03f2-4d2e-ae87-c02d7f33c123'
-    seen = observation.Observation(
-        services=(observation.Service('east'),
-                  observation.Service('west', up=False)),
-        nodes=(observation.Node(node),),
-        records=(observation.Record(node, 'west'),),
+    seen = cloud_state.Observation(
+        services=(cloud_state.Service('east'),
+                  cloud_state.Service('west', up=False)),
+        nodes=(cloud_state.Node(node),),
+        records=(cloud_state.Record(node, 'west'),),
         zones=(('east', 'zone-e'), ('west', 'zone-w')))
 
     def explain(self, driver, *options):
@@ -61,10 +61,10 @@ class ExplainTestCase(base.BaseTestCase):
     def test_servers_stay_where_the_lab_is_told_so(self):
         self.seen = dataclasses.replace(
             self.seen, zones=(),
-            services=(observation.Service('east'), observation.Service(
+            services=(cloud_state.Service('east'), cloud_state.Service(
                 'west', up=False, forced_down=True)),
-            nodes=(observation.Node(self.node, instance_uuid='server'),),
-            instances=(observation.Instance(
+            nodes=(cloud_state.Node(self.node, instance_uuid='server'),),
+            instances=(cloud_state.Instance(
                 'server', host='west', node=self.node),))
         [reason] = self.explain('ours')
         self.assertIn('about to be taken over', reason)

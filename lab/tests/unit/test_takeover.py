@@ -18,7 +18,7 @@ from lab.bench import takeover
 from lab import errors
 from lab import ledger
 from lab.tests.unit import test_bench
-from nova_ironic_multihost.core import takeover as takeovers
+from nova_ironic_multihost.rules import takeover as takeovers
 from nova_ironic_multihost.tests import views
 
 

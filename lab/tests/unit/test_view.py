@@ -17,7 +17,7 @@ import threading
 from oslotest import base
 
 from lab import view
-from nova_ironic_multihost.core import farewell
+from nova_ironic_multihost.rules import stop_marker
 
 
 class ViewTestCase(base.BaseTestCase):
@@ -57,7 +57,7 @@ class ViewTestCase(base.BaseTestCase):
 
     def test_what_a_service_says_when_it_is_told_to_end(self):
         now = datetime.datetime.now(datetime.UTC)
-        words = farewell.farewell(now)
+        words = stop_marker.farewell(now)
         for until, over in (-1, False), (1, True):
             self.assertEqual(
                 {'farewell': words, 'over': over},

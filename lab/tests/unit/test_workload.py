@@ -13,7 +13,7 @@
 from oslotest import base
 
 from lab import workload
-from nova_ironic_multihost.check import observation
+from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost.tests import views
 
 
@@ -42,7 +42,7 @@ class ChoicesTestCase(base.BaseTestCase):
 
     def test_server_without_allocation(self):
         choices = workload.Choices()
-        choices.see(observation.Observation())
+        choices.see(cloud_state.Observation())
         self.assertEqual(frozenset(), choices.of('server-0'))
 
 

@@ -20,7 +20,7 @@ import yaml
 
 from oslotest import base
 
-from nova_ironic_multihost.check import declaration
+from nova_ironic_multihost.client import force_down
 from nova_ironic_multihost.tests import clouds
 from nova_ironic_multihost.tests.fencing import recipes
 
@@ -67,7 +67,7 @@ class InstanceHaTestCase(base.BaseTestCase):
         self.polled()
 
     def test_a_fence_stays(self):
-        declaration.declare(self.apis.survey(), 'east')
+        force_down.declare(self.apis.survey(), 'east')
         self.assertEqual(1, len(self.apis.changes))
         self.polled()
         self.assertEqual([False], self.polls)
@@ -82,14 +82,14 @@ class InstanceHaTestCase(base.BaseTestCase):
         self.assertEqual([True, False], self.polls)
 
     def test_unfenced_in_one_request(self):
-        service, _ = declaration.declare(self.apis.survey(), 'east')
+        service, _ = force_down.declare(self.apis.survey(), 'east')
         self.change(forced_down=False, status='enabled', state='up')
         self.assertEqual([False], self.polls)
 
     def test_what_it_has_evacuated_itself_it_enables(self):
         self.change(status='disabled',
                     disabled_reason='instanceha evacuation complete')
-        declaration.declare(self.apis.survey(), 'east')
+        force_down.declare(self.apis.survey(), 'east')
         self.polled()
         self.assertTrue(self.polls[-1])
 

@@ -23,9 +23,9 @@ from oslotest import base
 import requests
 import yaml
 
-from nova_ironic_multihost.check import declaration
-from nova_ironic_multihost.check import fencing
-from nova_ironic_multihost.check import watch
+from nova_ironic_multihost.client import fencing
+from nova_ironic_multihost.client import force_down
+from nova_ironic_multihost.client import polling
 from nova_ironic_multihost.tests import clouds
 from nova_ironic_multihost.tests.fencing import nova
 from nova_ironic_multihost.tests.fencing import recipes
@@ -73,8 +73,8 @@ class JobTestCase(base.BaseTestCase):
             side_effect=lambda **_: self.apis.connection()))
         self.now = 0
         self.useFixture(fixtures.MockPatchObject(
-            watch, 'looks', functools.partial(
-                watch.looks, clock=lambda: self.now,
+            polling, 'looks', functools.partial(
+                polling.looks, clock=lambda: self.now,
                 sleep=lambda seconds: self.sleep(seconds))))
         self.beats = set()
         account = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
@@ -320,7 +320,7 @@ class JobTestCase(base.BaseTestCase):
 
     def test_what_the_operator_fences_again_stays(self):
         self.look([node('a', TAINT)], [pod('east', 'a')])
-        declaration.declare(
+        force_down.declare(
             self.apis.survey(), 'east', why='mainboard', renew=True)
         self.look([node('a', TAINT)], [pod('east', 'a')])
         self.beats = {'east'}
@@ -334,7 +334,7 @@ class JobTestCase(base.BaseTestCase):
 
         def fence(seconds):
             if self.now == 0:
-                declaration.declare(
+                force_down.declare(
                     self.apis.survey(), 'east', why='mainboard', renew=True)
             sleep(seconds)
 

@@ -26,8 +26,8 @@ import openstack
 from oslotest import base
 import requests
 
-from nova_ironic_multihost.check import fencing
-from nova_ironic_multihost.check import watch
+from nova_ironic_multihost.client import fencing
+from nova_ironic_multihost.client import polling
 from nova_ironic_multihost.tests import clouds
 from nova_ironic_multihost.tests.fencing import nova
 from nova_ironic_multihost.tests.fencing import recipes
@@ -63,8 +63,8 @@ class AgentTestCase(base.BaseTestCase):
             side_effect=lambda **_: self.apis.connection())).mock
         self.now = 0
         self.useFixture(fixtures.MockPatchObject(
-            watch, 'looks', functools.partial(
-                watch.looks, clock=lambda: self.now, sleep=self.sleep)))
+            polling, 'looks', functools.partial(
+                polling.looks, clock=lambda: self.now, sleep=self.sleep)))
         self.useFixture(fixtures.EnvironmentVariable('OS_CLIENT_CONFIG_FILE'))
         self.file = self.useFixture(fixtures.TempDir()).join('clouds.yaml')
         pathlib.Path(self.file).touch()

@@ -43,6 +43,8 @@ COMMAND = r"""#!/bin/bash
 echo "nova $*" >> calls
 if [[ $1 == list ]]; then cat services; else exit "$(cat status)"; fi
 """
+#: The command.
+COMMANDS = 'nova_ironic_multihost.client.commands.app'
 
 
 class ScriptTestCase(base.BaseTestCase):
@@ -297,7 +299,7 @@ class ScriptTestCase(base.BaseTestCase):
         self.settings(*nova_is)
         self.program(
             'nova-ironic-multihost', f"""#!/bin/bash
-exec {sys.executable} -W ignore -m nova_ironic_multihost.shell.app "$@"
+exec {sys.executable} -W ignore -m {COMMANDS} "$@"
 """)
         os.symlink(pathlib.Path(recipes.FENCING).parents[1]
                    / 'nova_ironic_multihost',

@@ -26,9 +26,9 @@ from nova.tests.functional import integrated_helpers
 from oslo_utils.fixture import uuidsentinel
 from sqlalchemy import pool
 
-from nova_ironic_multihost.audit import departure
-from nova_ironic_multihost.audit import timer
 from nova_ironic_multihost import conf
+from nova_ironic_multihost.engine.base import periodic
+from nova_ironic_multihost.engine.lifecycle import shutdown
 from nova_ironic_multihost import loader
 from nova_ironic_multihost.tests.functional import computes
 from nova_ironic_multihost.tests.functional import ironic
@@ -86,9 +86,9 @@ class MultiHostTestCase(integrated_helpers.ProviderUsageBaseTestCase):
         if end and 'timeout' in inspect.signature(end).parameters:
             self.flags(manager_shutdown_timeout=SHUTDOWN)
         # Nor do they look around but when they are told.
-        self.useFixture(fixtures.MockPatchObject(timer.Timer, 'start'))
+        self.useFixture(fixtures.MockPatchObject(periodic.Timer, 'start'))
         # What it says when it ends is heard, or never.
-        self.useFixture(fixtures.MockPatchObject(departure, 'ATTEMPTS', 1))
+        self.useFixture(fixtures.MockPatchObject(shutdown, 'ATTEMPTS', 1))
         # oslo.db opens a file for each transaction, which takes as long as
         # all that is done in it.
         self.useFixture(fixtures.MockPatch(

@@ -25,7 +25,7 @@ from nova import exception
 from nova import objects
 from oslo_utils import timeutils
 
-from nova_ironic_multihost.audit import refusals
+from nova_ironic_multihost.engine.servers import evacuation_refusals
 from nova_ironic_multihost.tests.functional import hold
 
 CONF = nova.conf.CONF
@@ -208,7 +208,7 @@ class Computes:
             driver = self.manager(host).driver
             if mine := getattr(driver, '_refusals', None):
                 with self._as(host):
-                    for _ in range(2 * refusals.LOOK):
+                    for _ in range(2 * evacuation_refusals.LOOK):
                         mine.sweep(driver._auditor.last.view)
 
     def hold_claims(self, host):

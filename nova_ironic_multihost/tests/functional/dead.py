@@ -18,7 +18,7 @@ import threading
 from nova import context
 from nova import objects
 
-from nova_ironic_multihost.audit import recovery
+from nova_ironic_multihost.engine.servers import recovery
 from nova_ironic_multihost.tests.functional import base
 
 

@@ -20,9 +20,9 @@ import contextlib
 from nova.compute import manager
 from oslo_messaging._drivers import impl_fake
 
-from nova_ironic_multihost.contract import mailbox
-from nova_ironic_multihost.contract import operations
-from nova_ironic_multihost.core.forwarding import Letter
+from nova_ironic_multihost.adapters.patches import operations
+from nova_ironic_multihost.adapters import rpc_queue
+from nova_ironic_multihost.rules.forwarding import Letter
 
 
 def queue(host, topic='compute'):
@@ -36,11 +36,11 @@ def queue(host, topic='compute'):
 
 def copies(host):
     """Return the copies of builds that a host has, likewise."""
-    return queue(host, mailbox.COPIES)
+    return queue(host, rpc_queue.COPIES)
 
 
 class Mailboxes:
-    """The port :class:`.audit.sources.Mailboxes`."""
+    """The port :class:`.engine.base.ports.Mailboxes`."""
 
     readable = True
 
@@ -54,7 +54,7 @@ class Mailboxes:
 
 
 class Mailbox:
-    """The port :class:`.audit.sources.Mailbox`."""
+    """The port :class:`.engine.base.ports.Mailbox`."""
 
     def __init__(self, host, its):
         self._host = host
@@ -82,7 +82,7 @@ class Mailbox:
             return None
         self._held.append(waiting.pop(0))
         # (context, message, queue of the answer, function)
-        return Letter(*mailbox._request(
+        return Letter(*rpc_queue._request(
             self._held[-1][1], operations.sent_to_host(
                 manager.ComputeManager)), handle=self._held[-1],
             arguments=self._held[-1][1]['args'])

@@ -19,9 +19,9 @@ from nova.compute import claims
 from nova import context
 from nova import objects
 
-from nova_ironic_multihost.contract import mailbox
-from nova_ironic_multihost.contract import names
-from nova_ironic_multihost.core import copies
+from nova_ironic_multihost.adapters import names
+from nova_ironic_multihost.adapters import rpc_queue
+from nova_ironic_multihost.rules import backup_copies
 from nova_ironic_multihost.tests.functional import computes
 from nova_ironic_multihost.tests.functional import dead
 from nova_ironic_multihost.tests.functional import hold
@@ -37,14 +37,14 @@ class CopiesTestCase(dead.DeadComputeTestCase):
 
     def setUp(self):
         self.useFixture(fixtures.MockPatchObject(
-            mailbox, 'Mailboxes', lambda virtapi: post.Mailboxes()))
+            rpc_queue, 'Mailboxes', lambda virtapi: post.Mailboxes()))
         self.networks = 'none'
         super().setUp()
         self.fleet.look('host1', 'host2')
         self.fleet.keep('host1', 'host2')
         # No time counts in which nobody waits for a copy.
         self.useFixture(fixtures.MockPatchObject(
-            copies, 'PATIENCE', float('inf')))
+            backup_copies, 'PATIENCE', float('inf')))
 
     def die_over_a_build(self, step):
         """host1 dies when it comes to a step of nova's Ironic driver.

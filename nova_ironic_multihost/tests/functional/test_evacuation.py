@@ -22,8 +22,8 @@ from nova.compute import rpcapi
 from nova import objects
 from nova import utils
 
-from nova_ironic_multihost.core import evacuation
-from nova_ironic_multihost.core import takeover
+from nova_ironic_multihost.rules import evacuation
+from nova_ironic_multihost.rules import takeover
 from nova_ironic_multihost.tests.functional import base
 from nova_ironic_multihost.tests.functional import dead
 

@@ -15,7 +15,7 @@
 import time
 from unittest import mock
 
-from nova_ironic_multihost.core import forwarding
+from nova_ironic_multihost.rules import forwarding
 from nova_ironic_multihost.tests.functional import base
 from nova_ironic_multihost.tests.functional import computes
 from nova_ironic_multihost.tests.functional import post

@@ -26,7 +26,7 @@ from nova.objects import instance_action
 from nova.objects import instance_fault
 import oslo_messaging as messaging
 
-from nova_ironic_multihost.contract import reads
+from nova_ironic_multihost.adapters import db
 from nova_ironic_multihost import exception as multihost_exception
 from nova_ironic_multihost.tests.functional import base
 from nova_ironic_multihost.tests.functional import hold
@@ -229,7 +229,7 @@ class QueueTestCase(OldOwnerTestCase):
         self.wait_for_no_conductor()
         before = self.state(self.server)
         with fixtures.MockPatchObject(
-                reads, 'instance_states',
+                db, 'instance_states',
                 side_effect=messaging.MessagingTimeout('cut off')):
             self.assertRaises(
                 messaging.MessagingTimeout, self.replay, self.server,
@@ -297,7 +297,7 @@ class FrozenTestCase(OldOwnerTestCase):
             before = self.state(server)
             self.requests.clear()
             with fixtures.MockPatchObject(
-                    reads, 'instance_states',
+                    db, 'instance_states',
                     side_effect=messaging.MessagingTimeout('cut off')):
                 held.release()
                 self.assertIsNone(done.result())

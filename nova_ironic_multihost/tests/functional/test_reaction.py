@@ -17,7 +17,7 @@ from unittest import mock
 from nova import objects
 from oslo_utils.fixture import uuidsentinel
 
-from nova_ironic_multihost.audit.sources import ListingError
+from nova_ironic_multihost.engine.base.ports import ListingError
 from nova_ironic_multihost.tests.functional import base
 from nova_ironic_multihost.tests.functional import proxy
 

@@ -20,9 +20,9 @@ from nova.compute import rpcapi
 from nova import context
 from nova import objects
 
-from nova_ironic_multihost.audit import recovery
-from nova_ironic_multihost.contract import names
-from nova_ironic_multihost.core import arrivals
+from nova_ironic_multihost.adapters import names
+from nova_ironic_multihost.engine.servers import recovery
+from nova_ironic_multihost.rules import lost_builds
 from nova_ironic_multihost.tests.functional import base
 
 
@@ -150,10 +150,10 @@ class RestartTestCase(base.MultiHostTestCase):
             server = self.request_server()
             self.assertTrue(lost.wait(base.DEADLINE))
         self.start()
-        for now in 0, arrivals.PATIENCE - 1:
+        for now in 0, lost_builds.PATIENCE - 1:
             self.fleet.miss('host1', now)
             self.assertEqual('BUILD', self.show(server)['status'])
-        self.fleet.miss('host1', arrivals.PATIENCE)
+        self.fleet.miss('host1', lost_builds.PATIENCE)
         server = self.show(server)
         self.assertEqual('ERROR', server['status'])
         self.assertIn('lost on the way', server['fault']['message'])
@@ -167,7 +167,7 @@ class RestartTestCase(base.MultiHostTestCase):
         held = self.fleet.hold_claims('host1')
         server = self.request_server()
         held.arrived()
-        for now in 0, arrivals.PATIENCE, arrivals.PATIENCE_MOVED:
+        for now in 0, lost_builds.PATIENCE, lost_builds.PATIENCE_MOVED:
             self.fleet.miss('host1', now)
         held.release()
         self.wait_for_status(server, 'ACTIVE')

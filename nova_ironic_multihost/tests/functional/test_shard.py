@@ -12,7 +12,7 @@
 
 """A compute that serves a shard of Ironic's nodes."""
 
-from nova_ironic_multihost.core import takeover
+from nova_ironic_multihost.rules import takeover
 from nova_ironic_multihost.tests.functional import base
 from nova_ironic_multihost.tests.functional import dead
 

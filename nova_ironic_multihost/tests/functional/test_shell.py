@@ -30,12 +30,12 @@ import openstack
 from oslo_db import exception as db_exception
 from oslo_utils import fixture as time_fixture
 
-from nova_ironic_multihost.check import draining
-from nova_ironic_multihost.check import fencing
-from nova_ironic_multihost.check import watch
-from nova_ironic_multihost.shell import app
+from nova_ironic_multihost.client.commands import app
+from nova_ironic_multihost.client import draining
+from nova_ironic_multihost.client import fencing
+from nova_ironic_multihost.client import polling
 from nova_ironic_multihost.tests.functional import dead
-from nova_ironic_multihost.tests.unit.shell import base
+from nova_ironic_multihost.tests.unit.client.commands import base
 
 
 class ShellTestCase(dead.DeadComputeTestCase):
@@ -46,8 +46,8 @@ class ShellTestCase(dead.DeadComputeTestCase):
         self.now = 0
         self.meanwhile = self.audit
         self.useFixture(fixtures.MockPatchObject(
-            watch, 'looks', functools.partial(
-                watch.looks, clock=lambda: self.now, sleep=self._sleep)))
+            polling, 'looks', functools.partial(
+                polling.looks, clock=lambda: self.now, sleep=self._sleep)))
         self.useFixture(fixtures.MockPatchObject(
             openstack, 'connect', return_value=self._connection()))
         self.useFixture(fixtures.MockPatchObject(

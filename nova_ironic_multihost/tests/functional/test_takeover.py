@@ -19,9 +19,9 @@ from nova import objects
 import oslo_messaging as messaging
 from oslo_utils.fixture import uuidsentinel
 
-from nova_ironic_multihost.audit import recovery
-from nova_ironic_multihost.core import pauses
-from nova_ironic_multihost.core import takeover
+from nova_ironic_multihost.engine.servers import recovery
+from nova_ironic_multihost.rules import backoff
+from nova_ironic_multihost.rules import takeover
 from nova_ironic_multihost.tests.functional import dead
 
 
@@ -220,7 +220,7 @@ class TakeoverTestCase(dead.DeadComputeTestCase):
             return destroy(*args, **kwargs)
 
         with mock.patch.object(driver, 'destroy', fail_once), \
-                mock.patch.object(pauses, 'FIRST', 0):
+                mock.patch.object(backoff, 'FIRST', 0):
             self.audit()
             self.assertEqual('host2', self.states()[0])
             self.assertIsNotNone(self.machine().instance_uuid)

@@ -27,7 +27,7 @@ import unittest
 
 from packaging import requirements
 
-from nova_ironic_multihost.contract import probe
+from nova_ironic_multihost.adapters import probe
 from nova_ironic_multihost.tests.loading import installation
 
 OURS = 'nova_ironic_multihost.driver.IronicMultiHostDriver'

@@ -69,7 +69,7 @@ class Threadings:
     def test_fallback_command(self):
         self.assert_ours(
             self.installation.run_nova_compute(
-                module='nova_ironic_multihost.cmd.compute'),
+                module='nova_ironic_multihost.compute'),
             eventlet=NOVA < 34)
 
     def test_the_command_that_checks_it_says_so(self):
@@ -93,7 +93,7 @@ class Threadings:
         def test_fallback_command_other_threading(self):
             self.assert_ours(
                 self.installation.run_nova_compute(
-                    module='nova_ironic_multihost.cmd.compute', **OTHER_MODE),
+                    module='nova_ironic_multihost.compute', **OTHER_MODE),
                 eventlet=NOVA >= 34)
 
 

@@ -60,7 +60,9 @@ class HouseTestCase(unittest.TestCase):
             self.assertEqual(0, done.returncode, done.stdout + done.stderr)
 
     def test_new_arrow(self):
-        self.add_import('gate.py', f'from {PACKAGE}.audit import watch')
+        self.add_import(
+            'engine/builds/guard.py', f'from {PACKAGE}.audit import watch'
+        )
         done = self.house('--check')
         self.assertEqual(1, done.returncode, done.stdout)
         self.assertIn('is not what the imports say: run tools/house.',
@@ -69,20 +71,22 @@ class HouseTestCase(unittest.TestCase):
     def test_arrow_of_what_does_not_ship(self):
         (self.root / 'lab').mkdir()
         (self.root / 'lab/cli.py').write_text(
-            f'def late():\n    from {PACKAGE} import gate\n')
+            f'def late():\n    from {PACKAGE} import driver\n')
         done = self.house('--check')
         self.assertEqual(1, done.returncode, done.stdout)
 
     def test_upward_arrow(self):
-        self.add_import('core/ring.py', f'from {PACKAGE} import driver')
+        self.add_import('rules/ring.py', f'from {PACKAGE} import driver')
         done = self.house('--check')
         self.assertEqual(1, done.returncode, done.stdout)
-        self.assertIn('core imports driver', done.stdout)
+        self.assertIn('rules imports driver', done.stdout)
         self.assertIn('points upwards', done.stdout)
         self.assertEqual(1, self.house().returncode)
 
     def test_room_without_floor(self):
-        self.add_import('gate.py', f'from {PACKAGE} import attic')
+        self.add_import(
+            'engine/builds/guard.py', f'from {PACKAGE} import attic'
+        )
         (self.root / PACKAGE / 'attic.py').write_text('')
         done = self.house('--check')
         self.assertEqual(1, done.returncode, done.stdout)

@@ -25,24 +25,24 @@ import contextlib
 import dataclasses
 import types
 
-from nova_ironic_multihost.audit import arrivals
-from nova_ironic_multihost.audit import keeper
-from nova_ironic_multihost.audit import lost
-from nova_ironic_multihost.audit import postman
-from nova_ironic_multihost.audit import recovery
-from nova_ironic_multihost.audit import repetition
-from nova_ironic_multihost.audit import sorter
-from nova_ironic_multihost.core import admission
-from nova_ironic_multihost.core.arrivals import Build
-from nova_ironic_multihost.core import copies
-from nova_ironic_multihost.core.facts import Record
-from nova_ironic_multihost.core.forwarding import Kind
-from nova_ironic_multihost.core.forwarding import Letter
-from nova_ironic_multihost.core.host import host_key
-from nova_ironic_multihost.core import membership
-from nova_ironic_multihost.core import ring
-from nova_ironic_multihost.core import takeover
-from nova_ironic_multihost.tests.unit.audit import post
+from nova_ironic_multihost.engine.builds import build_backups
+from nova_ironic_multihost.engine.builds import build_retry
+from nova_ironic_multihost.engine.builds import dead_host_builds
+from nova_ironic_multihost.engine.builds import in_flight
+from nova_ironic_multihost.engine.builds import queue_forwarder
+from nova_ironic_multihost.engine.builds import request_facts
+from nova_ironic_multihost.engine.servers import recovery
+from nova_ironic_multihost.rules import backup_copies
+from nova_ironic_multihost.rules import builds
+from nova_ironic_multihost.rules.forwarding import Kind
+from nova_ironic_multihost.rules.forwarding import Letter
+from nova_ironic_multihost.rules.lost_builds import Build
+from nova_ironic_multihost.rules.model import Record
+from nova_ironic_multihost.rules import peers
+from nova_ironic_multihost.rules.peers import host_key
+from nova_ironic_multihost.rules import ring
+from nova_ironic_multihost.rules import takeover
+from nova_ironic_multihost.tests.unit.engine import post
 
 HOSTS = 'abc'
 NODES = tuple(f'n{i}' for i in range(6))
@@ -156,11 +156,11 @@ class World(post.Bus):
     # What is in it.
 
     def view(self, host):
-        return membership.view(
-            [membership.ComputeService(
+        return peers.view(
+            [peers.ComputeService(
                 one, up=up and one not in self.fenced,
                 forced_down=one in self.fenced)
-             for one, up in self.up.items()], membership.Partition(), host)
+             for one, up in self.up.items()], peers.Partition(), host)
 
     def allocate(self, uuid):
         """Do what the scheduler and nova-conductor do for a build."""
@@ -248,7 +248,7 @@ class Instances:
 
     def fail(self, instance, reason):
         self.world.check()
-        if self.world.attempts[instance.uuid] < copies.ATTEMPTS:
+        if self.world.attempts[instance.uuid] < backup_copies.ATTEMPTS:
             self.world.break_promise(f'{instance.uuid} ends in ERROR')
         self.world.set(instance.uuid, vm_state='error', task_state=None)
 
@@ -296,7 +296,7 @@ class Process:
                 host_aggregates=types.SimpleNamespace(aggregates=()),
                 view=types.SimpleNamespace(host=host_key(host))))
         self.looks = types.SimpleNamespace(view=None, eligible=frozenset())
-        letters = sorter.Sorter(host, self.audits, self.looks, world)
+        letters = request_facts.Sorter(host, self.audits, self.looks, world)
 
         def here(uuid):
             return self.arrivals.here(uuid)
@@ -304,18 +304,20 @@ class Process:
         def clock():
             return world.now
 
-        self.keeper = keeper.Keeper(host, self, self, letters, here, clock)
+        self.keeper = build_backups.Keeper(
+            host, self, self, letters, here, clock
+        )
         self.operations = Operations()
         instances = Instances(world)
         self.recovery = recovery.Recovery(
             host, instances, instances, self.operations,
-            repetition.Repetition(self.keeper, world, here, clock), clock,
+            build_retry.Repetition(self.keeper, world, here, clock), clock,
             lambda target, *args: self.threads.append((target, args)),
             receive=self.receive)
-        self.postman = postman.Postman(
+        self.postman = queue_forwarder.Postman(
             host, self, self.audits, self.looks, letters,
-            lost.Lost(self, world, clock), clock)
-        self.arrivals = arrivals.Arrivals(
+            dead_host_builds.Lost(self, world, clock), clock)
+        self.arrivals = in_flight.Arrivals(
             self, self.audits, self.keeper.may_come, clock)
         self.look()
         self.track()
@@ -427,7 +429,7 @@ class Process:
 
     def is_left(self, uuid, node):
         state = self.world.placed[uuid]
-        return admission.contested(state, self.host) or admission.outdated(
+        return builds.contested(state, self.host) or builds.outdated(
             state, node, self.host, lambda: self.world.node_of[uuid] == node)
 
     def build_in_nova(self, uuid, node):
@@ -439,17 +441,17 @@ class Process:
         world.attempts[uuid] += 1
         yield
         if not self.write(uuid, (None, 'scheduling'), None):
-            return self.fail(uuid, admission.Claim.NONE)
+            return self.fail(uuid, builds.Claim.NONE)
         yield
         # ComputeManager._build_and_run_instance: ResourceTracker.
         # instance_claim.
         if node not in self.nodes:
             return self.reschedule(uuid)
-        if admission.begun_elsewhere(
-                world.placed[uuid], self.host, admission.Claim.BEGUN):
+        if builds.begun_elsewhere(
+                world.placed[uuid], self.host, builds.Claim.BEGUN):
             return self.end(uuid)
         if world.owners[node] != self.host:
-            return self.reschedule(uuid, admission.Claim.BEGUN)
+            return self.reschedule(uuid, builds.Claim.BEGUN)
         world.set(uuid, host=self.host, node=node)
         yield
         return (yield from self.spawn(uuid, node))
@@ -499,30 +501,30 @@ class Process:
     def mine(self, uuid, node):
         """The gate lets nothing be done to an instance that has moved."""
         state = self.world.placed[uuid]
-        return not admission.contested(
-            state, self.host) and admission.may_change_machine(
+        return not builds.contested(
+            state, self.host) and builds.may_change_machine(
                 state, self.world.owners[node], self.host,
-                admission.Claim.HELD)
+                builds.Claim.HELD)
 
     def end(self, uuid):
         """The gate ends the build; nova cleans nothing up."""
         self.world.attempts[uuid] -= 1
         return True
 
-    def fail(self, uuid, claim=admission.Claim.HELD):
+    def fail(self, uuid, claim=builds.Claim.HELD):
         """The build fails; the gate answers if it was begun elsewhere."""
         world = self.world
         world.attempts[uuid] -= 1
         state = world.placed[uuid]
-        if (admission.begun_elsewhere(state, self.host, claim)
-                # It is built, and was taken back: contract.claims.Saving.
+        if (builds.begun_elsewhere(state, self.host, claim)
+                # It is built, and was taken back: adapters.build_claim.Saving.
                 or not state.deleted and state.vm_state != 'building'):
             return True
-        if claim is admission.Claim.HELD and not state.deleted:
+        if claim is builds.Claim.HELD and not state.deleted:
             # ResourceTracker.abort_instance_claim.
             world.set(uuid, host=None, node=None)
-            if admission.begun_elsewhere(
-                    world.placed[uuid], self.host, admission.Claim.RETURNED):
+            if builds.begun_elsewhere(
+                    world.placed[uuid], self.host, builds.Claim.RETURNED):
                 return True
         if not state.deleted:
             world.break_promise(f'{uuid} fails at {state}')
@@ -540,17 +542,17 @@ class Process:
             return self.end(uuid)
         world.machines[node].instance = None
         yield
-        if admission.begun_elsewhere(
-                world.placed[uuid], self.host, admission.Claim.HELD):
+        if builds.begun_elsewhere(
+                world.placed[uuid], self.host, builds.Claim.HELD):
             return self.end(uuid)
         world.set(uuid, host=None, node=None)
         yield
-        return self.reschedule(uuid, admission.Claim.RETURNED)
+        return self.reschedule(uuid, builds.Claim.RETURNED)
 
     def renew(self, uuid, node):
         """Undo what an attempt has left that nobody has ended."""
         world = self.world
-        if not admission.left_over(world.placed[uuid]):
+        if not builds.left_over(world.placed[uuid]):
             return
         machine = world.machines[node]
         if machine.instance == uuid:
@@ -559,10 +561,10 @@ class Process:
             machine.instance = None
         world.set(uuid, task_state='scheduling')
 
-    def reschedule(self, uuid, claim=admission.Claim.NONE):
+    def reschedule(self, uuid, claim=builds.Claim.NONE):
         world = self.world
         world.attempts[uuid] -= 1
-        if admission.begun_elsewhere(world.placed[uuid], self.host, claim):
+        if builds.begun_elsewhere(world.placed[uuid], self.host, claim):
             return True
         world.set(uuid, task_state='scheduling')
         world.node_of[uuid] = None

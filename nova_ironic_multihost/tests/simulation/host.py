@@ -13,7 +13,7 @@
 """One nova-compute of the simulation.
 
 Audits, looks between them and what placement is offered are the product's
-(:mod:`nova_ironic_multihost.audit`); nova's manager and resource tracker are
+(:mod:`nova_ironic_multihost.engine`); nova's manager and resource tracker are
 modelled. Each question that the product asks and each step by which nova
 carries out the answer is a moment at which it stands still and everything
 else may go on, for any time.
@@ -29,26 +29,26 @@ import weakref
 import futurist
 import greenlet
 
-from nova_ironic_multihost.audit import arrivals
-from nova_ironic_multihost.audit import auditor
-from nova_ironic_multihost.audit import changes
-from nova_ironic_multihost.audit import look
-from nova_ironic_multihost.audit import model
-from nova_ironic_multihost.audit import offer
-from nova_ironic_multihost.audit import pulls
-from nova_ironic_multihost.audit import reader
-from nova_ironic_multihost.audit import recovery
-from nova_ironic_multihost.audit import schedule
-from nova_ironic_multihost.core import admission
-from nova_ironic_multihost.core.arrivals import Build
-from nova_ironic_multihost.core.facts import Record
-from nova_ironic_multihost.core.host import host_key
-from nova_ironic_multihost.core.mirror import Row
-from nova_ironic_multihost.core import ownership
-from nova_ironic_multihost.core import pauses
-from nova_ironic_multihost.core import takeover
+from nova_ironic_multihost.engine.audit import audit_state
+from nova_ironic_multihost.engine.audit import auditor
+from nova_ironic_multihost.engine.audit import recheck
+from nova_ironic_multihost.engine.builds import in_flight
+from nova_ironic_multihost.engine.listing import ironic_changes
+from nova_ironic_multihost.engine.listing import lister
+from nova_ironic_multihost.engine.moves import peer_poll
+from nova_ironic_multihost.engine.moves import rebalance
+from nova_ironic_multihost.engine.servers import recovery
+from nova_ironic_multihost.engine.tracking import due_nodes
+from nova_ironic_multihost.rules import backoff
+from nova_ironic_multihost.rules import builds
+from nova_ironic_multihost.rules.lost_builds import Build
+from nova_ironic_multihost.rules.mirror import Row
+from nova_ironic_multihost.rules.model import Record
+from nova_ironic_multihost.rules import ownership
+from nova_ironic_multihost.rules.peers import host_key
+from nova_ironic_multihost.rules import takeover
 from nova_ironic_multihost.tests.simulation import world as worlds
-from nova_ironic_multihost.tests.unit.audit import listings
+from nova_ironic_multihost.tests.unit.engine import listings
 
 #: Times that nova's tracker tries to write to a provider that changes.
 ATTEMPTS = 4
@@ -155,7 +155,7 @@ class Writes:
 class Instances:
     """The port of that name: what nova's manager does for instances.
 
-    Implements :class:`nova_ironic_multihost.audit.sources.Machines`, too.
+    Implements :class:`nova_ironic_multihost.engine.base.ports.Machines`, too.
     """
 
     def __init__(self, world, host, writes):
@@ -295,7 +295,7 @@ class Audits:
 
 
 class Sources:
-    """The ports of :mod:`nova_ironic_multihost.audit.sources` to the world.
+    """The ports of :mod:`.engine.base.ports` to the world.
 
     :ivar lag: by how many changes the next reading of the services is old.
     :ivar version: number of the states that were read last, see
@@ -455,7 +455,7 @@ class Sources:
                 for instance in found if instance}
 
     def take_over(self, instances, host, eligible):
-        """contract.transfer.take_over: each line is a call."""
+        """adapters.takeover_write.take_over: each line is a call."""
         pause()
         outcomes = dict.fromkeys(instances, False)
         if self.ending():
@@ -504,7 +504,7 @@ class Sources:
             instance, taking, taken, state.host, host, asked))
 
     def remove_provider(self, node):
-        """contract.sources.NovaWrites.remove_provider."""
+        """adapters.nova_facts.NovaWrites.remove_provider."""
         pause()
         provider = self._world.providers.get(node)
         if provider is not None and provider.consumer:
@@ -562,12 +562,12 @@ class Pages(listings.Ironic):
                 self.change(node, instance=instance)
 
 
-class Reader(reader.Reader):
+class Reader(lister.Reader):
     """Reads at a stroke; how it reads is tested elsewhere."""
 
     def __init__(self, sources):
         super().__init__(Pages(sources), functools.partial(
-            next, itertools.count(0, model.Settings('').sweep_interval)))
+            next, itertools.count(0, audit_state.Settings('').sweep_interval)))
         self._lock = Lock()
         self._sources = sources
 
@@ -622,16 +622,16 @@ class Process:
             self.sources, self.sources, Reader(self.sources), clock,
             futurist.SynchronousExecutor)
         self.auditor._lock = Lock()
-        self._offers = offer.Offers(self.auditor, self, self._is_ending)
-        self._schedule = schedule.Schedule(
+        self._offers = recheck.Offers(self.auditor, self, self._is_ending)
+        self._schedule = due_nodes.Schedule(
             self.host, self.auditor, self, clock)
         self._schedule._current = Local()
-        self._pulls = pulls.Pulls(
+        self._pulls = rebalance.Pulls(
             self.auditor, self, self._schedule, self._offers,
             lambda node: self.auditor.last.nodes[node].instance is None)
-        self._changes = changes.Changes(
+        self._changes = ironic_changes.Changes(
             self.auditor, self, self._schedule.is_due, self._is_ending)
-        self._look = look.Look(
+        self._look = peer_poll.Look(
             self.auditor, self, self._acquired, clock, self._is_ending,
             lambda nodes: self._offers.to_move(
                 nodes, settings.partition.label),
@@ -659,13 +659,13 @@ class Process:
             self.host, self._instances, self._instances, self,
             mock.Mock(step=lambda *args: takeover.Step.FAIL),
             # Each tick is longer than any pause.
-            lambda: world.clock * pauses.LONGEST,
+            lambda: world.clock * backoff.LONGEST,
             lambda *call: self._workers.append(self._greenlet(*call)),
             receive=self._receive)
-        self.arrivals = arrivals.Arrivals(
+        self.arrivals = in_flight.Arrivals(
             Builds(world, self), Audits(self, world),
             lambda instance: False,
-            lambda: world.clock * pauses.LONGEST)
+            lambda: world.clock * backoff.LONGEST)
         # Operations are carried out at a stroke.
         self.at_work = frozenset()
         self.unfinished = set()
@@ -1123,9 +1123,9 @@ class Process:
             generation, reserved = self.providers[node]
             pause()
             offered = self._offers.of(node)
-            if offered is offer.Offer.REFUSED:
+            if offered is recheck.Offer.REFUSED:
                 return False
-            wanted = offered is offer.Offer.NOTHING
+            wanted = offered is recheck.Offer.NOTHING
             self._reported[node] = generation
             if wanted == reserved:
                 return True
@@ -1159,7 +1159,7 @@ class Process:
         world = self._world
         self.lose(instance)
         consumer = world.consumer(instance.node)
-        if instance.deleted or admission.outdated(
+        if instance.deleted or builds.outdated(
                 instance.state, instance.node, self.host,
                 lambda: consumer == instance.uuid):
             return None

@@ -31,8 +31,8 @@ import hypothesis
 from hypothesis import stateful
 from hypothesis import strategies
 
-from nova_ironic_multihost.core import copies
-from nova_ironic_multihost.core.facts import InstanceState
+from nova_ironic_multihost.rules import backup_copies
+from nova_ironic_multihost.rules.model import InstanceState
 from nova_ironic_multihost.tests.simulation import building
 from nova_ironic_multihost.tests.simulation import test_simulation
 
@@ -302,7 +302,7 @@ class Builds(stateful.RuleBasedStateMachine):
                     raise building.Broken(f'{uuid} is deleted and has {held}')
             elif (state.vm_state, state.task_state, held) != (
                     'active', None, [state.node]) and (
-                        world.attempts[uuid] < copies.ATTEMPTS):
+                        world.attempts[uuid] < backup_copies.ATTEMPTS):
                 raise building.Broken(f'{uuid} is {state}, with {held}')
         left = {name: letters for name, letters in world.queues.items()
                 if letters and name[0] not in world.fenced}

@@ -33,14 +33,14 @@ import hypothesis
 from hypothesis import stateful
 from hypothesis import strategies
 
-from nova_ironic_multihost.audit import look
-from nova_ironic_multihost.audit import model
-from nova_ironic_multihost.audit import recovery
-from nova_ironic_multihost.core import arrivals
-from nova_ironic_multihost.core import outages
-from nova_ironic_multihost.core import pauses
-from nova_ironic_multihost.core import ring
-from nova_ironic_multihost.core import takeover
+from nova_ironic_multihost.engine.audit import audit_state
+from nova_ironic_multihost.engine.moves import peer_poll
+from nova_ironic_multihost.engine.servers import recovery
+from nova_ironic_multihost.rules import backoff
+from nova_ironic_multihost.rules import liveness
+from nova_ironic_multihost.rules import lost_builds
+from nova_ironic_multihost.rules import ring
+from nova_ironic_multihost.rules import takeover
 from nova_ironic_multihost.tests.simulation import host as hosts
 from nova_ironic_multihost.tests.simulation import world as worlds
 
@@ -59,7 +59,7 @@ RING_POINTS = 6
 QUIET = 2
 
 #: Looks after those in which a build ends that nobody will begin.
-WAITED = 2 + arrivals.PATIENCE_MOVED // pauses.LONGEST
+WAITED = 2 + lost_builds.PATIENCE_MOVED // backoff.LONGEST
 
 #: What becomes of a write, see :class:`.host.Writes`.
 FAULTS = ['lost', 'unanswered', 'later', 'dropped', None]
@@ -70,7 +70,7 @@ MOST_AHEAD = 2 * worlds.DOWN_TIME
 which = strategies.integers(0, 7)
 
 
-class Heartbeats(outages.Heartbeats):
+class Heartbeats(liveness.Heartbeats):
     """Looks come at any time: none is late."""
 
     gap = math.inf
@@ -107,7 +107,7 @@ class Simulation(stateful.RuleBasedStateMachine):
             self.world.machines[self.world.new('node')] = None
         for _ in range(number):
             name = self.world.new('host')
-            self.settings[name] = model.Settings(
+            self.settings[name] = audit_state.Settings(
                 name, points=RING_POINTS,
                 pulls_per_audit=limit, pull_delay_audits=delay,
                 policy=takeover.Policy(when), takeovers_per_audit=limit,
@@ -1119,7 +1119,7 @@ class SimulationTest(unittest.TestCase):
         logging.disable(logging.CRITICAL)
         self.addCleanup(logging.disable, logging.NOTSET)
         # With eight nodes in all.
-        few = mock.patch.object(look, 'TOGETHER', 2)
+        few = mock.patch.object(peer_poll, 'TOGETHER', 2)
         few.start()
         self.addCleanup(few.stop)
 

@@ -25,11 +25,11 @@ import collections
 import dataclasses
 import datetime
 
-from nova_ironic_multihost.core import aggregates
-from nova_ironic_multihost.core.facts import InstanceState
-from nova_ironic_multihost.core import membership
-from nova_ironic_multihost.core import ownership
-from nova_ironic_multihost.core import takeover
+from nova_ironic_multihost.rules import aggregates
+from nova_ironic_multihost.rules.model import InstanceState
+from nova_ironic_multihost.rules import ownership
+from nova_ironic_multihost.rules import peers
+from nova_ironic_multihost.rules import takeover
 
 #: Ticks between two heartbeats of a host.
 INTERVAL = 2
@@ -75,7 +75,7 @@ class Service:
     closed: bool = False
 
     def say(self, farewell, closed):
-        """contract.registration.Registration."""
+        """adapters.service_record.Registration."""
         if not (self.disabled or self.forced_down):
             self.farewell, self.closed = farewell, closed
 
@@ -353,7 +353,7 @@ class World:
 
     def compute_service(self, host, state, now):
         """Return the :class:`.membership.ComputeService` of a state."""
-        return membership.ComputeService(
+        return peers.ComputeService(
             host, not state.forced_down
             and abs(now - state.stamp) < DOWN_TIME,
             state.disabled, state.forced_down, farewell=state.farewell,

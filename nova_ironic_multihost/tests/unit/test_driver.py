@@ -32,43 +32,43 @@ from oslo_messaging._drivers import impl_fake
 from oslo_messaging import conffixture as messaging_fixture
 from oslotest import base
 
-from nova_ironic_multihost.audit import changes
-from nova_ironic_multihost.audit import look
-from nova_ironic_multihost.audit import notices
-from nova_ironic_multihost.audit import recovery
-from nova_ironic_multihost.audit.sources import ListingError
-from nova_ironic_multihost.audit.sources import MarkError
-from nova_ironic_multihost.audit import timer
-from nova_ironic_multihost.contract import attempts
-from nova_ironic_multihost.contract import builds
-from nova_ironic_multihost.contract import calls
-from nova_ironic_multihost.contract import evacuation
-from nova_ironic_multihost.contract import names
-from nova_ironic_multihost.contract import operations
-from nova_ironic_multihost.contract import patience
-from nova_ironic_multihost.contract import reads
-from nova_ironic_multihost.contract import registration
-from nova_ironic_multihost.contract import reports
-from nova_ironic_multihost.contract import settings
-from nova_ironic_multihost.contract import transfer
-from nova_ironic_multihost.core import aggregates
-from nova_ironic_multihost.core import events
-from nova_ironic_multihost.core.facts import InstanceState
-from nova_ironic_multihost.core.facts import Record
-from nova_ironic_multihost.core import membership
-from nova_ironic_multihost.core import mirror
-from nova_ironic_multihost.core.mirror import Row
-from nova_ironic_multihost.core import ownership
-from nova_ironic_multihost.core import revision
-from nova_ironic_multihost.core import ring as hash_ring
-from nova_ironic_multihost.core import tallies
+from nova_ironic_multihost.adapters import build_requests
+from nova_ironic_multihost.adapters import build_undo
+from nova_ironic_multihost.adapters import db
+from nova_ironic_multihost.adapters import evacuation_undo
+from nova_ironic_multihost.adapters import guru_report
+from nova_ironic_multihost.adapters import ironic_retry
+from nova_ironic_multihost.adapters import names
+from nova_ironic_multihost.adapters import nova_tracker
+from nova_ironic_multihost.adapters.patches import operations
+from nova_ironic_multihost.adapters import service_record
+from nova_ironic_multihost.adapters import settings
+from nova_ironic_multihost.adapters import takeover_write
 from nova_ironic_multihost import driver as multihost
+from nova_ironic_multihost.engine.base import operator_log
+from nova_ironic_multihost.engine.base import periodic
+from nova_ironic_multihost.engine.base.ports import ListingError
+from nova_ironic_multihost.engine.base.ports import MarkError
+from nova_ironic_multihost.engine.listing import ironic_changes
+from nova_ironic_multihost.engine.moves import peer_poll
+from nova_ironic_multihost.engine.servers import recovery
 from nova_ironic_multihost import exception
-from nova_ironic_multihost.tests.unit.audit import listings
-from nova_ironic_multihost.tests.unit.audit import test_watchdog
-from nova_ironic_multihost.tests.unit.window import test_exposition
-from nova_ironic_multihost.tests.unit.window import test_server
-from nova_ironic_multihost.window import front
+from nova_ironic_multihost.rules import aggregates
+from nova_ironic_multihost.rules import counters
+from nova_ironic_multihost.rules import incremental
+from nova_ironic_multihost.rules import mirror
+from nova_ironic_multihost.rules.mirror import Row
+from nova_ironic_multihost.rules.model import InstanceState
+from nova_ironic_multihost.rules.model import Record
+from nova_ironic_multihost.rules import notifications
+from nova_ironic_multihost.rules import ownership
+from nova_ironic_multihost.rules import peers
+from nova_ironic_multihost.rules import ring as hash_ring
+from nova_ironic_multihost.telemetry import status_server
+from nova_ironic_multihost.tests.unit.engine.lifecycle import test_watchdog
+from nova_ironic_multihost.tests.unit.engine import listings
+from nova_ironic_multihost.tests.unit.telemetry import test_exposition
+from nova_ironic_multihost.tests.unit.telemetry import test_http_server
 
 NODES = [f'1be26c0b-03f2-4d2e-ae87-c02d7f33c1{i:02}' for i in range(20)]
 ME = 'compute-1'
@@ -162,9 +162,9 @@ class DriverTestCase(base.BaseTestCase):
                 ('host_aggregates', lambda context: self.host_aggregates),
                 ('provider_aggregates', lambda context, client, node:
                     frozenset(self.carried))):
-            self.patch(reads, name, answer)
+            self.patch(db, name, answer)
         self.registration = mock.Mock(**{'take_back.return_value': False})
-        self.patch(registration, 'Registration', lambda host: (
+        self.patch(service_record, 'Registration', lambda host: (
             self.registration if host == ME else self.fail(host)))
         self.patch(multihost.apply, 'apply', self.apply)
         self.manager = mock.Mock()
@@ -173,8 +173,8 @@ class DriverTestCase(base.BaseTestCase):
         self.manager.rt.host = ME
         self.manager.rt.stats = collections.defaultdict(stats.Stats)
         self.pages = Pages(self)
-        self.patch(multihost.pages, 'Pages', lambda driver: self.pages)
-        self.patch(multihost.pages, 'node',
+        self.patch(multihost.ironic, 'Pages', lambda driver: self.pages)
+        self.patch(multihost.ironic, 'node',
                    lambda body, connection: node_of(body))
         self.driver = multihost.IronicMultiHostDriver(
             mock.Mock(_compute=self.manager))
@@ -186,12 +186,12 @@ class DriverTestCase(base.BaseTestCase):
         real(rows, targets, parts)
 
     def all_services(self, context, servicegroup_api, hypervisor_type):
-        return [membership.ComputeService(host, up)
+        return [peers.ComputeService(host, up)
                 for host, up in self.services.items()]
 
     def one_service(self, context, servicegroup_api, host):
         if host in self.services:
-            return membership.ComputeService(host, self.services[host])
+            return peers.ComputeService(host, self.services[host])
         return None
 
     def instance_uuids(self, context, host):
@@ -282,16 +282,16 @@ class GetAvailableNodesTestCase(DriverTestCase):
         order = []
         self.driver.get_available_nodes()
         self.pages.act = lambda: order.append('nodes')
-        self.patch(reads, 'instance_uuids',
+        self.patch(db, 'instance_uuids',
                    lambda context, host: order.append('instances') or [])
-        self.patch(reads, 'ironic_services',
+        self.patch(db, 'ironic_services',
                    lambda *arguments: order.append('services') or [])
         self.driver.get_available_nodes()
         self.assertEqual('nodes', order[0])
         self.assertEqual(['services', 'instances'], order[-2:])
 
     def test_what_it_manages_is_logged_on_change_only_and_as_counts(self):
-        with self.assertLogs(notices.__name__, 'INFO') as logs:
+        with self.assertLogs(operator_log.__name__, 'INFO') as logs:
             self.driver.get_available_nodes()
             self.driver.get_available_nodes()
         line, = logs.output
@@ -321,7 +321,7 @@ class InitHostTestCase(DriverTestCase):
             'event', ['i1', 'i2']))
 
     def test_builds_that_nova_cannot_note_are_counted_from_the_start(self):
-        with mock.patch.object(attempts.Attempts, 'note_failure') as noted:
+        with mock.patch.object(build_undo.Attempts, 'note_failure') as noted:
             self.driver.init_host(ME)
             self.parts.failed('i1', 'why')
         noted.assert_called_once_with('i1', 'why')
@@ -338,7 +338,7 @@ class InitHostTestCase(DriverTestCase):
 
     def test_evacuations_are_refused_from_the_start(self):
         refused = []
-        self.patch(evacuation.Evacuations, 'refuse',
+        self.patch(evacuation_undo.Evacuations, 'refuse',
                    lambda evacuations, uuid: refused.append(uuid))
         self.driver.init_host(ME)
         self.parts.evacuate('i1')
@@ -364,16 +364,16 @@ class InitHostTestCase(DriverTestCase):
     def test_operations_wait_for_ironic_and_audits_do_not(self):
         waiting = []
         self.pages.act = lambda: waiting.append(isinstance(
-            self.driver.ironic_connection, patience.PatientConnection))
+            self.driver.ironic_connection, ironic_retry.PatientConnection))
         self.driver.get_available_nodes()
         # That was the start.
         self.assertIsInstance(
-            self.driver.ironic_connection, patience.PatientConnection)
+            self.driver.ironic_connection, ironic_retry.PatientConnection)
         self.driver.get_available_nodes()
         self.driver._look()
         self.assertEqual({False}, set(waiting))
         self.assertIsInstance(
-            self.driver.ironic_connection, patience.PatientConnection)
+            self.driver.ironic_connection, ironic_retry.PatientConnection)
 
     def test_nobody_waits_for_ironic_with_the_lock_of_the_tracker(self):
         self.driver.get_available_nodes()
@@ -381,7 +381,7 @@ class InitHostTestCase(DriverTestCase):
 
         def get_node(driver, node_id):
             waiting.append(isinstance(driver.ironic_connection,
-                                      patience.PatientConnection))
+                                      ironic_retry.PatientConnection))
             raise TimeoutError
 
         self.patch(names.IronicDriver, '_get_node', get_node)
@@ -531,7 +531,7 @@ class GetAvailableResourceTestCase(DriverTestCase):
     def test_nothing_is_looked_up(self):
         """The record is judged when the tracker has read it."""
         for name in ('records', 'compute_service', 'instance_states'):
-            self.patch(reads, name, mock.Mock(side_effect=AssertionError))
+            self.patch(db, name, mock.Mock(side_effect=AssertionError))
         self.driver.get_available_resource(NODES[0])
 
     def test_placement_is_asked_for_a_node_that_is_about_to_move(self):
@@ -553,13 +553,13 @@ class GetAvailableResourceTestCase(DriverTestCase):
     def test_partition_is_told_to_other_computes(self):
         self.patch(self.driver, '_can_send_version', mock.Mock())
         self.assertNotIn(
-            reads.PARTITION,
+            db.PARTITION,
             self.driver.get_available_resource(NODES[0])['stats'])
         self.config.config(group='ironic', shard='rack1')
         self.assertEqual(
             'shard=rack1',
             self.driver.get_available_resource(NODES[0])['stats'][
-                reads.PARTITION])
+                db.PARTITION])
 
 
 class UpdateProviderTreeTestCase(DriverTestCase):
@@ -769,7 +769,7 @@ class LookTestCase(DriverTestCase):
     def test_free_nodes_of_a_dead_host_are_taken_and_audited_then(self):
         kept, = NODES[:1]
         self.owners[kept] = ME
-        self.start_and_audit(revision.TURNS)
+        self.start_and_audit(incremental.TURNS)
         self.services['compute-2'] = False
         view = self.driver._look()
         self.assertFalse(view.live('compute-2'))
@@ -819,7 +819,7 @@ class LookTestCase(DriverTestCase):
     def test_nothing_is_audited_in_the_background_meanwhile(self):
         self.services['compute-2'] = False
         self.driver._look()
-        with mock.patch.object(look.Look, 'busy', True):
+        with mock.patch.object(peer_poll.Look, 'busy', True):
             self.driver._upkeep.once()
         self.assertEqual([], self.audited)
         self.driver._upkeep.once()
@@ -877,7 +877,7 @@ class LookTestCase(DriverTestCase):
         self.patch(self.driver._recovery, 'note_silence', noted)
         self.driver._look()
         noted.assert_not_called()
-        self.patch(reads, 'ironic_services', mock.Mock(
+        self.patch(db, 'ironic_services', mock.Mock(
             side_effect=TimeoutError))
         self.assertRaises(TimeoutError, self.driver._look)
         noted.assert_called_once_with()
@@ -912,12 +912,14 @@ class LookTestCase(DriverTestCase):
         self.services = {ME: True}
         self.owners = dict.fromkeys(NODES, ME)
         self.driver.get_available_nodes()
-        self.start_and_audit(revision.TURNS)
+        self.start_and_audit(incremental.TURNS)
         asked = []
-        read = reads.records_of
-        self.patch(reads, 'records_of', lambda context, host: (
+        read = db.records_of
+        self.patch(db, 'records_of', lambda context, host: (
             asked.append(host) or read(context, host)))
-        self.patch(builds.Builds, 'unclaimed', lambda self: frozenset())
+        self.patch(
+            build_requests.Builds, 'unclaimed', lambda self: frozenset()
+        )
         for name in 'look', 'poll', 'arrivals', 'upkeep':
             for _ in range(10):
                 self.driver._timers._timers[name].turn()
@@ -930,7 +932,7 @@ class SwitchTestCase(DriverTestCase):
     def test_the_request_does_not_wait_and_the_status_is_looked_at(self):
         self.services[ME] = True
         self.driver.init_host(ME)
-        self.start_and_audit(revision.TURNS)
+        self.start_and_audit(incremental.TURNS)
         self.driver._look()
         placement, doubt = mock.Mock(), mock.Mock()
         placement.disabled.return_value = frozenset()
@@ -1156,7 +1158,7 @@ class PollTestCase(DriverTestCase):
         self.place(NODES[0], 'i1', ME)
         self.place(NODES[1], 'i2', ME)
         woken = self.driver._timers._timers['poll']._woken
-        with mock.patch.object(changes, 'TOGETHER', 1):
+        with mock.patch.object(ironic_changes, 'TOGETHER', 1):
             for more in (True, False):
                 self.driver._poll()
                 self.assertIs(more, woken.is_set())
@@ -1179,7 +1181,7 @@ class PollTestCase(DriverTestCase):
             group='ironic_multihost', ironic_notifications=True,
             ironic_notifications_url='fake://')
         self.addCleanup(impl_fake.FakeExchangeManager.cleanup)
-        self.useFixture(fixtures.MockPatchObject(timer, 'REST', 0))
+        self.useFixture(fixtures.MockPatchObject(periodic, 'REST', 0))
         poll = self.driver._timers._timers['poll']
         turned, turn = threading.Event(), poll.turn
         self.useFixture(fixtures.MockPatchObject(
@@ -1249,11 +1251,11 @@ class DeadTestCase(DriverTestCase):
         self.placed['i1'] = InstanceState(
             'dead', node=self.mine, vm_state='active',
             task_state='rebooting')
-        self.patch(reads, 'compute_service', self.fenced)
-        self.patch(transfer, 'take_over', self.take_over)
+        self.patch(db, 'compute_service', self.fenced)
+        self.patch(takeover_write, 'take_over', self.take_over)
         self.notified = []
         self.recovered = []
-        self.patch(calls.Instances, 'notify',
+        self.patch(nova_tracker.Instances, 'notify',
                    lambda instances, *event: self.notified.append(event))
         self.patch(self.driver._recovery, 'add', self.recovered.extend)
         self.driver.get_available_nodes()
@@ -1280,7 +1282,7 @@ class TakeoverTestCase(DeadTestCase):
         self.assertEqual(ME, self.placed['i1'].host)
         self.assertEqual(['i1'], self.recovered)
         self.join()
-        event = events.takeover(ME, 'dead', ['i1'])
+        event = notifications.takeover(ME, 'dead', ['i1'])
         self.assertEqual([(event.kind, event.payload)], self.notified)
         self.driver.get_available_nodes()
         self.assertEqual(1, len(self.notified))
@@ -1325,7 +1327,7 @@ class WindowTestCase(DeadTestCase):
         self.now = 10000
         for one in self.driver._tally, self.driver._witness:
             one._clock = lambda: self.now
-        self.driver._tally._tallies = tallies.Tallies(begun=self.now)
+        self.driver._tally._tallies = counters.Tallies(begun=self.now)
         self.patch(self.driver, '_timers', mock.Mock())
         self.lease = mock.Mock()
         self.patch(self.driver._holder, 'start', self.lease)
@@ -1360,7 +1362,7 @@ class WindowTestCase(DeadTestCase):
         self.driver._look()
 
     def get(self, path):
-        return test_server.get(self.driver._window.server, path)
+        return test_http_server.get(self.driver._window.server, path)
 
     def scrape(self):
         status, _, body = self.get('/metrics')
@@ -1412,7 +1414,7 @@ class WindowTestCase(DeadTestCase):
 
         self.driver._auditor._memory = dataclasses.replace(
             self.driver._auditor._memory, mapped=False)
-        self.patch(reads, 'host_mapped', mapped)
+        self.patch(db, 'host_mapped', mapped)
         thread = threading.Thread(target=self.driver.get_available_nodes)
         thread.start()
         self.addCleanup(thread.join, 60)
@@ -1453,7 +1455,7 @@ class WindowTestCase(DeadTestCase):
 
     def test_conductor_that_is_silent(self):
         self.start()
-        self.patch(reads, 'ironic_services', mock.Mock(side_effect=OSError))
+        self.patch(db, 'ironic_services', mock.Mock(side_effect=OSError))
         for _ in range(40):
             self.now += 10
             self.assertRaises(OSError, self.driver._look)
@@ -1514,7 +1516,7 @@ class WindowTestCase(DeadTestCase):
             if thread.name == 'ironic-multihost-herald':
                 thread.join(60)
         self.assertEqual(
-            [events.brake(ME, True, 19).payload],
+            [notifications.brake(ME, True, 19).payload],
             [payload for kind, payload in self.notified
              if kind == 'ironic_multihost.brake'])
 
@@ -1566,7 +1568,7 @@ class WindowTestCase(DeadTestCase):
             '127.0.0.1', self.driver._window.server.port))
         other = multihost.IronicMultiHostDriver(
             mock.Mock(_compute=self.manager))
-        with self.assertLogs(front.__name__, 'WARNING'):
+        with self.assertLogs(status_server.__name__, 'WARNING'):
             other.init_host(ME)
         other._section.end()
 
@@ -1588,7 +1590,7 @@ class WindowTestCase(DeadTestCase):
         self.lease.assert_called_once_with()
 
     def test_report(self):
-        sections = reports.Report.persistent_sections
+        sections = guru_report.Report.persistent_sections
         self.start()
         # The drivers of other tests may have some.
         title, text = sections[-1]

@@ -26,20 +26,20 @@ from nova.virt import ironic
 from nova.virt.ironic import driver
 from oslo_config import cfg
 
-from nova_ironic_multihost.audit import reader
-from nova_ironic_multihost.audit.sources import ListingError
+from nova_ironic_multihost.adapters import ironic as pages
+from nova_ironic_multihost.adapters import names
+from nova_ironic_multihost.adapters import node_cache
+from nova_ironic_multihost.adapters import nova_facts
 from nova_ironic_multihost import conf
-from nova_ironic_multihost.contract import names
-from nova_ironic_multihost.contract import node_cache
-from nova_ironic_multihost.contract import pages
-from nova_ironic_multihost.contract import sources
-from nova_ironic_multihost.core.facts import InstanceState
-from nova_ironic_multihost.core.mirror import Page
-from nova_ironic_multihost.core.mirror import Row
 from nova_ironic_multihost.driver import IronicMultiHostDriver
+from nova_ironic_multihost.engine.base.ports import ListingError
+from nova_ironic_multihost.engine.listing import lister
+from nova_ironic_multihost.rules.mirror import Page
+from nova_ironic_multihost.rules.mirror import Row
+from nova_ironic_multihost.rules.model import InstanceState
 
 
-class Recordless(sources.NovaSources):
+class Recordless(nova_facts.NovaSources):
     """The nova that nova's tests know of: nothing is recorded in it.
 
     They say who is up, which instances are here and what Ironic lists;
@@ -88,7 +88,7 @@ class Pages(pages.Pages):
         return None
 
 
-class Reader(reader.Reader):
+class Reader(lister.Reader):
     """Lists all nodes each time."""
 
     def _gone_on(self, before, seconds, wanted):
@@ -107,8 +107,8 @@ class Driver(IronicMultiHostDriver):
         super().__setattr__(name, value)
 
 
-sources.NovaSources = Recordless
-reader.Reader = Reader
+nova_facts.NovaSources = Recordless
+lister.Reader = Reader
 pages.Pages = Pages
 pages.node = lambda node, connection: node
 

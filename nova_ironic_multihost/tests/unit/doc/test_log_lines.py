@@ -30,13 +30,13 @@ LEVELS = {'warning': 'WARNING', 'error': 'ERROR', 'exception': 'ERROR',
 
 #: Logs sentences that are made elsewhere: where, and by what expression.
 INDIRECT = {
-    # Of conf/contradictions.py.
+    # Of conf/validation.py.
     ('driver.py', 'LOG.error(sentence)'),
     # A Notice of its own module.
-    ('audit/notices.py', 'LOG.log(notice.level, notice.sentence)'),
+    ('engine/base/operator_log.py', 'LOG.log(notice.level, notice.sentence)'),
 }
 
-CONTRADICTIONS = 'conf/contradictions.py'
+CONTRADICTIONS = 'conf/validation.py'
 
 #: A term of the page, and its level.
 ENTRY = re.compile(r'^``(?P<text>.+)`` : (?P<level>[A-Z]+)$', re.MULTILINE)

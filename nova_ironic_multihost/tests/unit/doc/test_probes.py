@@ -22,8 +22,8 @@ import textwrap
 from oslotest import base
 import yaml
 
-from nova_ironic_multihost.core import health
-from nova_ironic_multihost.window import front
+from nova_ironic_multihost.rules import health
+from nova_ironic_multihost.telemetry import status_server
 
 ROOT = pathlib.Path(__file__).parents[4]
 
@@ -69,8 +69,11 @@ class ProbesTestCase(base.BaseTestCase):
                      for _, _, probe in probes() if 'exec' in probe}
         verdict = health.Verdict(True, 'It is valid.')
         mine, other = (
-            front.Window(host, None, None, lambda: verdict, ('127.0.0.1', 0))
-            for host in (socket.gethostname(), 'other'))
+            status_server.Window(
+                host, None, None, lambda: verdict, ('127.0.0.1', 0)
+            )
+            for host in (socket.gethostname(), 'other')
+        )
         for one in mine, other:
             self.addCleanup(one.close)
             one.open()

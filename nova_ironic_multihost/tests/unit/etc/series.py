@@ -14,20 +14,20 @@
 
 import re
 
-from nova_ironic_multihost.check import findings
-from nova_ironic_multihost.check import samples
-from nova_ironic_multihost.core import tallies
-from nova_ironic_multihost.core.tallies import Turns
-from nova_ironic_multihost.core.tallies import Work
-from nova_ironic_multihost.tests.unit.window import pictures
+from nova_ironic_multihost.client import cloud_metrics
+from nova_ironic_multihost.client import findings
+from nova_ironic_multihost.rules import counters
+from nova_ironic_multihost.rules.counters import Turns
+from nova_ironic_multihost.rules.counters import Work
+from nova_ironic_multihost.telemetry import exposition
+from nova_ironic_multihost.tests.unit.telemetry import pictures
 from nova_ironic_multihost.tests import views
-from nova_ironic_multihost.window import exposition
 
 #: What each nova-compute tells, with its labels.
 OF_COMPUTES = {
     sample.name: set(sample.labels)
     for family in exposition.Exposition(lambda: pictures.of(
-        tallies.Tallies().with_turns(
+        counters.Tallies().with_turns(
             Work.LISTING, Turns(1, 1, 1, 1)).with_turns(
                 Work.AUDIT, Turns(1, 1, 1, 1)),
         view=pictures.VIEW, reasons={}), '1').collect()
@@ -36,8 +36,8 @@ OF_COMPUTES = {
 #: What the exporter tells.
 OF_CLOUD = {
     series.name: set(series.labels) for series in (
-        *samples.of_cloud(views.consistent(), []),
-        *samples.of_survey(True, 0))}
+        *cloud_metrics.of_cloud(views.consistent(), []),
+        *cloud_metrics.of_survey(True, 0))}
 
 ALL = OF_COMPUTES | OF_CLOUD
 

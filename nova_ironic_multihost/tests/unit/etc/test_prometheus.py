@@ -19,7 +19,7 @@ import fixtures
 from oslotest import base
 import yaml
 
-from nova_ironic_multihost.check import findings
+from nova_ironic_multihost.client import findings
 from nova_ironic_multihost.tests.unit.etc import promtool
 from nova_ironic_multihost.tests.unit.etc import series
 

@@ -22,7 +22,7 @@ import fixtures
 from oslotest import base
 
 from nova_ironic_multihost import conf
-from nova_ironic_multihost.core import lease
+from nova_ironic_multihost.rules import lease
 
 DROP_IN = (pathlib.Path(__file__).resolve().parents[4] / 'etc' / 'systemd'
            / 'nova-compute.service.d' / 'watchdog.conf')

@@ -20,9 +20,9 @@ import sys
 import fixtures
 from oslotest import base
 
-from nova_ironic_multihost.check import findings
-from nova_ironic_multihost.check import observation
-from nova_ironic_multihost.check import survey
+from nova_ironic_multihost.client import cloud_client
+from nova_ironic_multihost.client import cloud_state
+from nova_ironic_multihost.client import findings
 from nova_ironic_multihost.tests.unit import tools
 from nova_ironic_multihost.tests import views
 
@@ -120,10 +120,10 @@ class FailoverTestCase(base.BaseTestCase):
         def in_use(seen):
             seen = views.changed(seen, 'nodes', 1, instance_uuid='server-1',
                                  provision_state='active')
-            seen = views.with_more(seen, 'instances', observation.Instance(
+            seen = views.with_more(seen, 'instances', cloud_state.Instance(
                 'server-1', host='compute-2', node='node-1'))
             seen = views.with_more(seen, 'allocations',
-                                   observation.Allocation('server-1',
+                                   cloud_state.Allocation('server-1',
                                                           'node-1'))
             return moved(seen, 1, 'compute-2')
 
@@ -224,7 +224,7 @@ class FailoverTestCase(base.BaseTestCase):
             self.assertEqual(['stop', 'start'], self.world.log)
 
     def test_starts_it_again_whatever_happens(self):
-        for error in survey.SurveyError('down'), KeyboardInterrupt():
+        for error in cloud_client.SurveyError('down'), KeyboardInterrupt():
             self.world = World()
 
             def fail(seen, error=error):
@@ -265,7 +265,7 @@ class MainTestCase(base.BaseTestCase):
         self.signals = self.useFixture(fixtures.MockPatch(
             'signal.signal')).mock
         self.connect = self.useFixture(fixtures.MockPatchObject(
-            survey, 'connect')).mock
+            cloud_client, 'connect')).mock
         self.play = self.useFixture(fixtures.MockPatchObject(
             failover.Failover, 'play')).mock
 
@@ -315,7 +315,7 @@ class MainTestCase(base.BaseTestCase):
         self.assertEqual('whom', told['findings'][0]['subject'])
 
     def test_what_cannot_be_tried(self):
-        for error in (survey.SurveyError('Do this.'),
+        for error in (cloud_client.SurveyError('Do this.'),
                       failover.CommandError('Do this.')):
             self.play.side_effect = error
             self.assertEqual((2, '', 'tools/failover: Do this.\n'),

@@ -152,7 +152,7 @@ class ChooseTestCase(base.BaseTestCase):
         self.assertIn('git diff', self.refused('for'))
 
     def test_for_a_file(self):
-        chosen = self.choose('for', 'nova_ironic_multihost/core/ring.py')
+        chosen = self.choose('for', 'nova_ironic_multihost/rules/ring.py')
         self.assertEqual((), chosen['simulation'])
         self.assertEqual((), chosen['pep8'])
         self.assertIn('core', chosen['py3-nova34'][0])
@@ -161,8 +161,8 @@ class ChooseTestCase(base.BaseTestCase):
     def test_for_several_files(self):
         one, other = (
             self.choose('for', path) for path in
-            ('nova_ironic_multihost/core/ring.py', 'lab/boot.py'))
-        both = self.choose('for', 'nova_ironic_multihost/core/ring.py',
+            ('nova_ironic_multihost/rules/ring.py', 'lab/boot.py'))
+        both = self.choose('for', 'nova_ironic_multihost/rules/ring.py',
                            'lab/boot.py')
         self.assertEqual({*one['py3-nova34'], *other['py3-nova34']},
                          set(both['py3-nova34']))

@@ -1,0 +1,207 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""How a build claims its node, and how it writes down how far it is.
+
+It writes only over what a build has left there, and over what it wrote itself
+where nova says so. nova writes some of it whatever is there (ComputeManager.
+_build_resources: that it attaches volumes; ResourceTracker.
+abort_instance_claim, ComputeManager._do_build_and_run_instance and
+_set_instance_obj_error_state: that it has failed), and takes any instance
+without a task state for one that is to be built. Whoever stands still before
+that may write over a server that another has built meanwhile; or take the mark
+off which says that another compute service takes the instance over
+(:mod:`.rules.takeover`); or let a build look begun that is to begin again. A
+claim on a node that another host has by then would stay with this host when it
+dies: nobody takes that over.
+
+While nova's conductor does not answer, or its database takes no writes, a
+build waits: nova would end it with an error that it could not write either.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+
+from nova.compute import task_states
+from nova.compute import vm_states
+from nova import exception
+from nova import objects
+
+from nova_ironic_multihost.adapters import errors
+from nova_ironic_multihost.adapters import names
+
+#: What says how far a build is.
+STATE = frozenset({'host', 'task_state', 'vm_state'})
+
+#: Of an instance that is being built, or was given up and may still be.
+BUILT = (vm_states.BUILDING, vm_states.ERROR)
+
+
+def claim(parts, call):
+    """Claim the node of a build, if nobody has claimed it meanwhile.
+
+    Around ResourceTracker._set_instance_host_and_node.
+    """
+    gate, instance = parts.gate, call['instance']
+    if not gate.building:
+        return gate.claim(call.name, instance, call)
+
+    def claim_what_is_nobodys():
+        if not gate.has_node():
+            # nova has it scheduled anew.
+            raise names.ComputeResourcesUnavailable(
+                reason='its node is on another compute service')
+        save = instance.save
+        # Another host that has claimed it writes another task state soon.
+        instance.save = functools.partial(
+            save, expected_vm_state=[vm_states.BUILDING],
+            expected_task_state=[instance.task_state])
+        try:
+            with _under_a_lock(save):
+                return call()
+        finally:
+            instance.save = save
+
+    return gate.claim(call.name, instance, claim_what_is_nobodys)
+
+
+def abort(parts, call):
+    """Give a claim back (ResourceTracker._unset_instance_host_and_node)."""
+    def act_without_waiting():
+        with _under_a_lock(call['instance'].save):
+            return call()
+
+    return parts.gate.give_back(
+        call.name, call['instance'], act_without_waiting)
+
+
+def give_back(parts, call):
+    """Take the host off the object of an instance.
+
+    nova writes that soon after, whatever is there. It is how a claim is given
+    back that nova does not abort: one that it could only write half, say.
+    """
+    return (parts.gate.give_back(
+                call.name, call['instance'], call, patient=True)
+            if parts.gate.building else call())
+
+
+def save_as_a_build(parts, call):
+    """Let a build write over nothing but what a build has written."""
+    call['instance'].save = Saving(parts.gate, call.name, call['instance'])
+    return call()
+
+
+class Saving:
+    """Saves how far a build is, and that only while it is one.
+
+    In place of the method of its instance. If the task state is another one
+    than nova expects it fails as ever, with UnexpectedTaskStateError. If the
+    instance was built, it is left as it is.
+
+    :param gate: :class:`nova_ironic_multihost.engine.builds.guard.Gate`.
+    :param name: of the operation.
+    :ivar waits: whether it may wait for an answer.
+    """
+
+    def __init__(self, gate, name: str, instance: objects.Instance) -> None:
+        self._gate = gate
+        self._name = name
+        self._instance = instance
+        self._save = instance.save
+        self.waits = True
+        #: The last task state that it has saved.
+        self._last: str | None = None
+
+    def __call__(self, *args, **kwargs) -> None:
+        """Save, see nova.objects.Instance.save."""
+        changed = STATE & self._instance.obj_what_changed()
+        if args or not self._gate.building or not changed:
+            # The object has what is there then, whoever wrote it.
+            self._save(*args, **kwargs)
+            return
+        if not kwargs and 'task_state' in changed and (
+                self._instance.task_state == task_states.BLOCK_DEVICE_MAPPING):
+            self._write_that_it_attaches_volumes()
+        else:
+            self._write(kwargs)
+        if 'task_state' in changed:
+            self._last = self._instance.task_state
+            if self._last == task_states.SCHEDULING:
+                self._gate.note_scheduled()
+
+    def _write_that_it_attaches_volumes(self):
+        try:
+            self._write({'expected_task_state': [self._last]})
+        except exception.UnexpectedTaskStateError:
+            # The next one saves something else, and would save this, too.
+            self._instance.obj_reset_changes(['task_state', 'vm_state'])
+            raise
+
+    def _write(self, conditions):
+        instance = self._instance
+        conditions = {'expected_vm_state': [*BUILT], **conditions}
+        save = functools.partial(self._save, **conditions)
+        try:
+            if not self.waits:
+                save()
+            else:
+                self._gate.persist(self._name, instance, save, (
+                    functools.partial(
+                        self._save, **_or_written(instance, conditions))))
+        except exception.UnexpectedDeletingTaskStateError:
+            raise
+        except exception.InstanceUpdateConflict as exc:
+            # A user may be at a server whose answer was lost: its machine
+            # runs, and nova would free its ports.
+            if (instance.vm_state == vm_states.ACTIVE or not isinstance(
+                    exc, exception.UnexpectedTaskStateError)):
+                self._gate.leave(self._name)
+            raise
+        except Exception as exc:
+            if (instance.vm_state == vm_states.ACTIVE
+                    and errors.passing(exc)):
+                self._gate.leave(self._name)
+            raise
+
+
+@contextlib.contextmanager
+def _under_a_lock(save):
+    """Have nothing wait: that of nova's tracker is held.
+
+    :param save: a :class:`Saving`, if this is a build.
+    """
+    if not isinstance(save, Saving):
+        yield
+        return
+    save.waits = False
+    try:
+        yield
+    finally:
+        save.waits = True
+
+
+def _or_written(instance, conditions):
+    """Return conditions that hold when what is to be saved is there, too.
+
+    Only the answer may be lost.
+    """
+    found = {'expected_vm_state': [*conditions['expected_vm_state'],
+                                   instance.vm_state]}
+    expected = conditions.get('expected_task_state')
+    if expected is not None:
+        found['expected_task_state'] = [
+            *((expected,) if isinstance(expected, str) else expected),
+            instance.task_state]
+    return found

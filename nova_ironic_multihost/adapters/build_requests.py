@@ -1,0 +1,116 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""nova's builds that are on no host yet, and the way by which they come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from nova import baserpc
+from nova.compute import rpcapi
+from nova.compute import vm_states
+from nova import exception
+from nova import objects
+import oslo_messaging as messaging
+
+from nova_ironic_multihost.adapters import db
+from nova_ironic_multihost.adapters import finish_build
+from nova_ironic_multihost.adapters import names
+from nova_ironic_multihost.adapters import nova_tracker
+from nova_ironic_multihost.rules.lost_builds import Build
+
+
+class Builds:
+    """Implements the port :class:`.engine.base.ports.Builds`.
+
+    One thread uses it.
+
+    :param host: this host, as nova spells it.
+    :param tracker: its :class:`.nova_tracker.Tracker`.
+    """
+
+    def __init__(self, host: str, tracker: nova_tracker.Tracker):
+        self._host = host
+        self._tracker = tracker
+        self._nodes: dict[tuple[str, object], str] = {}
+
+    def unclaimed(self) -> frozenset[Build]:
+        """Read which builds are on no host, and ask placement for the nodes.
+
+        It is asked once for each build, unless nova has changed that since.
+
+        :raises nova.exception.ConsumerAllocationRetrievalFailed: placement
+            answers with an error.
+        :raises keystoneauth1.exceptions.ClientException: it does not answer.
+        """
+        context = names.admin_context()
+        rows = db.hostless(context, vm_states.BUILDING)
+        self._nodes = {
+            row: node for row in rows if (node := self._nodes.get(row)
+                                          or self._node(context, row[0]))}
+        return frozenset(Build(uuid, node) for (uuid, _), node
+                         in self._nodes.items())
+
+    def _node(self, context, uuid):
+        """Return the node that is allocated to an instance, if it is one."""
+        found = list(self._tracker.report_client.get_allocs_for_consumer(
+            context, uuid)['allocations'])
+        return found[0] if len(found) == 1 else None
+
+    def receive(self) -> None:
+        """Call this host through the queue in which builds wait for it.
+
+        :raises oslo_messaging.MessagingException: nobody answers.
+        """
+        api = baserpc.BaseAPI(rpcapi.RPC_TOPIC)
+        api.client.prepare(server=self._host).call(
+            names.admin_context(), 'ping', arg=self._host)
+
+    def give_up(self, build: Build, reason: str,
+                absent: Callable[[], bool]) -> bool:
+        """Set a build to ERROR, if it is still on no host and not begun.
+
+        What it has allocated stays, as nova leaves it too: who deletes the
+        instance frees it.
+
+        :param absent: whether it still has not come, asked last: a build that
+            begins without a task state cannot be told from one that has not.
+        :returns: whether it was.
+        """
+        context = names.admin_context()
+        try:
+            instance = objects.Instance.get_by_uuid(context, build.instance)
+            if (instance.host, instance.vm_state) != (
+                    None, vm_states.BUILDING):
+                return False
+            if self._node(context, build.instance) != build.node:
+                self._nodes = {}
+                return False
+            # It is shown only when the instance is in ERROR.
+            finish_build.note_fault(instance, finish_build.BUILD, reason)
+            before = instance.task_state
+            instance.vm_state = vm_states.ERROR
+            instance.task_state = None
+            if not absent():
+                return False
+            instance.save(expected_vm_state=[vm_states.BUILDING],
+                          expected_task_state=[before])
+        except (exception.InstanceNotFound,
+                exception.InstanceUpdateConflict):
+            return False
+        except messaging.MessagingTimeout:
+            # An answer that is lost is no write that is lost.
+            instance = objects.Instance.get_by_uuid(context, build.instance)
+            return (instance.host, instance.vm_state) == (
+                None, vm_states.ERROR)
+        return True

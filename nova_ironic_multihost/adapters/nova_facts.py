@@ -1,0 +1,202 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""nova and placement as the sources of an audit's facts."""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from collections.abc import Set
+from concurrent import futures
+from http import HTTPStatus
+
+from nova_ironic_multihost.adapters import db
+from nova_ironic_multihost.adapters import names
+from nova_ironic_multihost.adapters import nova_tracker
+from nova_ironic_multihost.adapters import takeover_write
+from nova_ironic_multihost.engine.base.metrics import Tally
+from nova_ironic_multihost.engine.base.ports import Eligible
+from nova_ironic_multihost.rules import aggregates as core_aggregates
+from nova_ironic_multihost.rules.counters import Event
+from nova_ironic_multihost.rules.model import InstanceState
+from nova_ironic_multihost.rules.model import Record
+from nova_ironic_multihost.rules import peers
+
+#: Questions to placement at a time. It answers one in 5 to 7 ms; keystoneauth
+#: keeps ten connections.
+AT_ONCE = 8
+
+
+class NovaSources:
+    """The sources of a nova-compute: nova and placement.
+
+    Implements the port :class:`.engine.base.ports.Sources`, method by method.
+    Uses ``_get_hypervisor_type``, which is private to nova's driver and to its
+    subclasses.
+
+    :param driver: the virt driver that the facts are gathered for.
+    :param tracker: its :class:`.nova_tracker.Tracker`.
+    """
+
+    def __init__(
+        self, driver: names.IronicDriver, tracker: nova_tracker.Tracker
+    ):
+        self._driver = driver
+        self._tracker = tracker
+
+    def services(self) -> list[peers.ComputeService]:
+        """Read the enabled services that have an Ironic compute node."""
+        return db.ironic_services(
+            names.admin_context(), self._driver.servicegroup_api,
+            self._driver._get_hypervisor_type())
+
+    def new_services(self) -> list[peers.ComputeService]:
+        """Read the services that start for the first time."""
+        return db.new_services(
+            names.admin_context(), self._driver.servicegroup_api)
+
+    def service(self, host: str) -> peers.ComputeService | None:
+        """Read any compute service."""
+        return db.compute_service(
+            names.admin_context(), self._driver.servicegroup_api, host)
+
+    def instances(self, hosts: Iterable[str]) -> frozenset[str]:
+        """Read the instances on these hosts."""
+        context = names.admin_context()
+        return frozenset().union(*(
+            db.instance_uuids(context, host) for host in hosts))
+
+    def instance_states(self, instances: Iterable[str]
+                        ) -> dict[str, InstanceState]:
+        """Read which hosts these instances are on."""
+        return db.instance_states(
+            names.admin_context(), instances)
+
+    def records_of(self, hosts: Iterable[str]) -> list[Record]:
+        """Read the records of these hosts."""
+        context = names.admin_context()
+        return [record for host in hosts for record
+                in self._tracker.at_hand(db.records_of(context, host))]
+
+    def records(self, nodes: Iterable[str]) -> list[Record]:
+        """Read the records of these nodes."""
+        return self._tracker.at_hand(
+            db.records(names.admin_context(), nodes))
+
+    def consumers(self, node: str) -> frozenset[str] | None:
+        """Ask placement who has allocated a node."""
+        return db.consumers(
+            names.admin_context(), self._tracker.report_client, node)
+
+    def consumers_of(self, nodes: Sequence[str]
+                     ) -> dict[str, frozenset[str] | None]:
+        """Ask placement who has allocated nodes: it takes one at a time.
+
+        When so many as are asked at the same time have had no answer the
+        others are not asked for: each may take as long as a timeout.
+        """
+        if not nodes:
+            return {}
+        unanswered: list[str] = []
+
+        def ask(node: str) -> frozenset[str] | None:
+            if len(unanswered) >= AT_ONCE:
+                return None
+            found = self.consumers(node)
+            if found is None:
+                unanswered.append(node)
+            return found
+
+        with futures.ThreadPoolExecutor(min(AT_ONCE, len(nodes))) as pool:
+            return dict(zip(nodes, pool.map(ask, nodes), strict=True))
+
+    def mapped(self, host: str) -> bool | None:
+        """Ask whether the host is mapped to a cell."""
+        return db.host_mapped(names.admin_context(), host)
+
+    def aggregates(self) -> tuple[core_aggregates.Aggregate, ...] | None:
+        """Read nova's host aggregates."""
+        return db.host_aggregates(names.admin_context())
+
+    def generations(self) -> dict[str, int]:
+        """Ask placement for the generations of all resource providers."""
+        return db.generations(
+            names.admin_context(), self._tracker.report_client)
+
+
+class NovaWrites:
+    """What audits change of nova themselves.
+
+    Implements the port :class:`.engine.base.ports.Writes`.
+
+    :param ending: says whether this service is about to end; nothing is
+        taken over then, though it has been decided.
+    :param tally: counts what has come of it.
+    :param failed: called when it is not known what has come of it.
+    :param tracker: the :class:`.nova_tracker.Tracker`.
+    """
+
+    def __init__(self, ending: Callable[[], bool] = lambda: False,
+                 tally: Tally | None = None,
+                 failed: Callable[[], object] = lambda: None,
+                 tracker: nova_tracker.Tracker | None = None) -> None:
+        self._ending = ending
+        self._tally = tally or Tally()
+        self._failed = failed
+        self._tracker = tracker
+        self._under_way: Set[str] = frozenset()
+
+    @property
+    def under_way(self) -> Set[str]:
+        """Uuids of the instances that are being taken over now."""
+        return self._under_way
+
+    def remove_provider(self, node: str) -> bool:
+        """Delete the resource provider of a node that is gone."""
+        assert self._tracker is not None
+        context, client = names.admin_context(), self._tracker.report_client
+        consumers = db.consumers(context, client, node)
+        states = db.instance_states(context, consumers or ())
+        if consumers is None or any(
+                uuid not in states or not states[uuid].deleted
+                for uuid in consumers):
+            return False
+        for uuid in sorted(consumers):
+            client.delete_allocation_for_instance(context, uuid, force=True)
+        answer = client.delete(f'/resource_providers/{node}',
+                               global_request_id=context.global_id)
+        client.invalidate_resource_provider(node)
+        return bool(answer) or answer.status_code == HTTPStatus.NOT_FOUND
+
+    def take_over(self, instances: Mapping[str, InstanceState], host: str,
+                  eligible: Eligible) -> dict[str, takeover_write.Outcome]:
+        """Move instances to this host that are still as they were seen."""
+        if self._ending():
+            return dict.fromkeys(instances, False)
+        # One audit at a time comes here.
+        self._under_way = frozenset(instances)
+        unknown = len(instances)
+        try:
+            outcomes = takeover_write.take_over(
+                names.admin_context(), instances, host, eligible)
+            unknown = sum(isinstance(outcome, Exception)
+                          for outcome in outcomes.values())
+            self._tally.count(Event.TAKEN_OVER, sum(
+                outcome is True for outcome in outcomes.values()))
+            return outcomes
+        finally:
+            self._tally.count(Event.TAKEOVER_FAILED, unknown)
+            if unknown:
+                self._failed()
+            self._under_way = frozenset()

@@ -1,0 +1,159 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Set what :mod:`.table` lists: all of it, or nothing.
+
+Methods of objects are replaced, and none of classes: oslo.messaging, nova's
+own calls and its periodic tasks take a method by its name from the object
+when they call it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
+import functools
+import inspect
+import types
+import typing
+
+from nova import safe_utils
+from oslo_log import log as logging
+
+if typing.TYPE_CHECKING:
+    from nova_ironic_multihost.adapters.patches.table import Row
+
+LOG = logging.getLogger(__name__)
+
+
+class MismatchError(Exception):
+    """nova is not as the table says; the message names the remedy."""
+
+
+class Call:
+    """A call of one of nova's methods.
+
+    :param target: the object that has the method.
+    :param name: of the method.
+    :param method: what the call leads to: nova's bound method, or the next
+        layer.
+    :param parameters: names of the method's parameters, without ``self``.
+    """
+
+    __slots__ = ('_args', '_kwargs', '_method', '_parameters', 'name',
+                 'target')
+
+    def __init__(self, target: typing.Any, name: str, method: Callable,
+                 parameters: tuple[str, ...], args: tuple,
+                 kwargs: Mapping[str, object]) -> None:
+        self.target = target
+        self.name = name
+        self._method = method
+        self._parameters = parameters
+        self._args = args
+        self._kwargs = kwargs
+
+    def __call__(self) -> typing.Any:
+        """Call the method."""
+        return self._method(*self._args, **self._kwargs)
+
+    def __getitem__(self, parameter: str) -> typing.Any:
+        """Return an argument; None if the caller has left it out."""
+        return self.arguments().get(parameter)
+
+    def arguments(self) -> dict[str, typing.Any]:
+        """Return the arguments by their names."""
+        return {**dict(zip(self._parameters, self._args, strict=False)),
+                **self._kwargs}
+
+    def changed(self, **arguments: object) -> typing.Any:
+        """Call the method with other arguments."""
+        args, kwargs = [*self._args], dict(self._kwargs)
+        for name, value in arguments.items():
+            position = self._parameters.index(name)
+            if position < len(args):
+                args[position] = value
+            else:
+                kwargs[name] = value
+        return self._method(*args, **kwargs)
+
+
+def parameters(function: Callable) -> tuple[str, ...]:
+    """Return the names of the parameters of nova's function.
+
+    Some decorators hide them (oslo.messaging's expected_exceptions).
+    """
+    found = inspect.signature(function).parameters
+    if 'instance' not in found and takes_anything(function):
+        hidden = safe_utils.get_wrapped_function(inspect.unwrap(function))
+        if inspect.isfunction(hidden):
+            found = inspect.signature(hidden).parameters
+    return tuple(found)
+
+
+def takes_anything(function: Callable) -> bool:
+    """Whether a function takes any number of arguments by position."""
+    return any(one.kind is one.VAR_POSITIONAL for one
+               in inspect.signature(function).parameters.values())
+
+
+def apply(rows: Iterable[Row], targets: Mapping[str, typing.Any],
+          parts: typing.Any) -> None:
+    """Check all rows, and then replace what they list.
+
+    :param targets: target of a row -> object. Nothing is replaced of others:
+        of a transport that is not RabbitMQ, say.
+    :param parts: what the layers work with.
+    :raises MismatchError: nothing is replaced.
+    """
+    rows = [*rows]
+    wrong = {row: why for row in rows if (why := row.mismatch())}
+    if refused := [why for row, why in wrong.items() if not row.optional]:
+        raise MismatchError(' '.join(refused))
+    for row, why in wrong.items():
+        LOG.warning('Something that saves time is left out (%(lost)s): '
+                    '%(why)s', {'lost': row.why, 'why': why})
+    made = [(target, name, _layered(row, target, name, parts))
+            for row in rows if row.target in targets and row not in wrong
+            and row.layers for target in [targets[row.target]]
+            for name in row.names(type(target))]
+    for target, name, method in made:
+        setattr(target, name, method)
+
+
+def novas(target: object, name: str) -> typing.Any:
+    """Return nova's method, without the layers."""
+    method = getattr(target, name)
+    return getattr(method, '__dict__', {}).get('nova', method)
+
+
+def _layered(row, target, name, parts):
+    """Return a method with the layers of a row, the first one innermost."""
+    function = getattr(row.owner, name, None) or getattr(type(target), name)
+    names = parameters(function)[1:]
+    method, nova = getattr(target, name), novas(target, name)
+    for layer in row.layers:
+        method = types.MethodType(
+            _layer(layer, parts, name, method, names, function), target)
+    method.__func__.nova = nova
+    return method
+
+
+def _layer(layer, parts, name, method, names, function):
+    # nova tracks bound methods alone (service._TrackingEndpointWrapper).
+    @functools.wraps(getattr(method, '__func__', function))
+    def call(self, *args, **kwargs):
+        return layer(parts, Call(
+            self, name, method, names, args, kwargs))
+
+    return call

@@ -1,0 +1,270 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""nova's operations on instances, and how a gate stands before them.
+
+Which methods of nova's manager and of its driver for Ironic are operations,
+and the layers around them: functions of (parts, :class:`.apply.Call`);
+:mod:`.table` says which stands around which method.
+"""
+
+import contextlib
+import functools
+import inspect
+
+from nova.compute import build_results
+from nova import exception
+from nova.virt import driver as virt_driver
+import oslo_messaging as messaging
+
+from nova_ironic_multihost.adapters import listeners
+from nova_ironic_multihost.adapters import names
+from nova_ironic_multihost.adapters.patches import apply
+
+#: Operations (methods of ComputeManager with a parameter ``instance``) that
+#: are not sent to the host of the instance: it has none, or it is on its way
+#: from host to host, which no instance over Ironic is.
+ELSEWHERE = frozenset({
+    listeners.BUILD, 'check_can_live_migrate_destination',
+    'confirm_resize', 'confirm_snapshot_based_resize_at_source',
+    'drop_move_claim_at_destination', 'finish_resize',
+    'finish_revert_resize', 'finish_revert_snapshot_based_resize_at_source',
+    'finish_snapshot_based_resize_at_dest', 'live_migration',
+    'live_migration_force_complete', 'post_live_migration_at_destination',
+    'pre_live_migration', 'prep_resize',
+    'prep_snapshot_based_resize_at_dest', 'remove_volume_connection',
+    'revert_resize', 'revert_snapshot_based_resize_at_dest',
+    'rollback_live_migration_at_destination', 'unshelve_instance'})
+
+#: Operations whose sender waits for the answer (ComputeAPI uses ``call``).
+AWAITED = frozenset({
+    'attach_interface', 'check_can_live_migrate_source',
+    'get_console_output', 'get_diagnostics', 'get_instance_diagnostics',
+    'get_mks_console', 'get_serial_console', 'get_spice_console',
+    'get_vnc_console', 'prep_snapshot_based_resize_at_source',
+    'quiesce_instance', 'reserve_block_device_name', 'set_admin_password'})
+
+#: The same, and those for which None is an answer.
+CALLS = AWAITED | {'validate_console_port'}
+
+#: Methods of IronicDriver that change a machine, or Ironic's node of it.
+MUTATIONS = (
+    'attach_interface', 'clean_networks_preparation', 'destroy',
+    'detach_interface', 'failed_spawn_cleanup', 'get_serial_console',
+    'get_vnc_console', 'plug_vifs', 'power_off', 'power_on',
+    'prepare_for_spawn', 'prepare_networks_before_block_device_mapping',
+    'reboot', 'rebuild', 'rescue', 'spawn', 'trigger_crash_dump',
+    'unplug_vifs', 'unrescue')
+
+#: How the names of openstacksdk's methods begin that change something, or may,
+#: as plain requests do.
+CHANGES = ('add_', 'attach_', 'call_', 'create_', 'delete', 'detach_',
+           'disable_', 'enable_', 'inject_', 'patch', 'post', 'put',
+           'remove_', 'request', 'set_', 'unset_', 'update_')
+
+
+def sent_to_host(manager_class: type) -> list[str]:
+    """Return the names of the operations that go to an instance's host.
+
+    :param manager_class: nova's ComputeManager.
+    """
+    return sorted(
+        name for name, method in inspect.getmembers(
+            manager_class, inspect.isfunction)
+        if not name.startswith('_') and name not in ELSEWHERE
+        and 'instance' in apply.parameters(method))
+
+
+def mutations(driver_class: type) -> list[str]:
+    """Return the names of the methods of a driver that change a machine.
+
+    Also those that nova's driver for Ironic does not have, and a subclass of
+    it may have.
+
+    :param driver_class: IronicDriver, or a subclass of it.
+    """
+    return sorted({*MUTATIONS, *(
+        name for name, method in inspect.getmembers(
+            virt_driver.ComputeDriver, inspect.isfunction)
+        if not name.startswith(('_', 'get_'))
+        and 'instance' in apply.parameters(method)
+        and getattr(names.IronicDriver, name) is method
+        and getattr(driver_class, name) is not method)})
+
+
+def operate(parts, call):
+    """Carry out an operation if its instance is here.
+
+    nova sends an evacuation to this host on purpose, and none is carried out.
+    """
+    instance = call['instance']
+
+    def refuse():
+        try:
+            raise _conflict(call.name, instance.uuid)
+        except exception.Invalid as exc:
+            # It goes to the API and not into the log.
+            raise messaging.ExpectedException() from exc
+
+    if call.name == 'rebuild_instance' and call['recreate']:
+        return parts.evacuate(instance.uuid)
+    return parts.gate.operate(
+        call.name, instance, call, patient=call.name not in CALLS,
+        **({'otherwise': refuse} if call.name in AWAITED else {}))
+
+
+def sift(parts, call):
+    """Take events for instances of this host only."""
+    here = parts.gate.present(call.name, [
+        instance.uuid for instance in call['instances']])
+    return call.changed(
+        instances=[instance for instance in call['instances']
+                   if instance.uuid in here],
+        events=[event for event in call['events']
+                if event.instance_uuid in here])
+
+
+def arrive(parts, call):
+    """Take the node of a build when the build arrives.
+
+    So that the node does not look like one of a dead host while the build
+    waits for its turn.
+    """
+    # It begins in a thread of its own, and has the node taken as well.
+    result = call()
+    parts.adopt(call['instance'].uuid, call['node'])
+    return result
+
+
+def copy(parts, call):
+    """Copy a build when it comes, and acknowledge it then."""
+    try:
+        parts.copy(call['instance'].uuid, call['node'], call.arguments())
+    finally:
+        listeners.acknowledge()
+    return call()
+
+
+def begin(parts, call):
+    """Note that a build has come."""
+    uuid = call['instance'].uuid
+    parts.arrivals.begin(uuid)
+    try:
+        return call()
+    except BaseException:
+        # No thread has it.
+        parts.arrivals.end(uuid)
+        raise
+
+
+def note_failure(parts, call):
+    """Note that a build has failed."""
+    try:
+        return call()
+    except BaseException as exc:
+        parts.failed(call['instance'].uuid, exc)
+        raise
+
+
+def build(parts, call):
+    """Carry out a build, unless it is done or another's by now.
+
+    Then say that it is over. One that waits for another time is not, and one
+    that is refused while the service ends may have been given up by that. To
+    nova both are FAILED_BY_POLICY: it leaves the allocation, and does not
+    count a failure of the host.
+    """
+    instance, node = call['instance'], call['node']
+    outcomes = []
+
+    def answer(outcome):
+        outcomes.append(outcome)
+        return build_results.FAILED_BY_POLICY
+
+    result = parts.gate.build(
+        call.name, instance, call, node,
+        functools.partial(answer, 'refused'),
+        functools.partial(parts.adopt, instance.uuid, node),
+        lambda result: result == build_results.FAILED,
+        functools.partial(
+            parts.renew, instance.uuid, call['requested_networks']),
+        functools.partial(answer, 'postponed'))
+    refused = 'refused' in outcomes
+    if 'postponed' not in outcomes and not (refused and parts.ending()):
+        parts.over(instance.uuid, node, refused)
+    return result
+
+
+def end(parts, call):
+    """Note that a build has ended, whatever becomes of it."""
+    try:
+        return call()
+    finally:
+        parts.arrivals.end(call['instance'].uuid)
+
+
+def gated(method):
+    """Return a layer that leaves a call to a method of the gate.
+
+    :param method: its name: function of (name, instance, act).
+    """
+    def layer(parts, call):
+        return getattr(parts.gate, method)(call.name, call['instance'], call)
+
+    layer.__name__ = method
+    return layer
+
+
+#: Parts of operations: what nova cleans up after, and the rest.
+ATTEMPT, PART = gated('attempt'), gated('operate')
+CLEAN_UP = gated('clean_up')
+CHANGE_MACHINE = gated('change_machine')
+
+
+def _conflict(operation, instance):
+    """Return the error that nova's API answers with 409.
+
+    The next try goes to the right host.
+    """
+    if operation.startswith('get_'):
+        return exception.InstanceNotReady(instance_id=instance)
+    return exception.InstanceInvalidState(
+        instance_uuid=instance, attr='host', state='changed',
+        method=operation)
+
+
+class AskingConnection:
+    """A connection to Ironic that asks the gate before each change.
+
+    :param connection: what nova's driver works with.
+    :param gate: :class:`nova_ironic_multihost.engine.builds.guard.Gate`.
+    :param asking: returns a context manager that is entered while a request
+        is under way.
+    """
+
+    def __init__(self, connection, gate, asking=contextlib.nullcontext):
+        self._connection = connection
+        self._gate = gate
+        self._asking = asking
+
+    def __getattr__(self, name):
+        found = getattr(self._connection, name)
+        if not callable(found):
+            return found
+
+        def ask(*args, **kwargs):
+            if name.startswith(CHANGES):
+                self._gate.ask_again()
+            with self._asking():
+                return found(*args, **kwargs)
+
+        return ask

@@ -1,0 +1,110 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The options of nova.conf, as plain values."""
+
+from nova_ironic_multihost.adapters import names
+from nova_ironic_multihost.adapters import partition as shared
+from nova_ironic_multihost.engine.audit import audit_state
+from nova_ironic_multihost.rules import health
+from nova_ironic_multihost.rules import lease
+from nova_ironic_multihost.rules import liveness
+from nova_ironic_multihost.rules import peers
+from nova_ironic_multihost.rules import takeover
+
+#: Seconds between two runs of a task of nova for which no interval is set
+#: (oslo_service.periodic_task).
+DEFAULT_INTERVAL = 60
+
+
+def read() -> audit_state.Settings:
+    """Read the options that audits follow, as they are now.
+
+    An operator may change some of them while the service runs (SIGHUP, with
+    nova 33 and earlier).
+    """
+    options = names.CONF.ironic_multihost
+    return audit_state.Settings(
+        host=names.CONF.host, partition=partition(),
+        points=options.ring_partitions,
+        pulls_per_audit=options.pulls_per_audit,
+        pull_delay_audits=options.pull_delay_audits,
+        move_across_zones=options.move_across_zones,
+        max_vanished_percent=options.max_vanished_percent,
+        policy=takeover.Policy(
+            options.instance_takeover, options.takeover_after),
+        takeovers_per_audit=options.takeovers_per_audit,
+        sweep_interval=options.sweep_interval,
+        audit_interval=options.audit_interval,
+        heartbeats=liveness.Heartbeats(
+            names.CONF.report_interval, names.CONF.service_down_time))
+
+
+def patience() -> float:
+    """Return the seconds for which an operation waits for the conductor.
+
+    Several of the times after which a question has failed, and the time in
+    which it is decided whose an instance is (:mod:`.engine.servers.recovery`).
+    """
+    return max(300, 5 * names.CONF.rpc_response_timeout)
+
+
+def bounds() -> health.Bounds:
+    """Return the seconds after which something is taken for broken."""
+    conf = names.CONF
+    interval = conf.update_resources_interval
+    return health.bounds(
+        (interval or DEFAULT_INTERVAL) + conf.periodic_fuzzy_delay
+        if interval >= 0 and conf.periodic_enable else None,
+        read().heartbeats.period, conf.rpc_response_timeout,
+        # As nova's driver does (IronicDriver._unprovision).
+        (conf.ironic.api_max_retries + 1) * conf.ironic.api_retry_interval)
+
+
+def terms() -> lease.Terms:
+    """Return how long the lease of this service lasts."""
+    return lease.Terms(
+        names.CONF.rpc_response_timeout, names.CONF.service_down_time)
+
+
+def metrics() -> tuple[str, int] | None:
+    """Return where metrics can be read, (address, port); None if nowhere."""
+    options = names.CONF.ironic_multihost
+    if not options.metrics_port:
+        return None
+    return options.metrics_address, options.metrics_port
+
+
+def topics() -> list[str] | None:
+    """Return where nova's versioned notifications go.
+
+    None if it sends none: where its unversioned ones go.
+    """
+    options = names.CONF.notifications
+    return (None if options.notification_format == 'unversioned'
+            else options.versioned_notifications_topics)
+
+
+def notifications() -> tuple[str | None, str] | None:
+    """Return where Ironic's notifications are: (URL, topic).
+
+    The URL is None for where nova's own go. None if they are of no interest.
+    """
+    options = names.CONF.ironic_multihost
+    if not options.ironic_notifications:
+        return None
+    return options.ironic_notifications_url, options.ironic_notifications_topic
+
+
+def partition() -> peers.Partition:
+    """Read which nodes this compute service shares."""
+    return shared.read(names.CONF)

@@ -1,0 +1,82 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What commands that ask the cloud share: options, exit statuses, words."""
+
+import argparse
+import math
+
+from nova_ironic_multihost.client import cloud_state
+from nova_ironic_multihost.client import findings
+
+#: Exit statuses.
+CONSISTENT, FOUND, UNKNOWN = range(3)
+
+
+def add_clouds(options: argparse.ArgumentParser) -> None:
+    """Add the options that say whose credentials are used."""
+    options.add_argument(
+        '--os-cloud', metavar='NAME',
+        help='entry of clouds.yaml for nova and placement (default: '
+        'OS_CLOUD, or the other OS_* variables)')
+    add_baremetal_cloud(options)
+
+
+def add_baremetal_cloud(options: argparse.ArgumentParser) -> None:
+    """Add the one of them that no OpenStack client has."""
+    options.add_argument(
+        '--os-baremetal-cloud', metavar='NAME',
+        help='entry of clouds.yaml for Ironic (default: the same)')
+
+
+def add_extent(options: argparse.ArgumentParser) -> None:
+    """Add the options that say what else is looked at."""
+    options.add_argument(
+        '--host', action='append', default=[], metavar='HOST',
+        help='this compute service must exist and be up; may be given '
+        'several times')
+    options.add_argument(
+        '--allocations', action='store_true',
+        help='also compare allocations with servers: one request for each '
+        'node, eight at a time')
+
+
+def add_look(options: argparse.ArgumentParser) -> None:
+    """Add the options that say what is looked at, and how often."""
+    add_extent(options)
+    options.add_argument(
+        '--wait', type=seconds, default=0, metavar='SECONDS',
+        help='look again until nothing is found and no server is in the '
+        'middle of something, at most this long (default: look once)')
+
+
+def seconds(text: str) -> float:
+    """Check a time of the command line."""
+    number = float(text)
+    if not 0 <= number < math.inf:
+        raise argparse.ArgumentTypeError('0 or more seconds')
+    return number
+
+
+def summary(seen: cloud_state.Observation,
+            found: list[findings.Finding]) -> str:
+    """Return the last line of a check."""
+    counts = (f'{counted(len(seen.nodes), "node")}, '
+              f'{counted(len(seen.up_hosts), "compute service")} up')
+    if found:
+        return f'{counts}: {counted(len(found), "finding")}'
+    return f'{counts}: each node has exactly one owner'
+
+
+def counted(number: int, word: str) -> str:
+    """Return a number of things: 1 node, 2 nodes."""
+    return f'{number} {word}' + ('' if number == 1 else 's')

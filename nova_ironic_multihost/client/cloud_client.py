@@ -1,0 +1,739 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Asks nova, placement and Ironic, through their APIs, what they have.
+
+For those who have credentials and no database: an operator, a job of CI.
+The survey reads lists, page by page. It asks about a single node only for
+allocations, which are optional, where two lists contradict each other, and
+whether nova has deleted a server that Ironic still holds a node for.
+
+As a rule it needs two connections: nova and placement answer an admin of a
+project, while Ironic shows all nodes to system scope only.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Set
+import concurrent.futures
+import contextlib
+import dataclasses
+import datetime
+from email import utils
+import time
+import typing
+import uuid
+
+from keystoneauth1 import exceptions as identity_exceptions
+import openstack
+from openstack.config import cloud_region
+from openstack import exceptions as sdk_exceptions
+
+from nova_ironic_multihost.client import cloud_state
+from nova_ironic_multihost.rules import aggregates
+from nova_ironic_multihost.rules.peers import host_key
+from nova_ironic_multihost.rules.peers import HostKey
+from nova_ironic_multihost.rules import stop_marker
+
+_Json: typing.TypeAlias = dict[str, typing.Any]
+_One = typing.TypeVar('_One')
+_Answer = typing.TypeVar('_Answer')
+
+#: To nova and placement, and to Ironic.
+Connections: typing.TypeAlias = tuple[
+    openstack.connection.Connection, openstack.connection.Connection]
+
+#: Entries of a page; the most that nova and Ironic give by default.
+PAGE = 1000
+
+#: Seconds that one answer may take, unless clouds.yaml says otherwise.
+PATIENCE = 300.0
+
+#: Seconds by which clocks may differ without being told apart: an answer has
+#: been on its way, and its date has whole seconds.
+SAME_CLOCK = 5.0
+
+_THREADS = 8
+# How often a list is begun anew because the entry that its next page was to
+# follow is gone.
+_ATTEMPTS = 3
+
+#: What Keystone answers when it is too busy. keystoneauth has exceptions for
+#: both from nova 34's constraints on only.
+_BUSY = frozenset({408, 429})
+
+# Services of a cell that does not answer are listed from here on, and marked.
+# Its servers are not: nova leaves them out of every list that has pages.
+_COMPUTE = '2.69'
+# Changes a compute service by its host, as all do up to 2.52.
+_BY_HOST = '2.11'
+# Ids are uuids from here on. From 2.88 on nova asks computes, one after the
+# other, how long they have been up.
+_HYPERVISORS = '2.53'
+# The first that filters a list of providers by trait.
+_PLACEMENT = '1.18'
+# Where an answer has the compute service of a server, and its node.
+_HOST = 'OS-EXT-SRV-ATTR:host'
+_NODE = 'OS-EXT-SRV-ATTR:hypervisor_hostname'
+# Lists of migrations have pages from here on.
+_MIGRATIONS = '2.59'
+# Statuses of a migration that is over.
+_MIGRATED = frozenset({
+    'confirmed', 'reverted', 'error', 'failed', 'completed', 'cancelled',
+    'done'})
+# What nova needs of an Ironic; and the first that has shards.
+_BAREMETAL, _SHARDS = '1.46', '1.82'
+_NODE_FIELDS = ('uuid,name,instance_uuid,provision_state,power_state,'
+                'maintenance,conductor_group,provision_updated_at')
+
+_AS_ADMIN = ('Ask with an account that has the role admin in a project: '
+             '--os-cloud NAME, or OS_CLOUD.')
+_AS_SYSTEM = ('Ask with an account of system scope (system_scope: all in '
+              'clouds.yaml): --os-baremetal-cloud NAME.')
+
+
+#: Who judges a cloud does not need what asks it.
+SurveyError = cloud_state.SurveyError
+Unanswered = cloud_state.Unanswered
+
+
+class _TooOld(SurveyError):
+    """A service does not know the microversion of a request."""
+
+
+class _EntryGone(Exception):
+    """The entry that the next page was to follow does not exist."""
+
+
+def connect(cloud: str | None = None,
+            baremetal_cloud: str | None = None) -> 'Survey':
+    """Return a Survey with the credentials of :func:`connections`.
+
+    :raises SurveyError: without usable credentials
+    """
+    return Survey(*connections(cloud, baremetal_cloud))
+
+
+def connections(cloud: str | None = None,
+                baremetal_cloud: str | None = None) -> Connections:
+    """Find the credentials as every OpenStack client does.
+
+    :param cloud: entry of clouds.yaml for nova and placement; None for
+        OS_CLOUD or the other OS_* variables
+    :param baremetal_cloud: entry for Ironic; None for the same as cloud
+    :returns: (connection to nova and placement, one to Ironic)
+    :raises SurveyError: without usable credentials
+    """
+    return connections_beside(
+        _connection(cloud, '--os-cloud NAME, or OS_CLOUD'), baremetal_cloud)
+
+
+def connections_beside(project: openstack.connection.Connection,
+                       baremetal_cloud: str | None = None) -> Connections:
+    """Return a connection that somebody has made, and the one to Ironic.
+
+    Parameters and errors as for :func:`connections`.
+    """
+    if baremetal_cloud is None:
+        return project, _undemanding(project)
+    return project, _undemanding(_connection(
+        baremetal_cloud, '--os-baremetal-cloud NAME'))
+
+
+def _undemanding(connection: openstack.connection.Connection
+                 ) -> openstack.connection.Connection:
+    """Return a connection that insists on no microversion of Ironic.
+
+    With python-ironicclient every connection of python-openstackclient wants
+    the latest one that this knows, and openstacksdk then refuses any Ironic
+    that is older. Each of our requests names the one that it needs.
+    """
+    settings = connection.config.config
+    if '.' not in str(settings.get('baremetal_api_version', '')):
+        return connection
+    config = cloud_region.CloudRegion(
+        connection.config.name, connection.config.region_name,
+        settings | {'baremetal_api_version': '1'},
+        session=connection.session)
+    return openstack.connection.Connection(config=config)
+
+
+def _connection(cloud: str | None,
+                how: str) -> openstack.connection.Connection:
+    try:
+        connection = openstack.connect(
+            cloud=cloud, app_name='nova-ironic-multihost')
+        session = connection.session
+    except (identity_exceptions.ClientException,
+            sdk_exceptions.SDKException) as error:
+        raise SurveyError(
+            f'There are no usable credentials: {_text(error)}. Name an entry '
+            f'of clouds.yaml ({how}), or set the OS_* variables.') from error
+    if session.timeout is None:
+        session.timeout = PATIENCE
+    return connection
+
+
+def _text(error: Exception) -> str:
+    return ' '.join(str(error).split()).rstrip('.')
+
+
+class Survey:
+    """Reads an Observation through the APIs.
+
+    :param project: connection to nova and placement
+    :param system: one to Ironic, which may be the same
+    """
+
+    def __init__(self, project: openstack.connection.Connection,
+                 system: openstack.connection.Connection) -> None:
+        self._nova = _Api('nova', project, 'compute', _AS_ADMIN)
+        self._placement = _Api('placement', project, 'placement', _AS_ADMIN)
+        self._ironic = _Api('Ironic', system, 'baremetal', _AS_SYSTEM)
+        # How nodes are asked for: microversion, fields.
+        self._node_form = _SHARDS, f'{_NODE_FIELDS},shard'
+
+    def read(self, allocations: bool = False,
+             zones: bool = False) -> cloud_state.Observation:
+        """Ask everyone once.
+
+        Computes and servers of other hypervisors are left out. Whether a
+        host is mapped to a cell is known only if nova shows a record of it.
+
+        :param allocations: also ask for those, provider by provider
+        :param zones: also ask for the availability zones of hosts
+        :raises SurveyError: when somebody does not answer, or not as the API
+            has it
+        """
+        try:
+            return self._read(allocations, zones)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise SurveyError(
+                'The cloud answers what its APIs do not have '
+                f'({type(error).__name__}: {_text(error)}). Look at the '
+                'endpoints in the catalog, and at proxies.') from error
+
+    def _read(self, allocations: bool, zones: bool) -> cloud_state.Observation:
+        nodes = self._nodes()
+        providers = self._providers()
+        # Before the servers: a new one has its allocation later.
+        allocated = self._allocations(providers) if allocations else None
+        services = self._service_list()
+        _expect_cells(services)
+        # How old a heartbeat is does not depend on how long the others take.
+        at = self._nova.moment()
+        records, others = self._records()
+        if records and not nodes:
+            raise SurveyError(
+                f'Ironic shows this account no node, yet nova has records '
+                f'of {len(records)}. {_AS_SYSTEM}')
+        servers = self._servers(others)
+        # nova has left out servers of a cell that went away meanwhile.
+        _expect_cells(self._service_list())
+        nodes, more = self._resolved(nodes, servers)
+        mapped = {record.key for record in records}
+        return cloud_state.Observation(
+            at=at,
+            services=tuple(
+                dataclasses.replace(
+                    service, mapped=True if service.key in mapped else None)
+                for service in services if service.key not in others),
+            records=records,
+            nodes=nodes,
+            providers=providers,
+            allocations=allocated,
+            instances=servers + more,
+            zones=tuple(sorted(self.zones().items())) if zones else None)
+
+    def zones(self) -> dict[HostKey, str]:
+        """Ask for the availability zones that hosts have been given.
+
+        :returns: host -> zone, without those that are in no aggregate of one
+        :raises SurveyError: when nova does not answer
+        """
+        found = self._nova.get('/os-aggregates', _COMPUTE)['aggregates']
+        return aggregates.zones(
+            aggregates.Aggregate.of(one['uuid'], one['hosts'],
+                                    one['availability_zone'])
+            for one in found)
+
+    def marked(self, trait: str) -> frozenset[str]:
+        """Ask which resource providers have a trait.
+
+        :returns: their uuids
+        :raises SurveyError: when placement does not answer
+        """
+        return frozenset(
+            provider['uuid'] for provider in self._placement.get(
+                '/resource_providers', _PLACEMENT, required=trait)[
+                    'resource_providers'])
+
+    def nodes_of(self, conductor_group: str | None,
+                 shard: str | None) -> frozenset[str]:
+        """Ask which nodes are in a conductor group, in a shard or in both.
+
+        :param conductor_group: None for any; '' is the default group
+        :param shard: None for any
+        :returns: their uuids
+        :raises SurveyError: when Ironic does not answer
+        """
+        # What is None is not sent.
+        return frozenset(node['uuid'] for node in self._ironic.pages(
+            '/nodes', 'nodes', 'uuid', _SHARDS if shard else _BAREMETAL,
+            fields='uuid', conductor_group=conductor_group, shard=shard))
+
+    def computes(self, host: str | None = None
+                 ) -> tuple[cloud_state.Service, ...]:
+        """Ask nova for its compute services, and nothing else.
+
+        One question, however many nodes and cells there are. nova answers it
+        while the database of a cell is away, after 60 s at most.
+
+        :param host: the one that somebody is to act on, in any spelling
+        :returns: all, of virtual machines too
+        :raises SurveyError: when nova does not answer, or does not reach the
+            cell of that host
+        """
+        found = self._service_list()
+        _expect_cells(one for one in found if host is not None
+                      and one.key == host_key(host))
+        return tuple(found)
+
+    def bare_metal(self, host: str) -> bool | None:
+        """Tell by one of its servers whether a host is one of bare metal.
+
+        The node of such a server has a uuid for its name. That of a virtual
+        machine has the name of its host as a rule, and no uuid.
+
+        :param host: as nova spells it
+        :returns: None if that does not show, as without a server
+        :raises SurveyError: when nova does not answer
+        """
+        [node] = [server.get(_NODE) for server in self._nova.get(
+            '/servers/detail', _COMPUTE, all_tenants=1, host=host,
+            limit=1)['servers']] or [None]
+        return _is_uuid(node) if node else None
+
+    def servers_of(self, host: str) -> tuple[cloud_state.Instance, ...]:
+        """Ask nova alone, for the living servers of a compute service.
+
+        :raises SurveyError: when it does not answer
+        """
+        return tuple(_instance(server) for server in self._nova.pages(
+            '/servers/detail', 'servers', 'id', _COMPUTE, all_tenants=1,
+            host=host))
+
+    def migrating(self, host: str) -> frozenset[str]:
+        """Ask nova which servers are on their way from or to a host.
+
+        :returns: their uuids; evacuations count
+        :raises SurveyError: when it does not answer
+        """
+        return frozenset(
+            migration['instance_uuid'] for migration in self._nova.pages(
+                '/os-migrations', 'migrations', 'uuid', _MIGRATIONS,
+                host=host)
+            if migration['status'] not in _MIGRATED)
+
+    def change(self, service: cloud_state.Service, body: _Json) -> None:
+        """Have nova change a compute service, all that is asked for at once.
+
+        :param service: what a survey has read
+        :param body: of nova's PUT /os-services/ID: ``status``,
+            ``disabled_reason``, ``forced_down``
+        :raises SurveyError: for anything but success; when the answer was
+            lost it may be changed all the same
+        """
+        try:
+            self._nova.put(f'/os-services/{service.id}', _COMPUTE, body)
+        except Unanswered as error:
+            # nova looks for the uuid in one cell after the other, and fails
+            # at the first that is away.
+            try:
+                self._change_by_host(service, body)
+            except SurveyError as another:
+                raise error from another
+
+    def _change_by_host(self, service: cloud_state.Service,
+                        body: _Json) -> None:
+        """Change it by requests that nova sends to the cell of the host."""
+        host = {'host': service.host, 'binary': 'nova-compute'}
+        if 'forced_down' in body:
+            self._nova.put('/os-services/force-down', _BY_HOST,
+                           host | {'forced_down': body['forced_down']})
+        if body.get('status') == 'enabled':
+            self._nova.put('/os-services/enable', _BY_HOST, host)
+        elif 'disabled_reason' in body:
+            self._nova.put(
+                '/os-services/disable-log-reason', _BY_HOST,
+                host | {'disabled_reason': body['disabled_reason']})
+        elif 'status' in body:
+            self._nova.put('/os-services/disable', _BY_HOST, host)
+
+    def _nodes(self) -> tuple[cloud_state.Node, ...]:
+        try:
+            return self._listed()
+        except _TooOld:
+            self._node_form = _BAREMETAL, _NODE_FIELDS
+            return self._listed()
+
+    def _listed(self) -> tuple[cloud_state.Node, ...]:
+        microversion, fields = self._node_form
+        return tuple(_node(node) for node in self._ironic.pages(
+            '/nodes', 'nodes', 'uuid', microversion, fields=fields))
+
+    def _providers(self) -> tuple[cloud_state.Provider, ...]:
+        every = self._placement.get('/resource_providers', _PLACEMENT)
+        barred = self.marked(cloud_state.DISABLED_TRAIT)
+        # nova names the provider of an Ironic node after the uuid of both.
+        return tuple(
+            cloud_state.Provider(
+                provider['uuid'],
+                traits=frozenset({cloud_state.DISABLED_TRAIT} if
+                                 provider['uuid'] in barred else ()))
+            for provider in every['resource_providers']
+            if provider['name'] == provider['uuid'])
+
+    def _service_list(self) -> list[cloud_state.Service]:
+        return list(map(_service, self._nova.get(
+            '/os-services', _COMPUTE, binary='nova-compute')['services']))
+
+    def _records(self) -> tuple[tuple[cloud_state.Record, ...], Set[HostKey]]:
+        """Records of Ironic nodes, and the hosts of others."""
+        found = self._nova.pages(
+            '/os-hypervisors/detail', 'hypervisors', 'id', _HYPERVISORS)
+        others = {host_key(record['service']['host']) for record in found
+                  if record['hypervisor_type'] != 'ironic'}
+        return tuple(
+            cloud_state.Record(record['id'], record['service']['host'],
+                               name=record['hypervisor_hostname'])
+            for record in found
+            if record['hypervisor_type'] == 'ironic'), others
+
+    def _servers(
+            self, others: Set[HostKey]) -> tuple[cloud_state.Instance, ...]:
+        """Living servers of all projects, without those of other hosts."""
+        servers = [_instance(server) for server in self._nova.pages(
+            '/servers/detail', 'servers', 'id', _COMPUTE, all_tenants=1)]
+        return tuple(s for s in servers if s.key not in others)
+
+    def _resolved(
+            self, nodes: tuple[cloud_state.Node, ...],
+            servers: tuple[cloud_state.Instance, ...],
+            ) -> tuple[tuple[cloud_state.Node, ...],
+                       tuple[cloud_state.Instance, ...]]:
+        """Ask once more about nodes that are held for a server not listed.
+
+        It may be new, be gone together with its hold on the node, or be
+        hidden from the list, as those are whose deletion can be undone.
+
+        :returns: the nodes as they are now, and servers to be added
+        """
+        known = {server.uuid for server in servers}
+        doubtful = [node for node in nodes
+                    if node.instance_uuid and node.instance_uuid not in known]
+        found = dict(_side_by_side(self._resolve, doubtful))
+        nodes = tuple(
+            now for node in nodes
+            if (now := found.get(node.uuid, (node, None))[0]) is not None)
+        return nodes, tuple(
+            server for _, server in found.values() if server is not None)
+
+    def _resolve(
+            self, node: cloud_state.Node,
+            ) -> tuple[str, tuple[cloud_state.Node | None,
+                                  cloud_state.Instance | None]]:
+        """Ask nova, then Ironic.
+
+        :returns: uuid of the node, (the node or None, its server or None)
+        """
+        answer = self._nova.get(f'/servers/{node.instance_uuid}', _COMPUTE,
+                                may_be_gone=True)
+        if answer is not None:
+            return node.uuid, (node, _instance(answer['server']))
+        microversion, fields = self._node_form
+        answer = self._ironic.get(f'/nodes/{node.uuid}', microversion,
+                                  may_be_gone=True, fields=fields)
+        now = _node(answer) if answer else None
+        return node.uuid, (now, self._deleted(now) if now else None)
+
+    def _deleted(
+            self, node: cloud_state.Node) -> cloud_state.Instance | None:
+        """The server that a node is held for, if nova has deleted it.
+
+        None if nova never had it, or has archived or purged it since.
+        """
+        if node.instance_uuid is None:
+            return None
+        found = self._nova.get('/servers', _COMPUTE, all_tenants=1, deleted=1,
+                               uuid=node.instance_uuid)['servers']
+        return next((cloud_state.Instance(
+            server['id'], server['name'], deleted=True) for server in found
+            if server['id'] == node.instance_uuid), None)
+
+    def _allocations(
+            self, providers: tuple[cloud_state.Provider, ...],
+            ) -> tuple[cloud_state.Allocation, ...]:
+        def of_provider(
+                provider: cloud_state.Provider,
+                ) -> list[cloud_state.Allocation]:
+            answer = self._placement.get(
+                f'/resource_providers/{provider.uuid}/allocations',
+                _PLACEMENT, may_be_gone=True)
+            return [cloud_state.Allocation(consumer, provider.uuid)
+                    for consumer in (answer or {}).get('allocations', ())]
+
+        return tuple(
+            allocation for found in _side_by_side(of_provider, providers)
+            for allocation in found)
+
+
+def _side_by_side(function: Callable[[_One], _Answer],
+                  values: Iterable[_One]) -> list[_Answer]:
+    with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
+        return list(pool.map(function, values))
+
+
+def _node(node: _Json) -> cloud_state.Node:
+    return cloud_state.Node(
+        node['uuid'], node['name'] or '', node['instance_uuid'],
+        node['provision_state'] or '', node['power_state'],
+        node['maintenance'], node['conductor_group'],
+        node.get('shard') or '', _epoch(node['provision_updated_at']))
+
+
+def _is_uuid(text: str) -> bool:
+    try:
+        return str(uuid.UUID(text)) == text
+    except ValueError:
+        return False
+
+
+def _expect_cells(services: Iterable[cloud_state.Service]) -> None:
+    unknown = sorted(one.host for one in services if not one.reached)
+    if unknown:
+        raise Unanswered(
+            f'nova does not reach the database of the cell of '
+            f'{", ".join(unknown)}. Mend that first: what is in there '
+            'cannot be judged.')
+
+
+def _service(service: _Json) -> cloud_state.Service:
+    if service['status'] == 'UNKNOWN':
+        return cloud_state.Service(service['host'], up=False, reached=False)
+    return cloud_state.Service(
+        service['host'],
+        id=service['id'],
+        up=service['state'] == 'up',
+        disabled=service['status'] == 'disabled',
+        forced_down=service['forced_down'],
+        seen=_epoch(service['updated_at']),
+        reason=service.get('disabled_reason') or '',
+        farewell=stop_marker.said(service.get('disabled_reason')))
+
+
+def _instance(server: _Json) -> cloud_state.Instance:
+    # Without it every compute service would look as if it had no server.
+    if _HOST not in server:
+        raise SurveyError(
+            f'nova does not say where server {server["id"]} is: it does not '
+            'reach the database of its cell, or forbids this account to '
+            f'know. Mend the former. {_AS_ADMIN}')
+    return cloud_state.Instance(
+        server['id'], server.get('name', ''),
+        server[_HOST],
+        server.get(_NODE),
+        server.get('OS-EXT-STS:vm_state', ''),
+        server.get('OS-EXT-STS:task_state'),
+        updated=_epoch(server.get('updated')) or 0.0)
+
+
+def _epoch(text: str | None) -> float | None:
+    if text is None:
+        return None
+    # All of them speak of UTC, whether they say so or not.
+    moment = datetime.datetime.fromisoformat(text)
+    return moment.replace(tzinfo=datetime.UTC).timestamp()
+
+
+def _ahead(date: str) -> float:
+    """Return by how many seconds the clock of an answer is ahead of ours."""
+    try:
+        ahead = utils.parsedate_to_datetime(date).timestamp() - time.time()
+    except ValueError:
+        return 0.0
+    return ahead if abs(ahead) > SAME_CLOCK else 0.0
+
+
+def _said(answer: typing.Any) -> str:
+    """What nova says why it does not do what it was asked for, or ''."""
+    try:
+        [fault] = answer.json().values()
+        return ' '.join(fault['message'].split()).rstrip('.')
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return ''
+
+
+class _Api:
+    """One API: decoded answers, and errors that say what to do.
+
+    :param name: what people call the service
+    :param connection: has an adapter of keystoneauth1 for the service
+    :param service: the attribute of the connection with that adapter
+    :param remedy: what to do when the service refuses
+    """
+
+    def __init__(self, name: str,
+                 connection: openstack.connection.Connection,
+                 service: str, remedy: str) -> None:
+        self._name = name
+        self._connection = connection
+        self._service = service
+        self._remedy = remedy
+        # Seconds by which its clock is ahead of ours.
+        self._ahead = 0.0
+
+    def moment(self) -> float:
+        """Return the time by the clock of the service, as far as it says so.
+
+        What it says about times is to be compared with its own clock; that of
+        whoever asks may be off by hours.
+        """
+        return time.time() + self._ahead
+
+    def pages(self, path: str, key: str, identity: str, microversion: str,
+              **parameters: typing.Any) -> list[_Json]:
+        """Read all entries of a list, page by page.
+
+        Only an empty page ends it: a short one may not be the last, as nova
+        leaves hypervisors out after it has counted them.
+
+        :param key: where the answer has the entries
+        :param identity: the field of an entry that the next page follows
+        """
+        for _ in range(_ATTEMPTS):
+            with contextlib.suppress(_EntryGone):
+                return self._all_pages(
+                    path, key, identity, microversion, parameters)
+        raise Unanswered(
+            f'{self._name} changes faster than {path} can be read. Ask '
+            'again, or wait for things to come to rest with --wait SECONDS.')
+
+    def _all_pages(self, path: str, key: str, identity: str,
+                   microversion: str,
+                   parameters: _Json) -> list[_Json]:
+        entries: list[_Json] = []
+        parameters = parameters | {'limit': PAGE}
+        while page := self.get(path, microversion, **parameters)[key]:
+            entries += page
+            parameters['marker'] = page[-1][identity]
+        return entries
+
+    def get(self, path: str, microversion: str, may_be_gone: bool = False,
+            **parameters: typing.Any) -> typing.Any:
+        """Ask once.
+
+        :param may_be_gone: return None when there is no such thing
+        :returns: the answer, decoded
+        :raises SurveyError: for anything but an answer
+        """
+        answer = self._ask('get', path, microversion, params=parameters)
+        status = answer.status_code
+        if status == 404 and may_be_gone:
+            return None
+        if status in (400, 404) and 'marker' in parameters:
+            raise _EntryGone
+        self._expect_success(answer, path, microversion)
+        try:
+            return answer.json()
+        except ValueError:
+            raise SurveyError(
+                f'{self._name} answered {path} with something that is not '
+                'JSON. Look at the endpoint in the catalog.') from None
+
+    def put(self, path: str, microversion: str, body: _Json) -> None:
+        """Change something.
+
+        :raises SurveyError: for anything but success
+        """
+        self._expect_success(
+            self._ask('put', path, microversion, json=body), path,
+            microversion)
+
+    def _ask(self, method: str, path: str, microversion: str,
+             **parameters: typing.Any) -> typing.Any:
+        with self._telling():
+            adapter = getattr(self._connection, self._service)
+            answer = getattr(adapter, method)(
+                path, microversion=microversion, raise_exc=False,
+                **parameters)
+        self._ahead = _ahead(answer.headers.get('Date', ''))
+        return answer
+
+    def _expect_success(self, answer: typing.Any, path: str,
+                        microversion: str) -> None:
+        status = answer.status_code
+        if status == 200:
+            return
+        if status == 401:
+            raise SurveyError(
+                f'{self._name} does not accept the token of this account. '
+                'Look at the service user of its keystone_authtoken.')
+        if status == 403:
+            raise SurveyError(
+                f'{self._name} forbids this account {path}. {self._remedy}')
+        if status == 406:
+            raise _TooOld(
+                f'{self._name} is too old: it does not know microversion '
+                f'{microversion} of its API, which {path} is asked with. '
+                'Upgrade it, or look at the endpoint in the catalog.')
+        answered = f'{self._name} answered {path} with HTTP {status}'
+        if status >= 500 or status == 429:
+            raise Unanswered(f'{answered}. Look into its log.')
+        told = _said(answer)
+        raise SurveyError(
+            f'{answered}: {told}.' if told
+            else f'{answered}. Look into its log.')
+
+    @contextlib.contextmanager
+    def _telling(self) -> Iterator[None]:
+        """Turn errors of the client libraries into sentences."""
+        try:
+            yield
+        except identity_exceptions.Unauthorized as error:
+            raise SurveyError(
+                f'keystone refuses the credentials: {_text(error)}. Look at '
+                'user, password and scope.') from error
+        except (identity_exceptions.ConnectionError,
+                identity_exceptions.DiscoveryFailure,
+                identity_exceptions.HttpServerError,
+                sdk_exceptions.ServiceDiscoveryException) as error:
+            raise self._no_way(error) from error
+        except (identity_exceptions.CatalogException,
+                sdk_exceptions.EndpointNotFound,
+                sdk_exceptions.ServiceDisabledException) as error:
+            raise SurveyError(
+                f'The catalog has no {self._service} service of this '
+                f'region: {_text(error)}. Look at region_name, interface '
+                'and the project or scope.') from error
+        except (identity_exceptions.ClientException,
+                sdk_exceptions.SDKException) as error:
+            if getattr(error, 'http_status', None) in _BUSY:
+                raise self._no_way(error) from error
+            raise SurveyError(
+                f'{self._name} cannot be asked: {_text(error)}.') from error
+
+    def _no_way(self, error: Exception) -> Unanswered:
+        return Unanswered(
+            f'There is no way to {self._name}: {_text(error)}. Start what '
+            'does not answer, or look at the URL and at proxies (no_proxy).')

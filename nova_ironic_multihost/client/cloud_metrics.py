@@ -1,0 +1,141 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The figures of a cloud for those who watch it: who is up, what is found.
+
+Pure: makes :class:`Series` of an
+:class:`~nova_ironic_multihost.client.cloud_state.Observation` and its
+findings. There are as many samples as computes and kinds of findings, and
+none for a single node or server. Times are seconds.
+"""
+
+import collections
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+import types
+
+from nova_ironic_multihost.client import cloud_state
+from nova_ironic_multihost.client import findings
+
+#: What all names begin with.
+PREFIX = 'nova_ironic_multihost_cloud_'
+
+#: What a node is to the compute that has its record.
+STATES = FREE, USED, LEAKED = 'free', 'used', 'leaked'
+
+
+@dataclasses.dataclass(frozen=True)
+class Series:
+    """Figures of one name, each of which can go up and down.
+
+    :ivar name: the whole name
+    :ivar text: a sentence on what the figures say
+    :ivar labels: names of the labels
+    :ivar values: {(value of each label, ...): figure}
+    """
+
+    name: str
+    text: str
+    labels: tuple[str, ...]
+    values: Mapping[tuple[str, ...], float]
+
+
+def of_cloud(seen: cloud_state.Observation,
+             found: Sequence[findings.Finding]) -> tuple[Series, ...]:
+    """Return what there is to tell of a cloud.
+
+    :param found: all findings in the observation, and the notes
+    """
+    return (
+        _one('survey_timestamp_seconds', 'When the cloud was asked with '
+             'success last, in seconds since the epoch.', seen.at),
+        _findings(found),
+        *_computes(seen),
+        _nodes_of_computes(seen, found),
+        _one('nodes', 'Nodes that Ironic shows.', len(seen.nodes)),
+        _one('servers_busy', 'Servers that are in the middle of something.',
+             findings.busy(seen)))
+
+
+def of_survey(success: bool, seconds: float) -> tuple[Series, ...]:
+    """Return what there is to tell of the last try to ask a cloud.
+
+    :param seconds: how long it took, whatever came of it
+    """
+    return (
+        _one('survey_success', 'Whether the cloud answered when it was asked '
+             'last; if not, the other figures are older.', success),
+        _one('survey_seconds', 'How long it took to ask the cloud last.',
+             seconds))
+
+
+def _findings(found: Sequence[findings.Finding]) -> Series:
+    counts = collections.Counter(finding.kind for finding in found)
+    return _series(
+        'findings', 'What is not in its place, by the kinds that '
+        'nova-ironic-multihost-check has.', ('kind',),
+        {(kind,): counts[kind] for kind in findings.KINDS})
+
+
+def _computes(seen: cloud_state.Observation) -> tuple[Series, ...]:
+    def of_services(
+            name: str, text: str,
+            figure: Callable[[cloud_state.Service], float | None]) -> Series:
+        return _series(f'compute_{name}', text, ('host',), {
+            (service.host,): value for service in seen.services
+            if (value := figure(service)) is not None})
+
+    return (
+        of_services('up', 'Whether nova calls the compute service up.',
+                    lambda service: service.up),
+        of_services('fenced', 'Whether the compute service is forced down.',
+                    lambda service: service.forced_down),
+        of_services('enabled', 'Whether the compute service is enabled.',
+                    lambda service: not service.disabled),
+        of_services('silence_seconds', 'Seconds between the last heartbeat '
+                    'of the compute service, or that it was fenced, disabled '
+                    'or enabled, and the moment of asking.',
+                    lambda service: None if service.seen is None
+                    else seen.at - service.seen))
+
+
+def _nodes_of_computes(seen: cloud_state.Observation,
+                       found: Sequence[findings.Finding]) -> Series:
+    leaked = {finding.subject for finding in found
+              if finding.kind == findings.LEAKED}
+
+    def state(node: str) -> str:
+        if node in leaked:
+            return LEAKED
+        return USED if node in seen.server_of else FREE
+
+    counts = collections.Counter(
+        (record.key, state(record.node)) for record in seen.records
+        if record.node in seen.node_of)
+    return _series(
+        'compute_nodes', 'Nodes that are recorded on the host: free; used by '
+        'a server, or about to be; leaked, held for no server.',
+        ('host', 'state'),
+        {(name, state): counts[key, state]
+         for key, name in seen.names.items() for state in STATES})
+
+
+def _one(name: str, text: str, value: float) -> Series:
+    return _series(name, text, (), {(): value})
+
+
+def _series(name: str, text: str, labels: tuple[str, ...],
+            values: Mapping[tuple[str, ...], float]) -> Series:
+    return Series(PREFIX + name, text, labels, types.MappingProxyType({
+        key: float(value) for key, value in values.items()}))

@@ -1,0 +1,72 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""nova-ironic-multihost: who owns what, why, and is it healthy."""
+
+from importlib import metadata
+import sys
+
+from cliff import app
+from cliff import commandmanager
+
+from nova_ironic_multihost.client import arguments
+from nova_ironic_multihost.client.commands import base
+
+#: The group of entry points that names the commands.
+NAMESPACE = 'nova_ironic_multihost.commands'
+
+_DESCRIPTION = """\
+Who owns which Ironic node, why, is it healthy, and what happens if: asks
+nova, placement and Ironic through their APIs, as any OpenStack client does.
+"""
+
+
+class Shell(app.App):
+    """The program; cliff finds the commands by their entry points."""
+
+    NAME = base.PROGRAM
+    # What libraries have to say is asked for by -v.
+    DEFAULT_VERBOSE_LEVEL = 0
+
+    def __init__(self):
+        super().__init__(
+            _DESCRIPTION, metadata.version(base.PROGRAM),
+            commandmanager.CommandManager(NAMESPACE),
+            # So that --help after a command is its own.
+            deferred_help=True)
+
+    def build_option_parser(self, description, version, argparse_kwargs=None):
+        """Add the options that say whose credentials are used."""
+        parser = super().build_option_parser(
+            description, version, argparse_kwargs)
+        parser.prog = self.NAME
+        arguments.add_clouds(parser)
+        return parser
+
+    def initialize_app(self, argv):
+        """Show the help when no command is named; cliff goes on with argv."""
+        if not argv:
+            self.interactive_mode = False
+            argv.append('help')
+
+
+def main(argv=None):
+    """Run the program.
+
+    :param argv: arguments; default: those of this process
+    :returns: exit status
+    """
+    return Shell().run(sys.argv[1:] if argv is None else list(argv))
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,44 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The picture of a plan. Importing this needs matplotlib."""
+
+from matplotlib import figure
+
+_HEIGHT = 0.36
+
+
+def draw(planned, path):
+    """Draw the free nodes of each compute service before and after.
+
+    :param planned: a :class:`.forecast.Plan`
+    :param path: the file; its name ends with the format
+    :raises ValueError: if matplotlib does not know the format
+    """
+    hosts = sorted(planned.before.keys() | planned.after.keys())
+    rows = range(len(hosts))
+    picture = figure.Figure(
+        figsize=(8, 1.2 + 0.5 * len(hosts)), layout='constrained')
+    axes = picture.subplots()
+    for name, counts, offset in (
+            ('before', planned.before, -_HEIGHT / 2),
+            ('after', planned.after, _HEIGHT / 2)):
+        bars = axes.barh([row + offset for row in rows],
+                         [counts.get(host, 0) for host in hosts],
+                         _HEIGHT, label=name)
+        axes.bar_label(bars, padding=3)
+    axes.set_yticks(list(rows), hosts)
+    axes.invert_yaxis()
+    axes.set_xlabel('free nodes')
+    axes.margins(x=0.1)
+    axes.legend()
+    picture.savefig(path)

@@ -1,0 +1,192 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Drain a compute service, and fill it again."""
+
+from nova_ironic_multihost.client import arguments
+from nova_ironic_multihost.client import cloud_client
+from nova_ironic_multihost.client.commands import acting
+from nova_ironic_multihost.client.commands import base
+from nova_ironic_multihost.client.commands import shared_arguments
+from nova_ironic_multihost.client import draining
+from nova_ironic_multihost.client import services
+from nova_ironic_multihost.client import successors
+
+
+class Drain(acting.ActingCommand):
+    """Have the free nodes of a compute service go to the others.
+
+    The compute service is disabled in nova: no build is sent to it any more,
+    and the others take its free nodes, one audit after the other. Its nodes
+    with servers stay, and can be used as before, until the servers are
+    deleted. Given again it changes nothing, and looks what is left.
+    """
+
+    EPILOG = """\
+examples:
+  nova-ironic-multihost drain compute-2 --reason 'new memory' --wait 900
+        disable it, and wait for 15 minutes at most until it has no free node
+  nova-ironic-multihost drain compute-2 --wait 0
+        how far is it?
+
+exit status: 0 done, with --wait: it has no free node; 1 free nodes are left
+when the time is over; 2 refused, or it cannot be asked (standard error says
+what to do). Whoever ends it with Ctrl-C ends the waiting, and nothing else.
+"""
+
+    def get_parser(self, prog_name):
+        """Add what it may be told."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            '--reason', metavar='TEXT', type=acting.reason,
+            help='what nova shows as the reason (default: the one that is '
+            f'there, or "{draining.REASON}")')
+        parser.add_argument(
+            '--wait', type=arguments.seconds, metavar='SECONDS',
+            help='look until it has no free node, at most this long '
+            '(default: do not look)')
+        parser.add_argument(
+            '--even-if-last', action='store_true',
+            help='also if no other compute service is enabled and up')
+        shared_arguments.add(parser)
+        return parser
+
+    def take_action(self, parsed_args):
+        """Disable it, and watch if that is asked for."""
+        cloud, known, service = self.ask(parsed_args.host)
+        services.expect_bare_metal(cloud, known, service)
+        refused = not parsed_args.even_if_last and draining.refusal(
+            self._takers(cloud, known, service), service)
+        if refused:
+            raise base.Refused(f'{refused}.')
+        body = draining.wanted(service, parsed_args.reason)
+        services.change(cloud, service, body)
+        if body and not parsed_args.even_if_last:
+            self._look_again(cloud, service)
+        self.say(
+            f'{service.host} is disabled: no build is sent to it, and others '
+            'take its free nodes' if body else
+            f'{service.host} is disabled already: '
+            f'{service.reason or "no reason is given"}')
+        if not service.up:
+            self.say(f'{service.host} is down: others take over its servers '
+                     'when it is fenced, not when it is drained')
+        if parsed_args.wait is None:
+            return acting.DONE
+        return self._watch(cloud, service.host, parsed_args.wait,
+                           shared_arguments.given(parsed_args))
+
+    def _look_again(self, cloud, service):
+        """Enable it if somebody has drained the other one at this moment.
+
+        :param service: as it was before
+        """
+        try:
+            known = cloud.computes()
+        except cloud_client.SurveyError:
+            return
+        known = tuple(
+            service if one.id == service.id else one for one in known)
+        refused = draining.refusal(
+            self._takers(cloud, known, service), service)
+        if refused:
+            services.change(cloud, service, {'status': 'enabled'})
+            raise base.Refused(
+                f'{refused}. The others were disabled at the same moment, so '
+                f'{service.host} is enabled again.')
+
+    @staticmethod
+    def _takers(cloud, known, service):
+        """Return the services without some of virtual machines.
+
+        Those before the first that may be one of bare metal are left out: one
+        that takes the nodes is enough.
+        """
+        left = list(known)
+        for other in successors.open_for_builds(known):
+            if other != service:
+                if not services.has_virtual_machines(cloud, known, other):
+                    break
+                left.remove(other)
+        return tuple(left)
+
+    def _watch(self, cloud, host, limit, options):
+        told = None
+        for after, seen in self.watch(
+                lambda: cloud.read(zones=True), limit,
+                f'{host} is disabled; what it has left is not known.'):
+            service = services.named(seen.services, host)
+            if not service.disabled or service.farewell:
+                raise base.Refused(
+                    f'{host} is {services.state(service)}: it was enabled, '
+                    'or stopped, by somebody else. Drain it again.')
+            found = draining.left(seen, host, options)
+            if told is None or found.free != told.free:
+                self.say(f'after {after:.0f} s: '
+                         f'{arguments.counted(found.free, "free node")} left')
+            if told is None:
+                self._explain(found)
+            if not found.free:
+                self.say(f'{host} is empty of free nodes')
+                return acting.DONE
+            # A look may catch half of a change; two do not.
+            if found == told and not found.waits:
+                break
+            told = found
+        self._explain(found)
+        if found.waits:
+            self.say(f'{draining.HINT}.')
+        return acting.LEFT
+
+    def _explain(self, found):
+        self.say(*(f'  {line}' for line in draining.sentences(found)))
+
+
+class Undrain(acting.ActingCommand):
+    """Enable a compute service, so that it gets nodes and builds again.
+
+    What drain has done is taken back: the compute service takes its part of
+    the free nodes when it has been up for some audits. Given again it changes
+    nothing.
+    """
+
+    EPILOG = """\
+examples:
+  nova-ironic-multihost undrain compute-2
+
+exit status: 0 done; 2 refused, or it cannot be asked (standard error says
+what to do).
+"""
+
+    def take_action(self, parsed_args):
+        """Enable it."""
+        cloud, _, service = self.ask(parsed_args.host)
+        if service.forced_down:
+            raise base.Refused(
+                f'{service.host} is {services.state(service)}: somebody has '
+                'made sure that it is dead. Start it, and take that back '
+                f'with "unfence {service.host}".')
+        if not service.disabled:
+            self.say(f'{service.host} is enabled already')
+            return acting.DONE
+        services.change(cloud, service, {'status': 'enabled'})
+        self.say(f'{service.host} is enabled: it takes its part of the free '
+                 'nodes within some audits, a minute each as a rule')
+        if service.reason not in ('', service.farewell, draining.REASON):
+            self.say(f'{service.host} was disabled for: {service.reason}')
+        if not service.up:
+            self.say(f'{service.host} is down: it takes nothing until it is '
+                     'started')
+        elif service.farewell:
+            self.say(f'{service.host} was told to end: builds are sent to '
+                     'it again, and wait until it is started')
+        return acting.DONE

@@ -1,0 +1,262 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Have others take over from a compute service that is dead, and end that."""
+
+from nova_ironic_multihost.client import arguments
+from nova_ironic_multihost.client import cloud_client
+from nova_ironic_multihost.client.commands import acting
+from nova_ironic_multihost.client.commands import base
+from nova_ironic_multihost.client.commands import shared_arguments
+from nova_ironic_multihost.client import fencing
+from nova_ironic_multihost.client import force_down
+from nova_ironic_multihost.client import services
+from nova_ironic_multihost.rules.peers import host_key
+from nova_ironic_multihost.rules import takeover
+
+
+class Fence(acting.ActingCommand):
+    """Tell nova that a compute service is dead, so that others take over.
+
+    POWER ITS MACHINE OFF FIRST, or end nova-compute there: this command does
+    not. It forces the compute service down in nova and disables it, in one
+    request. The others then take over its servers, and finish what it was in
+    the middle of, and its free nodes. No machine of a user is touched by that.
+    Given again it changes nothing, and looks what is left.
+    """
+
+    EPILOG = """\
+examples:
+  nova-ironic-multihost fence compute-2 --dry-run
+        who would take what, and what would stay and why; changes nothing
+  nova-ironic-multihost fence compute-2 --wait 600
+        tell nova, and wait for 10 minutes at most until others have it all
+  nova-ironic-multihost fence compute-2 --powered-off compute-2
+        its machine was powered off just now, and nova still calls it up
+  nova-ironic-multihost fence compute-2 --retry 120
+        as a tool gives it: nova's API may have failed with that machine
+
+exit status: 0 done, with --wait or --dry-run: nothing is left, or would be;
+1 something is left, or would be; 2 refused, or it is alive, or it cannot be
+asked (standard error says what to do). Whoever ends it with Ctrl-C ends the
+waiting, and nothing else.
+"""
+
+    def get_parser(self, prog_name):
+        """Add what it may be told."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            '--dry-run', action='store_true',
+            help='say who would take what, and change nothing')
+        parser.add_argument(
+            '--reason', metavar='TEXT', type=acting.reason,
+            help='what nova shows as the reason, after '
+            f'"{fencing.REASON}: ", also of one that is fenced already')
+        parser.add_argument(
+            '--wait', type=arguments.seconds, metavar='SECONDS',
+            help='look until others have all that it has, at most this long '
+            '(default: do not look)')
+        parser.add_argument(
+            '--powered-off', metavar='HOST',
+            help='name the host once more to say that it is off for sure, '
+            'though nova hears from it or from nobody')
+        parser.add_argument(
+            '--retry', type=arguments.seconds, metavar='SECONDS', default=0,
+            help='try again for so long, when nova does not answer or does '
+            'not yet call it down; not while heartbeats of it go on coming '
+            '(default: %(default)s)')
+        shared_arguments.add(parser)
+        return parser
+
+    def take_action(self, parsed_args):
+        """Fence it, and watch if that is asked for."""
+        options = shared_arguments.given(parsed_args)
+        if parsed_args.dry_run:
+            return self._dry_run(parsed_args.host, options)
+        cloud = self.survey()
+        service, changed = self._declare(cloud, parsed_args)
+        self.say(
+            f'{service.host} is forced down and disabled: others take over '
+            'its servers and its free nodes' if changed else
+            f'{service.host} is fenced already: '
+            f'{service.reason or "no reason is given"}')
+        if parsed_args.wait is None:
+            return acting.DONE
+        return self._watch(cloud, service.host, parsed_args.wait, options)
+
+    def _declare(self, cloud, args):
+        try:
+            return force_down.declare(
+                cloud, args.host, self._sure(args), args.reason, args.retry,
+                self.tell, renew=args.reason is not None)
+        except force_down.TooEarly as refused:
+            raise base.Refused(
+                f'{refused} Or if it is off for sure, say so: --powered-off '
+                f'{args.host}.') from refused
+
+    @staticmethod
+    def _sure(args):
+        named = args.powered_off
+        if named is not None and host_key(named) != host_key(args.host):
+            raise base.Refused(
+                f'--powered-off names {named}, and {args.host} is to be '
+                'fenced. Look which of them is off.')
+        return named is not None
+
+    def _dry_run(self, host, options):
+        cloud, known, service = self.ask(host)
+        services.expect_bare_metal(cloud, known, service)
+        refused = fencing.refusal(known, service)
+        host = service.host
+        found = fencing.plan(cloud.read(zones=True), host,
+                             cloud.migrating(host), options)
+        self.say(f'{host} has {fencing.counts(found)}',
+                 *(f'  {line}' for line in fencing.sentences(found)))
+        if found.servers:
+            self.say('  if [ironic_multihost]instance_takeover is not '
+                     '"never", which does not show from here')
+        if refused:
+            self.say(f'It is refused now: {refused}')
+        return acting.LEFT if found.stuck else acting.DONE
+
+    def _watch(self, cloud, host, limit, options):
+        looks = []
+        told = None
+        for after, (seen, migrating) in self.watch(
+                lambda: (cloud.read(zones=True), cloud.migrating(host)),
+                limit, f'{host} is fenced; what it has left is not known.'):
+            self._expect_dead(services.named(seen.services, host), looks)
+            found = fencing.plan(seen, host, migrating, options)
+            self._progress(after, told, found)
+            if found.empty:
+                self.say(f'{host} has nothing left: others have it all')
+                return acting.DONE
+            # A look may catch half of a change; two do not.
+            if found == told and not found.moves:
+                break
+            told = found
+        if found.moves:
+            self.say(f'{fencing.HINT}.')
+        return acting.LEFT
+
+    def _expect_dead(self, service, looks):
+        """Look whether it is, as far as it shows.
+
+        :param looks: it, at the looks before; a list that grows
+        """
+        if not service.forced_down:
+            raise base.Refused(
+                f'{service.host} is {services.state(service)}: somebody else '
+                'has taken back that it is forced down. Find out who, and '
+                'fence it again.')
+        looks.append(service)
+        if fencing.alive(looks):
+            raise base.Refused(
+                f'{service.host} is fenced and ALIVE: nova hears from it. '
+                'What it has begun it may go on with, while others take over. '
+                'Power it off, or end nova-compute there; if it was fenced '
+                f'by mistake, "unfence {service.host}".')
+
+    def _progress(self, after, told, found):
+        count = fencing.counts(found)
+        if told is None or count != fencing.counts(told):
+            self.say(f'after {after:.0f} s: {count} left')
+        if told is None:
+            self.say(*(f'  {line}' for line in fencing.sentences(found)))
+        elif (found.stuck_servers, found.stuck_nodes) != (
+                told.stuck_servers, told.stuck_nodes):
+            self.say(*(f'  {line}' for line in fencing.obstacles(found)))
+
+
+class Unfence(acting.ActingCommand):
+    """Let a compute service work again that was fenced.
+
+    START IT FIRST. This command waits until nova hears from it, takes back
+    that it is forced down, and enables it if fence has disabled it. Servers
+    that others have taken over stay with those; it gets its part of the free
+    nodes. Given again it changes nothing.
+    """
+
+    EPILOG = """\
+examples:
+  nova-ironic-multihost unfence compute-2 --wait 600
+        it was started just now, and needs some minutes for its first audit
+
+exit status: 0 done; 2 refused, or it cannot be asked (standard error says
+what to do).
+"""
+
+    def get_parser(self, prog_name):
+        """Add what it may be told."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            '--wait', type=arguments.seconds, metavar='SECONDS', default=60,
+            help='how long nova may need to hear from it (default: '
+            '%(default)s). Its first audit comes before: some minutes with '
+            'thousands of nodes')
+        return parser
+
+    def take_action(self, parsed_args):
+        """Wait until it runs, and take back that it is fenced."""
+        cloud, _, service = self.ask(parsed_args.host)
+        if service.forced_down:
+            service = self._heard(cloud, service, parsed_args.wait)
+        body = fencing.unwanted(service)
+        services.change(cloud, service, body)
+        self.say(
+            f'{service.host} is no longer fenced' if body else
+            f'{service.host} is not fenced: it is {services.state(service)}')
+        if service.disabled and 'status' not in body:
+            self.say(f'{service.host} stays disabled, as somebody else has '
+                     f'done that ({service.reason or "no reason is given"}); '
+                     f'"undrain {service.host}" enables it')
+        if not (service.up or service.forced_down):
+            self.say(f'{service.host} is down: it takes nothing until it is '
+                     'started')
+        if body:
+            self._explain(cloud, service.host)
+        return acting.DONE
+
+    def _heard(self, cloud, service, limit):
+        """Wait until it runs.
+
+        :returns: it, as nova has it by then: others may have had their say
+        """
+        looks = self.watch(
+            lambda: cloud.computes(service.host), limit,
+            f'{service.host} stays fenced.', least=force_down.LOOKS)
+        for now in force_down.returned(
+                (known for _, known in looks), [service.host]):
+            return now
+        raise base.Refused(
+            f'nova has not heard from {service.host} for {limit:.0f} s, so '
+            'it stays fenced. Start nova-compute there, and look into its '
+            'log; with thousands of nodes give it more time (--wait).')
+
+    def _explain(self, cloud, host):
+        try:
+            servers = cloud.servers_of(host)
+        except cloud_client.SurveyError as error:
+            self.say(f'  its servers are not known: {error}')
+            return
+        if servers:
+            self.say(
+                f'  {arguments.counted(len(servers), "server")} not taken '
+                'over: its own again'
+            )
+        taking = [s for s in servers if takeover.is_mark(s.task_state)]
+        if taking:
+            self.say(
+                f'  {arguments.counted(len(taking), "server")} of these about '
+                'to be taken over: that is finished or given up within '
+                'minutes'
+            )

@@ -1,0 +1,53 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""leaks: machines that run for nobody."""
+
+from cliff import lister
+
+from nova_ironic_multihost.client.commands import base
+from nova_ironic_multihost.client.commands import shared_arguments
+from nova_ironic_multihost.client import leaks
+
+COLUMNS = ('Node', 'Name', 'Provision state', 'Held for', 'Server', 'Owner',
+           'Freed by', 'Next')
+
+
+class ListLeaks(base.CloudCommand, lister.Lister):
+    """List machines whose server is gone, and what becomes of each.
+
+    Held for   leaked: a server that nova has deleted; unknown server: one
+               that nova does not know; no server: it is active for nobody
+    Freed by   the compute service that tears the machine down by itself;
+               empty if nobody does
+    """
+
+    EPILOG = """\
+examples:
+  nova-ironic-multihost leaks
+  nova-ironic-multihost leaks -f value -c Node -c Next
+
+exit status: 0, or 2 if the cloud cannot be asked
+"""
+
+    def get_parser(self, prog_name):
+        """Add the options."""
+        parser = super().get_parser(prog_name)
+        shared_arguments.add(parser)
+        return parser
+
+    def take_action(self, parsed_args):
+        """Return the table."""
+        return COLUMNS, [
+            (one.node, one.name, one.provision_state, one.kind.value,
+             one.server, one.owner, one.frees, one.next)
+            for one in leaks.found(shared_arguments.judged(self, parsed_args))]

@@ -1,0 +1,116 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""list: the compute services, and who owns how much."""
+
+import dataclasses
+import datetime
+import time
+
+from cliff import lister
+
+from nova_ironic_multihost.client import arguments
+from nova_ironic_multihost.client.commands import base
+from nova_ironic_multihost.client.commands import columns
+from nova_ironic_multihost.client.commands import shared_arguments
+from nova_ironic_multihost.client import compute_table
+from nova_ironic_multihost.client import polling
+
+COLUMNS = ('Host', 'State', 'Status', 'Mapped', 'Partition', 'Zone', 'Nodes',
+           'Free', 'Used', 'Leaked', 'Share', 'Balance', 'Taking over')
+
+#: Moves the cursor of a terminal to the top left, and clears all.
+_CLEAR = '\x1b[H\x1b[2J'
+
+
+class ListComputes(base.CloudCommand, lister.Lister):
+    """List the compute services: who is there, and who owns how much.
+
+    State      up; down: nova misses its heartbeat; fenced: forced down by
+               somebody; gone: it owns nodes, and nova has no such service
+    Status     enabled, disabled; ending: told to end, and still up; ended
+    Mapped     whether its host is mapped to a cell; nova shows that only of
+               one that owns a node
+    Partition  with whom it shares nodes, as it looks from what they own
+    Used       nodes with a server; Leaked: held for no server of nova
+    Share      of all nodes; Balance: its free nodes, 1.00 if all members of
+               its ring had as many
+    Taking over
+               servers that it takes over from a dead one at this moment
+    """
+
+    EPILOG = """\
+examples:
+  nova-ironic-multihost list
+  nova-ironic-multihost list --watch 5
+        until Ctrl-C, as while one is drained
+  nova-ironic-multihost list -f json | jq '.[] | select(.State != "up")'
+  nova-ironic-multihost list -f value -c Host -c Free
+  nova-ironic-multihost list --nova
+        while Ironic, placement or the database of a cell does not answer
+
+exit status: 0, or 2 if the cloud cannot be asked
+"""
+
+    def get_parser(self, prog_name):
+        """Add the options."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            '--watch', nargs='?', type=arguments.seconds, const=10,
+            metavar='SECONDS',
+            help='show it anew, each time so many seconds later, until '
+            'Ctrl-C (default: 10)')
+        parser.add_argument(
+            '--nova', action='store_true',
+            help="ask nothing but nova's list of compute services: Host, "
+            'State and Status, of virtual machines too; "unknown" is the '
+            'state of one whose cell nova does not reach')
+        shared_arguments.add(parser)
+        return parser
+
+    def take_action(self, parsed_args):
+        """Return the table."""
+        if parsed_args.nova:
+            return COLUMNS[:3], [
+                (service.host, compute_table.state(service),
+                 compute_table.status(service))
+                for service in sorted(self.survey().computes(),
+                                      key=lambda service: service.key)]
+        found = compute_table.rows(shared_arguments.judged(self, parsed_args))
+        return COLUMNS, [_cells(row) for row in found]
+
+    def run(self, parsed_args):
+        """Show the table once, or again and again."""
+        if parsed_args.watch is None:
+            return super().run(parsed_args)
+        try:
+            while True:
+                self._show(parsed_args)
+                time.sleep(max(polling.PAUSE, parsed_args.watch))
+        except KeyboardInterrupt:
+            return 0
+
+    def _show(self, parsed_args):
+        if self.app.stdout.isatty():
+            self.app.stdout.write(_CLEAR)
+        now = datetime.datetime.now(datetime.UTC)
+        self.app.stdout.write(f'{now:%Y-%m-%d %H:%M:%S} UTC\n')
+        # Whoever watches wants to see the end of an outage, too.
+        super().run(parsed_args)
+        self.app.stdout.flush()
+
+
+def _cells(row):
+    return tuple((dataclasses.asdict(row) | {
+        'mapped': columns.YesNo(row.mapped),
+        'share': columns.Percent(row.share),
+        'balance': columns.Number(row.balance)}).values())

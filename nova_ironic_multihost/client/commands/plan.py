@@ -1,0 +1,145 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""plan: what would move if compute services came or went."""
+
+from cliff import lister
+
+from nova_ironic_multihost.client import arguments
+from nova_ironic_multihost.client.commands import base
+from nova_ironic_multihost.client.commands import shared_arguments
+from nova_ironic_multihost.client import forecast
+
+COLUMNS = 'From', 'To', 'Free nodes', 'Held nodes'
+
+
+class Plan(base.CloudCommand, lister.Lister):
+    """Tell which nodes would change their owner, before you change anything.
+
+    Free nodes move by themselves when a compute service comes, is disabled,
+    or is gone. Held nodes have a server, or a machine that leaked; those of
+    one that is removed move when it is stopped and forced down. An empty To
+    says that nobody may have them: they stay, and nobody manages them.
+    """
+
+    EPILOG = """\
+examples:
+  nova-ironic-multihost plan --add compute-4
+  nova-ironic-multihost plan --remove compute-1 --remove compute-2
+  nova-ironic-multihost plan --add compute-4 --zone rack-b -f json
+  nova-ironic-multihost plan --add compute-4 --nodes 5000 --plot plan.png
+        with 5000 free nodes instead of those that Ironic has
+
+exit status: 0, or 2 if such a change makes no sense or the cloud cannot be
+asked
+"""
+
+    def get_parser(self, prog_name):
+        """Add the options."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            '--add', action='append', default=[], metavar='HOST',
+            help='a compute service that comes, or is enabled again; may be '
+            'given several times')
+        parser.add_argument(
+            '--remove', action='append', default=[], metavar='HOST',
+            help='a compute service that goes for good; may be given several '
+            'times')
+        parser.add_argument(
+            '--nodes', type=_positive, metavar='NUMBER',
+            help='reckon with so many free nodes instead of those that '
+            'Ironic has')
+        parser.add_argument(
+            '--zone', metavar='ZONE',
+            help='availability zone of those that come (default: as the '
+            'host aggregates have it)')
+        parser.add_argument(
+            '--partition', metavar='PARTITION',
+            help='with whom those that come share nodes, and whose nodes '
+            '--nodes reckons with, as "list" calls it; needed where there '
+            'are several')
+        parser.add_argument(
+            '--plot', metavar='FILE',
+            help='also draw the free nodes of each before and after; the '
+            'name ends with the format: .png, .svg, .pdf. Needs matplotlib')
+        shared_arguments.add(parser)
+        return parser
+
+    def take_action(self, parsed_args):
+        """Return the table; say the sums beside it."""
+        chart = _chart() if parsed_args.plot else None
+        change = forecast.Change(
+            tuple(parsed_args.add), tuple(parsed_args.remove),
+            parsed_args.zone, parsed_args.partition)
+        try:
+            planned = forecast.plan(
+                shared_arguments.judged(self, parsed_args),
+                change,
+                parsed_args.nodes,
+            )
+        except forecast.PlanError as error:
+            raise base.Refused(error) from error
+        if chart is not None:
+            _draw(chart, planned, parsed_args.plot)
+        self._sums(planned)
+        return COLUMNS, [(move.source, move.target, move.free, move.held)
+                         for move in planned.moves]
+
+    def _sums(self, planned):
+        moved = sum(move.free + move.held for move in planned.moves)
+        self.tell(
+            f'of {arguments.counted(planned.nodes, "node")} {moved} would '
+            f'change their owner, {planned.anyway} of them without this '
+            'change, too')
+        left = sum(move.free + move.held for move in planned.moves
+                   if not move.target)
+        if left:
+            self.tell(
+                f'nobody would take {arguments.counted(left, "node")}: no '
+                'other compute service of the same availability zone that '
+                'serves their conductor group and shard is enabled and up. '
+                'Enable or start one first, or give them a group and shard in '
+                'Ironic that one serves')
+        for host in sorted(planned.before.keys() | planned.after.keys()):
+            self.tell(f'free nodes of {host}: {planned.before.get(host, 0)} '
+                      f'before, {planned.after.get(host, 0)} after')
+
+
+def _positive(text):
+    number = int(text)
+    if number < 1:
+        raise ValueError(text)
+    return number
+
+
+def _draw(chart, planned, path):
+    try:
+        chart.draw(planned, path)
+    except (OSError, ValueError) as error:
+        raise base.Refused(
+            f'{path} cannot be drawn: {error}. Name a file that can be '
+            'written and ends with .png, .svg or .pdf.') from error
+
+
+def _chart():
+    """Return the module that draws.
+
+    :raises Refused: without matplotlib
+    """
+    try:
+        from nova_ironic_multihost.client.commands import chart
+    except ImportError as error:
+        raise base.Refused(
+            '--plot needs matplotlib, which is not installed here. "pip '
+            'install matplotlib" installs it; without --plot the plan is '
+            'told all the same.') from error
+    return chart

@@ -1,0 +1,39 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The commands in python-openstackclient: openstack baremetal compute ...
+
+Its shell imports this whenever it is started, so this imports next to
+nothing. It finds the commands by the entry points of the group that it makes
+of the name and the version below.
+"""
+
+from nova_ironic_multihost.client import arguments
+
+API_NAME = 'ironic_multihost'
+API_VERSION_OPTION = 'os_ironic_multihost_api_version'
+DEFAULT_API_VERSION = '1'
+API_VERSIONS = {'1': API_NAME}
+
+
+def make_client(instance):
+    """Return the client: there is none but openstacksdk's connection.
+
+    :param instance: the ClientManager of python-openstackclient
+    """
+    return instance.sdk_connection
+
+
+def build_option_parser(parser):
+    """Add the one global option that the others have no equal of."""
+    arguments.add_baremetal_cloud(parser)
+    return parser

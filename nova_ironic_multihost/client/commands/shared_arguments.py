@@ -1,0 +1,54 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Options that tell what the compute services have in nova.conf."""
+
+from nova_ironic_multihost.client import ownership_report
+from nova_ironic_multihost import conf
+
+_DEFAULTS = {option.dest: option.default for option in conf.OPTS}
+
+
+def add(parser):
+    """Add them; the defaults are those of nova.conf."""
+    group = parser.add_argument_group(
+        'as in nova.conf',
+        'what the compute services have there; no API shows it')
+    group.add_argument(
+        '--ring-partitions', type=int, metavar='NUMBER',
+        default=_DEFAULTS['ring_partitions'],
+        help='[ironic_multihost]ring_partitions (default: %(default)s)')
+    group.add_argument(
+        '--move-across-zones', action='store_true',
+        default=_DEFAULTS['move_across_zones'],
+        help='[ironic_multihost]move_across_zones is true')
+
+
+def judged(command, args):
+    """Ask the cloud, and judge what it says.
+
+    :param command: a base.CloudCommand
+    :param args: what the parser made of the options
+    :raises SurveyError: when somebody does not answer
+    """
+    return ownership_report.Judgement(
+        command.survey().read(zones=True), given(args))
+
+
+def given(args):
+    """Return them.
+
+    :param args: what the parser made of the options
+    """
+    return ownership_report.Settings(
+        args.ring_partitions, args.move_across_zones
+    )

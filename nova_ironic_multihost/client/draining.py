@@ -1,0 +1,144 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What a compute service that is drained still has, and why.
+
+Pure. A compute service that is disabled keeps its nodes with servers; the
+others pull its idle ones by their audits (:mod:`.rules.ownership`, rule 9).
+"""
+
+import collections
+from collections.abc import Iterator
+from collections.abc import Mapping
+import dataclasses
+import typing
+
+from nova_ironic_multihost.client import cloud_state
+from nova_ironic_multihost.client import fencing
+from nova_ironic_multihost.client import ownership_report
+from nova_ironic_multihost.client import successors
+
+#: The reason that nova shows, unless the operator gives one.
+REASON = 'nova-ironic-multihost: drained'
+
+
+def refusal(services: tuple[cloud_state.Service, ...],
+            service: cloud_state.Service) -> str | None:
+    """Say why a compute service is not to be drained, None if it may be."""
+    if successors.open_for_builds(services) != [service]:
+        return None
+    spare = sorted(s.host for s in services if s.up and s.disabled)
+    remedy = (f'enable another one first ("undrain {spare[0]}")' if spare
+              else 'start another one first')
+    return (f'{service.host} is the only compute service that is enabled and '
+            'up: without it every build ends in ERROR, and nobody takes its '
+            f'nodes. So {remedy}; or say --even-if-last')
+
+
+def wanted(service: cloud_state.Service,
+           reason: str | None) -> dict[str, typing.Any]:
+    """Return what nova is to be asked for, {} if it is drained already.
+
+    :param reason: for which nova is to show it disabled; None for the one
+        that is there, or :data:`REASON`
+    """
+    # One that has said farewell is enabled again by its next start, and one
+    # that was disabled with a fence when it is unfenced.
+    drained = service.disabled and not (
+        service.farewell or service.reason.startswith(fencing.REASON))
+    if drained and reason in (None, service.reason):
+        return {}
+    return {'status': 'disabled', 'disabled_reason': reason or REASON}
+
+
+@dataclasses.dataclass(frozen=True)
+class Left:
+    """What a compute service that is drained still has, in nodes.
+
+    :ivar waits: host, as nova spells it -> free nodes that it prefers
+    :ivar stays: free nodes that nobody may take
+    :ivar serving: nodes with servers
+    :ivar hidden: nodes that Ironic does not show
+    :ivar strays: nodes held for a server that nova does not have
+    """
+
+    waits: Mapping[str, int]
+    stays: int
+    serving: int
+    hidden: int
+    strays: int
+
+    @property
+    def free(self) -> int:
+        """How many free nodes there are."""
+        return sum(self.waits.values()) + self.stays
+
+
+def left(seen: cloud_state.Observation, host: str,
+         settings: ownership_report.Settings) -> Left:
+    """Count what a compute service still has.
+
+    :param seen: with its zones
+    :param settings: what the others have in nova.conf
+    """
+    them = successors.Heirs(seen, host, settings)
+    counts: dict[str, int] = collections.Counter()
+    stays = serving = hidden = strays = 0
+    for node in seen.owned_by(host):
+        server = seen.server_of.get(node)
+        if server is not None:
+            instance = seen.instance_of.get(server)
+            if instance is None or instance.deleted:
+                strays += 1
+            else:
+                serving += 1
+        elif node not in seen.node_of:
+            hidden += 1
+        elif (heir := them.of_node(node)) is None:
+            stays += 1
+        else:
+            counts[seen.service_of[heir].host] += 1
+    return Left(dict(sorted(counts.items())), stays, serving, hidden,
+                strays)
+
+
+def sentences(found: Left) -> Iterator[str]:
+    """Say what there is and why, a sentence for each kind."""
+    if found.waits:
+        whom = ', '.join(f'{host} {number}'
+                         for host, number in found.waits.items())
+        yield (f'{_nodes(sum(found.waits.values()))} free and on the way: '
+               f'{whom}')
+    if found.stays:
+        yield (f'{_nodes(found.stays)} free, and nobody may take them: no '
+               'other compute service of this availability zone (or of none) '
+               'and partition is enabled and up')
+    if found.serving:
+        yield (f'{_nodes(found.serving)} with servers: they stay until the '
+               'servers are deleted')
+    if found.strays:
+        yield (f'{_nodes(found.strays)} held for servers that nova does not '
+               'have: "nova-ironic-multihost leaks" says what becomes of them')
+    if found.hidden:
+        yield (f'{_nodes(found.hidden)} that Ironic does not show: gone, or '
+               'hidden from this account; who owns them lets them go')
+
+
+#: What may keep a free node that somebody prefers, and is not to be seen.
+HINT = (
+    'Others take free nodes with their audits, every minute as a rule, '
+    'when they have been up for two of them; a node that a build is on its '
+    'way to after that; none with [ironic_multihost]pulls_per_audit = 0')
+
+
+def _nodes(number: int) -> str:
+    return '1 node is' if number == 1 else f'{number} nodes are'

@@ -1,0 +1,266 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""nova-ironic-multihost-exporter: the check, for Prometheus."""
+
+import argparse
+import pathlib
+import signal
+import sys
+import time
+
+import prometheus_client
+from prometheus_client import core
+from prometheus_client import parser as exposition
+
+from nova_ironic_multihost.client import arguments
+from nova_ironic_multihost.client import cloud_client
+from nova_ironic_multihost.client import cloud_metrics
+from nova_ironic_multihost.client import findings
+from nova_ironic_multihost.telemetry import http_server
+
+PROGRAM = 'nova-ironic-multihost-exporter'
+
+DONE, FAILED = 0, 2
+
+#: Seconds of rest between two surveys.
+INTERVAL = 60
+
+_DESCRIPTION = """\
+Ask nova, placement and Ironic, through their APIs, what
+nova-ironic-multihost-check asks them, and tell Prometheus: which compute
+services are up, fenced and enabled, how many nodes each of them has, and how
+many things of each kind are not in their place. One of these for a cloud is
+enough. Nothing is changed.
+
+When the cloud cannot be asked the figures stay as they were, and
+nova_ironic_multihost_cloud_survey_success is 0.
+"""
+
+_EPILOG = """\
+examples:
+  nova-ironic-multihost-exporter --os-cloud admin \\
+      --os-baremetal-cloud system --port 9798
+        asks again and again, and answers http://127.0.0.1:9798/metrics from
+        what it heard last; --address 0.0.0.0 lets others than this host in,
+        and there is neither a password nor TLS
+  nova-ironic-multihost-exporter --os-cloud admin \\
+      --os-baremetal-cloud system \\
+      --textfile /var/lib/prometheus/node-exporter/nova.prom
+        asks once, from cron or a timer of systemd, for the textfile collector
+        of node_exporter, which reads files that end in .prom
+
+The kinds compute-missing and compute-not-up are 0 without --host; those of
+allocations are 0 without --allocations. The documentation has alerts, a
+dashboard, and what to do about each finding.
+
+exit status: 0 the file is written, or --port was ended by SIGTERM or Ctrl-C;
+2 it cannot be done (no credentials, the port or the file cannot be had; with
+--textfile also: the cloud cannot be asked, and the file says so; standard
+error says what to do).
+"""
+
+
+class Exporter:
+    """Asks a cloud, and has the figures for whoever collects them.
+
+    A collector of prometheus_client. It may be collected in any thread while
+    the cloud is asked.
+
+    :param ask: returns an Observation and its findings, or raises SurveyError
+    :param kept: metrics of the last time that the cloud answered
+    """
+
+    def __init__(self, ask, kept=()):
+        self._ask = ask
+        self._kept = tuple(kept)
+        # Replaced as a whole, so that nobody sees half of it.
+        self._metrics = self._kept + _metrics(
+            cloud_metrics.of_survey(False, 0)
+        )
+
+    def collect(self):
+        """All metrics, as of the last survey."""
+        return self._metrics
+
+    def refresh(self):
+        """Ask the cloud.
+
+        :returns: '', or why it cannot be asked and what to do
+        """
+        problem = ''
+        began = time.monotonic()
+        try:
+            self._kept = _metrics(cloud_metrics.of_cloud(*self._ask()))
+        except cloud_client.SurveyError as error:
+            problem = str(error)
+        self._metrics = self._kept + _metrics(
+            cloud_metrics.of_survey(not problem, time.monotonic() - began))
+        return problem
+
+
+def main(argv=None):
+    """Run the command.
+
+    :param argv: arguments; default: those of this process
+    :returns: exit status
+    """
+    args = parser().parse_args(argv)
+    try:
+        cloud = cloud_client.connect(args.os_cloud, args.os_baremetal_cloud)
+    except cloud_client.SurveyError as error:
+        return _failed(error)
+
+    def ask():
+        seen = cloud.read(args.allocations)
+        return seen, (findings.inconsistencies(seen, seen.at, args.host)
+                      + findings.notes(seen, seen.at))
+
+    if args.textfile is None:
+        return _serve(ask, args)
+    try:
+        return _write(ask, args.textfile)
+    except KeyboardInterrupt:
+        return _failed('interrupted')
+
+
+def parser():
+    """The parser of the command line."""
+    top = argparse.ArgumentParser(
+        prog=PROGRAM, description=_DESCRIPTION, epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter)
+    how = top.add_mutually_exclusive_group(required=True)
+    how.add_argument(
+        '--textfile', type=pathlib.Path, metavar='FILE',
+        help='ask once and write the answer to this file, as a whole')
+    how.add_argument(
+        '--port', type=port_number, metavar='N',
+        help='answer Prometheus at this port of --address; 0 takes a free '
+        'one')
+    top.add_argument(
+        '--address', default='127.0.0.1', metavar='ADDRESS',
+        help='with --port: where to listen (default: %(default)s)')
+    top.add_argument(
+        '--interval', type=seconds_of_rest, default=INTERVAL,
+        metavar='SECONDS',
+        help='with --port: rest between the end of a survey and the next one '
+        '(default: %(default)s)')
+    arguments.add_clouds(top)
+    arguments.add_extent(top)
+    return top
+
+
+def port_number(text):
+    """A port as it stands on the command line."""
+    port = int(text)
+    if not 0 <= port <= 65535:
+        raise argparse.ArgumentTypeError('a port is a number up to 65535')
+    return port
+
+
+def seconds_of_rest(text):
+    """What --interval is given."""
+    seconds = float(text)
+    if not 1 <= seconds <= 86400:
+        raise argparse.ArgumentTypeError('give 1 to 86400 seconds')
+    return seconds
+
+
+def _write(ask, path):
+    """Write what there is to tell to a file; return the exit status."""
+    try:
+        exporter = Exporter(ask, _read(path))
+        problem = exporter.refresh()
+        prometheus_client.write_to_textfile(str(path), _registry(exporter))
+    except OSError as error:
+        return _failed(
+            f'{path} cannot be written: {error.strerror}. Name a file in a '
+            'directory that this user may write to.')
+    return _failed(problem) if problem else DONE
+
+
+def _read(path):
+    """The metrics of a file that was written before, but for the survey's."""
+    if not path.exists():
+        return ()
+    ours = {series.name for series in cloud_metrics.of_survey(False, 0)}
+    try:
+        return tuple(
+            metric for metric in exposition.text_string_to_metric_families(
+                path.read_text())
+            if metric.name.startswith(cloud_metrics.PREFIX)
+            and metric.name not in ours)
+    except ValueError:
+        # Not ours, or cut off: it is about to be overwritten.
+        return ()
+
+
+def _serve(ask, args):
+    """Answer scrapes until a signal comes; return the exit status."""
+    exporter = Exporter(ask)
+    registry = _registry(exporter)
+    readers = http_server.Server(args.address, args.port, {
+        '/metrics': lambda: http_server.Page(
+            200, prometheus_client.CONTENT_TYPE_LATEST,
+            prometheus_client.generate_latest(registry))})
+    try:
+        readers.start()
+    except OSError as error:
+        return _failed(
+            f'{args.address} port {args.port} cannot be had: '
+            f'{error.strerror or error}. Choose another one with --port or '
+            '--address, or end who has it.')
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    told = ''
+    try:
+        _say(f'answering at port {readers.port} of {args.address}')
+        while True:
+            problem = exporter.refresh()
+            if problem != told:
+                told = problem
+                _say(problem or 'the cloud answers again')
+            time.sleep(args.interval)
+    except KeyboardInterrupt:
+        return DONE
+    finally:
+        readers.stop()
+
+
+def _registry(exporter):
+    """One of our own: nothing about this process is in it."""
+    registry = prometheus_client.CollectorRegistry()
+    registry.register(exporter)
+    return registry
+
+
+def _metrics(series):
+    """Series as prometheus_client wants them."""
+    metrics = []
+    for one in series:
+        metric = core.GaugeMetricFamily(one.name, one.text, labels=one.labels)
+        for labels, value in one.values.items():
+            metric.add_metric(labels, value)
+        metrics.append(metric)
+    return tuple(metrics)
+
+
+def _say(text):
+    print(f'{PROGRAM}: {text}', file=sys.stderr, flush=True)
+
+
+def _failed(text):
+    _say(text)
+    return FAILED
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,337 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Is every node owned by exactly one compute, and all else in its place?
+
+Pure: makes a list of :class:`Finding` of an
+:class:`~nova_ironic_multihost.client.cloud_state.Observation`. Only
+:func:`wait` needs a clock, which a test may replace.
+
+What holds when nothing is going on, whatever happened before:
+
+- every node has exactly one record, on a host that is up and mapped to a
+  cell, and one resource provider;
+- no allocation without a server, no server on a host without allocation;
+- no node is held by Ironic for a server that does not exist;
+- no server waits in a task state for ever;
+- a free node of an enabled host is not barred from scheduling.
+
+While servers are built or deleted and while nodes change hands some of this
+is untrue for a moment; :func:`wait` gives it time.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
+import dataclasses
+import time
+import typing
+
+from nova_ironic_multihost.client import cloud_state
+from nova_ironic_multihost.client import tasks
+from nova_ironic_multihost.rules import model
+from nova_ironic_multihost.rules.peers import host_key
+from nova_ironic_multihost.rules import stop_marker
+
+#: The kind of finding that lasts for as long as a compute that has servers
+#: is away: their nodes stay with it.
+ON_DEAD_HOST = 'instance-on-dead-host'
+
+#: The kind of a machine that no server has, and that nobody else can have.
+LEAKED = 'leaked-machine'
+
+#: All kinds, those of notes included.
+KINDS = (
+    'compute-missing', 'compute-not-up', 'node-without-record',
+    'node-with-many-records', 'second-record', 'record-without-node',
+    'record-on-dead-host',
+    ON_DEAD_HOST, 'host-not-mapped', 'node-without-provider',
+    'provider-without-node', 'free-node-barred',
+    'allocation-without-instance', 'instance-without-allocation', LEAKED,
+    'record-elsewhere', 'instance-without-machine', 'stuck',
+    'still-stopping')
+
+#: Seconds for which a service may be up that has been told to end; with the
+#: settings that nova has by default it ends within 180.
+STOP_LIMIT = 600
+
+_MAP = '"nova-manage cell_v2 discover_hosts --by-service" maps it'
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """One thing that is wrong: its kind, whom it concerns, a sentence."""
+
+    kind: str
+    subject: str
+    sentence: str
+
+    def __str__(self) -> str:
+        return f'{self.kind}: {self.sentence}'
+
+
+def answer(found: list[Finding]) -> dict[str, typing.Any]:
+    """Return what commands print with ``--json``."""
+    return {'consistent': not found,
+            'findings': [dataclasses.asdict(finding) for finding in found]}
+
+
+def inconsistencies(seen: cloud_state.Observation, now: float,
+                    hosts: Iterable[str] = ()) -> list[Finding]:
+    """Find everything in an observation that is not as it should be.
+
+    :param now: seconds since the epoch; tells how long a task state lasts
+    :param hosts: names of compute services that must exist and be up
+    :returns: an empty list when consistent
+    """
+    return [*_expected(seen, hosts), *second_records(seen),
+            *_records(seen), *_hosts(seen),
+            *_providers(seen), *_allocations(seen), *_machines(seen),
+            *_tasks(seen, now)]
+
+
+def notes(seen: cloud_state.Observation, now: float) -> list[Finding]:
+    """Find what is in order and not as an operator may want it.
+
+    :param now: seconds since the epoch
+    """
+    found = []
+    for service in seen.services:
+        said = stop_marker.said_at(service.farewell)
+        if service.up and said and now - said.timestamp() > STOP_LIMIT:
+            found.append(Finding(
+                'still-stopping', service.host,
+                f'{service.host} is up, and '
+                + ('disabled because it was stopped' if service.disabled
+                   else 'marked as stopped')
+                + f' at {said:%Y-%m-%d %H:%M} UTC, so that others have its '
+                'free nodes. It takes that back when it starts with the '
+                'driver of this package; with another driver "openstack '
+                f'compute service set --enable {service.host} nova-compute" '
+                'does'))
+    return found
+
+
+def _expected(seen: cloud_state.Observation,
+              hosts: Iterable[str]) -> Iterator[Finding]:
+    for host in hosts:
+        service = seen.service_of.get(host_key(host))
+        if service is None:
+            yield Finding('compute-missing', host,
+                          f'nova has no compute service {host}: it never '
+                          'started, or has another name in its nova.conf')
+        elif not service.up:
+            why = ('is forced down' if service.forced_down
+                   else 'is down: nova misses its heartbeat')
+            yield Finding('compute-not-up', host, f'{service.host} {why}')
+
+
+def second_records(seen: cloud_state.Observation) -> Iterator[Finding]:
+    """Find records of nodes by another uuid than the node's."""
+    for record in seen.records:
+        if record.second:
+            yield Finding(
+                'second-record', record.name,
+                f'{record.host} has a second record of node {record.name}: '
+                + model.second_record(record.name, record.node))
+
+
+def _records(seen: cloud_state.Observation) -> Iterator[Finding]:
+    owners: dict[str, list[str]] = {}
+    for record in seen.records:
+        if record.second:
+            continue
+        owners.setdefault(record.node, []).append(record.host)
+    for node in seen.nodes:
+        hosts = owners.pop(node.uuid, [])
+        if not hosts:
+            yield Finding('node-without-record', node.uuid,
+                          f'node {node.uuid} has no record: no compute '
+                          f'owns it{_unless_hidden(seen)}')
+        elif len(hosts) > 1:
+            yield Finding('node-with-many-records', node.uuid,
+                          f'node {node.uuid} has {len(hosts)} records: '
+                          f'{", ".join(sorted(hosts))}')
+        for host in hosts:
+            if host_key(host) not in seen.up_hosts:
+                yield _on_dead_host(
+                    node, host, seen.server_of.get(node.uuid))
+    for uuid, hosts in owners.items():
+        yield Finding('record-without-node', uuid,
+                      f'{", ".join(sorted(hosts))} has a record of node '
+                      f'{uuid}, which Ironic does not show: it is gone, or '
+                      'hidden from who asks')
+
+
+def _unless_hidden(seen: cloud_state.Observation) -> str:
+    """What else may be true when records may exist that are not shown."""
+    unknown = sorted(s.host for s in seen.services if s.mapped is None)
+    if not unknown:
+        return ''
+    return (f', or one whose host is not mapped to a cell ({_MAP}; of '
+            f'{_some(unknown)} it is not known)')
+
+
+def _some(names: list[str], shown: int = 3) -> str:
+    more = len(names) - shown
+    return ', '.join(names[:shown]) + (f' and {more} more' if more > 0
+                                       else '')
+
+
+def _on_dead_host(node: cloud_state.Node, host: str,
+                  server: str | None) -> Finding:
+    where = f'is recorded on {host}, which is not up'
+    if server:
+        return Finding(ON_DEAD_HOST, node.uuid,
+                       f'node {node.uuid} of server {server} {where}: '
+                       f'nobody manages it until {host} is back')
+    return Finding('record-on-dead-host', node.uuid,
+                   f'node {node.uuid} {where}')
+
+
+def _hosts(seen: cloud_state.Observation) -> Iterator[Finding]:
+    owning = {record.key for record in seen.records}
+    for service in seen.services:
+        if service.mapped is False and (
+                service.up or service.key in owning):
+            yield Finding('host-not-mapped', service.host,
+                          f'{service.host} is not mapped to a cell: builds '
+                          f'sent there fail ({_MAP})')
+
+
+def _providers(seen: cloud_state.Observation) -> Iterator[Finding]:
+    for uuid in seen.node_of:
+        if uuid not in seen.provider_of:
+            yield Finding('node-without-provider', uuid,
+                          f'node {uuid} has no resource provider')
+    for provider in seen.providers:
+        node = seen.node_of.get(provider.uuid)
+        if node is None:
+            yield Finding('provider-without-node', provider.uuid,
+                          f'resource provider {provider.uuid} stands for a '
+                          'node that Ironic does not show: it is gone, or '
+                          'hidden from who asks')
+            continue
+        host = seen.owner_of.get(provider.uuid)
+        owner = seen.service_of.get(host) if host else None
+        if (owner and owner.up and not owner.disabled
+                and not node.instance_uuid
+                and cloud_state.DISABLED_TRAIT in provider.traits):
+            yield Finding('free-node-barred', provider.uuid,
+                          f'node {provider.uuid} is free and {owner.host} '
+                          'is enabled, yet its provider is marked disabled')
+
+
+def _allocations(seen: cloud_state.Observation) -> Iterator[Finding]:
+    if seen.allocations is None:
+        return
+    has_allocation = set()
+    for allocation in seen.allocations:
+        has_allocation.add(allocation.consumer)
+        instance = seen.instance_of.get(allocation.consumer)
+        if instance is None or instance.deleted:
+            yield Finding('allocation-without-instance', allocation.provider,
+                          f'node {allocation.provider} is allocated to '
+                          f'server {allocation.consumer}, which does not '
+                          'exist. If no machine runs for it, "openstack '
+                          'resource provider allocation delete '
+                          f'{allocation.consumer}" frees the node')
+    for instance in seen.instances:
+        if (instance.host and not instance.deleted
+                and instance.uuid not in has_allocation):
+            node = instance.node or 'NODE'
+            yield Finding('instance-without-allocation', instance.uuid,
+                          f'server {_named(instance)} is on {instance.host} '
+                          'without an allocation. "openstack resource '
+                          f'provider inventory set {node} --amend --resource '
+                          'CLASS:reserved=0" and then "nova-manage placement '
+                          f'heal_allocations --instance {instance.uuid}" '
+                          'make it')
+
+
+def _machines(seen: cloud_state.Observation) -> Iterator[Finding]:
+    for node in seen.nodes:
+        if node.instance_uuid:
+            instance = seen.instance_of.get(node.instance_uuid)
+            if instance is None or instance.deleted:
+                yield Finding(LEAKED, node.uuid,
+                              f'node {node.uuid} ({node.provision_state}) '
+                              f'is held for server {node.instance_uuid}, '
+                              'which does not exist')
+            elif (instance.key and node.uuid in seen.owner_of
+                    and seen.owner_of[node.uuid] != instance.key):
+                yield Finding('record-elsewhere', node.uuid,
+                              f'node {node.uuid} is recorded on '
+                              f'{seen.owner_of[node.uuid]}, its server '
+                              f'{_named(instance)} is on {instance.host}')
+        elif node.provision_state == 'active':
+            yield Finding(LEAKED, node.uuid,
+                          f'node {node.uuid} is active for no server')
+    held = {node.instance_uuid for node in seen.nodes}
+    for instance in seen.instances:
+        if (instance.vm_state in ('active', 'stopped')
+                and not instance.deleted and instance.uuid not in held):
+            yield Finding('instance-without-machine', instance.uuid,
+                          f'server {_named(instance)} is '
+                          f'{instance.vm_state}, yet no Ironic node is held '
+                          'for it')
+
+
+def _tasks(seen: cloud_state.Observation, now: float) -> Iterator[Finding]:
+    for instance in seen.instances:
+        if instance.deleted or not instance.task_state:
+            continue
+        age = now - instance.updated
+        if age > seen.task_limit:
+            yield Finding('stuck', instance.uuid,
+                          f'server {_named(instance)} has been in one task '
+                          f'for {age:.0f} s: {tasks.words(seen, instance)}')
+
+
+def _named(instance: cloud_state.Instance) -> str:
+    return f'{instance.name} ({instance.uuid})' if instance.name else (
+        instance.uuid)
+
+
+def busy(seen: cloud_state.Observation) -> int:
+    """Count the servers that are in the middle of something."""
+    return sum(1 for i in seen.instances if i.task_state and not i.deleted)
+
+
+def wait(read: Callable[[], cloud_state.Observation], seconds: float,
+         hosts: Iterable[str] = (),
+         clock: Callable[[], float] = time.monotonic,
+         sleep: Callable[[float], object] = time.sleep,
+         ) -> tuple[cloud_state.Observation, list[Finding]]:
+    """Look again and again until all is consistent or the time is over.
+
+    :param read: observes the cloud once
+    :param seconds: how long; 0 looks once
+    :param hosts: names of compute services that must exist and be up
+    :returns: the last Observation and what is wrong in it; nothing is, and
+        no server is in the middle of something, unless the time is over
+    :raises Unanswered: the cloud does not answer when the time is over
+    """
+    deadline = clock() + seconds
+    while True:
+        began = clock()
+        try:
+            seen = read()
+        except cloud_state.Unanswered:
+            if clock() >= deadline:
+                raise
+        else:
+            found = inconsistencies(seen, seen.at, hosts)
+            if clock() >= deadline or not (found or busy(seen)):
+                return seen, found
+        # A large cloud is not to be asked all the time.
+        sleep(max(1, clock() - began))

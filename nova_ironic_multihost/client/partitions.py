@@ -1,0 +1,122 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Which compute services share which nodes, as it looks from outside.
+
+A compute service keeps its ``[ironic]conductor_group`` and ``shard`` to
+itself: no API shows them. But it owns nodes of its partition only, so hosts
+that own nodes of one group and shard share them all. What a host owns that is
+down counts only where no live host owns any: its nodes may have changed their
+group or shard. A live host's node that did makes two partitions look like one
+until it has moved, or until its server is gone.
+"""
+
+import collections
+
+import dataclasses
+import functools
+import typing
+
+from nova_ironic_multihost.client import cloud_state
+from nova_ironic_multihost.rules.peers import HostKey
+
+#: Conductor group and shard of nodes, '' for none.
+Kind: typing.TypeAlias = tuple[str, str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Partition:
+    """Compute services, and the nodes that they share."""
+
+    hosts: frozenset[HostKey]
+    kinds: frozenset[Kind]
+    whole: bool = False
+
+    @property
+    def label(self) -> str:
+        """What people call it: 'all', or its groups and shards."""
+        if self.whole:
+            return 'all'
+        return ' + '.join(map(_said, sorted(self.kinds)))
+
+
+def _said(kind: Kind) -> str:
+    group, shard = kind
+    words = ([f'group {group}'] if group else
+             [] if shard else ['default group'])
+    return ', '.join(words + ([f'shard {shard}'] if shard else []))
+
+
+@dataclasses.dataclass(frozen=True)
+class Partitions:
+    """All of them. One that has all hosts has all nodes, too."""
+
+    found: tuple[Partition, ...]
+
+    @classmethod
+    def of(cls, seen: cloud_state.Observation) -> 'Partitions':
+        """Tell them by who owns what."""
+        owners: dict[Kind, collections.Counter[HostKey]] = {}
+        for record in seen.records:
+            node = seen.node_of.get(record.node)
+            if node is not None:
+                owners.setdefault(
+                    _kind(node), collections.Counter())[record.key] += 1
+        found: list[Partition] = []
+        for kind, counts in sorted(owners.items()):
+            hosts = frozenset(counts)
+            hosts = hosts & seen.up_hosts or hosts
+            shared = [part for part in found if part.hosts & hosts]
+            found = [part for part in found if part not in shared]
+            found.append(Partition(
+                hosts.union(*(part.hosts for part in shared)),
+                frozenset({kind}).union(*(part.kinds for part in shared))))
+        if len(found) > 1:
+            return cls(tuple(_with_others(part, found, owners)
+                             for part in found))
+        return cls((Partition(
+            frozenset(seen.service_of).union(*owners.values()),
+            frozenset(map(_kind, seen.nodes)), whole=True),))
+
+    @functools.cached_property
+    def _of_host(self) -> dict[HostKey, Partition]:
+        return {host: part for part in self.found for host in part.hosts}
+
+    @functools.cached_property
+    def _of_kind(self) -> dict[Kind, Partition]:
+        return {kind: part for part in self.found for kind in part.kinds}
+
+    def of_host(self, host: HostKey) -> Partition | None:
+        """Return the partition that a host serves, None if not known."""
+        return self._of_host.get(host)
+
+    def of_node(self, node: cloud_state.Node) -> Partition | None:
+        """Return the partition of a node, None if nobody serves it."""
+        return self._of_kind.get(_kind(node))
+
+
+def _with_others(part: Partition, found: list[Partition],
+                 owners: dict[Kind, collections.Counter[HostKey]]
+                 ) -> Partition:
+    """Add the hosts that are in none so far and own most of such nodes."""
+    most: dict[HostKey, tuple[int, Kind]] = {}
+    for kind, counts in owners.items():
+        for host, count in counts.items():
+            most[host] = max(most.get(host, (0, kind)), (count, kind))
+    known = frozenset[HostKey]().union(*(one.hosts for one in found))
+    return dataclasses.replace(part, hosts=part.hosts.union(
+        host for host, (_, kind) in most.items()
+        if host not in known and kind in part.kinds))
+
+
+def _kind(node: cloud_state.Node) -> Kind:
+    return node.conductor_group, node.shard

@@ -1,0 +1,34 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""What a server is in the middle of, in words."""
+
+from nova_ironic_multihost.client import cloud_state
+from nova_ironic_multihost.rules import takeover
+
+
+def words(seen: cloud_state.Observation,
+          instance: cloud_state.Instance) -> str:
+    """Return what a server is in the middle of, '' for nothing.
+
+    The mark of a take-over has but a number of who takes the server over,
+    which is looked for among the compute services that nova has.
+    """
+    doing = instance.task_state
+    if not takeover.is_mark(doing):
+        return doing or ''
+    hosts = [service.host for service in seen.services
+             if not takeover.is_anothers(doing, service.key)]
+    before = takeover.marked(doing)
+    return (f'taken over by {hosts[0] if hosts else "somebody"}'
+            + (f', was {before}' if before else ''))

@@ -1,0 +1,270 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""nova-ironic-multihost-status upgrade check: may this driver come?"""
+
+import argparse
+import logging
+import sys
+import textwrap
+
+from oslo_config import cfg
+from oslo_upgradecheck import upgradecheck
+
+from nova_ironic_multihost.client import arguments
+from nova_ironic_multihost.client import findings
+from nova_ironic_multihost.client.upgrade import cells
+from nova_ironic_multihost.client.upgrade import double_allocation
+from nova_ironic_multihost.client.upgrade import driver_load
+from nova_ironic_multihost.client.upgrade import host_names
+from nova_ironic_multihost.client.upgrade import inputs
+from nova_ironic_multihost.client.upgrade import nova_release
+from nova_ironic_multihost.client.upgrade import other_drivers
+from nova_ironic_multihost.client.upgrade.problem import Complaint
+from nova_ironic_multihost.client.upgrade import shared_nodes
+from nova_ironic_multihost.client.upgrade import shared_options
+from nova_ironic_multihost.client.upgrade import stop_timeout
+from nova_ironic_multihost.client.upgrade import watchdog_unit
+from nova_ironic_multihost.client.upgrade import zones
+
+PROGRAM = 'nova-ironic-multihost-status'
+
+#: Columns of the table without its frame; with it, and quoted with an indent
+#: of three, it fits into a terminal.
+WIDTH = 72
+
+#: What oslo.upgradecheck puts before the details.
+DETAILS = 'Details: '
+INDENT = '  '
+
+_DESCRIPTION = """\
+Look whether everything is ready before compute services are switched to this
+driver, before an upgrade of it or of nova, and when in doubt:
+
+  - the driver can be loaded by the nova-compute of this host, and its nova is
+    one that is supported;
+  - its nova.conf has no settings that contradict each other;
+  - it is given the time that it takes to end;
+  - where nobody fences, a watchdog ends it before others take over;
+  - what nova, placement and Ironic say of the compute services fits: cells,
+    the spelling of hosts, conductor groups and shards, availability zones;
+  - those that share nodes have the same settings and the same driver;
+  - no compute service has a second record of a node;
+  - placement gives no machine to two servers.
+
+Run it on each host with a nova-compute for Ironic, as a user who may read its
+nova.conf. Nothing is changed. Each check says what is to be done; the
+documentation has more (page "Before a change").
+"""
+
+_EPILOG = """\
+examples:
+  nova-ironic-multihost-status upgrade check
+        nova.conf where nova-compute finds it; OS_CLOUD or the other OS_*
+        variables, as any OpenStack client
+  nova-ironic-multihost-status upgrade check --os-cloud admin \\
+      --os-baremetal-cloud system
+        Ironic shows all nodes to system scope only, nova wants an admin of a
+        project
+  nova-ironic-multihost-status upgrade check --collected /tmp/fetched \\
+      --placement-config /tmp/placement.conf
+        with the nova.conf of all compute services: /tmp/fetched/HOST.conf, or
+        all *.conf files below /tmp/fetched/HOST
+  nova-ironic-multihost-status upgrade check --json | jq '.checks[].result'
+
+exit status: 0 all checks succeeded, 1 there is a warning: something is to be
+looked at, or could not be, 2 something stops the upgrade, 255 an unexpected
+error.
+"""
+
+
+class Commands(upgradecheck.UpgradeCommands):
+    """The checks, in the order in which they are shown.
+
+    :param known: an :class:`.inputs.Evidence`.
+    """
+
+    display_title = 'Upgrade Check Results'
+
+    def __init__(self, known):
+        self._known = known
+        self._upgrade_checks = tuple(
+            (name, (Commands._judged, {'judges': judges}))
+            for name, judges in CHECKS)
+
+    def _get_details(self, upgrade_check_result):
+        """Return the details as they stand in the table.
+
+        oslo.upgradecheck fills them into one paragraph of 60 columns, which
+        is little for names of options.
+        """
+        details = upgrade_check_result.details
+        return details and '\n'.join(_laid_out(details.splitlines()))
+
+    def _judged(self, judges):
+        """Return what some judges say together, an upgradecheck.Result."""
+        complaints = [found for judge in judges for found in self._ask(judge)]
+        if not complaints:
+            return upgradecheck.Result(upgradecheck.Code.SUCCESS)
+        # A paragraph for each; one reason for which several cannot be
+        # answered is told once.
+        told = dict.fromkeys(found.sentence for found in complaints)
+        return upgradecheck.Result(
+            upgradecheck.Code.FAILURE
+            if any(found.fatal for found in complaints)
+            else upgradecheck.Code.WARNING, '\n'.join(told))
+
+    def _ask(self, judge):
+        """Return complaints; one is that there is nothing to judge by."""
+        try:
+            return list(judge(self._known))
+        except inputs.ERRORS as error:
+            return [Complaint(f'Not known: {error}')]
+
+
+def _laid_out(paragraphs):
+    """Yield the lines of paragraphs, the first of which follows a word."""
+    for number, paragraph in enumerate(paragraphs):
+        if number:
+            yield ''
+        for line in textwrap.wrap(
+                paragraph, WIDTH, break_long_words=False,
+                break_on_hyphens=False,
+                initial_indent=INDENT if number else DETAILS,
+                subsequent_indent=INDENT):
+            yield line.removeprefix(DETAILS)
+
+
+def _contradictions(known):
+    for sentence in known.settings.contradictions:
+        yield Complaint(sentence, fatal=True)
+
+
+def _missing(known):
+    if len(known.hosts) > 1:
+        yield from shared_options.missing(known.collected, known.hosts)
+
+
+def _drivers(known):
+    if len(known.hosts) > 1:
+        yield from other_drivers.missing(
+            known.collected, known.hosts, known.release)
+
+
+def _marks(known):
+    return other_drivers.judge_marks(known.seen, known.marked)
+
+
+def _partition(known):
+    if known.settings.partition.label:
+        yield from shared_nodes.judge(
+            known.settings, known.seen, known.partition_nodes)
+
+
+def _zones(known):
+    if known.settings.move_across_zones:
+        return ()
+    return zones.judge(known.peers, known.zones)
+
+
+def _own_name(known):
+    if known.settings.of_compute:
+        yield from host_names.judge_setting(known.seen, known.settings.host)
+
+
+def _stopping(known):
+    return stop_timeout.judge(known.settings, known.release, known.units)
+
+
+#: (name, functions that take the evidence and return complaints).
+CHECKS = (
+    ('Driver', (
+        lambda known: driver_load.judge(known.probe),
+        lambda known: driver_load.judge_setting(known.settings))),
+    ('Release of nova', (lambda known: nova_release.judge(known.probe),)),
+    ('Settings without contradiction', (_contradictions,)),
+    ('Time to end', (_stopping,)),
+    ('Take-over without fencing', (
+        lambda known: watchdog_unit.judge(known.settings, known.units),)),
+    ('Cells', (lambda known: cells.judge(known.seen),)),
+    ('Names of hosts', (
+        lambda known: host_names.judge(known.seen), _own_name)),
+    ('Conductor groups and shards', (
+        lambda known: shared_nodes.judge_settings(known.settings),
+        _partition)),
+    ('Availability zones', (_zones,)),
+    ('Same settings on all', (
+        lambda known: shared_options.judge(known.collected), _missing)),
+    ('Same driver on all', (
+        lambda known: other_drivers.judge_settings(known.collected),
+        _marks, _drivers)),
+    ('Records of nodes', (lambda known: (
+        Complaint(found.sentence)
+        for found in findings.second_records(known.seen)),)),
+    ('Placement', (lambda known: double_allocation.judge(known.placement),)),
+)
+
+
+def main(argv=None):
+    """Run the command.
+
+    :param argv: arguments; default: those of this process
+    :returns: exit status
+    """
+    args = parser().parse_args(argv)
+    # Libraries log of what the checks tell; without a handler Python prints
+    # it among the results.
+    logging.basicConfig(handlers=[logging.NullHandler()])
+    return upgradecheck.main(
+        cfg.ConfigOpts(), PROGRAM, Commands(inputs.Evidence(args)),
+        ['upgrade', 'check', *(['--json'] if args.json else [])],
+        default_config_files=[])
+
+
+def parser():
+    """The parser of the command line."""
+    top = argparse.ArgumentParser(
+        prog=PROGRAM, description=_DESCRIPTION, epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter)
+    top.add_argument('upgrade', choices=['upgrade'], metavar='upgrade',
+                     help='the word "upgrade"')
+    top.add_argument('check', choices=['check'], metavar='check',
+                     help='the word "check"')
+    top.add_argument(
+        '--config-file', action='append', default=[], metavar='FILE',
+        help='as of nova-compute, may be given several times (default: where '
+        'nova-compute looks)')
+    top.add_argument(
+        '--config-dir', action='append', default=[], metavar='DIRECTORY',
+        help='as of nova-compute, may be given several times')
+    arguments.add_clouds(top)
+    top.add_argument(
+        '--collected', metavar='DIRECTORY',
+        help='the nova.conf of other compute services: each entry is one '
+        "host's, a file HOST.conf, or a directory HOST of which all *.conf "
+        'files are read')
+    top.add_argument(
+        '--placement-config', action='append', default=[], metavar='FILE',
+        help='placement.conf (default: where placement looks)')
+    top.add_argument(
+        '--unit', action='append', default=[], metavar='NAME',
+        help="systemd's unit of nova-compute, may be given several times "
+        f'(default: {", ".join(stop_timeout.UNITS)}, as far as they exist)')
+    top.add_argument(
+        '--json', action='store_true',
+        help='print {"name": ..., "checks": [{"check", "result", '
+        '"details"}]}, where result is 0, 1 or 2')
+    return top
+
+
+if __name__ == '__main__':
+    sys.exit(main())

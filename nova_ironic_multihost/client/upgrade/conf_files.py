@@ -1,0 +1,160 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""``nova.conf`` as nova-compute reads it, without becoming nova-compute.
+
+The options are registered on an object of their own: several files are read
+one after the other, and nova's global one stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+import typing
+
+from nova.conf import base
+from nova.conf import compute
+from nova.conf import ironic
+from nova.conf import netconf
+from nova.conf import service
+from oslo_config import cfg
+from oslo_messaging import opts as oslo_messaging
+from oslo_service import service as oslo_service
+
+from nova_ironic_multihost.adapters import partition
+from nova_ironic_multihost.client.upgrade import conf_settings
+from nova_ironic_multihost.client.upgrade.problem import Unknown
+from nova_ironic_multihost import conf as options
+from nova_ironic_multihost.conf import validation
+from nova_ironic_multihost.rules import lease
+from nova_ironic_multihost.rules.peers import host_key
+from nova_ironic_multihost.rules import takeover
+
+#: Those of which all that share nodes must have the same.
+SHARED = (('ironic_multihost', 'ring_partitions'),
+          ('ironic_multihost', 'move_across_zones'),
+          ('ironic_multihost', 'instance_takeover'),
+          (None, 'service_down_time'))
+
+
+def read(files: Sequence[str] = (),
+         directories: Sequence[str] = ()) -> conf_settings.Settings:
+    """Read the settings of the compute service of this host.
+
+    Both are as nova-compute's options, with its defaults.
+
+    :param files: what follows ``--config-file``, in that order.
+    :param directories: what follows ``--config-dir``.
+    :raises Unknown: there is nothing to read, or it cannot be read.
+    """
+    conf = _parsed(files, directories)
+    if not conf.config_file and not conf.config_dir:
+        raise Unknown(
+            'There is no nova.conf where nova-compute looks for it, or not '
+            'for this user: name it with --config-file, as nova-compute is '
+            'started.')
+    origin = ', '.join([*conf.config_file, *conf.config_dir])
+    return _settings(conf, origin, None)
+
+
+def read_collected(files: Sequence[str], name: str) -> conf_settings.Settings:
+    """Read the settings of another compute service.
+
+    :param files: what has been collected there, in the order of reading.
+    :param name: what ``[DEFAULT]host`` is where no file says so.
+    :raises Unknown: it cannot be read.
+    """
+    # Nothing of this host: neither its directories nor its environment.
+    conf = _parsed(files, (), default_config_files=[],
+                   default_config_dirs=[], use_env=False)
+    return _settings(conf, ', '.join(files), name)
+
+
+def _parsed(files: Sequence[str], directories: Sequence[str],
+            **how: typing.Any) -> cfg.ConfigOpts:
+    conf = cfg.ConfigOpts()
+    for module in base, compute, netconf, service:
+        module.register_opts(conf)
+    # In a group of its own: nova's belongs to nova's global object.
+    conf.register_opts(ironic.ironic_options, group='ironic')
+    for group, listed in [*oslo_service.list_opts(),
+                          *oslo_messaging.list_opts()]:
+        if group is None:
+            conf.register_opts(listed)
+    options.register_opts(conf)
+    arguments = [argument for file in files
+                 for argument in ('--config-file', file)]
+    arguments += [argument for directory in directories
+                  for argument in ('--config-dir', directory)]
+    try:
+        conf(arguments, project='nova', prog='nova-compute', **how)
+    except cfg.ConfigFileParseError as error:
+        # The line that is wrong may have a password in it.
+        raise Unknown(f'{error.config_file} is no configuration file: '
+                      'correct what is not "[GROUP]" or "option = value" in '
+                      'it.') from error
+    except UnicodeDecodeError as error:
+        named = ', '.join([*files, *directories]) or 'nova.conf'
+        raise Unknown(f'{named} has a letter in it that is not UTF-8: correct '
+                      'it.') from error
+    except (cfg.Error, OSError) as error:
+        raise Unknown(f'nova.conf cannot be read: {error}. Run this as a '
+                      'user who may read it, and name what is there.'
+                      ) from error
+    return conf
+
+
+def _settings(conf: cfg.ConfigOpts, origin: str,
+              name: str | None) -> conf_settings.Settings:
+    try:
+        return _values(conf, origin, name)
+    except (cfg.Error, ValueError) as error:
+        raise Unknown(f'{origin}: {error}. Correct it.') from error
+
+
+def _values(conf: cfg.ConfigOpts, origin: str,
+            name: str | None) -> conf_settings.Settings:
+    host = conf.host
+    if name and not conf.get_location('host').location.is_user_controlled:
+        host = name
+    mine = partition.read(conf)
+    shared = [(f'[{group or "DEFAULT"}]{option}', _value(conf, group, option))
+              for group, option in SHARED]
+    if _value(conf, 'ironic_multihost', 'instance_takeover') == takeover.DOWN:
+        # Each of the others has to wait until this one is dead for certain.
+        shared.append(('[ironic_multihost]takeover_after', _value(
+            conf, 'ironic_multihost', 'takeover_after')))
+    if mine.label:
+        shared.append(('[ironic]peer_list', ' '.join(
+            sorted({host_key(peer) for peer in mine.peer_list}))))
+    return conf_settings.Settings(
+        origin, host, conf.compute_driver, mine, tuple(shared),
+        tuple(validation.find(conf, host)),
+        _value(conf, 'ironic_multihost', 'move_across_zones') == 'True',
+        conf.service_down_time, conf.graceful_shutdown_timeout,
+        conf.manager_shutdown_timeout
+        if 'manager_shutdown_timeout' in conf else None,
+        conf.ironic_multihost.base_driver,
+        takeover.Policy(
+            _value(conf, 'ironic_multihost', 'instance_takeover')
+            or takeover.NEVER,
+            float(_value(conf, 'ironic_multihost', 'takeover_after') or 0)),
+        lease.Terms(conf.rpc_response_timeout, conf.service_down_time))
+
+
+def _value(conf: cfg.ConfigOpts, group: str | None,
+           option: str) -> str | None:
+    """Return a value as text; None if it is invalid, which is told."""
+    try:
+        return str((conf[group] if group else conf)[option])
+    except ValueError:
+        return None

@@ -1,0 +1,55 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Does placement give one machine to two servers?"""
+
+from collections.abc import Iterator
+import dataclasses
+import urllib.parse
+
+from nova_ironic_multihost.client.upgrade.problem import Complaint
+
+
+@dataclasses.dataclass(frozen=True)
+class Placement:
+    """What one ``placement.conf`` says.
+
+    :ivar origin: where it was read, for people.
+    :ivar retries: ``[placement]allocation_conflict_retry_count``.
+    :ivar connection: URL of the database, None if it is set elsewhere. It has
+        a password in it.
+    """
+
+    origin: str
+    retries: int
+    connection: str | None = dataclasses.field(default=None, repr=False)
+
+
+def judge(found: Placement) -> Iterator[Complaint]:
+    """Say whether a conflict can end with two allocations."""
+    if found.retries == 1 or not _with_snapshots(found.connection):
+        return
+    yield Complaint(
+        f'With {found.origin} placement may allocate one node to two servers, '
+        'of which one has to go to another: set '
+        '[placement]allocation_conflict_retry_count = 1, or READ COMMITTED '
+        'in [placement_database]connection where virtual machines share that '
+        'placement (documentation, page "Scheduling").')
+
+
+def _with_snapshots(connection: str | None) -> bool:
+    """Whether a transaction that is repeated may read what was before."""
+    if connection is None:
+        return True
+    kind, _, rest = urllib.parse.unquote_plus(connection).partition(':')
+    return (kind.startswith(('mysql', 'mariadb'))
+            and 'read committed' not in rest.lower().replace('-', ' '))

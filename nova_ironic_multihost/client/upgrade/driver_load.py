@@ -1,0 +1,84 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Can nova-compute load this driver, and is it told to?"""
+
+from collections.abc import Iterator
+import dataclasses
+
+from nova_ironic_multihost.client.upgrade import conf_settings
+from nova_ironic_multihost.client.upgrade import problem
+from nova_ironic_multihost.client.upgrade.problem import Complaint
+
+
+@dataclasses.dataclass(frozen=True)
+class Probe:
+    """What came of an attempt to load the driver, in a process of its own.
+
+    :ivar python: path of the interpreter, that of nova-compute.
+    :ivar nova: version of the nova that it has, None if there is none.
+    :ivar registered: whether os-vif finds the plug-in of this package.
+    :ivar error: why the driver cannot be loaded, None if it can.
+    :ivar lacking: what this package replaces in nova and that nova does not
+        have.
+    :ivar shadowed: methods of ``[ironic_multihost]base_driver`` that are not
+        called, or not always.
+    """
+
+    python: str
+    nova: str | None = None
+    registered: bool = False
+    error: str | None = None
+    lacking: tuple[str, ...] = ()
+    shadowed: tuple[str, ...] = ()
+
+
+def judge(probe: Probe) -> Iterator[Complaint]:
+    """Say why nova-compute cannot load the driver."""
+    if not probe.registered:
+        yield Complaint(
+            f'os-vif of {probe.python} has no plug-in "ironic_multihost", by '
+            'which nova-compute finds the driver: install the package there, '
+            f'{probe.python} -m pip install nova-ironic-multihost. In the '
+            'place of a repackaged nova-compute start '
+            'nova-compute-ironic-multihost.', fatal=True)
+    elif probe.error:
+        yield Complaint(
+            f'{probe.python} cannot load the driver: '
+            f'{probe.error.rstrip(".")}. Mend that, then ask again.',
+            fatal=True)
+    elif probe.shadowed:
+        yield Complaint(
+            f'{problem.some(list(probe.shadowed))} of '
+            '[ironic_multihost]base_driver are not called, or not always: see '
+            'that nothing depends on them (documentation, page "A driver of '
+            'your own").')
+
+
+def judge_setting(found: conf_settings.Settings) -> Iterator[Complaint]:
+    """Say which driver nova-compute is told to load instead of ours."""
+    driver = found.compute_driver
+    wanted = f'compute_driver = {conf_settings.OURS}'
+    if driver is None:
+        yield Complaint(
+            f'{found.origin} sets no compute_driver, so that no compute '
+            'service is judged: ask again with the nova.conf of each one.')
+    elif driver == conf_settings.STOCK:
+        yield Complaint(
+            f"compute_driver is nova's own, {driver}. To switch, set "
+            f'[DEFAULT]{wanted} in {found.origin}.')
+    elif driver != conf_settings.OURS:
+        yield Complaint(
+            f'compute_driver is {driver}, which is not this driver: set '
+            f'[DEFAULT]{wanted} in {found.origin}. If it is a driver of your '
+            "own that extends nova's for Ironic, name it in "
+            '[ironic_multihost]base_driver.', fatal=True)

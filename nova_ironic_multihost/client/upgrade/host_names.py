@@ -1,0 +1,87 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Is each host spelled in one way?
+
+To this driver names that differ in case only are one host, to nova they are
+not everywhere: a host that was renamed in case is there twice.
+"""
+
+import collections
+from collections.abc import Iterator
+
+from nova_ironic_multihost.client import cloud_state
+from nova_ironic_multihost.client.upgrade import problem
+from nova_ironic_multihost.client.upgrade.problem import Complaint
+from nova_ironic_multihost.rules.peers import host_key
+from nova_ironic_multihost.rules.peers import HostKey
+
+
+def judge(seen: cloud_state.Observation) -> Iterator[Complaint]:
+    """Say which hosts are spelled in two ways."""
+    services = _services(seen)
+    for same in services.values():
+        yield from _twice(same)
+    names = {key: {service.host for service in same}
+             for key, same in services.items()}
+    for word, hosts in (
+            ('record', [record.host for record in seen.records]),
+            ('server', [i.host for i in seen.instances
+                        if i.host and not i.deleted])):
+        others = collections.Counter(
+            host for host in hosts
+            if host not in names.get(host_key(host), {host}))
+        for host, count in sorted(others.items()):
+            [name, *_] = sorted(names[host_key(host)])
+            yield Complaint(
+                f'{problem.counted(count, word)} of {name} spelled {host}: '
+                f'set [DEFAULT]host = {host} there, as it was, or leave it '
+                'to this driver, which writes them anew when it runs there. '
+                "nova's own does not find them where the database tells both "
+                'apart.')
+
+
+def judge_setting(seen: cloud_state.Observation,
+                  host: str) -> Iterator[Complaint]:
+    """Compare ``[DEFAULT]host`` of a compute service with its service.
+
+    :param host: as it is spelled in nova.conf.
+    """
+    same = sorted(service.host
+                  for service in _services(seen).get(host_key(host), []))
+    if same and host not in same:
+        yield Complaint(
+            f'nova spells this compute service {same[0]}, and [DEFAULT]host '
+            f'is {host}: set [DEFAULT]host = {same[0]}.')
+
+
+def _services(seen: cloud_state.Observation
+              ) -> dict[HostKey, list[cloud_state.Service]]:
+    services: dict[HostKey, list[cloud_state.Service]] = {}
+    for service in seen.services:
+        services.setdefault(service.key, []).append(service)
+    return services
+
+
+def _twice(same: list[cloud_state.Service]) -> Iterator[Complaint]:
+    up = sorted(service.host for service in same if service.up)
+    if len(up) > 1:
+        yield Complaint(
+            f'{" and ".join(up)} are up, and one host to this driver: give '
+            'one of them another [DEFAULT]host.', fatal=True)
+    elif len(same) > 1:
+        names = ' and '.join(sorted(service.host for service in same))
+        yield Complaint(
+            f'{names} are one host: delete the service that is not used any '
+            'more when it has neither servers nor nodes, "openstack compute '
+            'service delete ID". nova unmaps both: "nova-manage cell_v2 '
+            'discover_hosts --by-service" after it.')

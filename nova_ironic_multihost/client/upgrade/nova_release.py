@@ -1,0 +1,55 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Is it a nova with which this package works?"""
+
+from collections.abc import Iterator
+
+from nova_ironic_multihost.client.upgrade import driver_load
+from nova_ironic_multihost.client.upgrade import problem
+from nova_ironic_multihost.client.upgrade.problem import Complaint
+
+#: Releases of nova that are supported, and the series of OpenStack.
+OLDEST, LATEST = 31, 34
+SERIES = '2025.1 to 2026.2'
+
+#: The first one whose own driver marks each node as nova's.
+MARKS = 34
+
+
+def number(version: str | None) -> int | None:
+    """Return the release of a version of nova; None if that is illegible."""
+    first = (version or '').partition('.')[0]
+    return int(first) if first.isdecimal() else None
+
+
+def judge(probe: driver_load.Probe) -> Iterator[Complaint]:
+    """Say what is wrong with the nova of an interpreter."""
+    if probe.nova is None:
+        yield Complaint(
+            f'{probe.python} has no nova: run this with the Python of '
+            'nova-compute.', fatal=True)
+        return
+    release = number(probe.nova)
+    if release is None or not OLDEST <= release <= LATEST:
+        yield Complaint(
+            f'nova is {probe.nova}, and this release of the package is for '
+            f'{OLDEST} to {LATEST} ({SERIES}): use the one that is made for '
+            'your nova.', fatal=True)
+    if probe.lacking:
+        yield Complaint(
+            f'nova {probe.nova} has no '
+            f'{problem.some(list(probe.lacking))}, or takes other '
+            'parameters there. This package replaces that: nova has been '
+            'changed by its packager, or is newer than this release of the '
+            'package. Use a release that knows it.',
+            fatal=True)

@@ -1,0 +1,89 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Which compute services share the nodes with nova's own driver?
+
+An API does not tell which driver a compute service runs. Its nova.conf does,
+and before nova 34 the trait OWNER_NOVA of its nodes, which this driver gives
+them and nova's own does not.
+"""
+
+import collections
+from collections.abc import Iterator
+from collections.abc import Sequence
+from collections.abc import Set
+
+from nova_ironic_multihost.client import cloud_state
+from nova_ironic_multihost.client.upgrade import conf_settings
+from nova_ironic_multihost.client.upgrade import nova_release
+from nova_ironic_multihost.client.upgrade import problem
+from nova_ironic_multihost.client.upgrade.problem import Complaint
+from nova_ironic_multihost.rules.peers import host_key
+
+
+def judge_settings(
+    found: Sequence[conf_settings.Settings],
+) -> Iterator[Complaint]:
+    """Say who is told to load another driver than the others."""
+    stock = sorted(
+        one.host
+        for one in found
+        if one.of_compute and one.compute_driver != conf_settings.OURS
+    )
+    ours = [one for one in found if one.compute_driver == conf_settings.OURS]
+    if stock and ours:
+        yield Complaint(
+            f'{problem.some(stock)} is not set to this driver, and '
+            f'{problem.some(sorted(one.host for one in ours))} is: with '
+            "nova's own a compute service takes the free nodes of others "
+            'without asking. Switch it in the same maintenance window, and '
+            'do not restart or disable it before (documentation, page "From '
+            'one compute service to several, and back").')
+
+
+def judge_marks(seen: cloud_state.Observation,
+                marked: Set[str]) -> Iterator[Complaint]:
+    """Say whose nodes are not marked as nova's.
+
+    :param marked: uuids of the resource providers with the trait OWNER_NOVA.
+    """
+    bare = collections.Counter(
+        record.host for record in seen.records
+        if record.key in seen.up_hosts and record.node in seen.provider_of
+        and record.node not in marked)
+    for host, count in sorted(bare.items()):
+        yield Complaint(
+            f'{problem.counted(count, "node")} of {host} without the trait '
+            f"OWNER_NOVA: {host} runs nova's own driver, or has not audited "
+            'all nodes since it runs this one. Switch it, and wait for an '
+            'audit of all nodes ([DEFAULT]update_resources_interval) before '
+            'the last compute service is upgraded to nova 34 (2026.2), whose '
+            'scheduler finds no node without it.')
+
+
+def missing(found: Sequence[conf_settings.Settings], hosts: Sequence[str],
+            nova: int | None) -> Iterator[Complaint]:
+    """Say of whom nothing tells the driver.
+
+    :param hosts: the compute services with Ironic nodes.
+    :param nova: its release, None if that is not known.
+    """
+    if nova is not None and nova < nova_release.MARKS:
+        # The nodes are marked by this driver only.
+        return
+    known = {one.key for one in found}
+    absent = sorted(host for host in hosts if host_key(host) not in known)
+    if absent:
+        yield Complaint(
+            f'Which driver {problem.some(absent)} runs is not known: '
+            f'with nova {nova_release.MARKS} nothing but its nova.conf '
+            'tells. Collect that, and name the directory with --collected.')

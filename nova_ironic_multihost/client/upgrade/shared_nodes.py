@@ -1,0 +1,70 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Do those share nodes that are meant to?
+
+What ``[ironic]peer_list`` lacks of this host itself is a contradiction
+(:mod:`nova_ironic_multihost.conf.validation`).
+"""
+
+import collections
+from collections.abc import Iterator
+from collections.abc import Set
+
+from nova_ironic_multihost.client import cloud_state
+from nova_ironic_multihost.client.upgrade import conf_settings
+from nova_ironic_multihost.client.upgrade import problem
+from nova_ironic_multihost.client.upgrade.problem import Complaint
+from nova_ironic_multihost.rules.peers import host_key
+
+
+def judge_settings(found: conf_settings.Settings) -> Iterator[Complaint]:
+    """Say what has no effect, without having asked anybody."""
+    if found.partition.peer_list and not found.partition.label:
+        yield Complaint(
+            '[ironic]peer_list has no effect without [ironic]conductor_group '
+            'or [ironic]shard: all compute services share all nodes. Unset '
+            'it, or set the group or the shard.')
+
+
+def judge(found: conf_settings.Settings, seen: cloud_state.Observation,
+          nodes: Set[str]) -> Iterator[Complaint]:
+    """Compare a partition with who has its nodes.
+
+    :param nodes: uuids of the nodes that are in the partition.
+    """
+    peers = found.partition.peers
+    if peers is None:
+        return
+    strangers = sorted(name for name in found.partition.peer_list
+                       if host_key(name) not in seen.service_of)
+    if strangers:
+        yield Complaint(
+            f'[ironic]peer_list names {problem.some(strangers)}, and nova '
+            'has no compute service of that name: correct it, on each host '
+            'of the list, or start that one.')
+    others = collections.Counter(
+        record.host for record in seen.records
+        if record.node in nodes and record.key in seen.up_hosts
+        and record.key != found.key and record.key not in peers)
+    for host, count in sorted(others.items()):
+        yield Complaint(
+            f'{problem.counted(count, "node")} of the conductor group or '
+            f'shard of {found.host} recorded on {host}, which '
+            '[ironic]peer_list does not name: add it to the list on each '
+            'host of it, or give it other nodes. Until then those stay '
+            'where they are.')
+    if not nodes:
+        yield Complaint(
+            'Ironic has no node in the [ironic]conductor_group or '
+            f'[ironic]shard of {found.host}: compare how they are spelled, '
+            'or put nodes into it.')

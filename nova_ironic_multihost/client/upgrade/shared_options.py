@@ -1,0 +1,116 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Do the compute services that share nodes have the same settings?"""
+
+from collections.abc import Iterator
+from collections.abc import Sequence
+import itertools
+
+from nova_ironic_multihost.client.upgrade import conf_settings
+from nova_ironic_multihost.client.upgrade import problem
+from nova_ironic_multihost.client.upgrade.problem import Complaint
+from nova_ironic_multihost.rules import peers
+from nova_ironic_multihost.rules.peers import host_key
+
+
+def judge(found: Sequence[conf_settings.Settings]) -> Iterator[Complaint]:
+    """Compare the settings of several compute services."""
+    yield from _names(found)
+    yield from _overlaps(found)
+    for _, group in itertools.groupby(
+            sorted(found, key=_label), key=_label):
+        yield from _differences(list(group))
+
+
+def missing(found: Sequence[conf_settings.Settings],
+            hosts: Sequence[str]) -> Iterator[Complaint]:
+    """Say whose settings are not there.
+
+    :param hosts: the compute services with Ironic nodes.
+    """
+    known = {one.key for one in found}
+    absent = sorted(host for host in hosts if host_key(host) not in known)
+    if absent:
+        yield Complaint(
+            f'The settings of {problem.some(absent)} are not compared: '
+            'collect nova.conf of each compute service into one directory '
+            'and name that with --collected.'
+            + (_to_compare(found[0]) if len(found) == 1 else ''))
+
+
+def _to_compare(one: conf_settings.Settings) -> str:
+    return f' {one.host} has ' + ', '.join(
+        f'{option} = {value}' for option, value in one.shared) + '.'
+
+
+def _label(one: conf_settings.Settings) -> str:
+    return one.partition.label
+
+
+def _names(found: Sequence[conf_settings.Settings]) -> Iterator[Complaint]:
+    ordered = sorted(found, key=lambda one: (one.key, one.origin))
+    for key, group in itertools.groupby(ordered, key=lambda one: one.key):
+        origins = [one.origin for one in group]
+        if len(origins) > 1:
+            yield Complaint(
+                f'{problem.some(origins)} are of one host, {key}: each '
+                'compute service needs a [DEFAULT]host of its own.',
+                fatal=True)
+
+
+def _overlaps(found: Sequence[conf_settings.Settings]) -> Iterator[Complaint]:
+    samples = {_label(one): one for one in found}
+    for one, other in itertools.combinations(samples.values(), 2):
+        if not one.partition.excludes(other.partition):
+            yield Complaint(
+                f'{one.host} serves {_described(one.partition)} and '
+                f'{other.host} {_described(other.partition)}, so that nodes '
+                'can belong to both: give each compute service an '
+                '[ironic]conductor_group or an [ironic]shard, or none of '
+                'them.')
+
+
+def _described(partition: peers.Partition) -> str:
+    if not partition.label:
+        return 'all nodes'
+    parts = []
+    if partition.conductor_group is not None:
+        parts.append(f'conductor group "{partition.conductor_group}"')
+    if partition.shard:
+        parts.append(f'shard "{partition.shard}"')
+    return ' and '.join(parts)
+
+
+def _differences(group: list[conf_settings.Settings]) -> Iterator[Complaint]:
+    if len(group) > 1 and group[0].partition.label and not any(
+            one.partition.peer_list for one in group):
+        yield Complaint(
+            f'{_hosts(group)} serve the same nodes and [ironic]peer_list is '
+            'empty, so that each takes itself for the only one: name all of '
+            'them in it, on each.', fatal=True)
+    for option in dict(group[0].shared):
+        values: dict[str | None, list[conf_settings.Settings]] = {}
+        for one in group:
+            values.setdefault(dict(one.shared)[option], []).append(one)
+        # What is invalid is told by who refuses to start with it.
+        values.pop(None, None)
+        if len(values) > 1:
+            told = '; '.join(f'{value or "nothing"} on {_hosts(those)}'
+                             for value, those in values.items())
+            yield Complaint(
+                f'{option} is {told}: set the same on all that share nodes.',
+                fatal=True)
+
+
+def _hosts(those: Sequence[conf_settings.Settings]) -> str:
+    return problem.some(sorted(one.host for one in those))

@@ -1,0 +1,56 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Is a compute service that is cut off dead before others take over?"""
+
+from collections.abc import Iterator
+
+from nova_ironic_multihost.client.upgrade import conf_settings
+from nova_ironic_multihost.client.upgrade.problem import Complaint
+from nova_ironic_multihost.client.upgrade import stop_timeout
+from nova_ironic_multihost.rules import takeover
+
+_PAGE = 'documentation, page "A watchdog instead of fencing"'
+
+
+def judge(
+    found: conf_settings.Settings, running: list[stop_timeout.Unit] | None
+) -> Iterator[Complaint]:
+    """Compare when others take over with when it is dead for certain.
+
+    :param running: units of nova-compute; None where there is no systemd.
+    """
+    if not found.of_compute or found.policy.when != takeover.DOWN:
+        return
+    watched = [unit for unit in running or () if unit.watchdog]
+    if not watched:
+        yield Complaint(
+            'With [ironic_multihost]instance_takeover = down instances are '
+            'taken over from a compute service that may only be cut off, and '
+            'no unit of systemd here has a watchdog that ends it: see that '
+            'something does, or set it to forced_down and fence '
+            f'({_PAGE}).')
+    for unit in watched:
+        dead_after = found.terms.over_after(unit.watchdog)
+        if found.policy.after < dead_after:
+            yield Complaint(
+                f'[ironic_multihost]takeover_after is {found.policy.after:.0f}'
+                f' s, and {unit.name} may take {dead_after:.0f} s until it is '
+                f'dead, with WatchdogSec={unit.watchdog:.0f}: nova-compute '
+                f'does not start. Make takeover_after no shorter ({_PAGE}).',
+                fatal=True)
+        if unit.seconds > unit.watchdog:
+            yield Complaint(
+                f'{unit.name} has {unit.seconds:.0f} s to end, during which '
+                'it has no watchdog: set TimeoutStopSec to no more than '
+                f'WatchdogSec, {unit.watchdog:.0f} s; nova-compute asks for '
+                f'more time as long as it may ({_PAGE}).')

@@ -1,0 +1,56 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Do the availability zones leave nodes where somebody can take them?
+
+Free nodes do not move between compute services of different zones.
+"""
+
+import collections
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+
+from nova_ironic_multihost.client.upgrade import problem
+from nova_ironic_multihost.client.upgrade.problem import Complaint
+from nova_ironic_multihost.rules.peers import host_key
+from nova_ironic_multihost.rules.peers import HostKey
+
+_PAGE = 'documentation, page "Scheduling"'
+
+
+def judge(hosts: Sequence[str],
+          zones: Mapping[HostKey, str]) -> Iterator[Complaint]:
+    """Say what the zones of those that share nodes keep from moving.
+
+    :param hosts: the compute services that share nodes.
+    :param zones: host -> availability zone that somebody has given it.
+    """
+    if len(hosts) < 2:
+        return
+    members = collections.defaultdict(list)
+    for host in sorted(hosts):
+        members[zones.get(host_key(host))].append(host)
+    bare = members.pop(None, [])
+    if bare and members:
+        yield Complaint(
+            f'{problem.some(bare)} is in no availability zone and shares '
+            'nodes with others that are: the nodes that it takes leave their '
+            'zones. Put all of them into zones, or none '
+            f'({_PAGE}).')
+    for zone, alone in sorted(members.items(), key=str):
+        if len(alone) == 1 and not bare:
+            yield Complaint(
+                f'{alone[0]} is alone in availability zone {zone}: while it '
+                'is down nobody has its free nodes. Put another compute '
+                'service there, or set '
+                f'[ironic_multihost]move_across_zones on all ({_PAGE}).')

@@ -1,0 +1,50 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What a node is to nova: free, in use, or held for nobody."""
+
+import enum
+
+from nova_ironic_multihost.client import cloud_state
+
+
+class Usage(enum.Enum):
+    """What there is on a node; the value is for people to read.
+
+    :cvar FREE: nothing.
+    :cvar USED: a server of nova, or one that is being built.
+    :cvar LEAKED: it is held for a server that nova has deleted.
+    :cvar UNKNOWN: it is held for a server that nova does not know.
+    :cvar NO_SERVER: it is active, and held for no server.
+    """
+
+    FREE = 'free'
+    USED = 'used'
+    LEAKED = 'leaked'
+    UNKNOWN = 'unknown server'
+    NO_SERVER = 'no server'
+
+    @property
+    def stray(self) -> bool:
+        """Whether a machine runs that no server has."""
+        return self not in (Usage.FREE, Usage.USED)
+
+
+def of(node: cloud_state.Node, seen: cloud_state.Observation) -> Usage:
+    """Return what there is on a node."""
+    if node.instance_uuid is None:
+        return (Usage.NO_SERVER if node.provision_state == 'active'
+                else Usage.FREE)
+    instance = seen.instance_of.get(node.instance_uuid)
+    if instance is None:
+        return Usage.UNKNOWN
+    return Usage.LEAKED if instance.deleted else Usage.USED

@@ -1,0 +1,147 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The values that audits work with; immutable, replaced whole."""
+
+from collections.abc import Mapping
+import dataclasses
+import types
+
+from nova_ironic_multihost.rules import absence
+from nova_ironic_multihost.rules import aggregates
+from nova_ironic_multihost.rules import incremental
+from nova_ironic_multihost.rules.liveness import Heartbeats
+from nova_ironic_multihost.rules.mirror import Row
+from nova_ironic_multihost.rules.model import Record
+from nova_ironic_multihost.rules.ownership import Reason
+from nova_ironic_multihost.rules import peers
+from nova_ironic_multihost.rules.peers import HostKey
+from nova_ironic_multihost.rules import ring
+from nova_ironic_multihost.rules import takeover
+
+#: Audits for which a node that came from another owner counts as recent.
+RECENT = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """The options that audits follow, see :mod:`nova_ironic_multihost.conf`.
+
+    :param points: points per member on the hash ring,
+        ``[ironic_multihost]ring_partitions``.
+    :param sweep_interval: seconds in which every node of Ironic is visited.
+    :param audit_interval: seconds in which nova's tracker audits each node.
+    :param heartbeats: how compute services show that they live.
+    """
+
+    host: str
+    partition: peers.Partition = peers.Partition()
+    points: int = 1024
+    pulls_per_audit: int = 200
+    pull_delay_audits: int = 2
+    move_across_zones: bool = False
+    max_vanished_percent: int = 50
+    policy: takeover.Policy = takeover.Policy()
+    takeovers_per_audit: int = 50
+    sweep_interval: float = 3600
+    audit_interval: float = 3600
+    heartbeats: Heartbeats = Heartbeats()
+
+
+@dataclasses.dataclass(frozen=True)
+class Audit:
+    """What one audit found and decided.
+
+    :param view: the compute services, as this host saw them.
+    :param preferences: who is preferred for which node.
+    :param reasons: node uuid -> :class:`.ownership.Reason`, of all nodes that
+        Ironic lists or that are recorded here.
+    :param nodes: uuid -> node, of the nodes that are mine.
+    :param owners: uuid -> owner or None, of the nodes that are mine, when
+        that was decided.
+    :param records: the records of this host that nova is to know of: of nodes
+        that are mine and of nodes that are deleted.
+    :param deleted: uuids of the nodes that Ironic has no more.
+    :param host_aggregates: nova's host aggregates, as far as they are known.
+    :param recent: uuids of the nodes that came from another owner in one of
+        the last :data:`RECENT` audits before.
+    :param taken_over: instance uuid -> host that it was on before, of those
+        that this audit took over.
+    :param at_rest: uuids of those of them for which nothing has to be done.
+    """
+
+    view: peers.View
+    preferences: ring.Preferences
+    reasons: Mapping[str, Reason]
+    nodes: Mapping[str, Row]
+    owners: Mapping[str, HostKey | None]
+    records: tuple[Record, ...] = ()
+    deleted: frozenset[str] = frozenset()
+    host_aggregates: aggregates.Known = aggregates.Known()
+    recent: frozenset[str] = frozenset()
+    taken_over: Mapping[str, str | None] = dataclasses.field(
+        default_factory=lambda: types.MappingProxyType({}))
+    at_rest: frozenset[str] = frozenset()
+
+
+@dataclasses.dataclass(frozen=True)
+class Memory:
+    """What an audit remembers of those before.
+
+    :param preferences: who is preferred for which node, None before the first
+        look at the services.
+    :param audits: number of audits in a row, up to the last one, in which
+        this host was a member whom nobody took for dead.
+    :param begun: when the last audit began, by the clock of the audits; None
+        before the first one.
+    :param rounds: number of audits in a row in which the partition of some
+        member was not known; others are then sampled.
+    :param records: node uuid -> record, of the nodes that were recorded on
+        this host.
+    :param barred: uuid of a node whose record cannot become this host's ->
+        uuid of the row of this host that is in its way, '' if it is none.
+    :param recorded: when all of those were read, by the clock of the audits;
+        None if they were not.
+    :param standing: how things stood, None if there was no audit.
+    :param partition_labels: host -> label of its partition.
+    :param busy: what :func:`.ownership.still_busy` returned.
+    :param refused: what :func:`.ownership.still_refused` returned.
+    :param absences: nodes that are not listed.
+    :param mapped: this host was found to be mapped.
+    :param host_aggregates: nova's host aggregates, as far as they are known.
+    :param leaving: uuids of nodes of which nova was to delete the record and
+        the provider, and may have failed with the provider.
+    :param recent: for each of the last :data:`RECENT` audits the uuids of the
+        nodes that came from another owner.
+    :param over: see :class:`.membership.View`; of this moment.
+    """
+
+    preferences: ring.Preferences | None = None
+    audits: int = 0
+    begun: float | None = None
+    rounds: int = 0
+    records: Mapping[str, Record] = dataclasses.field(
+        default_factory=lambda: types.MappingProxyType({}))
+    barred: Mapping[str, str] = dataclasses.field(
+        default_factory=lambda: types.MappingProxyType({}))
+    recorded: float | None = None
+    standing: incremental.Standing | None = None
+    partition_labels: Mapping[HostKey, str] = dataclasses.field(
+        default_factory=lambda: types.MappingProxyType({}))
+    busy: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
+    absences: absence.Absences = absence.Absences()
+    mapped: bool = False
+    host_aggregates: aggregates.Known = aggregates.Known()
+    leaving: frozenset[str] = frozenset()
+    recent: tuple[frozenset[str], ...] = ()
+    over: frozenset[tuple[HostKey, str]] = frozenset()

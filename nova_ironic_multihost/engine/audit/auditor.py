@@ -1,0 +1,767 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""An audit: gather what the decision needs, decide, remember.
+
+nova audits a compute service once in ``update_resources_interval``. What one
+audit found is an immutable :class:`.audit_state.Audit`, replaced whole by the
+next.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Set
+from concurrent import futures
+import dataclasses
+import functools
+import itertools
+import threading
+import time
+import types
+
+from oslo_log import log as logging
+
+from nova_ironic_multihost.engine.audit.audit_state import Audit
+from nova_ironic_multihost.engine.audit.audit_state import Memory
+from nova_ironic_multihost.engine.audit.audit_state import RECENT
+from nova_ironic_multihost.engine.audit.audit_state import Settings
+from nova_ironic_multihost.engine.audit import collect
+from nova_ironic_multihost.engine.audit import decide
+from nova_ironic_multihost.engine.base.metrics import Tally
+from nova_ironic_multihost.engine.base import operator_log
+from nova_ironic_multihost.engine.base.ports import Sources
+from nova_ironic_multihost.engine.base.ports import Writes
+from nova_ironic_multihost.engine.listing.lister import Reader
+from nova_ironic_multihost.engine.listing.lister import Wanted
+from nova_ironic_multihost.rules import absence
+from nova_ironic_multihost.rules.counters import Pending
+from nova_ironic_multihost.rules.counters import Work
+from nova_ironic_multihost.rules import incremental
+from nova_ironic_multihost.rules.liveness import Outages
+from nova_ironic_multihost.rules.mirror import Mirror
+from nova_ironic_multihost.rules.mirror import Row
+from nova_ironic_multihost.rules.model import Record
+from nova_ironic_multihost.rules import ownership
+from nova_ironic_multihost.rules.ownership import Reason
+from nova_ironic_multihost.rules import peers
+from nova_ironic_multihost.rules.peers import host_key
+from nova_ironic_multihost.rules.peers import HostKey
+from nova_ironic_multihost.rules import ring
+from nova_ironic_multihost.rules.stop_marker import Farewells
+from nova_ironic_multihost.rules import takeover
+
+#: Why a free node will be this host's in a moment.
+_COMING = frozenset({Reason.ADOPTION_WAITS, Reason.UNANSWERED})
+
+LOG = logging.getLogger(__name__)
+
+#: Nodes that are kept before it is known whether they are this host's.
+UNDECIDED = 5000
+
+
+class Auditor:
+    """Audits one compute service, again and again.
+
+    nova's audits, the looks between them and nova's calls of the driver come
+    in threads of their own. ``_lock`` is held by whoever replaces what is
+    remembered (``_memory``) or found (``last``), from the first question that
+    it depends on to the end. ``_outages_lock`` guards ``_outages``, ``_heard``
+    and ``_farewells`` alone, for a look that finds nothing to do waits for no
+    audit; nothing is asked while it is held. All of them are immutable and
+    replaced whole, so who only reads them needs no lock.
+
+    Only looks note who is down: what an audit reads of the services depends
+    on the nodes that it is about, and who sees now these and now those peers
+    cannot count for how long he sees most of them.
+
+    :param sources: where the facts come from.
+    :param writes: what an audit changes.
+    :param reader: reads what Ironic has.
+    :param clock: monotonic clock, in seconds.
+    :param executor: makes what does something beside.
+    :param tally: counts and times what is done.
+    :ivar sources: the same.
+    :ivar last: the last :class:`.audit_state.Audit`, None before the first.
+    """
+
+    def __init__(self, sources: Sources, writes: Writes, reader: Reader,
+                 clock: Callable[[], float] = time.monotonic,
+                 executor: Callable[[], futures.Executor] = (
+                     lambda: futures.ThreadPoolExecutor(1)),
+                 tally: Tally | None = None) -> None:
+        self.sources = sources
+        self.last: Audit | None = None
+        self._writes = writes
+        self._reader = reader
+        self._clock = clock
+        self._executor = executor
+        self._tally = tally or Tally(clock)
+        self._lock = threading.Lock()
+        self._memory = Memory()
+        self._outages_lock = threading.Lock()
+        self._outages = Outages()
+        # When the heartbeats were noted last.
+        self._heard: float | None = None
+        self._farewells = Farewells()
+        # Replaced whole, by each look.
+        self._seen: tuple[str, ...] = ()
+        self._notices = operator_log.Notices(clock)
+        # When others may have taken this host's nodes, None if never.
+        self._doubted: float | None = None
+        # Replaced whole.
+        self._met: frozenset[str] = frozenset()
+        # When a look last saw it as no member, or found a pause.
+        self._missed: float | None = None
+
+    def bar(self, node: str) -> None:
+        """Note that a node's record cannot become this host's.
+
+        The database refuses it for good. It is tried again when all records
+        of this host are read anew. Any thread may say so.
+        """
+        self._met |= {node}
+
+    def is_barred(self, node: str) -> bool:
+        """Whether a node's record cannot become this host's."""
+        return node in self._met or node in self._memory.barred
+
+    def doubt(self) -> None:
+        """Note that others may have taken nodes of this host.
+
+        Because they saw it disabled, fenced or silent, however shortly. Until
+        all its records are read anew no node is taken for its own unseen.
+        """
+        self._doubted = self._clock()
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether all records of this host are still to be read anew."""
+        return incremental.in_doubt(self._memory.recorded, self._doubted)
+
+    @property
+    def absences(self) -> absence.Absences:
+        """The nodes that are not listed, as of the last audit of all."""
+        return self._memory.absences
+
+    @property
+    def preferences(self) -> ring.Preferences | None:
+        """Who is preferred for which node, as of the last look at that."""
+        return self._memory.preferences
+
+    @property
+    def recorded(self) -> frozenset[str] | None:
+        """The nodes that are recorded on this host, for all that is known.
+
+        None before the first audit. Those that a look has taken come with the
+        audit after it.
+        """
+        last = self.last
+        if last is None:
+            return None
+        host = last.view.host
+        return frozenset(node for node in self._memory.records
+                         if last.owners.get(node, host) == host)
+
+    def reason(self, node: str) -> Reason | None:
+        """Return why a node is mine or not; None for one not audited yet."""
+        return self.last.reasons.get(node) if self.last else None
+
+    def is_mine(self, node: str) -> bool:
+        """Whether a node is mine by the last audit."""
+        reason = self.reason(node)
+        return reason is not None and reason.mine
+
+    def read_view(self, settings: Settings, hosts: Iterable[str] = ()
+                  ) -> peers.View:
+        """Read who is there, and note the heartbeats.
+
+        :param hosts: those that were there, as nova spells them: nova lists
+            them only while they are enabled.
+        """
+        begun = self._clock()
+        known = collect.services(self.sources, settings, hosts)
+        host = host_key(settings.host)
+        with self._outages_lock:
+            # Else the answer is older than what another thread has noted.
+            if self._heard is None or begun >= self._heard:
+                self._heard = self._clock()
+                self._outages = self._outages.read(
+                    known, host, self._heard, settings.heartbeats)
+            outages = self._outages
+        view = collect.view(outages.judged(known, host),
+                           self._memory_now(settings), settings)
+        if outages.paused or not view.member(host):
+            self.doubt()
+            if outages.own is not None:
+                self._missed = self._doubted
+        return view
+
+    def listen(self, settings: Settings, hosts: Iterable[str]) -> None:
+        """Note the heartbeats while a look is at work.
+
+        That may take minutes, as nobody answers. For this host they would
+        have paused meanwhile, and so nobody else would ever be dead.
+
+        :param hosts: as for :meth:`read_view`.
+        """
+        heard = self._heard
+        if heard is not None and (
+                self._clock() - heard > 1.5 * settings.heartbeats.period):
+            self.read_view(settings, hosts)
+
+    def view_of_nova(self, settings: Settings, hosts: Iterable[str]
+                     ) -> peers.View:
+        """Read who is there, as nova's scheduler sees it.
+
+        :param hosts: as for :meth:`read_view`.
+        """
+        return collect.view(
+            collect.services(self.sources, settings, hosts),
+            self._memory_now(settings), settings)
+
+    def live(self, host: str,
+             ask: Callable[[str], peers.ComputeService | None] | None
+             = None) -> bool:
+        """Whether another host lives at this moment; False if nova lacks it.
+
+        :param host: as nova spells it.
+        :param ask: what to ask for its service, None for nova.
+        """
+        service = (ask or self.sources.service)(host)
+        return service is not None and self._outages.lives(service)
+
+    def preferences_now(self, settings: Settings,
+                        like: ring.Preferences | None) -> ring.Preferences:
+        """Read who is there, and say who is preferred; nothing is remembered.
+
+        :param like: preferences that are likely the same.
+        """
+        starting = self.last is not None and self.last.view.starting
+        return collect.preferences_now(
+            self.sources, self._memory_now(settings), settings, self._outages,
+            self._known(), starting, like)
+
+    def note_down(self, settings: Settings, view: peers.View
+                  ) -> frozenset[HostKey]:
+        """Note who is down, or told to end, in what a look has seen.
+
+        :param view: the compute services of this moment.
+        :returns: the hosts whose instances may be taken over by now.
+        """
+        now = self._clock()
+        self._seen = view.hosts
+        with self._outages_lock:
+            self._outages = outages = self._outages.after(
+                view, now, settings.heartbeats)
+            self._farewells = self._farewells.after(view, now)
+        return takeover.eligible(
+            settings.policy, view, outages.lengths(now, settings.heartbeats))
+
+    def next_over(self, settings: Settings) -> float | None:
+        """Return the seconds until a host that was told to end is given up.
+
+        None if there is none.
+        """
+        return self._farewells.next_over(
+            self._clock(), settings.heartbeats.down_time)
+
+    def note_look(self, settings: Settings) -> bool:
+        """Note that what a look has led to is done.
+
+        :returns: whether it took so long that its audit may have taken nobody
+            for dead any more.
+        """
+        now = self._clock()
+        with self._outages_lock:
+            late = self._outages.overdue(now, settings.heartbeats)
+            self._outages = self._outages.looked(now, settings.heartbeats)
+        return late
+
+    def refresh_ring(self, settings: Settings, starting: bool = False
+                     ) -> None:
+        """Read who shares the nodes and make the hash ring of them.
+
+        :param starting: see :class:`.membership.View`.
+        """
+        with self._lock:
+            # nova-compute must come up whoever is away.
+            self._roster(settings, starting=starting, zones=False)
+
+    def audit(self, settings: Settings, settled: bool = True,
+              then: Callable[[Audit], None] = lambda audit: None,
+              has: Callable[[str], bool] = lambda node: False) -> Audit:
+        """Audit all nodes; nothing is remembered of an audit that fails.
+
+        :param settled: the start of the service is over.
+        :param then: called before anybody audits again.
+        :param has: says whether nova's tracker has a node, as of the audit
+            before and the looks since.
+        :returns: what is also :attr:`last` from now on.
+        :raises ListingError: when Ironic does not answer.
+        """
+        with self._tally.turn(Work.AUDIT):
+            audit = self._audit(settings, settled, then, has)
+        self._notices.count(audit.reasons)
+        return audit
+
+    def _audit(self, settings: Settings, settled: bool,
+               then: Callable[[Audit], None], has: Callable[[str], bool]
+               ) -> Audit:
+        # That takes long when all nodes have to be listed, and the nodes of
+        # a host that dies are not to wait for the audit.
+        self.read(settings, settled)
+        with self._lock:
+            self._remove_providers()
+            begun = self._clock()
+            roster = self._roster(
+                settings, self._known(), starting=not settled)
+            gathered = collect.all_nodes(
+                self.sources, _with_taken(self._memory_now(settings), has),
+                settings, roster, self._reader,
+                settled, self.last, self._clock(), self._doubted)
+            decided = decide.decide(
+                self.sources, self._writes, gathered.facts, settings,
+                functools.partial(self._eligible, settings),
+                self._memory.busy, self._memory.refused)
+            audit = self._audit_of(gathered, decided)
+            self._notices.tell(operator_log.due(
+                settings.host, gathered.mapped, audit.reasons,
+                gathered.absences, gathered.host_aggregates.read,
+                gathered.barred))
+            self._remember(gathered, decided, audit, begun)
+            if self.last is None:
+                # Its records were read before Ironic was asked.
+                self.doubt()
+            self.last = audit
+            self._note_waiting(audit)
+            then(audit)
+        return audit
+
+    def _remove_providers(self) -> None:
+        """Delete the providers of nodes that are gone, where nova did not.
+
+        It tries that once, and placement may be away then.
+        """
+        leaving = self._memory.leaving - self._reader.mirror.nodes.keys()
+        if leaving:
+            leaving -= {record.node for record
+                        in self.sources.records(sorted(leaving))}
+        try:
+            for node in sorted(leaving):
+                # It may have been enrolled anew since all were listed.
+                if (self._reader.node(node) is None
+                        and self._writes.remove_provider(node)):
+                    leaving -= {node}
+        except Exception as exc:  # noqa: BLE001
+            LOG.debug('Resource providers of %(count)d nodes that are gone '
+                      'are deleted later: %(exc)s',
+                      {'count': len(leaving), 'exc': exc})
+        self._memory = dataclasses.replace(self._memory, leaving=leaving)
+
+    def _eligible(self, settings: Settings, hosts: Set[str]
+                  ) -> frozenset[HostKey]:
+        """Read anew whose instances may be taken over, of some hosts."""
+        return collect.eligible(
+            self.sources, self._memory_now(settings), settings, hosts,
+            self._known(), self._outages, self._clock())
+
+    def _note_waiting(self, audit: Audit) -> None:
+        """Note whose instances are still to be taken over."""
+        self._tally.note_pending(Pending.TURN, {
+            node for node, reason in audit.reasons.items()
+            if reason in (Reason.INSTANCE_WAITS, Reason.TAKEOVER_FAILED)})
+
+    def audit_hosts(self, settings: Settings, hosts: Iterable[str],
+                    then: Callable[[Audit, list[str]], None],
+                    known: Iterable[str] = (),
+                    only: Set[str] | None = None,
+                    builds: Set[str] = frozenset(),
+                    adoptions: int | None = None) -> Mapping[str, Reason]:
+        """Audit the nodes that are recorded on some hosts, and no others.
+
+        By the same rules. What is remembered from audit to audit stays,
+        except that nodes which become mine are recent; what the last audit
+        found of all other nodes stays, too.
+
+        :param hosts: others than this, as nova spells them.
+        :param then: called before anybody audits again with the audit, which
+            is :attr:`last` from now on, and the uuids of those of the nodes
+            that are mine.
+        :param known: other hosts that were seen, as nova spells them.
+        :param only: uuids of the nodes that it is about, None for all.
+        :param builds: ``arrived`` of :func:`.decide.decide`.
+        :param adoptions: as for that.
+        :returns: {node: reason} of the nodes that this host may be preferred
+            for; empty before the first audit of all nodes.
+        :raises Exception: when something cannot be known; nothing is changed.
+        """
+        hosts = list(hosts)
+        with self._lock:
+            last = self.last
+            if last is None:
+                return {}
+            # Nor do they wait for a listing of all nodes that is under way.
+            self.read(settings, brief=True)
+            gathered = collect.nodes_of_hosts(
+                self.sources, self._memory_now(settings), settings,
+                self._roster(settings, [*hosts, *known]), hosts,
+                self._reader, self._clock(), only)
+            decided = decide.decide(
+                self.sources, self._writes, gathered.facts, settings,
+                functools.partial(self._eligible, settings),
+                self._memory.busy, self._memory.refused, builds, adoptions)
+            mine = sorted(node for node, reason in decided.reasons.items()
+                          if reason.mine)
+            latest, *earlier = self._memory.recent
+            self._memory = dataclasses.replace(
+                self._memory, busy=decided.busy, refused=decided.refused,
+                standing=_unsettled(self._memory.standing, decided.reasons),
+                recent=(latest.union(mine), *earlier))
+            # What nova's tracker takes by the audit before stays mine.
+            found = {node: reason for node, reason in decided.reasons.items()
+                     if reason not in _COMING or not self.is_mine(node)}
+            reasons = {**last.reasons, **found}
+            self.last = _merged(
+                last, found, gathered.facts.records, self._rows(
+                    gathered.mirror, mine,
+                    {*last.nodes, *mine, *_coming(reasons)},
+                    _served(reasons)),
+                decided.taken_over, decided.at_rest)
+            self._note_waiting(self.last)
+            then(self.last, mine)
+        return decided.reasons
+
+    def audit_changed(self, settings: Settings, nodes: Iterable[str],
+                      then: Callable[[Audit, list[str]], None]) -> None:
+        """Audit some nodes that have changed, as far as nobody is concerned.
+
+        Nothing is taken from others. What is remembered from audit to audit
+        stays; what the last audit found of all other nodes stays, too.
+
+        :param then: as for :meth:`audit_hosts`.
+        :raises Exception: when something cannot be known; nothing is changed.
+        """
+        with self._lock:
+            last = self.last
+            if last is None:
+                return
+            gathered = collect.changed_nodes(
+                self.sources, self._memory, settings,
+                self._roster(settings, self._known()), nodes, self._reader,
+                self._clock())
+            reasons = {
+                node: reason for node, reason
+                in ownership.decide(gathered.facts).items()
+                if reason in incremental.AT_ONCE}
+            mine = sorted(reasons)
+            served = _served(last.reasons) - reasons.keys()
+            self._memory = dataclasses.replace(
+                self._memory,
+                standing=_unsettled(self._memory.standing, mine))
+            self.last = _merged(
+                last, reasons, {record.node: record
+                                for record in gathered.records},
+                self._rows(gathered.mirror, mine, {
+                    *last.nodes, *mine, *_coming(last.reasons)}, served))
+            then(self.last, mine)
+
+    @property
+    def serial(self) -> int:
+        """The :attr:`.mirror.Mirror.serial` of the last audit of all nodes."""
+        standing = self._memory.standing
+        return standing.serial if standing else 0
+
+    def read(self, settings: Settings, settled: bool = True,
+             brief: bool = False, often: bool = False) -> Mirror:
+        """Ask Ironic what has changed; of what is mine by now, all of it.
+
+        :param settled: as for :meth:`audit`.
+        :param brief: as for :meth:`.engine.listing.lister.Reader.read`, as is
+            ``often``.
+        :returns: what there is by now.
+        :raises ListingError: Ironic does not answer.
+        """
+        def ask(wanted: Wanted) -> Mirror:
+            return self._reader.read(
+                settings.partition, settings.sweep_interval, wanted, brief,
+                often)
+
+        last = self.last
+        return (ask(lambda node, instance: node in last.nodes
+                    or last.reasons.get(node) in _COMING)
+                if last is not None else self._read_first(
+                    settings, settled, ask))
+
+    def _read_first(self, settings: Settings, settled: bool,
+                    ask: Callable[[Wanted], Mirror]) -> Mirror:
+        """Read what there is, and this host's records at the same time.
+
+        Which the first audit works with. What others take meanwhile is in
+        doubt until this service has started, see :meth:`doubt`.
+
+        :param ask: asks Ironic, with which nodes will be mine most likely.
+        """
+        with self._lock:
+            roster = self._roster(settings, starting=not settled)
+        hosts = peers.spellings(roster.services, settings.host)
+        instances = frozenset(self.sources.instances(hosts))
+
+        def wanted(node: str, instance: str | None) -> bool:
+            if instance is not None:
+                return instance in instances
+            if roster.preferences.may_prefer(roster.view.host, node):
+                return True
+            # As long as the records are not known it may be any.
+            if not reading.done() and next(undecided) == UNDECIDED:
+                futures.wait([reading])
+            return not reading.done() or node in recorded
+
+        undecided, now = itertools.count(), self._clock()
+        records: list[Record] = []
+        recorded: set[str] = set()
+
+        def read_records() -> None:
+            # The reader waits for it: it takes no lock.
+            records.extend(self.sources.records_of(hosts))
+            recorded.update(record.node for record in records)
+
+        with self._executor() as pool:
+            reading = pool.submit(read_records)
+            mirror = ask(wanted)
+            reading.result()
+        found, barred = collect.without_second(records)
+        with self._lock:
+            if self.last is None:
+                self._memory = dataclasses.replace(
+                    self._memory, recorded=now, barred=barred,
+                    records=types.MappingProxyType(
+                        {record.node: record for record in found}))
+        return mirror
+
+    def _roster(self, settings: Settings, hosts: Iterable[str] = (),
+                starting: bool = False, zones: bool = True) -> collect.Roster:
+        """Read who is there; the ring is worth remembering at once."""
+        roster = collect.roster(
+            self.sources, self._memory_now(settings), settings,
+            self._outages, hosts, starting, zones)
+        self._memory = dataclasses.replace(
+            self._memory, preferences=roster.preferences)
+        return roster
+
+    def _known(self) -> list[str]:
+        """Return who was there when anybody looked last, as nova spells it.
+
+        Not only by the last audit: one that has got its first node since, and
+        is told to end now, is to keep it.
+        """
+        audited = self.last.view.hosts if self.last else ()
+        return [*dict.fromkeys([*self._seen, *audited])]
+
+    def _memory_now(self, settings: Settings) -> Memory:
+        """Return what is remembered, and what was seen since.
+
+        By looks, and of what the database refuses.
+        """
+        memory = self._memory
+        return dataclasses.replace(
+            memory, over=self._farewells.over(
+                self._clock(), settings.heartbeats.down_time),
+            audits=(0 if incremental.in_doubt(memory.begun, self._missed)
+                    else memory.audits),
+            barred=types.MappingProxyType({
+                **dict.fromkeys(self._met, ''), **memory.barred}))
+
+    def _audit_of(self, gathered: collect.Gathered,
+                  decided: decide.Decision) -> Audit:
+        """Put together what an audit of all nodes has found."""
+        facts, last = gathered.facts, self.last
+        confirmed = gathered.absences.confirmed
+        reasons = _reasons(last, gathered.mirror, decided.reasons)
+        mine = frozenset(
+            node for node, reason in reasons.items() if reason.mine)
+        owners = {node: facts.host if node in facts.my_nodes
+                  else facts.records[node].owner if node in facts.records
+                  else None for node in mine}
+        nodes = {**self._rows(gathered.mirror, mine, mine),
+                 **gathered.unlisted}
+        reasons.update(dict.fromkeys(
+            gathered.absences.counts, Reason.UNLISTED))
+        return Audit(
+            view=facts.view, preferences=facts.preferences,
+            reasons=types.MappingProxyType(reasons),
+            nodes=types.MappingProxyType(nodes),
+            owners=types.MappingProxyType({
+                **owners, **dict.fromkeys(gathered.unlisted, facts.host)}),
+            records=tuple(
+                record for record in gathered.records
+                if record.node in nodes or record.node in confirmed),
+            deleted=frozenset(confirmed),
+            host_aggregates=gathered.host_aggregates,
+            recent=frozenset[str]().union(*self._memory.recent),
+            taken_over=types.MappingProxyType(dict(decided.taken_over)),
+            at_rest=decided.at_rest)
+
+    def _rows(self, mirror: Mirror, nodes: Iterable[str], mine: Set[str],
+              later: Set[str] = frozenset()) -> dict[str, Row]:
+        """Return {uuid: node} with all that nova works with, if known.
+
+        :param mirror: what was decided by; there may be a later one.
+        :param mine: of which nodes it is kept.
+        :param later: as for :meth:`.engine.listing.lister.Reader.complete`.
+        """
+        known = self._reader.complete(mine, later)
+
+        def body(node: str) -> bytes | None:
+            # A later one does not go with what was decided by.
+            return (known.bodies.get(node)
+                    if known.nodes.get(node) == mirror.nodes[node] else None)
+
+        return {node: Row(node, mirror.nodes[node], body(node))
+                for node in nodes}
+
+    def _remember(self, gathered: collect.Gathered,
+                  decided: decide.Decision, audit: Audit, begun: float
+                  ) -> None:
+        facts = gathered.facts
+        labels = {host: label for host, label
+                  in self._memory.partition_labels.items()
+                  if facts.view.live(host)}
+        # The label of a dead one may be another when it is back.
+        labels.update((record.owner, record.partition)
+                      for record in facts.records.values()
+                      if facts.view.live(record.owner))
+        unknown = (set(facts.preferences.members) - {facts.host}
+                   - labels.keys())
+        acquired = frozenset(node for node, owner in audit.owners.items()
+                             if owner != facts.host)
+        before, basis = self._memory.standing, gathered.basis
+        assert basis is not None
+        if gathered.recorded != self._memory.recorded:
+            self._met = frozenset()
+        self._memory = Memory(
+            preferences=facts.preferences,
+            audits=(gathered.audits + 1
+                    if facts.view.member(facts.host) else 0),
+            begun=begun,
+            rounds=self._memory.rounds + 1 if unknown else 0,
+            records=types.MappingProxyType(
+                {record.node: record for record in gathered.records}),
+            recorded=gathered.recorded,
+            barred=gathered.barred,
+            leaving=self._memory.leaving | gathered.absences.confirmed,
+            standing=incremental.Standing(
+                basis, gathered.mirror.serial, frozenset(facts.my_nodes),
+                frozenset(facts.my_instances),
+                frozenset(node for node, reason in decided.reasons.items()
+                          if not incremental.settled(node, reason, facts)),
+                before.turn + 1 if before else 0),
+            partition_labels=types.MappingProxyType(labels),
+            busy=_known(decided.busy, decided),
+            refused=_known(decided.refused, decided),
+            absences=gathered.absences,
+            mapped=bool(gathered.mapped),
+            host_aggregates=gathered.host_aggregates,
+            recent=(acquired, *self._memory.recent)[:RECENT])
+
+
+def _reasons(last: Audit | None, mirror: Mirror,
+             decided: Mapping[str, Reason]) -> dict[str, Reason]:
+    """Return the reasons of all nodes that there are, as few copies as can be.
+
+    :param last: the audit before, whose reasons of all others stay.
+    :param decided: those of some nodes.
+    """
+    reasons = dict(last.reasons) if last else {}
+    for node in [node for node in reasons if node not in mirror.nodes]:
+        del reasons[node]
+    reasons.update(decided)
+    return reasons
+
+
+def _with_taken(memory: Memory, has: Callable[[str], bool]) -> Memory:
+    """Return what is remembered, with what was taken since among my nodes.
+
+    Only what nova's tracker has: placement may have refused the rest.
+
+    :param has: as for :meth:`Auditor.audit`.
+    """
+    standing = memory.standing
+    if standing is None or not memory.recent:
+        return memory
+    return dataclasses.replace(memory, standing=dataclasses.replace(
+        standing, my_nodes=standing.my_nodes.union(
+            filter(has, memory.recent[0]))))
+
+
+def _served(reasons: Mapping[str, Reason]) -> frozenset[str]:
+    """Return the nodes with servers of this host.
+
+    After a take-over there may be a thousand that were not read in full, and
+    nobody builds on them.
+    """
+    return frozenset(node for node, reason in reasons.items()
+                     if reason in ownership.SERVED)
+
+
+def _coming(reasons: Mapping[str, Reason]) -> Iterator[str]:
+    """Return the nodes that will be this host's in a moment.
+
+    Ironic shows all of them at once for what a few cost alone.
+    """
+    return (node for node, reason in reasons.items()
+            if reason in _COMING)
+
+
+def _known(nodes: tuple[str, ...], decided: decide.Decision
+           ) -> tuple[str, ...]:
+    """Return those of the nodes that there still are."""
+    return tuple(node for node in nodes if node in decided.reasons)
+
+
+def _unsettled(standing: incremental.Standing | None, nodes: Iterable[str]
+               ) -> incremental.Standing | None:
+    """Have some nodes decided on by the next audit."""
+    return standing and dataclasses.replace(
+        standing, unsettled=standing.unsettled.union(nodes))
+
+
+def _merged(last: Audit, reasons: Mapping[str, Reason],
+            records: Mapping[str, Record], mine: Mapping[str, Row],
+            taken_over: Mapping[str, str | None] | None = None,
+            at_rest: frozenset[str] = frozenset()) -> Audit:
+    """Return the last audit with what was decided for some nodes.
+
+    :param records: node uuid -> record, as far as there is one.
+    :param mine: those of them that are mine.
+    """
+    others = {node: known for node, known in last.nodes.items()
+              if node not in reasons}
+    return dataclasses.replace(
+        last,
+        reasons=types.MappingProxyType({**last.reasons, **reasons}),
+        nodes=types.MappingProxyType({**others, **mine}),
+        owners=types.MappingProxyType({
+            **{node: last.owners[node] for node in others},
+            **{node: records[node].owner if node in records else None
+               for node in mine}}),
+        records=(*(record for record in last.records
+                   if record.node not in reasons),
+                 *(records[node] for node in mine if node in records)),
+        # It may have been enrolled anew.
+        deleted=last.deleted.difference(reasons),
+        recent=last.recent.union(
+            node for node in mine if node in records
+            and records[node].owner != last.view.host),
+        taken_over=types.MappingProxyType(dict(taken_over or {})),
+        at_rest=at_rest)

@@ -1,0 +1,636 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Gathering: each fact is read once, in the order in which it is needed.
+
+An audit of all nodes and one of the nodes of some hosts differ in the nodes
+that they begin with (:func:`all_nodes`, :func:`nodes_of_hosts`); what else
+must be known of those is gathered in one way.
+"""
+
+import collections
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Set
+from collections.abc import Sized
+import dataclasses
+import types
+
+from oslo_log import log as logging
+
+from nova_ironic_multihost.engine.audit.audit_state import Audit
+from nova_ironic_multihost.engine.audit.audit_state import Memory
+from nova_ironic_multihost.engine.audit.audit_state import Settings
+from nova_ironic_multihost.engine.base.ports import Sources
+from nova_ironic_multihost.engine.listing.lister import FAILURES
+from nova_ironic_multihost.engine.listing.lister import Reader
+from nova_ironic_multihost.rules import absence
+from nova_ironic_multihost.rules import aggregates
+from nova_ironic_multihost.rules import incremental
+from nova_ironic_multihost.rules.liveness import Outages
+from nova_ironic_multihost.rules.mirror import Mirror
+from nova_ironic_multihost.rules.mirror import Row
+from nova_ironic_multihost.rules.model import Facts
+from nova_ironic_multihost.rules.model import InstanceState
+from nova_ironic_multihost.rules.model import Inventory
+from nova_ironic_multihost.rules.model import Permissions
+from nova_ironic_multihost.rules.model import Record
+from nova_ironic_multihost.rules import ownership
+from nova_ironic_multihost.rules import peers
+from nova_ironic_multihost.rules.peers import host_key
+from nova_ironic_multihost.rules.peers import HostKey
+from nova_ironic_multihost.rules import ring
+from nova_ironic_multihost.rules import takeover
+
+LOG = logging.getLogger(__name__)
+
+#: Nodes whose records are read to learn which partition a member serves.
+SAMPLE = 8
+
+#: Audits in which such nodes are read until a member is asked for its own:
+#: by then it can hardly have many, and nova gives all of them in one reply.
+SAMPLES = 8
+
+#: Compute services that are known.
+Services = tuple[peers.ComputeService, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Roster:
+    """Who is there, and who is preferred for which node.
+
+    :param services: all compute services that are known so far.
+    :param view: how this host sees them.
+    :param preferences: made of the members in this view.
+    :param host_aggregates: nova's host aggregates, as far as they are known.
+    :param outages: what the looks have seen of outages.
+    """
+
+    services: Services
+    view: peers.View
+    preferences: ring.Preferences
+    host_aggregates: aggregates.Known
+    outages: Outages
+
+
+@dataclasses.dataclass(frozen=True)
+class Gathered:
+    """What an audit has gathered.
+
+    :param facts: what the decision depends on; of the nodes that are decided
+        on.
+    :param mirror: what Ironic has.
+    :param audits: see :class:`.audit_state.Memory`, before this audit.
+    :param host_aggregates: nova's host aggregates, as far as they are known.
+    :param mapped: whether this host is mapped, None if that is not known.
+    :param records: the records of this host.
+    :param recorded: when all of them were read.
+    :param barred: see :class:`.audit_state.Memory`.
+    :param basis: what the reasons of all nodes depend on.
+    :param absences: nodes that are recorded here and not listed.
+    :param unlisted: uuid -> node, of those of them that are not deleted, as
+        far as there is one.
+    """
+
+    facts: Facts
+    mirror: Mirror
+    audits: int
+    host_aggregates: aggregates.Known
+    mapped: bool | None
+    records: tuple[Record, ...] = ()
+    recorded: float | None = None
+    barred: Mapping[str, str] = dataclasses.field(
+        default_factory=lambda: types.MappingProxyType({}))
+    basis: incremental.Basis | None = None
+    absences: absence.Absences = absence.Absences()
+    unlisted: Mapping[str, Row] = dataclasses.field(
+        default_factory=lambda: types.MappingProxyType({}))
+
+
+def services(sources: Sources, settings: Settings,
+             hosts: Iterable[str] = (), starting: bool = False) -> Services:
+    """Read who is there, by nova's word.
+
+    One question to nova, and one more for each host that is disabled, and at
+    the first start of this host.
+
+    :param hosts: those that were there, as nova spells them: nova lists them
+        only while they are enabled.
+    :param starting: see :class:`.membership.View`.
+    """
+    known = _with_services_of(
+        sources, tuple(sources.services()), [settings.host, *hosts])
+    return (_with_new_services(sources, known, settings.host) if starting
+            else known)
+
+
+def view(known: Services, memory: Memory, settings: Settings,
+         starting: bool = False) -> peers.View:
+    """Return how this host sees the compute services.
+
+    :param known: all that are known, as :meth:`.outages.Outages.judged`.
+    :param starting: see :class:`.membership.View`.
+    """
+    label = settings.partition.label
+    return peers.view(
+        known, settings.partition, settings.host,
+        other_partition_hosts=(
+            host for host, theirs in memory.partition_labels.items()
+            if theirs != label),
+        starting=starting, over=memory.over)
+
+
+def eligible(sources: Sources, memory: Memory, settings: Settings,
+             hosts: Set[str], known: Iterable[str], outages: Outages,
+             now: float) -> frozenset[HostKey]:
+    """Read anew whose instances may be taken over.
+
+    :param hosts: those that it is about, as nova spells them.
+    :param known: as for :func:`services`.
+    :param outages: as for :func:`roster`.
+    :param now: as for :func:`all_nodes`.
+    """
+    there = outages.judged(services(sources, settings, [*hosts, *known]),
+                           host_key(settings.host))
+    return takeover.eligible(
+        settings.policy, view(there, memory, settings),
+        outages.lengths(now, settings.heartbeats), map(host_key, hosts))
+
+
+def roster(sources: Sources, memory: Memory, settings: Settings,
+           outages: Outages, hosts: Iterable[str] = (),
+           starting: bool = False, zones: bool = True) -> Roster:
+    """Read who is there, and make the hash ring of the members.
+
+    :param outages: what the looks have seen of outages.
+    :param hosts: as for :func:`services`.
+    :param starting: as for :func:`view`.
+    :param zones: whether the availability zones are wanted, too.
+    """
+    known = outages.judged(
+        services(sources, settings, hosts, starting), host_key(settings.host))
+    seen = view(known, memory, settings, starting)
+    host_aggregates = (_host_aggregates(sources, memory) if zones
+                       else memory.host_aggregates)
+    preferences = ring.refreshed(
+        memory.preferences, _zones_of_members(seen, host_aggregates),
+        settings.points, settings.move_across_zones)
+    return Roster(known, seen, preferences, host_aggregates, outages)
+
+
+def _host_aggregates(sources: Sources, memory: Memory) -> aggregates.Known:
+    """Read nova's host aggregates; what is known of them is good enough."""
+    known = memory.host_aggregates
+    try:
+        return known.after(sources.aggregates())
+    except Exception as exc:
+        if not known.read:
+            # nova says no more than that the driver is not ready.
+            LOG.warning('Nothing is audited until the host aggregates can be '
+                        'read: %s', exc)
+            raise
+        LOG.debug('The host aggregates are those of before: %s', exc)
+        return known
+
+
+def preferences_now(sources: Sources, memory: Memory, settings: Settings,
+                    outages: Outages, hosts: Iterable[str], starting: bool,
+                    like: ring.Preferences | None) -> ring.Preferences:
+    """Read who is there, and say who is preferred; of zones what is known.
+
+    :param outages: as for :func:`roster`, as are ``hosts`` and ``starting``.
+    :param like: preferences that are likely the same; they are then returned.
+    """
+    known = outages.judged(
+        services(sources, settings, hosts, starting), host_key(settings.host))
+    return ring.same_or_new(
+        like, _zones_of_members(view(known, memory, settings, starting),
+                                memory.host_aggregates),
+        settings.points, settings.move_across_zones)
+
+
+def _zones_of_members(seen: peers.View, known: aggregates.Known
+                      ) -> dict[HostKey, str | None]:
+    zones = aggregates.zones(known.aggregates)
+    return {host: zones.get(host) for host in seen.members}
+
+
+def all_nodes(sources: Sources, memory: Memory, settings: Settings,
+              roster: Roster, reader: Reader, settled: bool,
+              last: Audit | None, now: float,
+              doubted: float | None = None) -> Gathered:
+    """Gather what there is to know for an audit of all nodes.
+
+    :param reader: has read what Ironic has.
+    :param settled: the start of this compute service is over.
+    :param last: the audit before.
+    :param now: this moment, by the clock of the looks.
+    :param doubted: as for :func:`.revision.in_doubt`.
+    """
+    # First: a build that was claimed meanwhile is then known as an instance
+    # of ours, and a compute service that died meanwhile as dead.
+    mirror = reader.mirror
+    hosts = peers.spellings(roster.services, settings.host)
+    basis = _basis(settings, roster, roster.view)
+    records, barred = _my_records(
+        sources, memory, settings, roster, basis, mirror, last, now, doubted)
+    recorded = memory.recorded if barred is None else now
+    if barred is not None:
+        memory = dataclasses.replace(memory, barred=barred)
+    if memory.standing and memory.standing.turn % incremental.TURNS == 0:
+        # Somebody may have taken that back.
+        memory = dataclasses.replace(
+            memory, mapped=_mapped(sources, memory, settings))
+    my_nodes = frozenset(record.node for record in records)
+    my_instances = frozenset(sources.instances(hosts))
+    due = incremental.due(
+        memory.standing, basis, mirror, my_nodes, my_instances)
+    inventory = Inventory(
+        nodes=(mirror.nodes if due == mirror.nodes.keys() else
+               {node: mirror.nodes[node] for node in due}),
+        my_instances=my_instances, my_nodes=my_nodes,
+        view=roster.view, preferences=roster.preferences)
+    absences, unlisted = _absences(
+        sources, reader, memory, settings, mirror, my_nodes, last)
+    states, known = _instance_states(sources, roster, inventory)
+    others = _records_of_others(
+        sources, memory, mirror, inventory, states, known)
+    facts, mapped, audits = _facts(
+        sources, memory, settings, roster, inventory, states, others, known,
+        settled, now)
+    return Gathered(facts, mirror, audits, roster.host_aggregates, mapped,
+                    records, recorded, memory.barred,
+                    _basis(settings, roster, facts.view),
+                    absences, unlisted)
+
+
+def _mapped(sources: Sources, memory: Memory, settings: Settings) -> bool:
+    """Ask again whether this host is mapped, if it was."""
+    try:
+        return memory.mapped and sources.mapped(settings.host) is not False
+    except Exception as exc:  # noqa: BLE001
+        LOG.debug('Whether this host is mapped is as before: %s', exc)
+        return memory.mapped
+
+
+def without_second(records: Iterable[Record]
+                   ) -> tuple[tuple[Record, ...], Mapping[str, str]]:
+    """Return the records, and node -> uuid of the row of second ones."""
+    records = tuple(records)
+    return (tuple(record for record in records if not record.second),
+            types.MappingProxyType({
+                record.node: record.second for record in records
+                if record.second}))
+
+
+def _my_records(sources: Sources, memory: Memory, settings: Settings,
+                roster: Roster, basis: incremental.Basis, mirror: Mirror,
+                last: Audit | None, now: float, doubted: float | None
+                ) -> tuple[tuple[Record, ...], Mapping[str, str] | None]:
+    """Read the records of this host, as far as they may be others by now.
+
+    :returns: (the records, node -> uuid of the row of second ones if all of
+        them were read now, else None).
+    """
+    doubtful = incremental.in_doubt(memory.recorded, doubted)
+    if last is None and memory.recorded is not None and not doubtful:
+        # The first audit has read them before Ironic was asked.
+        return tuple(memory.records.values()), None
+    uncertain = incremental.uncertain(
+        memory.standing, basis, mirror, memory.records.keys(),
+        last.nodes.keys() if last else ())
+    # Who was no member for a while was robbed, perhaps.
+    if (uncertain is None or memory.recorded is None or memory.audits == 0
+            or memory.barred or doubtful
+            or roster.outages.overdue(now, settings.heartbeats)):
+        return without_second(sources.records_of(peers.spellings(
+            roster.services, settings.host)))
+    read = sources.records(sorted(uncertain)) if uncertain else []
+    return (*(record for node, record in memory.records.items()
+              if node not in uncertain),
+            *(record for record in read
+              if record.owner == roster.view.host)), None
+
+
+def _basis(settings: Settings, roster: Roster, view: peers.View
+           ) -> incremental.Basis:
+    return incremental.Basis(
+        view, roster.preferences,
+        aggregates.zones(roster.host_aggregates.aggregates),
+        settings.partition)
+
+
+def nodes_of_hosts(sources: Sources, memory: Memory, settings: Settings,
+                   roster: Roster, hosts: Iterable[str], reader: Reader,
+                   now: float, only: Set[str] | None = None) -> Gathered:
+    """Gather what there is to know of the nodes recorded on some hosts.
+
+    :param hosts: others than this, as nova spells them.
+    :param reader: has read what Ironic has.
+    :param now: as for :func:`all_nodes`.
+    :param only: uuids of the nodes that it is about, None for all of them.
+    """
+    mirror = reader.mirror
+    names = [name for host in hosts
+             for name in peers.spellings(roster.services, host)]
+    owners = {host_key(name) for name in names}
+    wanted = _inheritable(roster, owners, mirror, only)
+    records = {
+        record.node: record for record in (
+            without_second(sources.records_of(names))[0]
+            if _too_many(wanted, roster, owners, mirror)
+            else sources.records(list(wanted)))
+        if record.owner in owners and record.node in wanted}
+    inventory = Inventory(
+        nodes={node: mirror.nodes[node] for node in records},
+        my_instances=frozenset(), my_nodes=frozenset(),
+        view=roster.view, preferences=roster.preferences)
+    states, known = _instance_states(sources, roster, inventory)
+    facts, mapped, audits = _facts(
+        sources, memory, settings, roster, inventory, states, records, known,
+        True, now)
+    return Gathered(facts, mirror, audits, roster.host_aggregates, mapped)
+
+
+def _inheritable(roster: Roster, owners: Set[HostKey], mirror: Mirror,
+                 only: Set[str] | None) -> dict[str, None]:
+    """Return the nodes that this host may get from some owners, as keys.
+
+    An instance is taken to be in the zone of its node's owner; if it is not,
+    an audit of all nodes finds it.
+
+    :param only: as for :func:`nodes_of_hosts`.
+    """
+    zones = aggregates.zones(roster.host_aggregates.aggregates)
+    theirs = {zones.get(owner) for owner in owners}
+    return {node: None for node in (mirror.nodes if only is None else only)
+            if node in mirror.nodes and roster.preferences.may_inherit(
+                roster.view.host, node, theirs)}
+
+
+def _too_many(wanted: Sized, roster: Roster, owners: Set[HostKey],
+              mirror: Mirror) -> bool:
+    """Whether the owners have far fewer nodes, most likely.
+
+    With few members in a zone each is preferred for many nodes, whoever has
+    them. Else the records are not asked for by owner: nova's conductor gives
+    all of them in one answer, however long.
+    """
+    hosts = roster.preferences.members.keys() | owners
+    return len(wanted) * len(hosts) > 2 * len(owners) * len(mirror.nodes)
+
+
+def changed_nodes(sources: Sources, memory: Memory, settings: Settings,
+                  roster: Roster, nodes: Iterable[str], reader: Reader,
+                  now: float) -> Gathered:
+    """Gather what there is to know of nodes of this host, or of nobody.
+
+    :param nodes: uuids; those of others are left out.
+    :param reader: has read what Ironic has.
+    :param now: as for :func:`all_nodes`.
+    """
+    mirror = reader.mirror
+    host = roster.view.host
+    wanted = [node for node in nodes if node in mirror.nodes]
+    owners = {record.node: record for record in sources.records(wanted)}
+    mine = {node for node, record in owners.items() if record.owner == host}
+    free = {node: mirror.nodes[node] for node in wanted
+            if node in mine or node not in owners}
+    instances = [instance for instance in free.values()
+                 if instance is not None]
+    states = sources.instance_states(instances) if instances else {}
+    inventory = Inventory(
+        nodes=free, my_instances=frozenset(
+            instance for instance, state in states.items()
+            if state.host_key == host and not state.deleted),
+        my_nodes=frozenset(mine), view=roster.view,
+        preferences=roster.preferences)
+    facts, mapped, audits = _facts(
+        sources, memory, settings, roster, inventory, states, {},
+        _met(sources, roster, roster.services, [
+            state.host for state in states.values() if state.host]),
+        True, now)
+    return Gathered(
+        facts, mirror, audits, roster.host_aggregates, mapped,
+        tuple(owners[node] for node in free if node in mine))
+
+
+def _facts(sources: Sources, memory: Memory, settings: Settings,
+           roster: Roster, inventory: Inventory,
+           states: Mapping[str, InstanceState],
+           records: Mapping[str, Record], known: Services, settled: bool,
+           now: float) -> tuple[Facts, bool | None, int]:
+    """Gather the services of the owners that were met; then all is known.
+
+    :param states: of the instances whose host had to be looked up.
+    :param records: of the nodes whose owner had to be looked up.
+    :param known: the services, with the hosts of those instances.
+    :returns: (facts, whether this host is mapped, audits); see
+        :class:`Gathered`.
+    """
+    known = _met(sources, roster, known,
+                 [record.host for record in records.values()])
+    inventory = dataclasses.replace(
+        inventory, view=dataclasses.replace(
+            roster.view, services=peers.by_host(known)))
+    zones = aggregates.zones(roster.host_aggregates.aggregates)
+    mapped = memory.mapped or sources.mapped(settings.host)
+    owned = memory.standing.my_nodes if memory.standing else frozenset[str]()
+    audits = 0 if ownership.was_robbed(
+        inventory, states, records, zones, owned) else memory.audits
+    facts = Facts(
+        nodes=inventory.nodes, my_instances=inventory.my_instances,
+        my_nodes=inventory.my_nodes, view=inventory.view,
+        preferences=inventory.preferences, partition=settings.partition,
+        zones=zones, instance_states=states, records=records,
+        eligible=takeover.eligible(
+            settings.policy, inventory.view,
+            roster.outages.lengths(now, settings.heartbeats),
+            {state.host_key for state in states.values()
+             if state.host_key is not None and not state.deleted}),
+        permissions=Permissions(
+            settled=settled, mapped=mapped is not False,
+            tested=audits >= settings.pull_delay_audits),
+        barred=memory.barred.keys())
+    return facts, mapped, audits
+
+
+def _met(sources: Sources, roster: Roster, known: Services,
+         hosts: Iterable[str]) -> Services:
+    """Add the services of hosts that were met, as the roster judges them."""
+    return roster.outages.judged(
+        _with_services_of(sources, known, hosts), roster.view.host)
+
+
+def _with_services_of(sources: Sources, known: Services,
+                      hosts: Iterable[str]) -> Services:
+    """Add the services of those of the hosts that are not known yet.
+
+    Either nova has them disabled, or they had no Ironic compute node when it
+    was asked for the services that have one.
+    """
+    keys = {service.key for service in known}
+    missing = {host_key(host): host for host in hosts
+               if host_key(host) not in keys}
+    found = [sources.service(host) for host in missing.values()]
+    return known + tuple(
+        # Only a driver like this one says farewell.
+        dataclasses.replace(service, ironic=bool(service.farewell))
+        for service in found if service)
+
+
+def _with_new_services(sources: Sources, known: Services, host: str
+                       ) -> Services:
+    """Add the services that start for the first time together with a host.
+
+    They have no records yet by which they would see each other, and each
+    would create those of all nodes. Those that have no Ironic nodes are among
+    them: the nodes that the ring has for those come with the next audit.
+
+    :param host: it may not start for the first time.
+    """
+    mine = host_key(host)
+    # nova makes the row of a service late in its start.
+    if any(one.key == mine and one.beat is not None for one in known):
+        return known
+    try:
+        new = {one.key: one for one in sources.new_services()
+               if one.key != mine}
+    except Exception as exc:  # noqa: BLE001
+        # It spares needless creations; the start does not depend on it.
+        LOG.debug('Who else starts is not known: %s', exc)
+        return known
+    return (*(one for one in known if one.ironic or one.key not in new),
+            *new.values())
+
+
+def _instance_states(sources: Sources, roster: Roster, inventory: Inventory
+                     ) -> tuple[Mapping[str, InstanceState], Services]:
+    """Look up the instances whose host must be known, and those hosts.
+
+    :returns: (uuid -> state, the services with those of their hosts).
+    """
+    wanted = ownership.foreign_instances(inventory)
+    states = sources.instance_states(wanted) if wanted else {}
+    return types.MappingProxyType(states), _met(
+        sources, roster, roster.services,
+        [state.host for state in states.values() if state.host])
+
+
+def _records_of_others(sources: Sources, memory: Memory, mirror: Mirror,
+                       inventory: Inventory,
+                       states: Mapping[str, InstanceState], known: Services
+                       ) -> dict[str, Record]:
+    """Look up who owns candidates and samples.
+
+    :param known: the services, with the hosts of the instances.
+    """
+    view = dataclasses.replace(
+        inventory.view, services=peers.by_host(known))
+    wanted = dict.fromkeys(ownership.candidates(inventory, states, view))
+    wanted.update(dict.fromkeys(_samples(memory, mirror, inventory)))
+    records = sources.records(list(wanted)) if wanted else []
+    if memory.rounds >= SAMPLES:
+        for member in sorted(_unknown(memory, inventory)):
+            records += without_second(sources.records_of(
+                peers.spellings(known, member)))[0][:1]
+    return {record.node: record for record in records
+            if record.node not in inventory.my_nodes}
+
+
+def _unknown(memory: Memory, inventory: Inventory) -> set[HostKey]:
+    """Return the members whose partition is not known."""
+    return {member for member in inventory.preferences.members
+            if member != inventory.host
+            and member not in memory.partition_labels}
+
+
+def _samples(memory: Memory, mirror: Mirror, inventory: Inventory
+             ) -> Iterator[str]:
+    """Yield nodes that tell which partition the members serve.
+
+    A member that serves another partition does not see all our nodes, so
+    those that it is preferred for would be nobody's.
+    """
+    preferences = inventory.preferences
+    members = _unknown(memory, inventory)
+    seen: collections.Counter[str] = collections.Counter()
+    first = memory.rounds * SAMPLE
+    for node in mirror.nodes:
+        if not members:
+            return
+        host = preferences.host_for(node)
+        if host in members:
+            if first <= seen[host]:
+                yield node
+            seen[host] += 1
+            if seen[host] == first + SAMPLE:
+                members.discard(host)
+
+
+def _used(sources: Sources, nodes: Set[str]) -> set[str]:
+    """Return the nodes that have an allocation of a server, or may have.
+
+    Their providers cannot be deleted, and without a record nobody would try.
+    """
+    consumers = sources.consumers_of(sorted(nodes)) if nodes else {}
+    every = frozenset[str]().union(*filter(None, consumers.values()))
+    states = sources.instance_states(sorted(every)) if every else {}
+    return {node for node, some in consumers.items() if some is None or any(
+        uuid not in states or not states[uuid].deleted for uuid in some)}
+
+
+def _absences(sources: Sources, reader: Reader, memory: Memory,
+              settings: Settings, mirror: Mirror, mine: Set[str],
+              last: Audit | None
+              ) -> tuple[absence.Absences, dict[str, Row]]:
+    """Ask for the nodes that are recorded here and not listed.
+
+    :returns: (what is known of them, {uuid: node} of those that are not
+        deleted, as far as there is one).
+    """
+    absences = absence.observe(
+        memory.absences, mine, mirror.nodes.keys(),
+        settings.max_vanished_percent)
+    gone, found, seen = set(), set(), set()
+    before = last.nodes if last else {}
+    nodes = {node: before[node] for node in absences.counts
+             if node in before}
+    failed = 0
+    for node in absence.questions(absences):
+        if failed == FAILURES:
+            # Each may take as long as a timeout.
+            break
+        try:
+            answer = reader.node(node)
+        except Exception as exc:  # noqa: BLE001
+            # Whatever it is, it is not the answer that there is none.
+            LOG.debug('Ironic does not say whether it has node %(node)s: '
+                      '%(exc)s', {'node': node, 'exc': exc})
+            failed += 1
+            found.add(node)
+            continue
+        if answer is None:
+            gone.add(node)
+        else:
+            found.add(node)
+            seen.add(node)
+            nodes[node] = answer
+    absences = absence.answered(absences, mine, gone, found)
+    absences = dataclasses.replace(
+        absences, confirmed=absences.confirmed - _used(
+            sources, absences.confirmed))
+    # Each audit is to see for itself that they are not listed.
+    reader.seek(seen, absences.braked or any(absences.counts.values()))
+    return absences, {node: known for node, known in nodes.items()
+                      if node not in absences.confirmed}

@@ -1,0 +1,236 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Deciding, and what has to be asked and written before it is final.
+
+Which nodes are idle is asked of placement right before they are pulled; an
+instance is taken over by a write that may fail. What comes of that is part
+of the decision.
+"""
+
+from collections.abc import Mapping
+from collections.abc import Set
+import dataclasses
+
+from oslo_log import log as logging
+
+from nova_ironic_multihost.engine.audit.audit_state import Settings
+from nova_ironic_multihost.engine.base.ports import Eligible
+from nova_ironic_multihost.engine.base.ports import Sources
+from nova_ironic_multihost.engine.base.ports import Writes
+from nova_ironic_multihost.rules.model import Facts
+from nova_ironic_multihost.rules.model import InstanceState
+from nova_ironic_multihost.rules import ownership
+from nova_ironic_multihost.rules.ownership import Reason
+from nova_ironic_multihost.rules import takeover
+
+LOG = logging.getLogger(__name__)
+
+#: Take-overs that may go wrong in one audit before it leaves the others.
+FAILURES = 2
+
+#: Instances that are taken over at a time. Those of them that carry the first
+#: mark when this process ends have to wait until it is undone.
+TOGETHER = 16
+
+
+@dataclasses.dataclass(frozen=True)
+class Decision:
+    """What came of the facts.
+
+    :param reasons: node uuid -> why it is mine or not.
+    :param busy: what :func:`.ownership.still_busy` returned.
+    :param refused: what :func:`.ownership.still_refused` returned.
+    :param taken_over: uuid -> host that it was on before, of the instances
+        that were taken over.
+    :param at_rest: uuids of those of them for which nothing has to be done.
+    """
+
+    reasons: Mapping[str, Reason]
+    busy: tuple[str, ...]
+    refused: tuple[str, ...]
+    taken_over: Mapping[str, str | None]
+    at_rest: frozenset[str] = frozenset()
+
+
+def decide(sources: Sources, writes: Writes, facts: Facts,
+           settings: Settings, eligible: Eligible, busy: tuple[str, ...] = (),
+           refused: tuple[str, ...] = (),
+           arrived: Set[str] = frozenset(),
+           adoptions: int | None = None) -> Decision:
+    """Decide, and take over what is to be taken over.
+
+    Placement is asked after the servers, which do not wait for it: it may
+    take minutes, and so who is there is asked again before builds are taken
+    over.
+
+    :param eligible: says of some hosts whose instances may be taken over at
+        this moment.
+    :param busy: of the audit before.
+    :param refused: of the audit before.
+    :param arrived: uuids of instances whose build is in this process: nobody
+        else is to be waited for.
+    :param adoptions: the most free nodes of dead hosts that are taken, None
+        for all: placement is asked for each.
+    """
+    decided = ownership.decide(facts)
+    reasons: Mapping[str, Reason] = decided
+    taken, served = _take_over_on(writes, facts, ownership.takeovers(
+        reasons, settings.takeovers_per_audit, refused), settings, eligible)
+    asked = ownership.pulls(reasons, settings.pulls_per_audit, busy)
+    adopted = ownership.adoptions(reasons, refused)[:adoptions]
+    reasons = ownership.with_adoptions(reasons, adopted)
+    consumers = sources.consumers_of([*asked, *adopted])
+    unanswered = frozenset(
+        node for node, some in consumers.items() if some is None)
+    allocated = frozenset(
+        node for node in asked if _may_be_used(consumers[node]))
+    busy = ownership.still_busy(reasons, busy, asked, allocated)
+    builds = _builds(sources, {node: consumers[node] for node in adopted})
+    # They come last as well, so that they keep no others waiting.
+    tried = [node for node in adopted if node in unanswered]
+    abandoned, ended, adopted = _take_over_builds(
+        writes, facts, builds, adopted, settings, eligible,
+        settings.takeovers_per_audit - len(taken))
+    tried += adopted
+    reasons = ownership.with_pulls(reasons, asked, allocated.union(
+        node for node, some in builds.items()
+        if ownership.awaited(
+            some, {*arrived, *abandoned}, facts.host)), unanswered)
+    refused = ownership.still_refused(
+        decided, refused, [*tried, *served], ended | taken.keys())
+    reasons = ownership.with_takeovers(reasons, refused, taken)
+    states = {instance: facts.instance_states[instance]
+              for instance in taken.values()}
+    return Decision(
+        reasons, busy, refused,
+        {**abandoned, **{instance: state.host
+                         for instance, state in states.items()}},
+        frozenset(instance for instance, state in states.items()
+                  if takeover.rests(state.vm_state, state.task_state)))
+
+
+def in_use(sources: Sources, node: str) -> bool:
+    """Whether placement has an allocation of a node, or may have."""
+    return _may_be_used(sources.consumers(node))
+
+
+def _may_be_used(consumers: Set[str] | None) -> bool:
+    return consumers is None or bool(consumers)
+
+
+def _builds(sources: Sources, consumers: Mapping[str, Set[str] | None]
+            ) -> dict[str, dict[str, InstanceState]]:
+    """Look up the builds that were sent to dead hosts.
+
+    A consumer that nova has deleted is no build: whoever owns the node
+    clears that up (ResourceTracker._remove_deleted_instances_allocations).
+
+    :param consumers: of the nodes that are adopted, as
+        :meth:`.Sources.consumers_of` returned them.
+    :returns: {node: {instance: state}} of those of which placement says it.
+    """
+    known = {node: some for node, some in consumers.items()
+             if some is not None}
+    every = frozenset[str]().union(*known.values())
+    states = sources.instance_states(sorted(every)) if every else {}
+    return {node: {uuid: states[uuid] for uuid in some
+                   if uuid in states and not states[uuid].deleted}
+            for node, some in known.items()}
+
+
+def _take_over_builds(writes: Writes, facts: Facts,
+                      builds: Mapping[str, Mapping[str, InstanceState]],
+                      nodes: list[str], settings: Settings,
+                      eligible: Eligible, limit: int) -> tuple[
+                          dict[str, str | None], frozenset[str], list[str]]:
+    """Take over builds that nobody will carry out.
+
+    :param builds: what :func:`_builds` returned.
+    :param nodes: the nodes of the builds, in their turn.
+    :param limit: the most builds that are taken over.
+    :returns: ({instance: host before} of those taken over, the nodes of
+        which nothing failed, the nodes that were tried).
+    """
+    wanted = [(uuid, node) for node in nodes if node in builds for uuid
+              in ownership.abandoned_builds(node, builds[node], facts)]
+    some = dict(wanted[:limit])
+    taken, tried = _take_over(writes, settings, eligible, {
+        uuid: builds[node][uuid] for uuid, node in some.items()})
+    failed = {some[uuid] for uuid in tried if uuid not in taken}
+    adopted = dict.fromkeys(some[uuid] for uuid in tried)
+    return ({uuid: builds[some[uuid]][uuid].host for uuid in taken},
+            frozenset(adopted.keys() - failed), list(adopted))
+
+
+def _take_over_on(writes: Writes, facts: Facts, nodes: list[str],
+                  settings: Settings, eligible: Eligible
+                  ) -> tuple[dict[str, str], list[str]]:
+    """Take over the instances on some nodes.
+
+    :returns: ({node: instance} of those taken over, the nodes of those that
+        were tried).
+    """
+    wanted = {instance: node for node in nodes
+              if (instance := facts.nodes[node]) is not None}
+    taken, tried = _take_over(writes, settings, eligible, {
+        instance: facts.instance_states[instance] for instance in wanted})
+    return ({wanted[instance]: instance for instance in taken},
+            [wanted[instance] for instance in tried])
+
+
+def _take_over(writes: Writes, settings: Settings, eligible: Eligible,
+               wanted: Mapping[str, InstanceState]
+               ) -> tuple[list[str], list[str]]:
+    """Take over instances, some at a time, until too much goes wrong.
+
+    One may be beyond help. If the answer of a second one is lost, the next
+    ones would wait as long as that one has; and the audit has to go on, for
+    what it has taken so far.
+
+    :param wanted: uuid -> :class:`InstanceState`.
+    :returns: (uuids of those taken over, of those that were tried).
+    """
+    taken: list[str] = []
+    tried: list[str] = []
+    failed = 0
+    for first in range(0, len(wanted), TOGETHER):
+        some = dict(list(wanted.items())[first:first + TOGETHER])
+        try:
+            dead = eligible({state.host for state in some.values()
+                             if state.host is not None})
+            # Those of a host that is back are its own.
+            some = {uuid: state for uuid, state in some.items()
+                    if state.host_key in dead}
+            outcomes = writes.take_over(some, settings.host, eligible)
+        except Exception as exc:  # noqa: BLE001
+            LOG.warning('%(count)d instances could not be taken over: '
+                        '%(exc)s. They are tried again within seconds, and '
+                        'ever more slowly, up to once in five minutes.',
+                        {'count': len(some), 'exc': exc})
+            tried += some
+            break
+        odd = [uuid for uuid, outcome in outcomes.items()
+               if isinstance(outcome, Exception)]
+        # One that takes long may have kept the others waiting in vain.
+        tried += [uuid for uuid in some if not odd or outcomes[uuid]]
+        for uuid in odd:
+            LOG.warning('Instance %(uuid)s could not be taken over: '
+                        '%(exc)s. It is tried again within seconds, and '
+                        'ever more slowly, up to once in five minutes.',
+                        {'uuid': uuid, 'exc': outcomes[uuid]})
+        failed += len(odd)
+        taken += [uuid for uuid, outcome in outcomes.items()
+                  if outcome is True]
+        if failed >= FAILURES:
+            break
+    return taken, tried

@@ -1,0 +1,123 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The tally: counts and times what happens, for those who look from outside.
+
+In the threads of whoever does it. ``_lock`` is held to replace what is known,
+which is immutable; who only reads that waits for nobody, a handler of signals
+in the middle of a write included.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Set
+import contextlib
+import itertools
+import threading
+import time
+
+from nova_ironic_multihost.rules import counters
+from nova_ironic_multihost.rules.counters import Event
+from nova_ironic_multihost.rules.counters import Pending
+from nova_ironic_multihost.rules.counters import Tallies
+from nova_ironic_multihost.rules.counters import Turns
+from nova_ironic_multihost.rules.counters import Work
+from nova_ironic_multihost.rules.ownership import Reason
+
+
+class Tally:
+    """Counts and times.
+
+    :param clock: monotonic clock, in seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._requests = itertools.count()
+        # Which thread does some work; replaced whole.
+        self._threads: dict[Work, int] = {}
+        self._tallies = Tallies(begun=clock())
+
+    @property
+    def tallies(self) -> Tallies:
+        """What was counted and timed so far."""
+        return self._tallies
+
+    def count(self, event: Event, number: int = 1) -> None:
+        """Note that something has happened."""
+        with self._lock:
+            self._tallies = self._tallies.counted(event, number)
+
+    def note_move(self, reason: Reason | None, done: bool) -> None:
+        """Note what has come of moving the record of a node to this host.
+
+        :param reason: why the node is mine; only free ones are counted.
+        """
+        came = counters.CAME.get(reason) if reason is not None else None
+        if came is not None:
+            self.count(came if done else Event.MOVE_FAILED)
+
+    @contextlib.contextmanager
+    def turn(self, work: Work) -> Iterator[None]:
+        """Note that something is done, how long that takes, if it fails."""
+        begun = self._clock()
+        if work in counters.LASTING:
+            self._threads = {**self._threads, work: threading.get_ident()}
+        self.sign(work)
+        done = False
+        try:
+            yield
+            done = True
+        finally:
+            self._note(work, lambda turns: turns.over(
+                begun, self._clock(), done))
+
+    def sign(self, work: Work) -> None:
+        """Note that something has got a step further."""
+        self._note(work, lambda turns: turns.seen(self._clock()))
+
+    def _note(self, work: Work, change: Callable[[Turns], Turns]) -> None:
+        with self._lock:
+            self._tallies = self._tallies.with_turns(
+                work, change(self._tallies.turns[work]))
+
+    def note_pending(self, kind: Pending, keys: Set[str]) -> None:
+        """Note all that is pending of one kind.
+
+        :param keys: uuids.
+        """
+        with self._lock:
+            self._tallies = self._tallies.with_pending(
+                kind, keys, self._clock())
+
+    @contextlib.contextmanager
+    def asking(self) -> Iterator[None]:
+        """Note that a request to Ironic is under way.
+
+        Whatever comes of it, its thread has got a step further then, in what
+        it does now or before its next turn: nova's tasks have one thread, and
+        the audit waits while another one deletes a hundred machines.
+        """
+        with self._lock:
+            number = next(self._requests)
+            self._tallies = self._tallies.asked(number, self._clock())
+        heard = None
+        try:
+            yield
+            heard = self._clock()
+        finally:
+            with self._lock:
+                self._tallies = self._tallies.answered(number, heard)
+            for work, thread in self._threads.items():
+                if thread == threading.get_ident():
+                    self.sign(work)

@@ -1,0 +1,186 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What an operator is told of an audit: each thing once, when it begins."""
+
+import collections
+from collections.abc import Callable
+from collections.abc import Mapping
+import dataclasses
+import logging
+import time
+import types
+
+from oslo_log import log
+
+from nova_ironic_multihost.rules import absence
+from nova_ironic_multihost.rules import model
+from nova_ironic_multihost.rules import ownership
+from nova_ironic_multihost.rules.ownership import Reason
+
+LOG = log.getLogger(__name__)
+
+#: Seconds for which a host may be unmapped: it can be mapped only when it has
+#: started for the first time.
+UNMAPPED = 300
+
+
+@dataclasses.dataclass(frozen=True)
+class Notice:
+    """One thing that an operator has to know.
+
+    :param level: of :mod:`logging`.
+    :param sentence: what it is, and the remedy. Of nodes, ``{count}`` is
+        their number and ``{example}`` the uuid of one.
+    :param after: seconds for which it has to be so until it is told.
+    """
+
+    level: int
+    sentence: str
+    after: float = 0
+
+
+
+#: Why nodes are (not) mine -> what an operator is told of such nodes.
+OF_NODES = {
+    Reason.OTHER_PARTITION: Notice(
+        logging.WARNING,
+        '{count} nodes that this host serves, for example {example}, are '
+        'recorded on live compute services of other partitions, and are left '
+        'there. Give all compute services of these nodes the same [ironic]'
+        'conductor_group, shard and peer_list, or such as have no node in '
+        'common.'),
+    Reason.UNKNOWN: Notice(
+        logging.WARNING,
+        '{count} nodes, for example {example}, are held for instances that '
+        'nova does not know: they belong to another cell or another user of '
+        'Ironic, or their rows are archived. They are reported as in use and '
+        'nothing is done to them. If nobody uses them: "nova-ironic-multihost '
+        'leaks" says how to free each.'),
+    Reason.LEAKED: Notice(
+        logging.INFO,
+        '{count} nodes, for example {example}, are held for instances that '
+        'were deleted while their compute service was down. [DEFAULT]'
+        'running_deleted_instance_action says what becomes of them.'),
+    Reason.OTHER_ZONE: Notice(
+        logging.INFO,
+        '{count} nodes that the hash ring gives to this host stay with the '
+        'compute services of their availability zone. Set [ironic_multihost]'
+        'move_across_zones to let nodes change it.'),
+}
+
+
+def due(host: str, mapped: bool | None, reasons: Mapping[str, Reason],
+        absences: absence.Absences, zones_known: bool = True,
+        barred: Mapping[str, str] = types.MappingProxyType({})
+        ) -> dict[object, Notice]:
+    """Return what an operator has to know after an audit.
+
+    :param host: this host.
+    :param mapped: whether it is mapped to a cell, None if unknown.
+    :param reasons: node uuid -> why it is mine or not.
+    :param absences: nodes that are recorded here and not listed.
+    :param zones_known: whether nova's host aggregates could be read.
+    :param barred: node -> second record of it that this host has, or ''.
+    :returns: what it is about -> the notice.
+    """
+    found: dict[object, Notice] = {}
+    if mapped is False:
+        found['unmapped'] = Notice(
+            logging.WARNING,
+            f'This host, {host}, is not mapped to a cell, so the scheduler '
+            'cannot use its nodes and it takes none from others. Run '
+            '"nova-manage cell_v2 discover_hosts --by-service"; no restart '
+            'is needed.', after=UNMAPPED)
+    if not zones_known:
+        found['aggregates'] = Notice(
+            logging.WARNING,
+            "nova's host aggregates cannot be read, so availability zones "
+            'hinder no node from changing its compute service, and nodes '
+            'that move do not get the aggregates of their host in placement. '
+            'Set [api_database]connection in nova.conf of the '
+            'nova-conductor of this cell.')
+    found.update({
+        ('second', row): Notice(
+            logging.WARNING,
+            f'This host, {host}, has a second record of node {node}: '
+            f'{model.second_record(node, row)}')
+        for node, row in barred.items() if row})
+    found.update(_of_nodes(reasons))
+    if absences.braked:
+        found['brake'] = Notice(
+            logging.ERROR,
+            f'{len(absences.counts)} nodes that are recorded on this host '
+            'have vanished from Ironic at once. Nothing is deleted. If the '
+            'account in [ironic] of nova.conf may not list them, mend that. '
+            'If they were really removed, set [ironic_multihost]'
+            'max_vanished_percent to 100, restart nova-compute, and '
+            'set it back when their records are gone.')
+    return found
+
+
+def _of_nodes(reasons: Mapping[str, Reason]) -> dict[object, Notice]:
+    counts = collections.Counter(reasons.values())
+    examples: dict[Reason, str] = {}
+    for node, reason in reasons.items():
+        examples.setdefault(reason, node)
+    return {
+        reason: dataclasses.replace(notice, sentence=notice.sentence.format(
+            count=counts[reason], example=examples[reason]))
+        for reason, notice in OF_NODES.items() if counts[reason]}
+
+
+def in_words(tally: Mapping[Reason, int]) -> str:
+    """Return how many nodes there are for each reason, for a log line."""
+    return ', '.join(f'{count} {reason.value}' for reason, count
+                     in tally.items() if count) or 'none'
+
+
+class Notices:
+    """Tells each thing once, and again only after it was over.
+
+    :param clock: monotonic clock, in seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        #: What there is to tell -> since when.
+        self._since: Mapping[object, float] = {}
+        self._told: frozenset[object] = frozenset()
+        self._tally: Mapping[Reason, int] = {}
+
+    def tell(self, found: Mapping[object, Notice]) -> None:
+        """Log what is new.
+
+        :param found: what :func:`due` returned.
+        """
+        now = self._clock()
+        self._since = {subject: self._since.get(subject, now)
+                       for subject in found}
+        due = {subject for subject, notice in found.items()
+               if now - self._since[subject] >= notice.after}
+        for subject, notice in found.items():
+            if subject in due - self._told:
+                LOG.log(notice.level, notice.sentence)
+        self._told = frozenset(due)
+
+    def count(self, reasons: Mapping[str, Reason]) -> None:
+        """Log how many nodes are managed, and why, if that has changed.
+
+        :param reasons: node uuid -> why it is mine or not.
+        """
+        tally = ownership.tally(reasons)
+        if tally != self._tally:
+            LOG.info('Managing %(mine)d of %(all)d nodes: %(tally)s.', {
+                'mine': sum(tally[reason] for reason in tally if reason.mine),
+                'all': len(reasons), 'tally': in_words(tally)})
+            self._tally = tally

@@ -1,0 +1,113 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Begins builds again of which Ironic was never told.
+
+Whoever was at such a build has ended. If there is a copy of it, what was done
+for it is undone, and it is asked for again; if not, it ends in ERROR.
+"""
+
+from collections.abc import Callable
+import threading
+import time
+
+from oslo_log import log as logging
+
+from nova_ironic_multihost.engine.base.ports import Attempts
+from nova_ironic_multihost.engine.base.ports import Instance
+from nova_ironic_multihost.engine.builds.build_backups import Keeper
+from nova_ironic_multihost.rules import backup_copies
+from nova_ironic_multihost.rules.lost_builds import Build
+from nova_ironic_multihost.rules.takeover import Step
+
+LOG = logging.getLogger(__name__)
+
+#: Seconds after which it is forgotten that a build was seen.
+FORGOTTEN = 3600
+
+
+class Repetition:
+    """Says what becomes of them. Several threads use it, for others each.
+
+    :param keeper: has the copies.
+    :param attempts: what was begun.
+    :param here: says of the uuid of an instance whether its build is here, if
+        only to wait for its turn.
+    :param clock: monotonic clock, in seconds.
+    """
+
+    def __init__(self, keeper: Keeper, attempts: Attempts,
+                 here: Callable[[str], bool],
+                 clock: Callable[[], float] = time.monotonic) -> None:
+        self._keeper = keeper
+        self._attempts = attempts
+        self.here = here
+        self._clock = clock
+        self._lock = threading.Lock()
+        #: Build -> when it was seen for the first time, and the last.
+        self._seen: dict[Build, tuple[float, float]] = {}
+
+    def step(self, instance: Instance, provision_state: str | None) -> Step:
+        """Say what is to be done about one.
+
+        :param instance: on this host, building; nobody is at it.
+        :param provision_state: of its node, None if that is not reserved for
+            it.
+        :raises Exception: that is not known.
+        """
+        if not self._keeper.readable:
+            return Step.FAIL
+        if self.here(instance.uuid):
+            # It is soon over: the gate refuses it while the instance is here.
+            return Step.AWAIT
+        build = _build(instance)
+        step = backup_copies.step(
+            provision_state, self._waited(build),
+            self._keeper.copy(build) is not None, self._keeper.all_seen,
+            self._attempts.count(instance.uuid))
+        if step is Step.REPEAT and not self._attempts.repeatable(instance):
+            return Step.FAIL
+        return step
+
+    def _waited(self, build: Build) -> float:
+        """Return the seconds since a build was seen for the first time.
+
+        One that was not looked at for long was somebody else's meanwhile.
+        """
+        now = self._clock()
+        with self._lock:
+            self._seen = {one: times for one, times in self._seen.items()
+                          if now - times[1] < FORGOTTEN}
+            first, _ = self._seen.get(build, (now, now))
+            self._seen[build] = first, now
+        return now - first
+
+    def undo(self, instance: Instance) -> None:
+        """Undo what was done for one that is to be begun again.
+
+        :raises Exception: not all could be undone; it is to be repeated.
+        """
+        build = _build(instance)
+        copy = self._keeper.copy(build)
+        if copy is None:
+            raise LookupError('its copy went back just now')
+        with self._keeper.repeating(build):
+            self._attempts.undo(instance, copy)
+        with self._lock:
+            self._seen.pop(build, None)
+        LOG.info('The build of instance %(uuid)s was interrupted before '
+                 'Ironic knew of it; it begins again.',
+                 {'uuid': instance.uuid})
+
+
+def _build(instance: Instance) -> Build:
+    return Build(instance.uuid, instance.node or '')

@@ -1,0 +1,151 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Ends builds that were sent to this host and were lost on the way.
+
+nova does that once, when the service starts and before it listens: it cannot
+tell a build that was lost from one that waits in the queue and will be carried
+out (ComputeManager._error_out_instances_whose_build_was_interrupted). Here it
+is done while the service listens. It calls itself through its own queue: when
+the answer is there all that waited in the queue before has come.
+"""
+
+import collections
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Set
+import threading
+import time
+
+from oslo_log import log as logging
+
+from nova_ironic_multihost.engine.audit import auditor as auditors
+from nova_ironic_multihost.engine.base.ports import Builds
+from nova_ironic_multihost.rules import lost_builds
+from nova_ironic_multihost.rules.lost_builds import Build
+
+LOG = logging.getLogger(__name__)
+
+
+class Arrivals:
+    """Knows which builds are here. Threads of nova and a timer use it.
+
+    :param builds: what nova has of builds.
+    :param auditor: says which nodes are this host's.
+    :param may_come: says of a build whether it may be asked for again, see
+        :mod:`.build_backups`.
+    :param clock: monotonic clock, in seconds.
+    """
+
+    def __init__(self, builds: Builds, auditor: auditors.Auditor,
+                 may_come: Callable[[Build], bool],
+                 clock: Callable[[], float] = time.monotonic) -> None:
+        self._may_come = may_come
+        self._builds = builds
+        self._auditor = auditor
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._here: collections.Counter[str] = collections.Counter()
+        # Only the timer uses these.
+        self._mine: Mapping[str, float] = {}
+        self._looked = False
+        self._absences: Mapping[Build, lost_builds.Absence] = {}
+
+    def begin(self, instance: str) -> None:
+        """Note that a build has come: it waits for its turn, or goes on."""
+        with self._lock:
+            self._here[instance] += 1
+
+    def end(self, instance: str) -> None:
+        """Note that a build that came has ended, however.
+
+        If nova still has it to be built then, it was given up.
+        """
+        with self._lock:
+            self._here[instance] -= 1
+            if self._here[instance] <= 0:
+                del self._here[instance]
+
+    def here(self, instance: str) -> bool:
+        """Whether a build has come and has not ended."""
+        with self._lock:
+            return instance in self._here
+
+    def once(self) -> None:
+        """Look once, and end what is lost; nothing before the first audit.
+
+        :raises Exception: nova does not say what there is, or this service
+            does not answer itself; no time counts of which that is so.
+        """
+        recorded = self._auditor.recorded
+        if recorded is None:
+            return
+        before, self._absences = self._absences, {}
+        now = self._clock()
+        self._note_nodes(recorded, now)
+        builds = self._builds.unclaimed()
+        if self._absent(builds):
+            self._builds.receive()
+        self._absences = lost_builds.observe(
+            before, self._absent(builds), self._mine, now)
+        lost = self._still_mine(lost_builds.lost(self._absences, now))
+        ended = [build for build in sorted(
+            lost, key=lambda build: build.instance) if self._end(build)]
+        if ended:
+            LOG.warning(
+                '%(count)d builds never came to this compute service, or '
+                'could not be begun, and are in ERROR now. Delete them and '
+                'build them anew. If it was not killed just now: was RabbitMQ '
+                'started anew, or did nova-conductor or placement not '
+                'answer?', {'count': len(ended)})
+
+    def _note_nodes(self, nodes: Set[str], now: float) -> None:
+        since = now if self._looked else float('-inf')
+        self._mine = {node: self._mine.get(node, since) for node in nodes}
+        self._looked = True
+
+    def _still_mine(self, lost: Set[Build]) -> list[Build]:
+        """Return those builds whose nodes are this host's at this moment.
+
+        Another one may have taken a node since the audit, and its build waits
+        there then.
+        """
+        audit = self._auditor.last
+        if audit is None or not lost:
+            return []
+        mine = {record.node for record in self._auditor.sources.records(
+            sorted({build.node for build in lost}))
+            if record.owner == audit.view.host and not record.second}
+        return [build for build in lost if build.node in mine]
+
+    def _absent(self, builds: Set[Build]) -> list[Build]:
+        return [build for build in builds if build.node in self._mine
+                and not self._awaited(build)]
+
+    def _awaited(self, build: Build) -> bool:
+        return self.here(build.instance) or self._may_come(build)
+
+    def _end(self, build: Build) -> bool:
+        """End one build; whether it was as it was seen.
+
+        One that comes right now is carried out.
+        """
+        try:
+            return self._builds.give_up(
+                build, 'Its build was lost on the way to the compute service '
+                'that has its node, or could not be begun there: delete the '
+                'server and build it anew',
+                lambda: not self._awaited(build))
+        except Exception as exc:  # noqa: BLE001
+            LOG.debug('The build of instance %(uuid)s is not ended yet: '
+                      '%(exc)s', {'uuid': build.instance, 'exc': exc})
+            return False

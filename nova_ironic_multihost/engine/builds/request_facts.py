@@ -1,0 +1,86 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What is known of a message that was sent to a compute service.
+
+As of this moment, from nova's database and from who is there.
+"""
+
+from collections.abc import Mapping
+
+from nova_ironic_multihost.engine.audit.audit_state import Audit
+from nova_ironic_multihost.engine.audit import auditor as auditors
+from nova_ironic_multihost.engine.base.ports import Attempts
+from nova_ironic_multihost.engine.moves import peer_poll
+from nova_ironic_multihost.rules import aggregates
+from nova_ironic_multihost.rules.forwarding import Kind
+from nova_ironic_multihost.rules.forwarding import Letter
+from nova_ironic_multihost.rules.forwarding import Situation
+from nova_ironic_multihost.rules import peers
+from nova_ironic_multihost.rules.peers import host_key
+from nova_ironic_multihost.rules.peers import HostKey
+
+
+class Sorter:
+    """Says what a message is about. Several threads use it.
+
+    :param host: this host, which lives.
+    :param auditor: what the last audit has found.
+    :param looks: who is there, and who is dead.
+    :param attempts: what was begun.
+    """
+
+    def __init__(self, host: str, auditor: auditors.Auditor,
+                 looks: peer_poll.Look, attempts: Attempts) -> None:
+        self._host = host_key(host)
+        self._auditor = auditor
+        self._looks = looks
+        self._attempts = attempts
+
+    def situation(self, letter: Letter) -> Situation | None:
+        """Return what is known, None if that is nothing yet.
+
+        :raises Exception: nova does not say.
+        """
+        last, view = self._auditor.last, self._looks.view
+        if letter.instance is None or last is None or view is None:
+            return None
+        sources = self._auditor.sources
+        state = sources.instance_states([letter.instance]).get(letter.instance)
+        if letter.kind is not Kind.BUILD or letter.node is None:
+            return Situation(state)
+        record = next(iter(sources.records([letter.node])), None)
+        owner = record.owner if record is not None else None
+        return Situation(
+            state, owner, owner == self._host or view.live(owner),
+            owner in self._looks.eligible,
+            self._choice(letter.node, owner, last, view),
+            self._attempts.count(letter.instance))
+
+    def name(self, host: HostKey | None) -> str | None:
+        """Return how nova spells a host, None if it does not have it."""
+        view = self._looks.view
+        service = (view.services.get(host)
+                   if view is not None and host is not None else None)
+        return service.host if service is not None else None
+
+    def _choice(self, node: str, owner: HostKey | None, last: Audit,
+                view: peers.View) -> HostKey | None:
+        """Return who is to have a node of a dead host, as ownership says."""
+        preferences = self._auditor.preferences
+        if preferences is None:
+            return None
+        zones: Mapping[HostKey, str] = aggregates.zones(
+            last.host_aggregates.aggregates)
+        choice = preferences.host_for(
+            node, zones.get(owner) if owner is not None else None)
+        return choice if view.live(choice) else None

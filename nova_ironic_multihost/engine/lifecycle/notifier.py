@@ -1,0 +1,97 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The herald: tells who listens to notifications, and waits for nobody.
+
+A bus that is down holds up no audit, so each notification has a thread of its
+own and is tried once. What it tells of is in the log as well, or in the
+metrics.
+"""
+
+from collections.abc import Callable
+import threading
+
+from oslo_log import log as logging
+
+from nova_ironic_multihost.engine.audit.audit_state import Audit
+from nova_ironic_multihost.engine.base.ports import Instances
+from nova_ironic_multihost.rules import absence
+from nova_ironic_multihost.rules import notifications
+from nova_ironic_multihost.rules import ownership
+from nova_ironic_multihost.rules.ownership import Reason
+
+LOG = logging.getLogger(__name__)
+
+#: Why nodes are mine that others get when this service is disabled.
+FREE = frozenset({Reason.KEPT, Reason.CREATED, Reason.ADOPTED,
+                  Reason.PULLED})
+
+
+def start_thread(target: Callable[..., object], *args: object) -> None:
+    """Call a function in a thread of its own."""
+    threading.Thread(target=target, args=args, daemon=True,
+                     name='ironic-multihost-herald').start()
+
+
+class Herald:
+    """Sends notifications. Audits follow each other, in whatever threads.
+
+    :param instances: sends them, by nova's bus.
+    :param start: calls a function with arguments, in a thread of its own.
+    """
+
+    def __init__(self, instances: Instances,
+                 start: Callable[..., None] = start_thread) -> None:
+        self._instances = instances
+        self._start = start
+        self._lock = threading.Lock()
+        # What was told last; of a process that has begun nothing is new.
+        self._braked = False
+        self._drain = notifications.Drain.IN_SERVICE
+
+    def tell(self, event: notifications.Event) -> None:
+        """Send a notification, soon; raises nothing."""
+        try:
+            self._start(self._send, event)
+        except RuntimeError as exc:
+            LOG.warning('Threads of nova-compute are used up: %s.', exc)
+
+    def follow(self, host: str, audit: Audit, absences: absence.Absences
+               ) -> None:
+        """Tell what an audit of all nodes has found to be new.
+
+        :param host: this host, as nova spells it.
+        """
+        me = audit.view.services.get(audit.view.host)
+        tally = ownership.tally(audit.reasons)
+        free = sum(tally[reason] for reason in FREE)
+        # Who is told to end is disabled as well, and comes back.
+        state = notifications.drained(
+            me is not None and me.disabled and not me.farewell, free)
+        with self._lock:
+            braked, self._braked = self._braked, absences.braked
+            before, self._drain = self._drain, state
+        if braked != absences.braked:
+            self.tell(notifications.brake(
+                host, absences.braked, len(absences.counts)))
+        if before is not state:
+            self.tell(notifications.drain(
+                host, state, free,
+                sum(tally[reason] for reason in ownership.SERVED)))
+
+    def _send(self, event: notifications.Event) -> None:
+        try:
+            self._instances.notify(event.kind, event.payload)
+        except Exception as exc:  # noqa: BLE001
+            LOG.warning('The notification %(kind)s was not sent: %(exc)s. '
+                        'Nothing else depends on it.',
+                        {'kind': event.kind, 'exc': exc})

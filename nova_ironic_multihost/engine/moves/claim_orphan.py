@@ -1,0 +1,94 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Adoption: a node is taken from a dead host for a build that is here now.
+
+A node that is allocated waits for its dead owner, as the message of the build
+may wait in that one's mailbox. When :mod:`.engine.builds.queue_forwarder` has
+handed it on, whoever got it takes the node, by the same rules but without
+waiting.
+"""
+
+from collections.abc import Callable
+
+from oslo_log import log as logging
+
+from nova_ironic_multihost.engine.audit.audit_state import Audit
+from nova_ironic_multihost.engine.audit.audit_state import Settings
+from nova_ironic_multihost.engine.audit import auditor as auditors
+from nova_ironic_multihost.engine.base.ports import Tracker
+from nova_ironic_multihost.rules.peers import host_key
+
+LOG = logging.getLogger(__name__)
+
+
+class Adoption:
+    """Takes nodes for builds. Threads of builds use it, several at a time.
+
+    :param auditor: audits the node.
+    :param tracker: nova's resource tracker, which takes it.
+    :param acquired: as for :class:`.peer_poll.Look`.
+    """
+
+    def __init__(self, auditor: auditors.Auditor, tracker: Tracker,
+                 acquired: Callable[[Audit, list[str]], None]) -> None:
+        self._auditor = auditor
+        self._tracker = tracker
+        self._acquired = acquired
+
+    def adopt(self, settings: Settings, build: str, node: str | None
+              ) -> bool:
+        """Take the node of a build, if it is a dead host's and to be mine.
+
+        If it is not, nova sends the build to another one. Raises nothing.
+
+        :param build: uuid of the instance.
+        :param node: uuid of the node, None if nova does not say.
+        :returns: whether anything may have been taken: the node, and what
+            that host has begun on it.
+        """
+        try:
+            return self._adopt(settings, build, node)
+        except Exception as exc:  # noqa: BLE001
+            LOG.warning('The node of build %(build)s could not be taken from '
+                        'a compute service that is down: %(exc)s. nova sends '
+                        'the build to another node.',
+                        {'build': build, 'exc': exc})
+            return True
+
+    def _adopt(self, settings: Settings, build: str, node: str | None
+               ) -> bool:
+        last = self._auditor.last
+        if node is None or last is None or self._tracker.has(node):
+            return False
+        sources = self._auditor.sources
+        record = next(iter(sources.records([node])), None)
+        if record is None or record.owner == host_key(settings.host):
+            return False
+        if self._auditor.live(record.host):
+            return False
+
+        def take(audit: Audit, mine: list[str]) -> None:
+            self._acquired(audit, mine)
+            for one in mine:
+                self._tracker.drop(one)
+                self._tracker.audit(one)
+
+        reasons = self._auditor.audit_hosts(
+            settings, [record.host], take, last.view.hosts,
+            only=frozenset({node}), builds=frozenset({build}))
+        LOG.info('Build %(build)s was sent to compute service %(host)s, which '
+                 'is down. Its node is now %(reason)s.', {
+                     'build': build, 'host': record.host,
+                     'reason': reasons[node].value if node in reasons
+                     else 'not to be had'})
+        return True

@@ -1,0 +1,131 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""The watch: what to do about members that come and go between two audits.
+
+nova audits every ``update_resources_interval`` seconds. The nodes of a
+compute service that dies should not wait for that, so every few seconds each
+compute service looks who is there, and audits at once the nodes that concern
+it, and no others: those of hosts that have just died, or were just disabled
+or fenced, or were told to end and have not come back. Who joins, or is enabled
+again, takes its nodes by its own audits.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+import time
+
+from nova_ironic_multihost.rules import backoff
+from nova_ironic_multihost.rules import peers
+from nova_ironic_multihost.rules.peers import HostKey
+
+
+def due(before: peers.View | None, after: peers.View
+        ) -> frozenset[HostKey]:
+    """Say of which hosts some nodes may have become mine.
+
+    When somebody leaves the ring, this host may be preferred for nodes of
+    hosts that left earlier, too: who left now was to take those and has not.
+
+    :param before: what the look before saw, None if there was none.
+    :param after: what this look saw.
+    :returns: hosts, none of them a member.
+    """
+    if not after.member(after.host):
+        return frozenset()
+    absent = {host: state for host, state
+              in ((host, _down_state(after, host)) for host in after.services)
+              if state is not None and host != after.host}
+    if (before is None or not before.member(before.host)
+            or before.members - after.members):
+        return frozenset(absent)
+    return frozenset(host for host, state in absent.items()
+                     if _down_state(before, host) != state)
+
+
+def _down_state(view: peers.View, host: HostKey
+                ) -> tuple[bool, bool, bool] | None:
+    """Say why others may take nodes of a host; None if they may not."""
+    service = view.services.get(host)
+    if service is None or (service.up and not service.disabled
+                           and not view.gone(host)):
+        return None
+    return service.up, service.disabled, service.forced_down
+
+
+class Watch:
+    """What the looks so far have found, and what is left to do.
+
+    :param clock: monotonic clock, in seconds.
+    :ivar seen: what the last look saw whose consequences were drawn, or
+        None.
+    :ivar eligible: the hosts whose instances might be taken over then.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.seen: peers.View | None = None
+        self._clock = clock
+        self._pauses: dict[HostKey, backoff.Pause] = {}
+        self.eligible: frozenset[HostKey] = frozenset()
+        self._waiting: frozenset[HostKey] = frozenset()
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The hosts that were there, as nova spells them."""
+        return self.seen.hosts if self.seen else ()
+
+    def due(self, view: peers.View,
+            eligible: frozenset[HostKey] = frozenset()
+            ) -> frozenset[HostKey]:
+        """Return the hosts whose nodes are to be audited now.
+
+        :param view: what this look saw.
+        :param eligible: hosts whose instances may be taken over by now.
+        """
+        now = self._clock()
+        again = {host for host in {
+                     *self._waiting, *(host for host, pause
+                                       in self._pauses.items()
+                                       if pause.until <= now)}
+                 if _down_state(view, host) is not None}
+        return due(self.seen, view) | again | (eligible - self.eligible)
+
+    def done(self, view: peers.View, audited: Iterable[HostKey] = (),
+             eligible: frozenset[HostKey] = frozenset(),
+             waiting: Iterable[HostKey] = (),
+             hindered: Iterable[HostKey] = ()) -> None:
+        """Note that this was done.
+
+        Without it the next look finds the same to do.
+
+        :param view: what this look saw.
+        :param audited: hosts whose nodes were audited.
+        :param eligible: as for :meth:`due`.
+        :param waiting: hosts that are left to the next look: they have more
+            nodes or instances than can be taken at a time, or somebody does
+            not answer.
+        :param hindered: hosts of which a node could not be taken. They are
+            tried again, by the next look and ever more seldom.
+        """
+        self.seen = view
+        self.eligible = eligible
+        self._waiting = frozenset(waiting)
+        tried, last, now = frozenset(audited), self._pauses, self._clock()
+        self._pauses = {
+            **{host: pause for host, pause in last.items()
+               if host not in tried and _down_state(view, host) is not None},
+            # At first it is none at all.
+            **{host: backoff.Pause(
+                now + (last[host].seconds if host in last else 0),
+                backoff.longer(last.get(host), False))
+               for host in hindered}}

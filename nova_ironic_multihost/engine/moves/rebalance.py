@@ -1,0 +1,123 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Pulls: idle nodes of live compute services become this one's.
+
+nova's tracker takes a node in an audit of it, 0.1 s for one, in which claims
+wait. Here a few are taken at the same time by what a build needs, as those of
+a dead host are (:mod:`.peer_poll`), and the audits follow in the background
+(:mod:`.engine.tracking.background_audit`). What cannot be taken so nova's
+tracker takes, as it comes to it next.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+
+from oslo_log import log as logging
+
+from nova_ironic_multihost.engine.audit import auditor as auditors
+from nova_ironic_multihost.engine.audit.recheck import Offers
+from nova_ironic_multihost.engine.base.metrics import Tally
+from nova_ironic_multihost.engine.base.ports import Tracker
+from nova_ironic_multihost.engine.tracking.due_nodes import Schedule
+from nova_ironic_multihost.rules.counters import Work
+from nova_ironic_multihost.rules.model import Record
+from nova_ironic_multihost.rules.ownership import Reason
+
+LOG = logging.getLogger(__name__)
+
+#: Nodes that are taken at the same time; claims wait for that.
+AT_ONCE = 8
+
+#: Nodes that may be refused or have no answer until the others are left to
+#: nova's tracker: claims wait for each answer.
+FAILURES = 2
+
+
+class Pulls:
+    """Pulls what audits have decided to pull. Several threads use it.
+
+    :param auditor: has decided.
+    :param tracker: nova's resource tracker.
+    :param schedule: says which nodes nova's tracker audits.
+    :param offers: judges each node once more.
+    :param free: says of a node whether Ironic has it free.
+    :param tally: told how far it gets.
+    """
+
+    def __init__(self, auditor: auditors.Auditor, tracker: Tracker,
+                 schedule: Schedule, offers: Offers,
+                 free: Callable[[str], bool],
+                 tally: Tally | None = None) -> None:
+        self._auditor = auditor
+        self._tracker = tracker
+        self._schedule = schedule
+        self._offers = offers
+        self._free = free
+        self._tally = tally or Tally()
+        #: Of what was pulled last, so that the tracker keeps it: they were
+        #: not this host's when its audit read its own.
+        self.records: tuple[Record, ...] = ()
+
+    def once(self, label: str) -> None:
+        """Pull some nodes at a time, until nothing comes of that.
+
+        :param label: of the partition of this host.
+        """
+        audit, self.records = self._auditor.last, ()
+        if audit is None:
+            return
+        pulled = self.pull(sorted(
+            node for node in audit.nodes
+            if audit.reasons.get(node) is Reason.PULLED), label)
+        self._schedule.defer(pulled.keys())
+        self.records = tuple(pulled[node] for node in sorted(pulled))
+
+    def pull(self, nodes: Iterable[str], label: str,
+             work: Work = Work.AUDIT) -> dict[str, Record]:
+        """Pull nodes that are to be pulled; what fails is left as it is.
+
+        :param nodes: their uuids.
+        :param label: as for :meth:`once`.
+        :param work: what this is a part of.
+        :returns: uuid -> record of those that are this host's now.
+        """
+        pulled: dict[str, Record] = {}
+        found: dict[str, Record] = {}
+        #: Of those that were asked for together last, before and after they
+        #: were reserved.
+        judged: list[list[Record]] = []
+        failed = 0
+
+        def judge(idle: list[str]) -> list[Record]:
+            records = self._offers.to_pull(idle, label)
+            found.update((record.node, record) for record in records)
+            judged.append(records)
+            return records
+
+        free = [node for node in nodes if self._free(node)]
+        for first in range(0, len(free), AT_ONCE):
+            self._tally.sign(work)
+            judged.clear()
+            try:
+                some = self._tracker.pull(
+                    free[first:first + AT_ONCE], judge)
+            except Exception as exc:  # noqa: BLE001
+                LOG.debug('Nodes could not be pulled together: %s', exc)
+                break
+            pulled.update((node, found[node]) for node in some)
+            if not judged:
+                break
+            failed += len(judged[0]) - len(some)
+            if failed >= FAILURES:
+                break
+        return pulled

@@ -1,0 +1,117 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Evacuations are refused, and refused again until it is done.
+
+At once by the compute service that one is sent to. One that nobody has refused
+has got lost, or waits for somebody who is dead, or something did not answer;
+and while it is in progress no instance is taken over. So each compute service
+looks for them from time to time (:func:`.evacuation.refuser`). To refuse one
+twice does no harm.
+"""
+
+from collections.abc import Callable
+import threading
+
+from oslo_log import log as logging
+
+from nova_ironic_multihost.engine.base.ports import Evacuations
+from nova_ironic_multihost.rules import evacuation
+from nova_ironic_multihost.rules import peers
+from nova_ironic_multihost.rules.peers import host_key
+from nova_ironic_multihost.rules import ring
+
+LOG = logging.getLogger(__name__)
+
+#: Sweeps from one look to the next. What is seen at two of them is refused:
+#: until then it may be on its way.
+LOOK = 6
+
+
+class Refusals:
+    """Refuses evacuations. ``_lock`` guards what threads share.
+
+    :param host: this host.
+    :param evacuations: those of nova.
+    :param preferences: returns who is preferred for which node, None if that
+        is not known.
+    """
+
+    def __init__(self, host: str, evacuations: Evacuations,
+                 preferences: Callable[[], ring.Preferences | None]) -> None:
+        self._host = host_key(host)
+        self._evacuations = evacuations
+        self._preferences = preferences
+        self._lock = threading.Lock()
+        #: Instances whose evacuations could not be refused.
+        self._failed: set[str] = set()
+        # Only the sweep uses these.
+        self._sweeps = 0
+        #: Evacuations.
+        self._seen: frozenset[str] = frozenset()
+
+    def refuse(self, uuid: str) -> None:
+        """Refuse the evacuations of an instance; what fails is repeated.
+
+        :param uuid: of the instance.
+        """
+        try:
+            refused = self._evacuations.refuse(uuid)
+        except Exception as exc:  # noqa: BLE001
+            with self._lock:
+                told = uuid in self._failed
+                self._failed.add(uuid)
+            if not told:
+                LOG.warning(
+                    'The evacuation of instance %(uuid)s could not be '
+                    'refused: %(exc)s. It is tried again every few seconds; '
+                    'until then the instance is not taken over. If that '
+                    'lasts: are nova-conductor and placement up?',
+                    {'uuid': uuid, 'exc': exc})
+            return
+        with self._lock:
+            self._failed.discard(uuid)
+        if refused:
+            LOG.warning('An evacuation of instance %(uuid)s is refused. '
+                        '%(reason)s', {'uuid': uuid,
+                                       'reason': evacuation.REFUSED})
+
+    def sweep(self, view: peers.View | None) -> None:
+        """Refuse what nobody has refused.
+
+        :param view: the compute services as they were seen last.
+        :raises Exception: nova does not say what there is.
+        """
+        if view is None or view.fenced(self._host):
+            self._seen = frozenset()
+            return
+        self._sweeps += 1
+        with self._lock:
+            due = set(self._failed)
+        if self._sweeps % LOOK == 0:
+            due |= self._unrefused(view)
+        for uuid in sorted(due):
+            self.refuse(uuid)
+
+    def _unrefused(self, view: peers.View) -> set[str]:
+        """Return instances whose evacuations this host has to refuse."""
+        preferences = self._preferences()
+        found = self._evacuations.found()
+        due = {
+            uuid for uuid, one in found.items()
+            if (not one.unrefused or one.unrefused & self._seen)
+            and self._host == evacuation.refuser(
+                one.record.owner, one.record.node, view, preferences)}
+        self._seen = frozenset().union(
+            *(one.unrefused for one in found.values()))
+        return due

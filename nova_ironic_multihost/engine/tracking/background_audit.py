@@ -1,0 +1,78 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The upkeep: audits of single nodes that nova does not wait for.
+
+Every few seconds those nodes are audited that are due by the schedule
+(:mod:`.due_nodes`), however far apart nova's audits are: after a start those
+that have not been audited yet, and else those whose time has come.
+"""
+
+from collections.abc import Callable
+
+from oslo_log import log as logging
+
+from nova_ironic_multihost.engine.base.ports import Tracker
+from nova_ironic_multihost.engine.tracking.due_nodes import Schedule
+
+LOG = logging.getLogger(__name__)
+
+#: Nodes that are audited before it is looked anew which ones are due, and from
+#: which number on that is worth a line in the log.
+TOGETHER, MANY = 50, 200
+
+
+class Upkeep:
+    """Audits what is due. One thread uses it.
+
+    :param schedule: says what is due.
+    :param tracker: nova's resource tracker.
+    :param resting: says whether nothing is to be audited: this service is
+        about to end, or there is something more urgent to do.
+    """
+
+    def __init__(self, schedule: Schedule, tracker: Tracker,
+                 resting: Callable[[], bool] = lambda: False) -> None:
+        self._schedule = schedule
+        self._tracker = tracker
+        self._resting = resting
+
+    def once(self) -> None:
+        """Audit what is due, each node once."""
+        if self._resting():
+            return
+        waiting, done = self._schedule.waiting(), set[str]()
+        many = len(waiting) >= MANY
+        if many:
+            LOG.info('%d nodes are audited in the background; builds go on '
+                     'meanwhile.', len(waiting))
+        while waiting:
+            some = waiting[:TOGETHER]
+            self._spare(some)
+            for node in some:
+                if self._resting():
+                    return
+                done.add(node)
+                # nova may have come to it.
+                if self._schedule.is_due(node):
+                    self._tracker.audit(node)
+            waiting = [node for node in self._schedule.waiting()
+                       if node not in done]
+        if many:
+            LOG.info('%d nodes were audited in the background.', len(done))
+
+    def _spare(self, nodes: list[str]) -> None:
+        try:
+            self._schedule.spare(nodes)
+        except Exception as exc:  # noqa: BLE001
+            LOG.debug('What has changed on nodes that came is not known, so '
+                      'they are audited: %s', exc)

@@ -1,0 +1,135 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The status: nodes of a disabled compute service are marked in placement.
+
+With the trait COMPUTE_STATUS_DISABLED, so that placement does not offer them
+to the scheduler, which would pass over them anyway. nova sets and takes it at
+each audit of a node, and goes through all nodes inside the request with which
+a service is disabled or enabled: one after the other, for minutes if there are
+thousands. Here that is done in the background, and without an audit of each.
+"""
+
+from collections.abc import Callable
+from collections.abc import Sequence
+import threading
+
+from oslo_log import log as logging
+
+from nova_ironic_multihost.engine.audit import auditor as auditors
+from nova_ironic_multihost.engine.base.ports import Traits
+from nova_ironic_multihost.engine.tracking.due_nodes import Schedule
+from nova_ironic_multihost.rules import peers
+
+LOG = logging.getLogger(__name__)
+
+#: Nodes that are marked before it is looked anew whether that is still wanted,
+#: and whose records are read together.
+TOGETHER = 20
+
+
+class Status:
+    """Compares, when there is a reason to. One thread calls :meth:`once`.
+
+    :param auditor: says which nodes there are.
+    :param schedule: told which nodes are to be audited instead.
+    :param traits: the marks in placement.
+    :param view: returns who was there at the last look, None before that.
+    :param wrote: called with (node, generation of its provider before,
+        generation after) when one was marked.
+    :param ending: says whether this service is about to end.
+    """
+
+    def __init__(self, auditor: auditors.Auditor, schedule: Schedule,
+                 traits: Traits,
+                 view: Callable[[], peers.View | None],
+                 wrote: Callable[[str, int, int], None],
+                 ending: Callable[[], bool] = lambda: False) -> None:
+        self._auditor = auditor
+        self._schedule = schedule
+        self._traits = traits
+        self._view = view
+        self._wrote = wrote
+        self._ending = ending
+        self._lock = threading.Lock()
+        #: How often this service was said to be another.
+        self._said = 0
+        #: That number when the last comparison began that was done to its
+        #: end, and whether the service was disabled then. What was before
+        #: this process is not known.
+        self._done: tuple[int, bool] | None = None
+
+    def note(self) -> None:
+        """Note that this service was disabled or enabled just now.
+
+        nova's database has it already. What is under way is done anew.
+        """
+        with self._lock:
+            self._said += 1
+
+    def once(self) -> None:
+        """Mark what is not as it should be, if anything may have changed.
+
+        :raises Exception: nova or placement does not answer; it is done anew
+            the next time.
+        """
+        audit, view, said = self._auditor.last, self._view(), self._said
+        if audit is None or view is None:
+            return
+        me = view.services.get(view.host)
+        if me is None or (said, me.disabled) == self._done:
+            return
+        # That may be old by now.
+        me = self._auditor.sources.service(me.host)
+        if me is None or me.farewell:
+            # Disabled as it is about to end, which is not marked.
+            return
+        # They may go by what it was before.
+        self._schedule.touch_running()
+        marked = self._traits.disabled()
+        wrong = sorted(
+            (node for node in audit.nodes
+             if (node in marked) is not me.disabled),
+            key=lambda node: audit.nodes[node].instance is not None)
+        count = 0
+        for first in range(0, len(wrong), TOGETHER):
+            if self._ending() or said != self._said:
+                return
+            count += self._mark(wrong[first:first + TOGETHER], me)
+        self._done = said, me.disabled
+        if count:
+            LOG.info('This compute service is %(what)s; placement has that '
+                     'of %(count)d of its nodes now.',
+                     {'what': 'disabled' if me.disabled else 'enabled',
+                      'count': count})
+
+    def _mark(self, nodes: Sequence[str], me: peers.ComputeService
+              ) -> int:
+        """Mark some nodes, those that are still this host's.
+
+        :returns: number of nodes.
+        """
+        found = self._traits.read(nodes)
+        # After that: whoever takes one from here on writes to placement, as
+        # a rule, and what was read is then too old to be written. Of whom
+        # nothing is to be written the drift is found later.
+        own = [record.node for record
+               in self._auditor.sources.records(list(found))
+               if record.owner == me.key]
+        written = self._traits.write(
+            {node: found[node] for node in own}, me.disabled)
+        for node in own:
+            if node in written:
+                self._wrote(node, found[node].generation, written[node])
+            else:
+                self._schedule.touch(node)
+        return len(written)

@@ -1,0 +1,215 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Whether a compute service still does anything useful.
+
+Pure. It is asked by whoever restarts processes, so the answer is no only where
+a new process is a remedy, or somebody has to come: an audit that hangs, a look
+that does, messages that nobody reads, a conductor that is silent. How well
+things go is for the metrics to say.
+
+The picture of a compute service: all that is seen of it from outside.
+
+Immutable, and made of what is known at that moment: nobody is asked for it.
+"""
+
+from collections.abc import Mapping
+import dataclasses
+import types
+
+from nova_ironic_multihost.rules.counters import Pending
+from nova_ironic_multihost.rules.counters import Tallies
+from nova_ironic_multihost.rules.counters import Work
+from nova_ironic_multihost.rules.ownership import Reason
+from nova_ironic_multihost.rules import peers
+
+#: Seconds after which a request to Ironic explains that nothing goes on.
+UNANSWERED = 30
+
+#: Audits that may be missing, and looks.
+MISSED = 3
+
+#: Questions to nova's conductor that may get no answer one after the other, in
+#: an audit or in what nova's tasks do besides, and in a look.
+QUESTIONS, QUESTIONS_OF_LOOK = 10, 5
+
+#: Seconds for which nova's conductor is usually away at most.
+AWAY = 300
+
+
+@dataclasses.dataclass(frozen=True)
+class Bounds:
+    """Seconds after which something is taken for broken.
+
+    :param audit: without a sign of an audit, None if nova makes none.
+    :param look: without a sign of a look.
+    :param conductor: without an answer of nova's conductor.
+    """
+
+    audit: float | None
+    look: float
+    conductor: float
+
+
+def bounds(interval: float | None, period: float, timeout: float,
+           removal: float = 0) -> Bounds:
+    """Return the bounds that follow from the intervals of nova.
+
+    :param interval: seconds between two audits, None if there are none.
+    :param period: seconds between two looks.
+    :param timeout: seconds for which an answer of the conductor is awaited.
+    :param removal: seconds for which it is waited that Ironic has torn down a
+        machine; audits wait while nova's other tasks do that.
+    """
+    return Bounds(
+        None if interval is None
+        else MISSED * interval + QUESTIONS * timeout + removal,
+        MISSED * period + QUESTIONS_OF_LOOK * timeout,
+        max(AWAY, QUESTIONS_OF_LOOK * timeout))
+
+
+@dataclasses.dataclass(frozen=True)
+class Signs:
+    """What was seen of a compute service; times by one monotonic clock.
+
+    :param started: when its start was over, None while it goes on. Until then
+        nova makes its first audit, which may take long.
+    :param ending: it was told to end.
+    :param listening: somebody reads the messages that are sent to it.
+    :param audit: when an audit last got a step further.
+    :param look: when a look last did.
+    :param look_ended: when one last came to its end.
+    :param services: when nova's conductor last said who is there.
+    :param asking: when the oldest request was made that Ironic has not
+        answered yet, and may answer; None if there is none.
+    """
+
+    started: float | None = None
+    ending: bool = False
+    listening: bool = True
+    audit: float | None = None
+    look: float | None = None
+    look_ended: float | None = None
+    services: float | None = None
+    asking: float | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """Whether it is well, and a line for people to read."""
+
+    well: bool
+    why: str
+
+
+def judge(signs: Signs, limits: Bounds, now: float) -> Verdict:
+    """Say whether a compute service is well.
+
+    Ironic that is away is no reason: whoever waits for an answer hangs as long
+    as Ironic does, and a new process would as well.
+
+    :param now: this moment.
+    """
+    if signs.ending:
+        return Verdict(True, 'This compute service is about to end.')
+    if signs.started is None:
+        return Verdict(True, 'This compute service starts.')
+    if not signs.listening:
+        return Verdict(False, 'Nobody reads the messages that are sent to '
+                       'this compute service any more: restart it.')
+    started = signs.started
+    silence = {
+        what: now - max(started, since or started)
+        for what, since in (('audit', signs.audit), ('look', signs.look),
+                            ('conductor', signs.services))}
+    if (silence['conductor'] > limits.conductor
+            and signs.look_ended is not None
+            and signs.look_ended > (signs.services or started)):
+        return Verdict(False, 'nova-conductor has not answered for '
+                       f'{silence["conductor"]:.0f} s: are nova-conductor, '
+                       'its database and the message bus up?')
+    hung = [f'no {what} got any further for {silence[what]:.0f} s'
+            for what, limit in (('look', limits.look),
+                                ('audit', limits.audit))
+            if limit is not None and silence[what] > limit]
+    unanswered = now - signs.asking if signs.asking is not None else 0
+    if unanswered > UNANSWERED:
+        return Verdict(True, 'Ironic has not answered a request for '
+                       f'{unanswered:.0f} s; this compute service goes on '
+                       'when it does.')
+    if hung:
+        return Verdict(False, f'It hangs: {" and ".join(hung)}. Take a Guru '
+                       'Meditation Report (SIGUSR2) and restart it.')
+    return Verdict(True, 'This compute service is well.')
+
+
+#: Why nodes are on their way from one compute service to another, or wait to
+#: be.
+MOVING = (Reason.ADOPTED, Reason.ADOPTION_WAITS, Reason.PULLED,
+          Reason.ALLOCATED, Reason.QUEUED, Reason.AWAITED, Reason.UNANSWERED,
+          Reason.STARTING, Reason.TAKEN_OVER, Reason.INSTANCE_WAITS,
+          Reason.TAKEOVER_FAILED)
+
+
+@dataclasses.dataclass(frozen=True)
+class Picture:
+    """A compute service at one moment.
+
+    :param host: its name, as nova spells it.
+    :param at: the moment, by the clock of the tallies.
+    :param tallies: what it has counted and timed.
+    :param verdict: whether it is well.
+    :param view: the compute services as it saw them last, None before that.
+    :param reasons: node uuid -> why it is its or not, None before it has
+        audited all nodes once.
+    :param missing: number of nodes that are recorded on it and not listed.
+    :param braked: none of these is taken for deleted, as too many are missing.
+    :param ending: it was told to end: it looks no more, and asks no more what
+        has changed.
+    """
+
+    host: str
+    at: float
+    tallies: Tallies
+    verdict: Verdict
+    view: peers.View | None = None
+    reasons: Mapping[str, Reason] | None = None
+    missing: int = 0
+    braked: bool = False
+    ending: bool = False
+
+    @property
+    def pending_seconds(self) -> float:
+        """For how long the oldest take-over has been pending; 0 if none is."""
+        oldest = self.tallies.oldest_pending
+        return 0 if oldest is None else max(0, self.at - oldest)
+
+    def age(self, work: Work) -> float:
+        """Return the seconds since some work was done, see ``Tallies``."""
+        return self.tallies.age(work, self.at)
+
+    def moving(self) -> Mapping[Reason, str]:
+        """Return of each reason for which nodes move the uuid of one node."""
+        examples: dict[Reason, str] = {}
+        for node, reason in (self.reasons or {}).items():
+            if reason in MOVING:
+                examples.setdefault(reason, node)
+        return types.MappingProxyType(
+            {reason: examples[reason] for reason in MOVING
+             if reason in examples})
+
+    def waiting(self, kind: Pending) -> list[tuple[str, float]]:
+        """Return (uuid, seconds) of what is pending, the oldest first."""
+        return sorted(
+            ((key, self.at - since) for key, since
+             in self.tallies.pending[kind].items()),
+            key=lambda one: (-one[1], one[0]))

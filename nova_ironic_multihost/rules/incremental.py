@@ -1,0 +1,163 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""What is decided again, and what keeps its reason.
+
+Pure. With another view of the compute services, other preferences or zones
+all nodes are decided again. Else those that have changed, those of which what
+the reason depends on may change without a sign, and of all others some, in
+turn, as nobody can be told of everything.
+"""
+
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Set
+import dataclasses
+import zlib
+
+from nova_ironic_multihost.rules.mirror import Mirror
+from nova_ironic_multihost.rules.model import Facts
+from nova_ironic_multihost.rules.ownership import Reason
+from nova_ironic_multihost.rules import peers
+from nova_ironic_multihost.rules.peers import HostKey
+from nova_ironic_multihost.rules import ring
+
+#: Why a node that has changed is audited at once: it is here, or to be
+#: created, and no other host is concerned.
+AT_ONCE = frozenset({
+    Reason.KEPT, Reason.CREATED, Reason.INSTANCE_HERE, Reason.BUILDING,
+    Reason.LEAKED, Reason.UNKNOWN})
+
+#: Audits in which each node is decided again, whatever is known.
+TURNS = 10
+
+
+@dataclasses.dataclass(frozen=True)
+class Basis:
+    """What the reasons of all nodes depend on.
+
+    :param view: the compute services, with those of all owners and of all
+        hosts of instances.
+    :param preferences: who is preferred for which node.
+    :param zones: host -> explicit availability zone.
+    :param partition: the partition that this host serves.
+    """
+
+    view: peers.View
+    preferences: ring.Preferences
+    zones: Mapping[HostKey, str]
+    partition: peers.Partition
+
+
+@dataclasses.dataclass(frozen=True)
+class Standing:
+    """How things stood at an audit of all nodes.
+
+    :param basis: what its reasons depended on.
+    :param serial: :attr:`.mirror.Mirror.serial` of what it had read.
+    :param my_nodes: uuids of the nodes that were recorded on this host.
+    :param my_instances: uuids of the instances on this host.
+    :param unsettled: uuids of the nodes that are decided again the next time.
+    :param turn: number of the audit, from the first one on.
+    """
+
+    basis: Basis
+    serial: int
+    my_nodes: frozenset[str]
+    my_instances: frozenset[str]
+    unsettled: frozenset[str]
+    turn: int = 0
+
+
+def due(before: Standing | None, basis: Basis, mirror: Mirror,
+        my_nodes: Set[str], my_instances: Set[str]) -> Set[str]:
+    """Return the nodes that are decided in an audit.
+
+    :param before: of the audit before, None if there was none.
+    :param basis: of this moment.
+    :param mirror: what Ironic has.
+    :param my_nodes: uuids of the nodes that are recorded on this host.
+    :param my_instances: uuids of the instances on this host.
+    """
+    if before is None or before.basis != basis:
+        return mirror.nodes.keys()
+    moved = my_instances ^ before.my_instances
+    turn = before.turn % TURNS
+    return mirror.nodes.keys() & {
+        *mirror.changed_since(before.serial), *before.unsettled,
+        *(my_nodes ^ before.my_nodes),
+        *(node for node, instance in mirror.nodes.items()
+          if instance in moved or zlib.crc32(node.encode()) % TURNS == turn)}
+
+
+def uncertain(before: Standing | None, basis: Basis, mirror: Mirror,
+              recorded: Set[str], mine: Iterable[str]) -> set[str] | None:
+    """Return the nodes whose records are read again in an audit.
+
+    nova's conductor gives 1.6 kB of each record, and has no question for who
+    owns it. A host that lives loses a node to whom the ring prefers, and gets
+    one by what this package does itself. Of all else, an operator who writes
+    into the database, an audit in :data:`TURNS` is told.
+
+    :param before: of the audit before, None if there was none.
+    :param basis: of this moment.
+    :param mirror: what Ironic has.
+    :param recorded: uuids of the nodes that were recorded on this host.
+    :param mine: uuids of the nodes that are this host's by what was decided
+        last.
+    :returns: their uuids; None if all records of this host are to be read.
+    """
+    if (before is None or before.basis != basis
+            or before.turn % TURNS == 0):
+        return None
+    host, members = basis.view.host, basis.preferences.members
+    changed = mirror.changed_since(before.serial) | before.unsettled
+    return {*(node for node in recorded
+              if node in changed or node not in mirror.nodes
+              or mirror.nodes[node] not in before.my_instances
+              and not basis.preferences.prefers(
+                  host, node, members.get(host))),
+            *(node for node in mine if node not in recorded)}
+
+
+def in_doubt(recorded: float | None, doubted: float | None) -> bool:
+    """Whether others may have taken nodes since all records were read.
+
+    :param recorded: when they were read, None if they were not.
+    :param doubted: when this host was seen to be no member last, by whomever,
+        or None; by the same clock.
+    """
+    return doubted is not None and (recorded is None or doubted >= recorded)
+
+
+def settled(node: str, reason: Reason, facts: Facts) -> bool:
+    """Whether a reason stands until something changes that is noticed.
+
+    :param reason: why the node is mine or not.
+    :param facts: what was decided by.
+    """
+    instance = facts.nodes[node]
+    if node in facts.my_nodes:
+        return reason is Reason.KEPT or (
+            reason is Reason.INSTANCE_HERE and instance in facts.my_instances)
+    if reason is Reason.INSTANCE_ELSEWHERE:
+        state = (facts.instance_states.get(instance)
+                 if instance is not None else None)
+        return (state is not None and not state.deleted
+                and facts.view.live(state.host_key)
+                or not facts.concerns_me(node))
+    if reason is Reason.OTHER_PREFERRED:
+        record = facts.records.get(node)
+        return (record is not None and facts.view.live(record.owner)
+                or not facts.concerns_me(node))
+    return False

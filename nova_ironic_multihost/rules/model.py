@@ -1,0 +1,162 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What a decision depends on: values, gathered at one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from collections.abc import Set
+import dataclasses
+import typing
+
+from nova_ironic_multihost.rules import peers
+from nova_ironic_multihost.rules.peers import host_key
+from nova_ironic_multihost.rules.peers import HostKey
+
+if typing.TYPE_CHECKING:
+    from nova_ironic_multihost.rules import ring
+
+
+@dataclasses.dataclass(frozen=True)
+class Record:
+    """A live row of nova's ``compute_nodes``.
+
+    :param node: uuid of the node, which is the uuid of the row.
+    :param host: the owner, as nova spells it.
+    :param partition: label of the partition that the owner serves, see
+        :attr:`.peers.Partition.label`.
+    :param row: what nova works with, if it comes from there.
+    :param second: uuid of the row if that is not the node's, else ''. nova
+        goes by the row with the node's uuid; a host can have only one of both.
+    """
+
+    node: str
+    host: str
+    partition: str = ''
+    second: str = ''
+    row: typing.Any = dataclasses.field(
+        default=None, compare=False, repr=False)
+
+    @property
+    def owner(self) -> HostKey:
+        """The owner."""
+        return host_key(self.host)
+
+
+def second_record(node: str, row: str) -> str:
+    """Say what a host has to do with a second record of a node.
+
+    :param row: uuid of the second one.
+    """
+    return (
+        f'the row with uuid {row} in compute_nodes. '  # noqa: S608
+        f"The node's own is the row with uuid {node}, which cannot become "
+        'that of this host meanwhile. '
+        "Delete the second one in the database of nova's cell: UPDATE "
+        'compute_nodes SET deleted = id, deleted_at = CURRENT_TIMESTAMP WHERE '
+        f"uuid = '{row}' AND deleted = 0; "
+        f'and its provider, if placement has one: "openstack resource '
+        f'provider delete {row}". No restart is needed.')
+
+
+@dataclasses.dataclass(frozen=True)
+class InstanceState:
+    """An instance that Ironic has on a node, as nova has it.
+
+    :param host: compute service that it is on, as nova spells it, or None.
+    :param deleted: nova has its row, and the row is deleted.
+    :param node: uuid of the node that nova has it on, or None.
+    :param vm_state: nova's vm_state.
+    :param task_state: nova's task_state, None if it does nothing.
+    """
+
+    host: str | None
+    deleted: bool = False
+    node: str | None = None
+    vm_state: str | None = None
+    task_state: str | None = None
+
+    @property
+    def host_key(self) -> HostKey | None:
+        """The compute service, or None."""
+        return host_key(self.host) if self.host else None
+
+
+@dataclasses.dataclass(frozen=True)
+class Permissions:
+    """What this host may do beyond keeping and creating.
+
+    :param settled: its start is over, builds that are sent to it arrive.
+    :param mapped: the scheduler can send builds to it, as far as is known.
+    :param tested: it has been a member for long enough to pull.
+    """
+
+    settled: bool = True
+    mapped: bool = True
+    tested: bool = True
+
+
+@dataclasses.dataclass(frozen=True)
+class Inventory:
+    """What there is to decide on, and what of it is mine by now.
+
+    :param nodes: node uuid -> uuid of the instance that Ironic has on it, or
+        None. Exactly the nodes of the partition.
+    :param my_instances: uuids of the instances that nova has on this host.
+    :param my_nodes: uuids of the nodes that are recorded on this host.
+    :param view: the compute services of this moment.
+    :param preferences: who is preferred for which node.
+    """
+
+    nodes: Mapping[str, str | None]
+    my_instances: Set[str]
+    my_nodes: Set[str]
+    view: peers.View
+    preferences: ring.Preferences
+
+    @property
+    def host(self) -> HostKey:
+        """This host."""
+        return self.view.host
+
+    def concerns_me(self, node: str) -> bool:
+        """Whether this host owns the node or might take it."""
+        return (node in self.my_nodes
+                or self.preferences.may_prefer(self.host, node))
+
+
+@dataclasses.dataclass(frozen=True)
+class Facts(Inventory):
+    """All that the decision depends on, gathered at one moment.
+
+    :param permissions: what this host may do.
+    :param partition: the partition that this host serves.
+    :param zones: host -> explicit availability zone.
+    :param instance_states: uuid of an instance -> :class:`InstanceState`; at
+        least for :func:`.ownership.foreign_instances`, no entry for an
+        instance that nova does not know.
+    :param records: node uuid -> :class:`Record` of another host; at least for
+        :func:`.ownership.candidates`, no entry for a node without a record.
+    :param eligible: hosts whose instances may be taken over, see
+        :func:`.takeover.eligible`.
+    :param barred: uuids of nodes whose records cannot become this host's.
+    """
+
+    permissions: Permissions = Permissions()
+    partition: peers.Partition = peers.Partition()
+    zones: Mapping[HostKey, str] = dataclasses.field(default_factory=dict)
+    instance_states: Mapping[str, InstanceState] = dataclasses.field(
+        default_factory=dict)
+    records: Mapping[str, Record] = dataclasses.field(default_factory=dict)
+    eligible: Set[HostKey] = frozenset()
+    barred: Set[str] = frozenset()

@@ -1,0 +1,542 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Who owns a node: the decision.
+
+Pure: what the decision needs is gathered before, what follows from it is
+carried out after.
+
+A node's record (the live row of nova's ``compute_nodes``) says who owns it;
+the hash ring says who is preferred. Ownership is sticky: a preference alone
+takes nothing from a live owner but an idle node, so that hosts whose views
+differ for a while leave the records alone. The rules are numbered as in
+:mod:`.reasons`; "me" is the host that decides.
+"""
+
+from collections.abc import Callable
+from collections.abc import Container
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from collections.abc import Set
+import enum
+
+from nova_ironic_multihost.rules.model import Facts
+from nova_ironic_multihost.rules.model import InstanceState
+from nova_ironic_multihost.rules.model import Inventory
+from nova_ironic_multihost.rules.model import Record
+from nova_ironic_multihost.rules import peers
+from nova_ironic_multihost.rules.peers import HostKey
+from nova_ironic_multihost.rules import takeover
+
+
+class Reason(enum.Enum):
+    """Why a node is mine or not; the value is for people to read.
+
+    :ivar rules: numbers of the rules of :mod:`.reasons` that it comes from.
+    :ivar mine: whether this compute service manages the node.
+    """
+
+    INSTANCE_HERE = True, 'with an instance of this compute service', 1
+    TAKEN_OVER = (
+        True, 'with an instance of a dead compute service until now', 3)
+    BUILDING = True, 'held for an instance that is on no compute service', 6
+    LEAKED = True, 'held for an instance that nova has deleted', 4
+    UNKNOWN = True, 'held for an instance that nova does not know', 5
+    KEPT = True, 'free and recorded here', 6
+    CREATED = True, 'free and recorded nowhere so far', 7
+    ADOPTED = True, 'free and recorded on a compute service that is down', 8
+    PULLED = True, 'free and recorded on another compute service until now', 9
+    UNLISTED = True, 'recorded here and not listed by Ironic', 6
+    INSTANCE_ELSEWHERE = (
+        False, 'with an instance of another compute service', 2)
+    INSTANCE_OF_DEAD = (
+        False, 'with an instance of a compute service that is down', 3)
+    INSTANCE_WAITS = (
+        False, 'with an instance to be taken over by a later audit', 3)
+    TAKEOVER_FAILED = (
+        False, 'with an instance or a build that could not be taken over yet',
+        3, 8)
+    ADOPTION_WAITS = (
+        False, 'recorded on a compute service that is down, to be taken later',
+        8)
+    OTHER_PREFERRED = (
+        False, 'free and preferred by another compute service', 11)
+    AWAITED = (
+        False, 'waits for the compute service that its build was sent to', 8)
+    UNANSWERED = (
+        False, 'to be taken when placement says whether a build was sent to '
+        'it', 8, 9)
+    STARTING = (
+        False, 'to be taken when the start of this service is over',
+        3, 4, 5, 8, 9)
+    BARRED = (
+        False, 'to be taken when the database lets its record become this '
+        "host's", 3, 4, 5, 7, 8, 9)
+    UNMAPPED = (
+        False, 'to be taken when this host is mapped to a cell', 3, 4, 5, 8, 9)
+    UNTESTED = (
+        False, 'to be pulled when this service has been up for some audits', 9)
+    ALLOCATED = False, 'to be pulled when no build is on its way to it', 9
+    QUEUED = False, 'to be pulled by one of the next audits', 9
+    OTHER_ZONE = False, 'recorded in another availability zone', 8, 9
+    OTHER_PARTITION = (
+        False, 'recorded on a compute service of another partition', 10)
+
+    mine: bool
+    rules: tuple[int, ...]
+
+    def __new__(cls, mine: bool, text: str, *rules: int) -> 'Reason':
+        """Take the text for the value."""
+        reason = object.__new__(cls)
+        reason._value_ = text
+        reason.mine = mine
+        reason.rules = rules
+        return reason
+
+
+#: Why a node is mine that has, or comes with, an instance of this host.
+SERVED = frozenset({Reason.INSTANCE_HERE, Reason.TAKEN_OVER})
+
+#: Why a node is still to be taken: it can be as soon as its turn comes, or
+#: as somebody answers who is asked for all nodes alike.
+WAITING = frozenset({
+    Reason.ADOPTION_WAITS, Reason.INSTANCE_WAITS, Reason.UNANSWERED})
+
+#: The same on account of what is up with that node, which may last.
+HINDERED = frozenset({Reason.TAKEOVER_FAILED, Reason.AWAITED})
+
+
+def foreign_instances(inventory: Inventory) -> list[str]:
+    """Return the instances whose host must be looked up.
+
+    :returns: uuids of those that are not on this host, on nodes that this
+        host owns or might take.
+    """
+    return [instance for node, instance in inventory.nodes.items()
+            if instance is not None
+            and instance not in inventory.my_instances
+            and inventory.concerns_me(node)]
+
+
+def candidates(inventory: Inventory, states: Mapping[str, InstanceState],
+               view: peers.View) -> list[str]:
+    """Return the nodes whose owner must be looked up.
+
+    :param states: uuid -> :class:`InstanceState`, of the
+        :func:`foreign_instances`.
+    :param view: the compute services, with the hosts of those instances.
+    :returns: uuids of nodes that this host does not own and would take,
+        depending on who does.
+    """
+    def may_be_had(instance: str | None) -> bool:
+        state = _user(instance, states)
+        return state is None or (
+            state.host_key is not None and not view.live(state.host_key))
+
+    return [node for node, instance in inventory.nodes.items()
+            if node not in inventory.my_nodes
+            and instance not in inventory.my_instances
+            and inventory.preferences.may_prefer(inventory.host, node)
+            and may_be_had(instance)]
+
+
+def _user(instance: str | None, states: Mapping[str, InstanceState]
+          ) -> InstanceState | None:
+    """Return the instance that nova has on a node, None if it has none."""
+    state = states.get(instance) if instance is not None else None
+    return None if state is None or state.deleted else state
+
+
+def decide(facts: Facts) -> dict[str, Reason]:
+    """Say for each node why it is mine or not.
+
+    Of the nodes that are PULLED it is not yet known whether builds are on
+    their way to them: see :func:`pulls`.
+
+    :param facts: :class:`Facts`.
+    :returns: dict of node uuid -> :class:`Reason`, one for each node.
+    """
+    return {node: _reason(node, instance, facts)
+            for node, instance in facts.nodes.items()}
+
+
+def _reason(node: str, instance: str | None, facts: Facts) -> Reason:
+    if instance is None:
+        return (Reason.KEPT if node in facts.my_nodes
+                else _taking(node, facts))
+    if instance in facts.my_instances:
+        return Reason.INSTANCE_HERE
+    if not facts.concerns_me(node):
+        return Reason.INSTANCE_ELSEWHERE
+    state = facts.instance_states.get(instance)
+    if state is None or state.deleted:
+        return _stray(node, state, facts)
+    if state.host_key == facts.host:
+        return Reason.INSTANCE_HERE
+    if state.host_key is None:
+        # Its build has failed or is sent elsewhere, and who built it is
+        # about to free the node.
+        return (Reason.BUILDING if node in facts.my_nodes
+                else Reason.INSTANCE_ELSEWHERE)
+    if facts.view.live(state.host_key):
+        return Reason.INSTANCE_ELSEWHERE
+    return _taking_over(node, state, state.host_key, facts)
+
+
+def _taking_over(node: str, state: InstanceState, home: HostKey, facts: Facts
+                 ) -> Reason:
+    """Why I take over an instance of ``home``, a dead host, or do not."""
+    if home not in facts.eligible or state.node not in (None, node):
+        return Reason.INSTANCE_OF_DEAD
+    record = facts.records.get(node)
+    owner = (facts.host if node in facts.my_nodes
+             else record.owner if record is not None else None)
+    zone = facts.zones.get(home)
+    if owner is None or not facts.preferences.may_keep(owner, zone):
+        owner = facts.preferences.heir(node, zone)
+    if owner != facts.host:
+        return Reason.INSTANCE_OF_DEAD
+    return _refused(node, facts) or Reason.TAKEN_OVER
+
+
+def _stray(node: str, state: InstanceState | None, facts: Facts) -> Reason:
+    held = Reason.UNKNOWN if state is None else Reason.LEAKED
+    if node in facts.my_nodes:
+        return held
+    taking = _taking(node, facts)
+    if taking in (Reason.CREATED, Reason.ADOPTED):
+        return held
+    # Its owner is live and does what is to be done.
+    return Reason.INSTANCE_ELSEWHERE if taking is Reason.PULLED else taking
+
+
+def _taking(node: str, facts: Facts) -> Reason:
+    """Why I take a node that I do not own, or do not."""
+    record = facts.records.get(node)
+    if record is None:
+        if facts.preferences.prefers(facts.host, node):
+            return (Reason.BARRED if node in facts.barred
+                    else Reason.CREATED)
+        return Reason.OTHER_PREFERRED
+    zone = facts.zones.get(record.owner)
+    if not facts.preferences.prefers(facts.host, node, zone):
+        if facts.preferences.prefers(facts.host, node):
+            return Reason.OTHER_ZONE
+        return Reason.OTHER_PREFERRED
+    if facts.view.live(record.owner):
+        return _pulling(record, facts)
+    return _refused(node, facts) or Reason.ADOPTED
+
+
+def _pulling(record: Record, facts: Facts) -> Reason:
+    theirs = peers.Partition.from_label(record.partition)
+    if facts.partition.excludes(theirs):
+        # The node has changed its partition, its owner lets it go.
+        return _refused(record.node, facts) or Reason.PULLED
+    if (record.partition != facts.partition.label
+            or not facts.view.peer(record.owner)):
+        return Reason.OTHER_PARTITION
+    return _refused(record.node, facts) or (
+        Reason.PULLED if facts.permissions.tested else Reason.UNTESTED)
+
+
+def _refused(node: str, facts: Facts) -> Reason | None:
+    """Why I may not take a node from anybody, or None."""
+    if node in facts.barred:
+        return Reason.BARRED
+    if not facts.permissions.settled:
+        return Reason.STARTING
+    if not facts.permissions.mapped:
+        return Reason.UNMAPPED
+    return None
+
+
+def pulls(reasons: Mapping[str, Reason], limit: int,
+          busy: Sequence[str] = ()) -> list[str]:
+    """Say which nodes to pull in this audit.
+
+    :param reasons: what :func:`decide` returned.
+    :param limit: the most nodes to pull in one audit.
+    :param busy: what :func:`still_busy` returned at the audit before; those
+        nodes come last, so that they do not keep others waiting.
+    :returns: list of node uuids of which it must be known, before they are
+        pulled, whether placement has an allocation.
+    """
+    return _in_turn(reasons, Reason.PULLED, busy)[:limit]
+
+
+def still_busy(reasons: Mapping[str, Reason], busy: Sequence[str],
+               asked: Sequence[str], allocated: Set[str]) -> tuple[str, ...]:
+    """Return the nodes to be pulled that had an allocation when last asked.
+
+    :param reasons: what :func:`decide` returned.
+    :param busy: what this returned at the audit before.
+    :param asked: what :func:`pulls` returned.
+    :param allocated: those of them that have an allocation.
+    :returns: node uuids; the one that was asked for longest ago comes first.
+    """
+    return _turns(reasons, {Reason.PULLED}, busy, asked, allocated)
+
+
+def _in_turn(reasons: Mapping[str, Reason], wanted: Reason,
+             last: Sequence[str]) -> list[str]:
+    """Return the nodes with a reason, those of ``last`` last."""
+    turns = {node: turn for turn, node in enumerate(last, 1)}
+    return sorted(
+        (node for node, reason in reasons.items() if reason is wanted),
+        key=lambda node: (turns.get(node, 0), node))
+
+
+def _turns(reasons: Mapping[str, Reason], wanted: Set[Reason],
+           last: Sequence[str], tried: Sequence[str], failed: Set[str]
+           ) -> tuple[str, ...]:
+    """Return which nodes come last, and in which order, the next time.
+
+    What is not decided on, as in an audit of some nodes only, keeps its turn.
+    """
+    return (*(node for node in last if node not in tried and (
+                  node not in reasons or reasons[node] in wanted)),
+            *(node for node in tried if node in failed))
+
+
+def with_pulls(reasons: Mapping[str, Reason], asked: Iterable[str],
+               allocated: Set[str], unanswered: Set[str] = frozenset()
+               ) -> Mapping[str, Reason]:
+    """Return the reasons with only those nodes taken that are idle.
+
+    :param reasons: what :func:`decide` returned.
+    :param asked: what :func:`pulls` returned.
+    :param allocated: of those and of the ADOPTED nodes, the ones that have an
+        allocation of an instance that nova has.
+    :param unanswered: the ones of which that is not known.
+    """
+    asked = frozenset(asked)
+    others = {}
+    for node, reason in reasons.items():
+        if reason in (Reason.ADOPTED, Reason.PULLED) and node in unanswered:
+            others[node] = Reason.UNANSWERED
+        elif reason is Reason.ADOPTED and node in allocated:
+            others[node] = Reason.AWAITED
+        elif reason is Reason.PULLED:
+            if node in allocated:
+                others[node] = Reason.ALLOCATED
+            elif node not in asked:
+                others[node] = Reason.QUEUED
+    return _with(reasons, others)
+
+
+def _with(reasons: Mapping[str, Reason], others: Mapping[str, Reason]
+          ) -> Mapping[str, Reason]:
+    # A copy of all nodes is megabytes.
+    return {**reasons, **others} if others else reasons
+
+
+def adoptions(reasons: Mapping[str, Reason],
+              refused: Sequence[str] = ()) -> list[str]:
+    """Return the nodes whose builds are to be looked at, in their order.
+
+    :param reasons: what :func:`decide` returned.
+    :param refused: as for :func:`takeovers`.
+    """
+    return _in_turn(reasons, Reason.ADOPTED, refused)
+
+
+def with_adoptions(reasons: Mapping[str, Reason], asked: Iterable[str]
+                   ) -> Mapping[str, Reason]:
+    """Return the reasons with only those nodes adopted that were asked for.
+
+    :param reasons: what :func:`decide` returned.
+    :param asked: those of :func:`adoptions` whose builds were looked at.
+    """
+    asked = frozenset(asked)
+    return _with(reasons, {
+        node: Reason.ADOPTION_WAITS for node, reason in reasons.items()
+        if reason is Reason.ADOPTED and node not in asked})
+
+
+def abandoned_builds(node: str, builds: Mapping[str, InstanceState],
+                     facts: Facts) -> list[str]:
+    """Say which builds and deletes of a node will never come to an end.
+
+    A dead host had claimed it for a build and had not reserved the machine
+    yet, which nova gives up when that host starts again; or it had torn down
+    the machine and not deleted the instance yet. Who adopts the node ends
+    them, so that it matters to nobody in which zone that host is.
+
+    :param node: uuid of a node that is ADOPTED.
+    :param builds: uuid -> :class:`InstanceState`, of the instances of nova
+        that have an allocation of it.
+    :param facts: :class:`Facts`.
+    :returns: list of uuids of instances to take over.
+    """
+    return [uuid for uuid, state in sorted(builds.items())
+            if state.host_key is not None
+            and state.host_key in facts.eligible
+            and takeover.needs_no_machine(state.vm_state, state.task_state)
+            and state.node in (None, node)]
+
+
+def awaited(builds: Mapping[str, InstanceState], taken: Container[str],
+            host: HostKey) -> bool:
+    """Whether a node has to wait for its host on account of its builds.
+
+    One that ended in ERROR before it had a host is not worth that: whoever
+    gets its message finds the node elsewhere, and nova sends it there.
+
+    :param builds: as for :func:`abandoned_builds`.
+    :param taken: uuids of the instances that were taken over by now, or
+        whose build has arrived here.
+    :param host: this host.
+    """
+    return any(uuid not in taken and state.host_key != host
+               and (state.host_key, state.vm_state) != (None, 'error')
+               for uuid, state in builds.items())
+
+
+def takeovers(reasons: Mapping[str, Reason], limit: int,
+              refused: Sequence[str] = ()) -> list[str]:
+    """Say which nodes' instances to take over in this audit.
+
+    :param reasons: what :func:`decide` returned.
+    :param limit: the most of them in one audit.
+    :param refused: what :func:`still_refused` returned at the audit before;
+        those nodes come last, so that they do not keep others waiting.
+    :returns: list of node uuids.
+    """
+    return _in_turn(reasons, Reason.TAKEN_OVER, refused)[:limit]
+
+
+def still_refused(reasons: Mapping[str, Reason], refused: Sequence[str],
+                  asked: Sequence[str], taken: Container[str]
+                  ) -> tuple[str, ...]:
+    """Return the nodes whose instances or builds could not be taken over.
+
+    They change hands, or have a migration in progress, or nova or placement
+    does not answer.
+
+    :param reasons: what :func:`decide` returned.
+    :param refused: what this returned at the audit before.
+    :param asked: of what :func:`takeovers` and :func:`adoptions` returned,
+        the nodes that were tried, each once.
+    :param taken: of those, the nodes whose instances are on this host now.
+    :returns: node uuids; the one that was tried longest ago comes first.
+    """
+    return _turns(
+        reasons, {Reason.TAKEN_OVER, Reason.ADOPTED}, refused, asked,
+        frozenset(node for node in asked if node not in taken))
+
+
+def with_takeovers(reasons: Mapping[str, Reason], refused: Container[str],
+                   taken: Container[str]) -> Mapping[str, Reason]:
+    """Return the reasons with only those instances taken over that were.
+
+    :param reasons: what :func:`decide` and :func:`with_pulls` returned.
+    :param refused: what :func:`still_refused` returned.
+    :param taken: the nodes whose instances are on this host now.
+    """
+    return _with(reasons, {
+        node: (Reason.TAKEOVER_FAILED if node in refused
+               else Reason.INSTANCE_WAITS)
+        for node, reason in reasons.items()
+        if reason is Reason.TAKEN_OVER and node not in taken
+        or reason is Reason.AWAITED and node in refused})
+
+
+def was_robbed(inventory: Inventory, states: Mapping[str, InstanceState],
+               records: Mapping[str, Record], zones: Mapping[HostKey, str],
+               owned: Set[str]) -> bool:
+    """Whether others took nodes from me as if I were dead.
+
+    They would, after my heartbeat failed for a while: nodes that I owned and
+    am preferred for, and that no instance uses, are recorded on other live
+    hosts.
+
+    :param states: uuid -> :class:`InstanceState`, of the
+        :func:`foreign_instances`.
+    :param records: node uuid -> record of another host.
+    :param zones: host -> explicit availability zone.
+    :param owned: uuids of the nodes that I owned at the audit before.
+    """
+    return any(
+        record.node in owned and inventory.view.live(record.owner)
+        and _user(inventory.nodes.get(record.node), states) is None
+        and inventory.preferences.prefers(
+            inventory.host, record.node, zones.get(record.owner))
+        for record in records.values())
+
+
+def still_valid(reason: Reason, before: HostKey | None, now: HostKey | None,
+                host: HostKey, live: Callable[[], bool],
+                state: Callable[[], InstanceState | None]) -> bool:
+    """Whether a decision still stands when it is carried out.
+
+    An audit of many nodes lasts minutes, and the tracker moves a record
+    whoever owns it by then (nova: ResourceTracker._init_compute_node).
+
+    :param reason: why the node is mine.
+    :param before: owner of the node when that was decided, or None.
+    :param now: its owner at this moment, or None.
+    :param host: this host.
+    :param live: says whether the owner of this moment is up; not always
+        called.
+    :param state: says the :class:`InstanceState` of this moment for a node
+        with an instance, or None; not always called.
+    """
+    if now in (None, host):
+        return True
+    if reason in SERVED:
+        return is_here(state(), host)
+    if now != before:
+        return False
+    return reason is Reason.PULLED or not live()
+
+
+def is_here(state: InstanceState | None, host: HostKey) -> bool:
+    """Whether an instance is on a host.
+
+    :param state: None if nova does not have it.
+    """
+    return (state is not None and state.host_key == host
+            and not state.deleted)
+
+
+#: Reasons for which a node is mine because I am preferred for it.
+_AS_PREFERRED = frozenset({
+    Reason.CREATED, Reason.LEAKED, Reason.UNKNOWN, Reason.ADOPTED,
+    Reason.PULLED})
+
+
+def may_create(reason: Reason, preferred: Callable[[], bool]) -> bool:
+    """Whether I may create the record of a node that has none.
+
+    :param reason: why the node is mine or not.
+    :param preferred: says whether I am preferred for it at this moment; not
+        always called.
+    """
+    if reason in _AS_PREFERRED:
+        return preferred()
+    return reason.mine
+
+
+def tally(reasons: Mapping[str, Reason]) -> dict[Reason, int]:
+    """Count the nodes for each reason.
+
+    :param reasons: what :func:`decide` returned.
+    :returns: dict of :class:`Reason` -> number of nodes, every reason
+        included, in the order of the rules.
+    """
+    counts = dict.fromkeys(Reason, 0)
+    for reason in reasons.values():
+        counts[reason] += 1
+    return counts

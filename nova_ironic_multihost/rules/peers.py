@@ -1,0 +1,262 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""How hosts are told apart: their names in lower case.
+
+DNS and MySQL compare names so, and a host that was renamed in case only has
+services, instances and records under both spellings (nova bug 1866380). A
+plain ``str`` is a name as nova spells it; what is compared, or is the key of
+a map, is a :data:`HostKey`.
+
+Who shares the nodes: services, peers, members.
+
+A *peer* is a compute service of the same partition: any service with an
+Ironic compute node or, with ``[ironic]conductor_group`` or ``[ironic]shard``,
+those of them that ``[ironic]peer_list`` names; with an empty list nobody but
+this host. A *member* is a peer that is up and enabled; the members make up
+the hash ring. A service that is told to end stays one while it may be about to
+come back (:mod:`.stop_marker`). This host is judged as every other is, by what
+nova's services table says of it, so that all hosts come to one conclusion
+about it.
+"""
+
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Set
+import dataclasses
+import datetime
+import types
+import typing
+import urllib.parse
+
+#: The name by which a host is told from others: in lower case.
+HostKey = typing.NewType('HostKey', str)
+
+
+def host_key(name: str) -> HostKey:
+    """Return the key of a host.
+
+    :param name: its name in any spelling.
+    """
+    return HostKey(name.lower())
+
+
+@dataclasses.dataclass(frozen=True)
+class ComputeService:
+    """What is known of one nova-compute service.
+
+    :param host: its name, as nova spells it.
+    :param up: whether nova takes it for up: its heartbeat is fresh and nobody
+        has forced it down.
+    :param disabled: whether an operator has disabled it.
+    :param forced_down: whether an operator, or a tool, has declared it dead.
+    :param ironic: whether it is known to have an Ironic compute node.
+    :param farewell: what it has said when it was told to end, '' if nothing;
+        nova has it disabled then, and no operator has done that.
+    :param beat: when its last heartbeat was written, by the clock of the
+        conductor that did it; None if none was, or not into the database.
+    """
+
+    host: str
+    up: bool
+    disabled: bool = False
+    forced_down: bool = False
+    ironic: bool = True
+    farewell: str = ''
+    # It changes all the time, and nothing follows from it for the nodes.
+    beat: datetime.datetime | None = dataclasses.field(
+        default=None, compare=False)
+
+    @property
+    def key(self) -> HostKey:
+        """The host."""
+        return host_key(self.host)
+
+
+@dataclasses.dataclass(frozen=True)
+class Partition:
+    """The set of nodes that a group of compute services shares.
+
+    All nodes, or those of one ``[ironic]conductor_group`` and/or ``shard``.
+
+    :param conductor_group: name of the group in lower case, as Ironic has it;
+        the empty string is its default group, None means any group.
+    :param shard: name of the shard, or None for any.
+    :param peer_list: hosts that the operator named as sharing it.
+    """
+
+    conductor_group: str | None = None
+    shard: str | None = None
+    peer_list: tuple[str, ...] = ()
+
+    @classmethod
+    def from_label(cls, label: str) -> 'Partition':
+        """Return what :attr:`label` was made from, without the peers."""
+        fields = dict(urllib.parse.parse_qsl(label, keep_blank_values=True))
+        group = fields.get('conductor_group')
+        return cls(group if group is None else group.lower(),
+                   fields.get('shard'))
+
+    @property
+    def label(self) -> str:
+        """Text by which other hosts know the partition; '' for all nodes."""
+        return urllib.parse.urlencode({
+            name: value for name, value in (
+                ('conductor_group', self.conductor_group),
+                ('shard', self.shard or None)) if value is not None})
+
+    @property
+    def peers(self) -> frozenset[HostKey] | None:
+        """The other hosts that may be members; None for any."""
+        if not self.label:
+            return None
+        return frozenset(host_key(name) for name in self.peer_list)
+
+    def excludes(self, other: 'Partition') -> bool:
+        """Whether no node can be in both partitions.
+
+        An unrestricted partition overlaps with every other one.
+        """
+        return any(
+            here is not None and there is not None and here != there
+            for here, there in (
+                (self.conductor_group, other.conductor_group),
+                (self.shard or None, other.shard or None)))
+
+
+def same_label(label: str) -> str:
+    """Return a label as this release would write it."""
+    return Partition.from_label(label).label if label else label
+
+
+@dataclasses.dataclass(frozen=True)
+class View:
+    """The compute services as one host sees them at one moment.
+
+    :param host: the host whose view it is.
+    :param services: host -> :class:`ComputeService`.
+    :param peers: hosts that share the partition, or None for every host that
+        is not in ``other_partition_hosts``.
+    :param other_partition_hosts: hosts that serve another partition.
+    :param starting: this host has just started and nova has not heard its
+        heartbeat yet: it is not held against it.
+    :param over: hosts that have not come back for too long, each with the
+        farewell that it had said.
+    """
+
+    host: HostKey
+    services: Mapping[HostKey, ComputeService] = dataclasses.field(
+        default_factory=lambda: types.MappingProxyType({}))
+    peers: Set[HostKey] | None = None
+    other_partition_hosts: Set[HostKey] = frozenset()
+    starting: bool = False
+    over: Set[tuple[HostKey, str]] = frozenset()
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The hosts that have a service, as nova spells them."""
+        return tuple(service.host for service in self.services.values())
+
+    def live(self, host: HostKey | None) -> bool:
+        """Whether the host is up; False if nova does not have it."""
+        service = self.services.get(host) if host is not None else None
+        return service is not None and service.up
+
+    def fenced(self, host: HostKey) -> bool:
+        """Whether somebody has declared the host dead."""
+        service = self.services.get(host)
+        return service is not None and service.forced_down
+
+    def gone(self, host: HostKey) -> bool:
+        """Whether the host was told to end, and that is long ago.
+
+        It may still be up.
+        """
+        service = self.services.get(host)
+        return service is not None and (host, service.farewell) in self.over
+
+    def peer(self, host: HostKey) -> bool:
+        """Whether the host shares the partition."""
+        if host in self.other_partition_hosts:
+            return False
+        return self.peers is None or host in self.peers
+
+    def member(self, host: HostKey) -> bool:
+        """Whether the host is a member."""
+        service = self.services.get(host)
+        if service is None:
+            # I am as new as that, or alone; or somebody has deleted my
+            # service, and the others take my nodes.
+            return host == self.host and (
+                self.starting or not self.services)
+        if host == self.host:
+            return not (service.disabled or service.forced_down
+                        or not (service.up or self.starting))
+        return (service.up and service.ironic and not service.disabled
+                and self.peer(host) and not self.gone(host))
+
+    @property
+    def members(self) -> frozenset[HostKey]:
+        """The hosts that are members."""
+        return frozenset(
+            host for host in {*self.services, self.host}
+            if self.member(host))
+
+
+def view(services: Iterable[ComputeService], partition: Partition, host: str,
+         other_partition_hosts: Iterable[HostKey] = (),
+         starting: bool = False,
+         over: Iterable[tuple[HostKey, str]] = ()) -> View:
+    """Return the :class:`View` of a host.
+
+    :param services: all compute services that are known.
+    :param partition: the partition that this host serves.
+    :param host: this host.
+    :param other_partition_hosts: hosts known to serve another partition.
+    :param starting: see :class:`View`, as for ``over``.
+    """
+    return View(host_key(host), by_host(services), partition.peers,
+                frozenset(other_partition_hosts), starting, frozenset(over))
+
+
+def by_host(services: Iterable[ComputeService]
+            ) -> Mapping[HostKey, ComputeService]:
+    """Return an immutable map: host -> service.
+
+    :param services: of two that are one host (it was renamed in case, on a
+        database that tells both names apart) the one with the last heartbeat
+        counts, also if it is fenced; without time stamps the one that is up.
+    """
+    known: dict[HostKey, ComputeService] = {}
+    for service in services:
+        before = known.get(service.key)
+        if before is None or _at_work(service) > _at_work(before):
+            known[service.key] = service
+    return types.MappingProxyType(known)
+
+
+def _at_work(service: ComputeService) -> tuple[datetime.datetime, bool]:
+    return (service.beat or datetime.datetime.min).replace(
+        tzinfo=datetime.UTC), service.up
+
+
+def spellings(services: Iterable[ComputeService], host: str
+              ) -> tuple[str, ...]:
+    """Return the ways in which nova spells a host.
+
+    :param services: all compute services that are known.
+    :param host: a host in any spelling.
+    :returns: tuple of names, ``host`` first.
+    """
+    return tuple(dict.fromkeys(
+        [host, *sorted(service.host for service in services
+                       if service.key == host_key(host))]))

@@ -1,0 +1,145 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""When nova's tracker is to audit a node.
+
+Pure. nova audits each node every time. Here a node is audited when something
+that its audit depends on is not what it was at the last one that succeeded,
+and else once in a while: nobody is told of everything that happens to its
+record and its resource provider.
+"""
+
+from collections.abc import Iterable
+from collections.abc import Mapping
+import dataclasses
+import zlib
+
+from nova_ironic_multihost.rules.mirror import Row
+from nova_ironic_multihost.rules.ownership import Reason
+
+#: The part of the interval after which the first nodes are audited again. All
+#: may have been audited at once, so each has its own moment between that and
+#: the whole interval.
+EARLIEST = 0.5
+
+#: Why a node is this host's that it has offered before, as it still is to be.
+READY = frozenset({Reason.KEPT, Reason.INSTANCE_HERE})
+
+#: Why a node is this host's that has to be taken first: by whoever has decided
+#: that, until the tracker has its record.
+COMING = frozenset({Reason.ADOPTED, Reason.PULLED, Reason.TAKEN_OVER})
+
+#: Why a free node is this host's that another one had.
+CAME = frozenset({Reason.ADOPTED, Reason.PULLED})
+
+
+@dataclasses.dataclass(frozen=True)
+class Basis:
+    """What an audit of a node depends on, besides what is noted when it is.
+
+    :param node: what Ironic has of it.
+    :param reason: why it is this host's.
+    :param era: number that grows when something changes that the audits of
+        all nodes depend on.
+    """
+
+    node: Row
+    reason: Reason
+    era: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Success:
+    """An audit of a node that succeeded.
+
+    :param basis: how things stood when it began.
+    :param at: when placement was asked for all that it has of the node, for
+        this audit or one before; seconds, by a monotonic clock.
+    """
+
+    basis: Basis
+    at: float
+
+
+def due(basis: Basis, last: Success | None, now: float, interval: float
+        ) -> bool:
+    """Whether a node is to be audited.
+
+    :param basis: of this moment.
+    :param last: None if it was not audited yet.
+    :param now: this moment, in seconds.
+    :param interval: seconds in which each node is audited.
+    """
+    return (last is None or basis.node.body is None
+            or not _same(last.basis, basis)
+            or is_over(basis.node.uuid, last, now, interval))
+
+
+def is_over(node: str, last: Success, now: float, interval: float) -> bool:
+    """Whether a node is audited without any reason but the time.
+
+    :param node: its uuid.
+    :param last: as for :func:`due`, as are ``now`` and ``interval``.
+    """
+    return now - last.at >= interval * moment(node)
+
+
+def _same(before: Basis, now: Basis) -> bool:
+    """Whether an audit by what was before has said all that there is now.
+
+    Of a free node that has come it says what it says of one that is kept. Not
+    the other way round: that one has been another's in between.
+    """
+    if now.reason is Reason.KEPT and before.reason in CAME:
+        now = dataclasses.replace(now, reason=before.reason)
+    return before == now
+
+
+def moment(node: str) -> float:
+    """Return when in an interval a node is audited again, as part of it.
+
+    :param node: its uuid.
+    """
+    return EARLIEST + (1 - EARLIEST) * (
+        zlib.crc32(node.encode()) % 1024 / 1024)
+
+
+def order(nodes: Iterable[str], audited: Iterable[str],
+          used: Iterable[str]) -> list[str]:
+    """Return nodes in the order in which they are audited.
+
+    Those that nobody can build on yet come first, and of those and of the
+    others the ones without a server.
+
+    :param nodes: their uuids.
+    :param audited: uuids of nodes that were audited before.
+    :param used: uuids of nodes that have a server.
+    """
+    audited, used = frozenset(audited), frozenset(used)
+    return sorted(nodes, key=lambda node: (
+        node in audited, node in used, node))
+
+
+def drifted(before: Mapping[str, int | None], now: Mapping[str, int]
+            ) -> set[str]:
+    """Return the nodes whose resource providers have changed.
+
+    Placement counts a provider's generation up with each change of its
+    inventory, its traits, its allocations and, from microversion 1.19 on, its
+    aggregates (placement.objects.resource_provider, placement.handlers).
+
+    :param before: uuid -> generation at the last listing, None for one that
+        was not there.
+    :param now: the same of this moment.
+    """
+    return {node for node, generation in before.items()
+            if generation is None or now.get(node) != generation}

@@ -1,0 +1,102 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What is seen of a compute service, for people: in a Guru Meditation Report.
+
+Of a list of things the report has a number and a few, so that it can be read.
+"""
+
+from collections.abc import Iterable
+from collections.abc import Iterator
+
+from nova_ironic_multihost.rules.counters import Pending
+from nova_ironic_multihost.rules.counters import Work
+from nova_ironic_multihost.rules.health import Picture
+from nova_ironic_multihost.rules import ownership
+
+#: What the section is called.
+TITLE = 'Ironic multi-host'
+
+#: Things that are pending of which the uuids are given.
+SHOWN = 20
+
+
+def text(picture: Picture) -> str:
+    """Return what is seen, in lines."""
+    return '\n'.join(_lines(picture))
+
+
+def _lines(picture: Picture) -> Iterator[str]:
+    yield f'Compute service: {picture.host}'
+    yield f'Health: {picture.verdict.why}'
+    yield from _members(picture)
+    yield from _nodes(picture)
+    yield from _pending(picture)
+    yield 'Work:'
+    for work in Work:
+        yield f'  {work.value}: {_turns(picture, work)}'
+    asking = picture.tallies.oldest_asking
+    if asking is not None:
+        yield (f'  a request to Ironic has been under way for '
+               f'{picture.at - asking:.1f} s')
+    yield 'Since the process began:'
+    for event, number in picture.tallies.counts.items():
+        yield f'  {number} times {event.value}'
+
+
+def _members(picture: Picture) -> Iterator[str]:
+    if picture.view is None:
+        yield 'Members: not known yet'
+        return
+    members = sorted(
+        service.host for key, service in picture.view.services.items()
+        if picture.view.member(key))
+    yield f'Members: {len(picture.view.members)}'
+    yield from (f'  {host}' for host in members)
+
+
+def _nodes(picture: Picture) -> Iterator[str]:
+    if picture.reasons is None:
+        yield 'Nodes: not known yet'
+        return
+    yield f'Nodes: {len(picture.reasons)}'
+    for reason, number in ownership.tally(picture.reasons).items():
+        if number:
+            yield f'  {number} {reason.value}'
+    yield 'In transition:'
+    yield from _or_nothing(
+        f'  {reason.value}: for example {node}'
+        for reason, node in picture.moving().items())
+    yield (f'Brake of vanished nodes: engaged, {picture.missing} are missing'
+           if picture.braked else 'Brake of vanished nodes: not engaged')
+
+
+def _pending(picture: Picture) -> Iterator[str]:
+    for kind in Pending:
+        waiting = picture.waiting(kind)
+        yield f'{kind.value.capitalize()}: {len(waiting)}'
+        yield from (f'  {uuid}, for {seconds:.0f} s'
+                    for uuid, seconds in waiting[:SHOWN])
+
+
+def _turns(picture: Picture, work: Work) -> str:
+    turns = picture.tallies.turns[work]
+    if turns.succeeded is None:
+        return 'not done yet' + (
+            '' if turns.sign is None
+            else f', last sign of it {picture.at - turns.sign:.1f} s ago')
+    return (f'done {picture.age(work):.1f} s ago, took {turns.seconds:.1f} s, '
+            f'last sign of it {picture.at - (turns.sign or 0):.1f} s ago')
+
+
+def _or_nothing(lines: Iterable[str]) -> list[str]:
+    return list(lines) or ['  nothing']

@@ -1,0 +1,122 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The window of a compute service: all that is shown of it."""
+
+from collections.abc import Callable
+from importlib import metadata
+
+from oslo_log import log as logging
+
+from nova_ironic_multihost.rules.health import Picture
+from nova_ironic_multihost.rules.health import Verdict
+from nova_ironic_multihost.telemetry import exposition
+from nova_ironic_multihost.telemetry import http_server
+from nova_ironic_multihost.telemetry import report
+
+LOG = logging.getLogger(__name__)
+
+TITLE = report.TITLE
+
+#: What pip calls this package.
+DISTRIBUTION = 'nova-ironic-multihost'
+
+
+class Window:
+    """Shows metrics, health and a report.
+
+    The name of the host is in the paths of the pages that probes ask for, as
+    whoever has the port answers a probe: another nova-compute says 404.
+
+    :param host: this compute service.
+    :param picture: returns what is shown.
+    :param verdict: returns whether the compute service is well.
+    :param lease: returns whether its lease is valid.
+    :param where: (address, port) of the server, None for none.
+    """
+
+    def __init__(self, host: str, picture: Callable[[], Picture],
+                 verdict: Callable[[], Verdict],
+                 lease: Callable[[], Verdict],
+                 where: tuple[str, int] | None) -> None:
+        self._picture = picture
+        self._exposition = exposition.Exposition(picture, version())
+        self._where = where
+        health, leases = f'/healthz/{host}', f'/leasez/{host}'
+        self.server = http_server.Server(*where, {
+            '/metrics': self._metrics, health: _page(verdict),
+            leases: _page(lease),
+        }, {health}) if where is not None else None
+
+    def open(self, required: bool = False) -> list[str]:
+        """Begin to answer, if anybody is to be answered.
+
+        :param required: nothing but a probe ends this compute service before
+            others take over what it has.
+        :returns: sentences on why it must not start.
+        """
+        if self.server is None or self._where is None:
+            return []
+        try:
+            self.server.start()
+        except OSError as exc:
+            address, port = self._where
+            if required:
+                return [
+                    'With [ironic_multihost]instance_takeover = down and no '
+                    'watchdog of systemd only a probe of this compute service '
+                    'ends it when it is cut off, and nothing can listen for '
+                    f'that on {address}, port {port}: {exc}. Set '
+                    '[ironic_multihost]metrics_address and metrics_port to '
+                    'what is free on this machine, for each nova-compute '
+                    'another one (documentation, page "A watchdog instead of '
+                    'fencing"); or set instance_takeover to forced_down on '
+                    'all hosts, and fence.']
+            LOG.warning(
+                'Metrics and health of this compute service cannot be read, '
+                'as nothing can listen on %(address)s, port %(port)d: '
+                '%(exc)s. Set [ironic_multihost]metrics_address and '
+                'metrics_port to what is free on this machine, for each '
+                'nova-compute another one, and restart nova-compute. All '
+                'else goes on.',
+                {'address': address, 'port': port, 'exc': exc})
+        return []
+
+    def close(self) -> None:
+        """Answer no more."""
+        if self.server:
+            self.server.stop()
+
+    def report(self) -> str:
+        """Return the section of a report."""
+        return report.text(self._picture())
+
+    def _metrics(self) -> http_server.Page:
+        return http_server.Page(
+            200, exposition.CONTENT_TYPE, self._exposition.text())
+
+
+def _page(judge: Callable[[], Verdict]) -> Callable[[], http_server.Page]:
+    """Return what makes the page of a verdict."""
+    def make() -> http_server.Page:
+        verdict = judge()
+        return http_server.line(200 if verdict.well else 503, verdict.why)
+
+    return make
+
+
+def version() -> str:
+    """Return the version of this package, '' if it is not installed."""
+    try:
+        return metadata.version(DISTRIBUTION)
+    except metadata.PackageNotFoundError:
+        return ''

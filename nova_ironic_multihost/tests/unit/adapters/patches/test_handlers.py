@@ -1,0 +1,907 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Attributes of live nova objects that are replaced."""
+
+import contextlib
+import functools
+import inspect
+import logging
+import types
+from unittest import mock
+
+import fixtures
+from nova.compute import api
+from nova.compute import build_results
+from nova.compute import manager
+from nova.compute import provider_tree
+from nova.compute import resource_tracker
+from nova import exception
+from nova import objects
+from nova import rpc
+from nova.scheduler import request_filter
+from nova import service
+import oslo_messaging as messaging
+from oslo_messaging._drivers import amqpdriver
+from oslo_messaging._drivers import base as driver_base
+from oslo_messaging._drivers import impl_rabbit
+from oslo_messaging.rpc import server as rpc_server
+from oslo_messaging import server
+from oslotest import base as oslo_base
+
+from nova_ironic_multihost.adapters import listeners
+from nova_ironic_multihost.adapters import names
+from nova_ironic_multihost.adapters import nova_tracker
+from nova_ironic_multihost.adapters.patches import apply
+from nova_ironic_multihost.adapters.patches import handlers
+from nova_ironic_multihost.rules.model import Record
+from nova_ironic_multihost.tests.unit.adapters import base
+
+NODE = base.NODE
+
+
+def start(compute, act):
+    """Patch the stop of a service from within its start; return it."""
+    starting = object.__new__(service.Service)
+    starting.manager = compute
+
+    def start_it(self):
+        base.replace(base.STOP, compute, stop=act)
+
+    start_it(starting)
+    return starting
+
+
+class SignaturesTestCase(base.SignaturesTestCase):
+
+    def test_the_audit_compares_with_records_that_can_be_replaced(self):
+        method = manager.ComputeManager._get_compute_nodes_in_db
+        self.assertParameters(
+            ['self', 'context', 'nodenames', 'use_slave', 'startup'], method)
+        compute = mock.Mock()
+        base.replace(
+            base.RECORD_READS, compute, audited=list, current=list,
+            schedule=mock.Mock(next_of=list))
+        self.assertEqual(base.parameters(method)[1:],
+                         base.parameters(compute._get_compute_nodes_in_db))
+        source = inspect.getsource(
+            manager.ComputeManager.update_available_resource)
+        self.assertIn('self._get_compute_nodes_in_db(', source)
+        # A set of its own, from which it may be taken what is not due.
+        self.assertIn('nodenames = set(self.driver.get_available_nodes())',
+                      source)
+        self.assertRegex(
+            source[source.index('self._get_compute_nodes_in_db('):],
+            r'for nodename in nodenames\b')
+        # The driver has decided when nova compares.
+        self.assertLess(source.index('get_available_nodes()'),
+                        source.index('self._get_compute_nodes_in_db('))
+
+    def test_the_start_destroys_nothing(self):
+        method = manager.ComputeManager._destroy_evacuated_instances
+        compute = mock.Mock()
+        base.replace(base.EVACUATIONS, compute)
+        replaced = compute._destroy_evacuated_instances
+        self.assertEqual(base.parameters(method)[1:],
+                         base.parameters(replaced))
+        self.assertEqual({}, replaced(None, None))
+        # What it returns is left out of what the start goes through.
+        source = inspect.getsource(manager.ComputeManager.init_host)
+        self.assertIn('self._destroy_evacuated_instances(\n', source)
+        self.assertIn('if instance.uuid not in evacuated_instances', source)
+
+    def test_the_start_needs_no_nodes(self):
+        compute = manager.ComputeManager
+        self.assertParameters(['self', 'context'], compute._get_nodes)
+        source = inspect.getsource(compute.init_host)
+        # For what is done otherwise, and what nova does not do over Ironic.
+        for method in ('_check_for_host_rename',
+                       '_destroy_evacuated_instances',
+                       '_error_out_instances_whose_build_was_interrupted'):
+            self.assertIn(f'self.{method}(', source)
+        self.assertEqual(1 + 3, source.count('nodes_by_uuid'))
+        self.assertIn("if 'ironic' in CONF.compute_driver.lower()",
+                      inspect.getsource(compute._check_for_host_rename))
+        replaced = mock.Mock()
+        base.replace(base.NODES_AT_START, replaced)
+        self.assertEqual({}, replaced._get_nodes(None))
+
+    def test_the_start_goes_through_instances_one_by_one(self):
+        compute = manager.ComputeManager
+        self.assertParameters(['self', 'context', 'instance'],
+                              compute._init_instance)
+        self.assertIn('self._init_instance(context, instance)',
+                      inspect.getsource(compute.init_host))
+        source = inspect.getsource(compute._init_instance)
+        # What it does for another host's is nothing.
+        self.assertIn('if instance.host != self.host:', source)
+        for state in ('DELETING', 'POWERING_OFF', 'POWERING_ON',
+                      'REBOOT_STARTED'):
+            self.assertIn(f'task_states.{state}', source)
+
+
+    def test_the_tracker_audits_one_node_after_the_other(self):
+        rt = resource_tracker.ResourceTracker
+        # The last thing that an audit does, and it raises what fails.
+        source = inspect.getsource(rt._update_available_resource)
+        self.assertIn('self._update(context, cn, startup=startup)', source)
+        # All that changes what it reports passes there.
+        for method in ('instance_claim', 'abort_instance_claim',
+                       'update_usage'):
+            self.assertIn('self._update(', inspect.getsource(
+                getattr(rt, method)))
+
+
+class RecordReadsTestCase(base.TrackerTestCase):
+
+    def test_records_of_the_audit_are_what_nova_compares_with(self):
+        rows = [mock.Mock(node=node, row=f'row of {node}')
+                for node in ('due', 'at rest', 'gone')]
+        base.replace(
+            base.RECORD_READS, self.compute, audited=lambda: rows,
+            current=list, schedule=mock.Mock(next_of=lambda nodes: [
+                node for node in nodes if node != 'at rest']))
+        nodes = {'due', 'at rest', 'new'}
+        self.assertEqual(
+            ['row of due', 'row of gone'],
+            self.compute._get_compute_nodes_in_db(
+                mock.sentinel.context, nodes, use_slave=True, startup=False))
+        # nova comes to these afterwards.
+        self.assertEqual({'due', 'new'}, nodes)
+
+    def test_tracker_keeps_what_came_before_it_has_its_lock(self):
+        # Another thread takes a node while nova compares.
+        self.rt.compute_nodes['lost'] = objects.ComputeNode()
+        mine = []
+        clean = self.rt.clean_compute_node_cache
+        self.assertIn('@utils.synchronized(COMPUTE_RESOURCE_SEMAPHORE',
+                      inspect.getsource(clean))
+
+        def clean_after_a_while(compute_nodes_in_db):
+            mine.append(mock.Mock(row=mock.Mock(hypervisor_hostname=NODE)))
+            self.rt.compute_nodes[NODE] = objects.ComputeNode()
+            clean(compute_nodes_in_db)
+
+        self.rt.clean_compute_node_cache = clean_after_a_while
+        base.replace(
+            base.RECORD_READS, self.compute, audited=list,
+            current=lambda: list(mine), schedule=mock.Mock(next_of=list))
+        rows = self.compute._get_compute_nodes_in_db(
+            mock.sentinel.context, {NODE})
+        self.rt.clean_compute_node_cache(rows)
+        self.assertEqual({NODE}, set(self.rt.compute_nodes))
+
+
+class RecordMovesTestCase(base.TrackerTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.read = self.rt._get_compute_node
+        self.create = self.rt._init_compute_node
+
+    def test_record_that_another_host_has_just_created(self):
+        self.rt.service_ref = objects.Service(id=1)
+        self.patch(self.rt, '_get_compute_node', return_value=None)
+        self.patch(self.rt, '_copy_resources', side_effect=(
+            lambda record, resources, initial=False: setattr(
+                record, 'hypervisor_hostname', NODE)))
+        self.patch(objects.ComputeNode, 'create',
+                   side_effect=exception.DuplicateRecord(target=NODE))
+        resources = {'hypervisor_hostname': NODE, 'uuid': NODE}
+        context = names.admin_context()
+        self.assertRaises(exception.InvalidConfiguration,
+                          self.rt._init_compute_node, context, resources)
+        base.replace(
+            base.RECORD_MOVES, self.compute, may_take=bool, may_create=bool)
+        self.assertRaises(names.ComputeHostNotFound,
+                          self.rt._init_compute_node, context, resources)
+
+    def test_record_is_not_moved_without_asking(self):
+        self.rt.service_ref = objects.Service(id=1)
+        record = objects.ComputeNode(
+            uuid=NODE, hypervisor_hostname=NODE, host='compute-2',
+            service_id=2, deleted=False, stats={})
+        self.patch(objects.ComputeNode, 'get_by_uuid', return_value=record)
+        saved = self.patch(self.rt, '_update')
+        self.patch(self.rt, '_copy_resources')
+        self.patch(self.rt, '_setup_pci_tracker')
+        asked = []
+        base.replace(
+            base.RECORD_MOVES, self.compute,
+            may_take=lambda found: asked.append(found) or may_take,
+            may_create=self.fail, moved=lambda *move: moved.append(move))
+        moved = []
+        resources = {'hypervisor_hostname': NODE, 'uuid': NODE}
+        context = names.admin_context()
+        may_take = False
+        self.assertRaises(names.ComputeHostNotFound,
+                          self.rt._init_compute_node, context, resources)
+        saved.assert_not_called()
+        self.assertEqual(('compute-2', 2), (record.host, record.service_id))
+        self.assertEqual([Record(NODE, 'compute-2')], asked)
+        self.assertFalse(self.tracker.has(NODE))
+        self.assertEqual([], moved)
+        may_take = True
+        saved.side_effect = OSError
+        self.assertRaises(OSError, self.rt._init_compute_node,
+                          context, resources)
+        self.assertEqual([(NODE, False)], moved)
+        record.host = 'compute-2'
+        saved.reset_mock(side_effect=True)
+        self.rt._init_compute_node(context, resources)
+        saved.assert_called_once()
+        self.assertNotEqual('compute-2', record.host)
+        self.assertEqual([(NODE, False), (NODE, True)], moved)
+        # From now on it is here.
+        self.rt._init_compute_node(context, resources)
+        self.assertEqual(2, len(moved))
+
+    def test_record_that_others_get_while_placement_is_told(self):
+        """Placement may answer late."""
+        self.rt.service_ref = objects.Service(id=1)
+        owners = iter(['host-2', 'host-2', 'host-2', 'host-3', 'host-2', None])
+
+        def read(*args):
+            owner = next(owners)
+            if owner is None:
+                raise exception.ComputeHostNotFound(host=NODE)
+            return objects.ComputeNode(
+                uuid=NODE, hypervisor_hostname=NODE, host=owner,
+                service_id=2, deleted=False, stats={})
+
+        self.patch(objects.ComputeNode, 'get_by_uuid', side_effect=read)
+        self.patch(self.rt, '_copy_resources')
+        self.patch(self.rt, '_setup_pci_tracker')
+        self.patch(self.rt, '_resource_change', return_value=True)
+        told = self.patch(self.rt, '_update_to_placement')
+        saved = self.patch(objects.ComputeNode, 'save')
+        moved = []
+        base.replace(
+            base.RECORD_MOVES, self.compute,
+            may_take=lambda record: record.host == 'host-2',
+            may_create=self.fail, moved=lambda *move: moved.append(move))
+        resources = {'hypervisor_hostname': NODE, 'uuid': NODE}
+        context = names.admin_context()
+        self.rt._init_compute_node(context, resources)
+        saved.assert_called_once()
+        # Of a record that stays nobody asks again.
+        self.rt._update(context, self.rt.compute_nodes.pop(NODE))
+        saved.reset_mock()
+        for _ in 'another', 'deleted':
+            told.reset_mock()
+            self.assertRaises(names.ComputeHostNotFound,
+                              self.rt._init_compute_node, context, resources)
+            told.assert_called_once()
+            saved.assert_not_called()
+            self.assertFalse(self.tracker.has(NODE))
+        self.assertEqual([(NODE, True)] + [(NODE, False)] * 2, moved)
+
+    def test_undeleted_record_that_another_gets_meanwhile(self):
+        """nova undeletes it with its old owner, then placement is told."""
+        self.rt.service_ref = objects.Service(id=1)
+        now = ['host-2', True]
+
+        def read(*args):
+            return objects.ComputeNode(
+                uuid=NODE, hypervisor_hostname=NODE, host=now[0],
+                service_id=2, deleted=now[1], stats={})
+
+        self.patch(self.rt, '_get_compute_node', side_effect=read)
+        self.patch(self.rt, '_copy_resources')
+        self.patch(self.rt, '_setup_pci_tracker')
+        self.patch(self.rt, '_resource_change', return_value=True)
+        saved = self.patch(objects.ComputeNode, 'save')
+        # The first one undeletes it.
+        for owner, expected in ('host-3', 1), ('host-2', 2):
+            now[:] = 'host-2', True
+            saved.reset_mock()
+            with mock.patch.multiple(
+                    self.rt, _get_compute_node=self.rt._get_compute_node,
+                    _init_compute_node=self.rt._init_compute_node,
+                    _update_to_placement=(
+                        lambda *args, owner=owner: now.__setitem__(
+                            slice(None), (owner, False)))):
+                base.replace(
+                    base.RECORD_MOVES, self.compute,
+                    may_take=lambda record: False,
+                    may_create=lambda node: True)
+                try:
+                    self.rt._init_compute_node(names.admin_context(), {
+                        'hypervisor_hostname': NODE, 'uuid': NODE})
+                except names.ComputeHostNotFound:
+                    self.assertEqual('host-3', owner)
+            self.assertEqual(expected, saved.call_count)
+
+    def test_failed_builds_of_a_record_are_counted_on(self):
+        """When its owner changes, and when it is read again."""
+        self.rt.service_ref = objects.Service(id=1)
+        self.patch(objects.ComputeNode, 'get_by_uuid', side_effect=(
+            lambda *args: objects.ComputeNode(
+                uuid=NODE, hypervisor_hostname=NODE, host='compute-2',
+                service_id=2, deleted=False, stats={'failed_builds': '2'})))
+        saved = self.patch(self.rt, '_update')
+        self.patch(self.rt, '_setup_pci_tracker')
+        base.replace(
+            base.RECORD_MOVES, self.compute, may_take=lambda found: True,
+            may_create=self.fail)
+        self.rt._init_compute_node(names.admin_context(), {
+            'hypervisor_hostname': NODE, 'uuid': NODE, 'cpu_info': '',
+            'stats': {'cpu_arch': 'x86_64'}})
+        saved.assert_called_once()
+        self.assertEqual(
+            '2', self.rt.compute_nodes[NODE].stats['failed_builds'])
+        self.rt.build_failed(NODE)
+        self.assertEqual(3, self.rt.stats[NODE]['failed_builds'])
+
+    def test_record_that_the_database_refuses(self):
+        self.rt.service_ref = objects.Service(id=1)
+        self.patch(objects.ComputeNode, 'get_by_uuid', side_effect=(
+            lambda *args: objects.ComputeNode(
+                uuid=NODE, hypervisor_hostname=NODE, host='compute-2',
+                service_id=2, deleted=False, stats={})))
+        for error, expected in (('DBDuplicateEntry', [NODE]),
+                                ('DBDataError', [NODE]),
+                                ('DBConnectionError', [])):
+            barred = []
+            with mock.patch.object(
+                    self.rt, '_update',
+                    side_effect=messaging.RemoteError(error, 'key')), (
+                    mock.patch.multiple(
+                        self.rt, _get_compute_node=self.read,
+                        _init_compute_node=self.create)):
+                base.replace(
+                    base.RECORD_MOVES, self.compute,
+                    may_take=lambda found: True, may_create=self.fail,
+                    barred=lambda node, exc: barred.append(node))
+                self.assertRaises(
+                    messaging.RemoteError, self.rt._init_compute_node,
+                    names.admin_context(),
+                    {'hypervisor_hostname': NODE, 'uuid': NODE})
+            self.assertEqual(expected, barred)
+
+    def test_record_is_not_created_without_asking(self):
+        created = self.patch(self.rt, '_init_compute_node')
+        read = self.patch(self.rt, '_get_compute_node', return_value=None)
+        base.replace(
+            base.RECORD_MOVES, self.compute, may_take=self.fail,
+            may_create=lambda node: node != NODE)
+        self.assertRaises(
+            names.ComputeHostNotFound, self.rt._get_compute_node,
+            names.admin_context(), NODE)
+        self.assertIsNone(self.rt._get_compute_node(
+            names.admin_context(), 'other'))
+        read.return_value = mock.Mock(deleted=1)
+        self.assertRaises(
+            names.ComputeHostNotFound, self.rt._get_compute_node,
+            names.admin_context(), NODE)
+        created.assert_not_called()
+
+    def test_other_errors_in_the_configuration_still_end_the_start(self):
+        self.patch(self.rt, '_init_compute_node',
+                   side_effect=exception.InvalidConfiguration('wrong'))
+        base.replace(
+            base.RECORD_MOVES, self.compute, may_take=bool, may_create=bool)
+        self.assertRaises(
+            exception.InvalidConfiguration, self.rt._init_compute_node,
+            names.admin_context(), {'hypervisor_hostname': NODE})
+
+
+class NodeAuditsTestCase(base.TrackerTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.compute = object.__new__(manager.ComputeManager)
+        self.compute.rt, self.compute.reportclient = self.rt, self.client
+        self.tracker = nova_tracker.Tracker(
+            manager.ComputeVirtAPI(self.compute)
+        )
+        self.record = objects.ComputeNode(
+            uuid=NODE, hypervisor_hostname=NODE, host='host-1')
+        self.updated = self.patch(self.rt, '_update')
+        self.patch(self.rt, 'update_available_resource', new=self.audit)
+        self.next, self.elsewhere = True, False
+        self.noted = []
+        self.usage = self.patch(self.rt, 'update_usage')
+        self.compute._complete_deletion = self.complete = mock.Mock()
+        for tree in self.both_trees():
+            tree.new_root(NODE, NODE)
+        self.steps = 0
+        base.replace(
+            base.NODE_AUDITS, self.compute, schedule=self, sign=self.step)
+
+    def note_allocated(self, node):
+        self.noted.append((node, 'allocated'))
+
+    def test_what_is_allocated_of_a_node_is_noted(self):
+        read = self.client.get_allocations_for_resource_provider
+        for allocations, expected in (({}, []), (
+                {'i1': {}}, [(NODE, 'allocated')])):
+            self.noted.clear()
+            with mock.patch.object(self.client, 'get', return_value=mock.Mock(
+                    json=lambda found=allocations: {'allocations': found})):
+                self.assertEqual(allocations, read(
+                    names.admin_context(), NODE).allocations)
+            self.assertEqual(expected, self.noted)
+
+    def step(self):
+        self.steps += 1
+
+    def both_trees(self):
+        """Return what was to be told to placement, and what was told."""
+        self.rt.provider_tree = provider_tree.ProviderTree()
+        return self.rt.provider_tree, self.client._provider_tree
+
+    # The schedule:
+
+    def is_next(self, node):
+        return self.next
+
+    @contextlib.contextmanager
+    def auditing(self, node):
+        self.noted.append(('begins', node))
+        yield
+        self.noted.append(('ends', node))
+
+    def touch(self, node, told=True):
+        self.failed = self.rt.stats[node].get('failed_builds')
+        self.noted.append(('touched', node) if told else ('not told', node))
+
+    def audit(self, context, nodename, startup=False):
+        self.noted.append(('audits', nodename, startup))
+        if self.elsewhere:
+            raise names.ComputeHostNotFound(host=nodename)
+
+    def test_node_that_is_due(self):
+        self.compute._update_available_resource_for_node(
+            None, NODE, startup=True)
+        self.assertEqual(
+            [('begins', NODE), ('audits', NODE, True), ('ends', NODE)],
+            self.noted)
+        # At its beginning and at its end.
+        self.assertEqual(2, self.steps)
+
+    def test_node_that_is_not(self):
+        self.next = False
+        self.compute._update_available_resource_for_node(None, NODE)
+        self.assertEqual([], self.noted)
+        self.assertEqual(0, self.steps)
+
+    def test_node_that_the_driver_wants_to_be_audited(self):
+        self.next = False
+        self.tracker.audit(NODE)
+        self.assertEqual(
+            [('begins', NODE), ('audits', NODE, False), ('ends', NODE)],
+            self.noted)
+
+    def test_node_that_another_has_meanwhile(self):
+        """nova would log a warning for each."""
+        log = self.useFixture(fixtures.FakeLogger(level=logging.WARNING))
+        self.elsewhere = True
+        self.compute._update_available_resource_for_node(
+            None, NODE, startup=True)
+        self.tracker.audit(NODE)
+        self.assertEqual([('begins', NODE), ('audits', NODE, True)] + [
+            ('begins', NODE), ('audits', NODE, False)], self.noted)
+        self.assertEqual('', log.output)
+
+    def test_whatever_reports_a_node(self):
+        self.rt._update(None, self.record, startup=True)
+        self.updated.assert_called_once_with(None, self.record, startup=True)
+        self.updated.side_effect = OSError
+        self.assertRaises(OSError, self.rt._update, None, self.record)
+        self.assertEqual([('touched', NODE), ('not told', NODE)], self.noted)
+
+    def test_what_placement_was_not_told_though_nova_goes_on(self):
+        wanted, known = self.rt.provider_tree, self.client._provider_tree
+        for update in 'update_traits', 'update_aggregates':
+            self.noted.clear()
+            getattr(wanted, update)(NODE, ['x'])
+            self.rt._update(None, self.record)
+            getattr(known, update)(NODE, ['x'])
+            self.rt._update(None, self.record)
+            self.assertEqual(
+                [('not told', NODE), ('touched', NODE)], self.noted)
+        known.remove(NODE)
+        self.rt._update(None, self.record)
+        self.assertEqual(('not told', NODE), self.noted[-1])
+
+    def test_nova_ignores_what_placement_does_not_take(self):
+        """Or nobody would have to look."""
+        for method in (self.client.set_traits_for_provider,
+                       self.client.set_aggregates_for_provider):
+            self.assertIn('@safe_connect', inspect.getsource(method))
+
+    def test_instances_that_change_or_are_deleted(self):
+        self.rt.update_usage(None, {'uuid': 'i1'}, NODE)
+        self.usage.assert_called_once_with(None, {'uuid': 'i1'}, NODE)
+        instance = mock.Mock(node=NODE)
+        self.complete.side_effect = OSError
+        self.assertRaises(OSError, self.compute._complete_deletion,
+                          None, instance)
+        self.complete.assert_called_once_with(None, instance)
+        self.assertEqual([('touched', NODE)] * 2, self.noted)
+
+    def test_builds_that_fail_and_succeed(self):
+        """As soon as they are counted, and not before."""
+        for build, failed in ((self.rt.build_failed, 1),
+                              (self.rt.build_succeeded, 0)):
+            build(NODE)
+            self.assertEqual(failed, self.failed)
+        self.assertEqual([('touched', NODE)] * 2, self.noted)
+
+
+class EnablingTestCase(base.TrackerTestCase):
+
+    def test_who_is_disabled_knows_it(self):
+        done = []
+        update = self.compute._update_compute_provider_status
+        base.replace(
+            base.ENABLING, self.compute,
+            switched=lambda: done.append('known'))
+        self.compute._update_compute_provider_status(None, enabled=False)
+        self.assertEqual(['known'], done)
+        update.assert_not_called()
+
+    def test_database_has_it_when_the_compute_service_is_told(self):
+        source = inspect.getsource(api.HostAPI.service_update)
+        self.assertLess(
+            source.index('service.save()'),
+            source.index('self._update_compute_provider_status('))
+
+
+class CreationsTestCase(base.DatabaseTestCase):
+    """Two hosts create the record of one node at the same time."""
+
+    def setUp(self):
+        super().setUp()
+        self.services = {host: self.service(host) for host in ('a', 'b')}
+
+    def tracker(self, host):
+        """Return a tracker of nova that creates what it is told to."""
+        tracker = resource_tracker.ResourceTracker(
+            host, mock.Mock(), reportclient=mock.Mock())
+        tracker.service_ref = self.services[host]
+        base.replace(
+            base.RECORD_MOVES, mock.Mock(rt=tracker), may_take=bool,
+            may_create=bool)
+        return tracker
+
+    def copy_resources(self, record, resources, initial=False):
+        record.update_from_virt_driver({
+            **resources, 'hypervisor_type': 'ironic', 'hypervisor_version': 1,
+            'cpu_info': '', 'vcpus': 1, 'vcpus_used': 0, 'memory_mb': 1,
+            'memory_mb_used': 0, 'local_gb': 1, 'local_gb_used': 0})
+
+    def init(self, tracker):
+        with mock.patch.object(
+                tracker, '_copy_resources', self.copy_resources), (
+                    mock.patch.object(tracker, '_setup_pci_tracker')):
+            return tracker._init_compute_node(
+                names.admin_context(),
+                {'hypervisor_hostname': NODE, 'uuid': NODE})
+
+    def test_who_was_first_stands_down_as_nova_takes_its_record(self):
+        first, second = self.tracker('a'), self.tracker('b')
+        create = objects.ComputeNode.create
+
+        def create_both(record):
+            if record.host == 'a':
+                create(record)
+                self.init(second)
+            else:
+                create(record)
+
+        # Neither of them has found a record.
+        with mock.patch.object(objects.ComputeNode, 'create', create_both), (
+                mock.patch.object(
+                    objects.ComputeNode, 'get_by_uuid', self.get_by_uuid)):
+            self.blind = 2
+            self.assertRaises(
+                names.ComputeHostNotFound, self.init, first)
+        self.assertEqual({}, first.compute_nodes)
+        self.assertEqual({NODE}, set(second.compute_nodes))
+        self.assertEqual('b', objects.ComputeNode.get_by_uuid(
+            names.admin_context(), NODE).host)
+
+    def get_by_uuid(self, context, uuid):
+        if self.blind:
+            self.blind -= 1
+            raise exception.ComputeHostNotFound(host=uuid)
+        return objects.ComputeNodeList.get_all_by_uuids(context, [uuid])[0]
+
+    def test_record_that_nobody_else_wants(self):
+        tracker = self.tracker('a')
+        self.assertTrue(self.init(tracker))
+        self.assertEqual({NODE}, set(tracker.compute_nodes))
+
+
+class StopTestCase(oslo_base.BaseTestCase):
+
+    def test_what_is_done_first_when_the_service_is_told_to_end(self):
+        """Before it waits for what it is at, up to minutes."""
+        done = []
+        compute = object.__new__(manager.ComputeManager)
+        for name in ('set_shutdown_in_progress', 'graceful_shutdown',
+                     'cleanup_host'):
+            setattr(compute, name,
+                    lambda *args, name=name: done.append(name))
+        starting = start(compute, lambda: done.append('told'))
+        with mock.patch.object(service.Service, '__getattr__', None):
+            starting.rpcserver = mock.Mock(**{
+                'stop.side_effect': lambda: done.append('stopped')})
+        starting.rpcserver_alt = None
+        starting.binary = starting.topic = 'compute'
+        starting.tg = mock.Mock()
+        starting.stop()
+        self.assertEqual('told', done[0])
+        self.assertIn('stopped', done)
+        self.assertIn(done[-1], ('graceful_shutdown', 'cleanup_host'))
+
+    def test_the_service_ends_whatever_goes_wrong(self):
+        ended = mock.Mock()
+        compute = object.__new__(manager.ComputeManager)
+        compute.set_shutdown_in_progress = lambda: None
+
+        def stop(self):
+            self.manager.set_shutdown_in_progress()
+            ended()
+
+        with mock.patch.object(service.Service, 'stop', stop):
+            starting = start(compute, mock.Mock(
+                side_effect=RuntimeError('no thread')))
+            starting.stop()
+        ended.assert_called_once_with()
+
+    def test_another_service_is_left_alone(self):
+        other = object.__new__(service.Service)
+        other.manager = object.__new__(manager.ComputeManager)
+
+        def start_within(self):
+            base.replace(base.STOP, mock.Mock(), stop=mock.Mock())
+
+        start_within(other)
+        self.assertEqual({'manager'}, set(vars(other)))
+
+    def test_nova_starts_the_driver_within_the_start_of_the_service(self):
+        self.assertIn('self.manager.init_host(',
+                      inspect.getsource(service.Service.start))
+        self.assertIn('self.driver.init_host(', inspect.getsource(
+            manager.ComputeManager.init_host))
+
+
+class ListenersTestCase(oslo_base.BaseTestCase):
+
+    def listen(self, listener):
+        """Have nova listen; return the adapter of that listener."""
+        driver = object.__new__(impl_rabbit.RabbitDriver)
+        compute = mock.Mock()
+        with (mock.patch.object(impl_rabbit.RabbitDriver, 'listen',
+                                lambda self, target, *batch: (
+                                    driver_base.PollStyleListenerAdapter(
+                                        listener, *batch))),
+              mock.patch.object(rpc, 'TRANSPORT', mock.Mock(_driver=driver))):
+            # The service may be started again in the same process.
+            base.replace(base.LISTENERS, compute)
+            base.replace(base.LISTENERS, compute)
+            return driver.listen(mock.sentinel.target, 1, None)
+
+    def test_each_listener_of_nova_holds_builds_from_the_start(self):
+        listener = amqpdriver.RpcAMQPListener(
+            mock.Mock(prefetch_size=0), mock.Mock())
+        adapter = self.listen(listener)
+        self.assertIs(listener, adapter._poll_style_listener)
+        self.assertIsInstance(listener, listeners.Listener)
+        self.assertFalse(adapter._started)
+
+    def test_nova_listens_after_it_has_started_its_driver(self):
+        source = inspect.getsource(service.Service.start)
+        self.assertLess(source.index('self.manager.init_host('),
+                        source.index('self.rpcserver = rpc.get_server('))
+        self.assertIn('TRANSPORT,', inspect.getsource(rpc.get_server))
+        self.assertIn('self.transport._listen(', inspect.getsource(
+            rpc_server.RPCServer._create_listener))
+        # Nothing comes before it is polled.
+        source = inspect.getsource(server.MessageHandlingServer)
+        self.assertLess(source.index('self.listener = self._create_listener'),
+                        source.index('self.listener.start('))
+        self.assertIn('self.connection.drain_events', inspect.getsource(
+            impl_rabbit.Connection.consume))
+        self.assertNotIn('.consume(', inspect.getsource(
+            impl_rabbit.Connection.declare_consumer))
+
+    def test_another_message_bus_is_left_alone(self):
+        fake = mock.Mock()
+        listen = fake.listen
+        with mock.patch.object(rpc, 'TRANSPORT', mock.Mock(_driver=fake)):
+            base.replace(base.LISTENERS, mock.Mock())
+        self.assertIs(listen, fake.listen)
+
+
+class TraitsTestCase(base.TrackerTestCase):
+
+    def test_trait_is_left_as_it_is(self):
+        self.assertParameters(
+            ['self', 'context', 'traits'], resource_tracker.ResourceTracker.
+            _sync_compute_service_disabled_trait)
+        self.patch(objects.Service, 'get_by_compute_host',
+                   return_value=mock.Mock(disabled=True))
+        leave = True
+        base.replace(base.TRAITS, self.compute, keeps_trait=lambda: leave)
+        self.assertNotIn('COMPUTE_STATUS_DISABLED', self.traits())
+        leave = False
+        self.assertIn('COMPUTE_STATUS_DISABLED', self.traits())
+
+    def traits(self):
+        tree = provider_tree.ProviderTree()
+        tree.new_root(NODE, NODE)
+        tree.update_traits(NODE, ['CUSTOM_GOLD'])
+        self.driver.capabilities_as_traits.return_value = {}
+        return set(self.rt._get_traits(
+            names.admin_context(), NODE, tree))
+
+    def test_each_node_has_the_trait_that_the_scheduler_asks_for(self):
+        base.replace(base.TRAITS, self.compute, keeps_trait=lambda: True)
+        self.assertEqual(
+            {'CUSTOM_GOLD', 'COMPUTE_NODE', 'OWNER_NOVA'}, self.traits())
+        if not hasattr(request_filter, 'owner_nova_filter'):
+            # Before nova 34 it does not ask.
+            self.assertNotIn('OWNER_NOVA', inspect.getsource(request_filter))
+            return
+        spec = objects.RequestSpec(requested_resources=[])
+        with mock.patch.object(request_filter, '_should_filter_by_owner'):
+            request_filter.owner_nova_filter(mock.sentinel.context, spec)
+        self.assertEqual({'OWNER_NOVA'}, spec.root_required)
+
+    assertParameters = base.SignaturesTestCase.assertParameters
+
+
+class StartTestCase(base.TrackerTestCase):
+
+    def test_service_says_when_it_has_started(self):
+        source = inspect.getsource(service.Service.start)
+        self.assertLess(source.index('self.manager.pre_start_hook('),
+                        source.index('self.rpcserver.start()'))
+        self.assertLess(source.index('self.rpcserver.start()'),
+                        source.index('self.manager.post_start_hook()'))
+        self.assertIn('update_available_resource(', inspect.getsource(
+            manager.ComputeManager.pre_start_hook))
+        hook = self.compute.post_start_hook
+        started = mock.Mock()
+        base.replace(base.POST_START, self.compute, begin=started)
+        self.compute.post_start_hook()
+        hook.assert_called_once_with()
+        started.assert_called_once_with()
+
+    def test_builds_are_noted_and_the_start_ends_none(self):
+        method = manager.ComputeManager.build_and_run_instance
+        self.assertIn('node', apply.parameters(method))
+        interrupted = (
+            manager.ComputeManager
+            ._error_out_instances_whose_build_was_interrupted)
+        compute = object.__new__(manager.ComputeManager)
+        done = []
+
+        def build(self, context, instance, *args, **kwargs):
+            done.append('asked')
+            if error:
+                raise error
+            self._do_build_and_run_instance(context, instance)
+
+        def do_build(self, context, instance, *args, **kwargs):
+            done.append('built')
+
+        for name, act in (('build_and_run_instance', build),
+                          ('_do_build_and_run_instance', do_build)):
+            setattr(compute, name, types.MethodType(functools.wraps(
+                getattr(manager.ComputeManager, name))(act), compute))
+        base.replace(base.ARRIVALS, compute, arrivals=mock.Mock(
+            begin=lambda uuid: done.append(f'{uuid} is here'),
+            end=lambda uuid: done.append(f'{uuid} has ended')))
+        error = None
+        compute.build_and_run_instance(
+            mock.sentinel.context, instance=mock.Mock(uuid='i1'), node=NODE)
+        self.assertEqual(
+            ['i1 is here', 'asked', 'built', 'i1 has ended'], done)
+        # There is no thread for it.
+        done.clear()
+        error = RuntimeError()
+        self.assertRaises(
+            RuntimeError, compute.build_and_run_instance,
+            mock.sentinel.context, mock.Mock(uuid='i1'))
+        self.assertEqual(['i1 is here', 'asked', 'i1 has ended'], done)
+        # It has neither a database nor a report client to ask.
+        compute._error_out_instances_whose_build_was_interrupted(
+            mock.sentinel.context, set(), [NODE])
+        self.assertEqual(
+            base.parameters(interrupted)[1:], base.parameters(
+                compute._error_out_instances_whose_build_was_interrupted))
+
+    def test_builds_are_copied_and_it_is_said_when_they_are_over(self):
+        compute = object.__new__(manager.ComputeManager)
+        done, ending = [], []
+
+        def build(self, context, instance, *args, **kwargs):
+            done.append('asked')
+
+        def do_build(self, context, instance, *args, **kwargs):
+            done.append('built')
+            if isinstance(result, BaseException):
+                raise result
+            return result
+
+        for name, act in (('build_and_run_instance', build),
+                          ('_do_build_and_run_instance', do_build)):
+            setattr(compute, name, types.MethodType(functools.wraps(
+                getattr(manager.ComputeManager, name))(act), compute))
+        answers = []
+
+        def gate_build(name, instance, act, node, otherwise, adopt, failed,
+                       renew, later):
+            return {'otherwise': otherwise, 'later': later}.get(
+                answers[-1], act)()
+
+        base.replace(
+            base.COPIES, compute, gate=mock.Mock(build=gate_build),
+            copy=lambda *build: done.append(build),
+            over=lambda *build: done.append(build),
+            ending=lambda: ending[-1])
+        compute.build_and_run_instance(
+            mock.sentinel.context, mock.Mock(uuid='i1'), {},
+            node=NODE, admin_password='secret')
+        (uuid, node, arguments), asked = done
+        self.assertEqual(('i1', NODE, 'asked'), (uuid, node, asked))
+        self.assertEqual(
+            {'context', 'instance', 'image', 'node', 'admin_password'},
+            arguments.keys())
+        self.assertEqual('secret', arguments['admin_password'])
+        policy = build_results.FAILED_BY_POLICY
+        over = ['built', ('i1', NODE, False)]
+        for answer, result, ends, expected in (
+                (None, build_results.ACTIVE, False, over),
+                (None, build_results.FAILED, True, over),
+                # By nova itself.
+                (None, policy, True, over),
+                ('otherwise', policy, False, [('i1', NODE, True)]),
+                # It may have waited for an answer until now.
+                ('otherwise', policy, True, []),
+                ('later', policy, False, []),
+                # The process ends, say.
+                (None, SystemExit(), False, ['built'])):
+            done.clear()
+            answers.append(answer)
+            ending.append(ends)
+            try:
+                self.assertIs(result, compute._do_build_and_run_instance(
+                    mock.sentinel.context, mock.Mock(uuid='i1'), node=NODE))
+            except SystemExit:
+                self.assertIsInstance(result, SystemExit)
+            self.assertEqual(expected, done)
+
+    def test_something_else_is_done_at_the_start(self):
+        seen = []
+        done = self.compute._init_instance
+        base.replace(
+            base.INSTANCE_INIT, self.compute,
+            init=lambda init, instance: seen.append((init, instance)))
+        self.compute.host = 'mine'
+        spelt = self.useFixture(fixtures.MockPatchObject(
+            handlers.nova_tracker, 'spell_host')).mock
+        asked = mock.Mock(host='Mine')
+        self.compute._init_instance('context', asked)
+        done.assert_not_called()
+        [(init, instance)] = seen
+        self.assertIs(asked, instance)
+        spelt.assert_not_called()
+        init()
+        # Else nova would leave it alone.
+        spelt.assert_called_once_with(asked, 'mine')
+        done.assert_called_once_with('context', asked)

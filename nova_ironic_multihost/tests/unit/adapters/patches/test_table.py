@@ -1,0 +1,346 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""What is replaced in nova: the table, and how it is applied."""
+
+import ast
+import inspect
+import pathlib
+import types
+from unittest import mock
+
+from nova.compute import build_results
+from nova.compute import manager
+from nova.compute import resource_tracker
+from nova import objects
+from nova.scheduler.client import report
+from nova import service
+from oslo_messaging._drivers import impl_rabbit
+from oslotest import base
+
+import nova_ironic_multihost
+from nova_ironic_multihost.adapters import names
+from nova_ironic_multihost.adapters.patches import apply
+from nova_ironic_multihost.adapters.patches import table
+from nova_ironic_multihost.tests.unit import tools
+
+PACKAGE = pathlib.Path(nova_ironic_multihost.__file__).parent
+
+#: Private modules that are imported, besides those of the targets.
+PRIVATE_MODULES = {
+    'oslo_messaging._drivers.amqp', 'oslo_messaging._drivers.common',
+    'nova_ironic_multihost._nova_virt'}
+
+#: Rows that tests break, each in one of three ways.
+BROKEN = (
+    ('manager', '_init_instance'), ('manager', '_get_compute_nodes_in_db'),
+    ('manager', '_do_build_and_run_instance'), ('manager', 'post_start_hook'),
+    ('manager', '_update_available_resource_for_node'),
+    ('tracker', '_update'), ('tracker', '_init_compute_node'),
+    ('tracker', '_set_instance_host_and_node'),
+    ('tracker', 'clean_compute_node_cache'), ('manager', '_instance_update'))
+
+
+def targets():
+    compute = object.__new__(manager.ComputeManager)
+    starting = object.__new__(service.Service)
+    starting.manager = compute
+    return {
+        'manager': compute,
+        'tracker': object.__new__(resource_tracker.ResourceTracker),
+        'client': object.__new__(report.SchedulerReportClient),
+        'driver': object.__new__(names.IronicDriver),
+        'service': starting,
+        'transport': object.__new__(impl_rabbit.RabbitDriver)}
+
+
+class TableTestCase(base.BaseTestCase):
+
+    def test_this_nova_is_as_the_table_says(self):
+        self.assertEqual([], table.lacking())
+        self.assertEqual(
+            [], [why for row in table.rows() if (why := row.mismatch())])
+
+    def test_each_row_stands_once(self):
+        listed = [(row.target, row.label) for row in table.rows()]
+        self.assertEqual(sorted(set(listed)), sorted(listed))
+
+    def test_rows_of_a_release(self):
+        def stop(release):
+            return [row.target for row in table.rows(release)
+                    if row.label in ('stop', 'set_shutdown_in_progress')]
+
+        self.assertEqual((['service'], ['manager'], ['manager']),
+                         (stop(33), stop(34), stop(35)))
+        for version, target in (('33.1.0', 'service'), ('34.0.0', 'manager'),
+                                ('35.0.0', 'manager')):
+            with mock.patch.object(table, 'version', lambda: version):
+                self.assertEqual([target], stop(None))
+
+    def test_nova_with_another_kind_of_version_is_known_by_what_it_has(self):
+        for version in '0.0.1.dev7', '2026.1', 'without a version':
+            for owner, target in ((mock.Mock(spec=[]), 'service'),
+                                  (mock.Mock(), 'manager')):
+                with (mock.patch.object(table, 'version', lambda: version),
+                      mock.patch.object(
+                          table.nova_manager, 'Manager', owner)):
+                    self.assertIn((target, 'end'), [
+                        (row.target, row.layers[0].__name__)
+                        for row in table.rows() if row.layers
+                        and row.target in ('service', 'manager')])
+
+    def test_all_rows_are_applied(self):
+        applied = targets()
+        before = {target: set(vars(one)) for target, one in applied.items()}
+        apply.apply(table.rows(), applied, mock.Mock())
+        self.assertCountEqual(
+            [(target, name) for target, one in applied.items()
+             for name in vars(one).keys() - before[target]],
+            [(row.target, name) for row in table.rows() if row.layers
+             for name in row.names(type(applied[row.target]))])
+
+    def test_what_a_service_has_not_is_left_out(self):
+        applied = {'manager': targets()['manager']}
+        apply.apply(table.rows(), applied, mock.Mock())
+        self.assertIn('_init_instance', vars(applied['manager']))
+
+    def test_nova_has_its_own_users(self):
+        """Each function that relies on a row mentions it."""
+        tree = tools.load('nova-contract').Tree(
+            pathlib.Path(inspect.getfile(manager)).parents[2])
+        for row in table.rows():
+            for user in row.users:
+                if '.' in user:
+                    self.assertIn(f'.{row.label}', '\n'.join(tree.text(user)))
+
+
+class MismatchTestCase(base.BaseTestCase):
+
+    def break_row(self, target, label, way):
+        """Break a row as a nova would that has renamed it, say."""
+        row = next(row for row in table.rows()
+                   if (row.target, row.label) == (target, label))
+        behaviour = {'new': 'text'}
+        if way == 'parameters':
+            behaviour = {'new': lambda self, other: None}
+        return mock.patch.object(row.owner, label, **behaviour)
+
+    def test_broken_rows_refuse_the_start(self):
+        for number, (target, label) in enumerate(BROKEN):
+            for way in ('no method', 'parameters'):
+                applied = targets()
+                before = {one: dict(vars(its))
+                          for one, its in applied.items()}
+                with self.break_row(target, label, way):
+                    if way == 'parameters' and not next(
+                            row.parameters for row in table.rows()
+                            if row.label == label):
+                        continue
+                    error = self.assertRaises(
+                        apply.MismatchError, apply.apply, table.rows(),
+                        applied, mock.Mock())
+                    self.assertRegex(
+                        str(error),
+                        rf'^In nova \d+\.\S+ \w+\.{label} (is no method any '
+                        r'more|has no parameter [\w, ]+): install nova 31 to '
+                        r'34, or a nova-ironic-multihost that supports this '
+                        r'one\.$')
+                    self.assertEqual(1, len(table.lacking()), number)
+                self.assertEqual(before, {
+                    one: vars(its) for one, its in applied.items()})
+
+    def refuse(self, what):
+        applied = targets()
+        before = {one: dict(vars(its)) for one, its in applied.items()}
+        self.assertIn(what, str(self.assertRaises(
+            apply.MismatchError, apply.apply, table.rows(), applied,
+            mock.Mock())))
+        self.assertEqual(before, {
+            one: vars(its) for one, its in applied.items()})
+
+    def test_what_is_not_replaced_is_checked_as_well(self):
+        for owner, name, what in (
+                (objects.Instance, 'save', 'Instance.save is no method'),
+                (names.IronicDriver, 'failed_spawn_cleanup',
+                 'IronicDriver.failed_spawn_cleanup is no method'),
+                (impl_rabbit.RabbitDriver, 'listen',
+                 'RabbitDriver.listen is no method')):
+            with mock.patch.object(owner, name, 'text'):
+                self.refuse(what)
+
+    def test_class_that_is_gone(self):
+        gone = mock.patch.dict(table.TARGETS, virtapi=('nova.gone:Virt',))
+        with gone:
+            self.refuse('Virt._compute is gone')
+
+    def test_what_is_optional_is_left_out_and_told(self):
+        applied = targets()
+        label = 'get_allocations_for_resource_provider'
+        with self.break_row('client', label, 'no method'):
+            with self.assertLogs(apply.LOG.logger, 'WARNING') as logs:
+                apply.apply(table.rows(), applied, mock.Mock())
+            self.assertEqual([], table.lacking())
+        self.assertEqual(1, len(logs.output))
+        self.assertIn('left out (a free node with an allocation',
+                      logs.output[0])
+        self.assertNotIn(label, vars(applied['client']))
+        self.assertIn('_update', vars(applied['tracker']))
+
+
+class LayersTestCase(base.BaseTestCase):
+    """The order in which a build passes the layers."""
+
+    def setUp(self):
+        super().setUp()
+        self.done = []
+        self.instance = mock.Mock(uuid='i1')
+        self.compute = object.__new__(manager.ComputeManager)
+        parts = mock.Mock(
+            adopt=self.noting('adopt', False), copy=self.noting('copy'),
+            failed=self.noting('failed'), over=self.noting('over'),
+            ending=lambda: False)
+        parts.arrivals.begin = self.noting('begin')
+        parts.arrivals.end = self.noting('end')
+
+        def build(name, instance, act, *args):
+            self.done.append('gate')
+            return act()
+
+        parts.gate.build = build
+        for name in ('build_and_run_instance', '_do_build_and_run_instance'):
+            setattr(self.compute, name, types.MethodType(
+                lambda self, *args, name=name, nova=self.nova, **kwargs:
+                    nova(name), self.compute))
+        self.result = build_results.ACTIVE
+        apply.apply(table.rows(), {'manager': self.compute}, parts)
+
+    def noting(self, what, answer=None):
+        def note(*args):
+            self.done.append(what)
+            return answer
+
+        return note
+
+    def nova(self, name):
+        self.done.append(name)
+        if isinstance(self.result, Exception):
+            raise self.result
+        return self.result
+
+    def test_a_build_that_arrives(self):
+        self.compute.build_and_run_instance(
+            None, self.instance, {}, node='n1')
+        self.assertEqual(
+            ['begin', 'copy', 'build_and_run_instance', 'adopt'], self.done)
+
+    def test_a_build_that_is_carried_out(self):
+        save = self.instance.save
+        self.compute._do_build_and_run_instance(
+            None, self.instance, node='n1')
+        self.assertEqual(
+            ['gate', '_do_build_and_run_instance', 'over', 'end'], self.done)
+        self.assertIsNot(save, self.instance.save)
+
+    def test_a_build_that_fails(self):
+        self.result = OSError()
+        self.assertRaises(
+            OSError, self.compute._do_build_and_run_instance,
+            None, self.instance, node='n1')
+        self.assertEqual(
+            ['gate', '_do_build_and_run_instance', 'failed', 'end'],
+            self.done)
+
+    def test_novas_own_method(self):
+        self.assertEqual(self.result, apply.novas(
+            self.compute, '_do_build_and_run_instance')())
+        self.assertEqual(['_do_build_and_run_instance'], self.done)
+        other = mock.Mock()
+        self.assertIs(other.method, apply.novas(other, 'method'))
+
+
+class CallTestCase(base.BaseTestCase):
+
+    def test_arguments(self):
+        method = mock.Mock()
+        call = apply.Call(
+            None, 'm', method, ('one', 'two', 'three'), (1,), {'two': 2})
+        self.assertEqual((1, 2, None),
+                         (call['one'], call['two'], call['three']))
+        self.assertIs(method.return_value, call())
+        method.assert_called_once_with(1, two=2)
+        call.changed(two=3)
+        method.assert_called_with(1, two=3)
+        call.changed(one=3, three=4)
+        method.assert_called_with(3, two=2, three=4)
+
+
+    def test_what_is_applied_twice(self):
+        target = mock.Mock()
+        row = table.Row('manager', '_get_nodes', '', layers=(
+            lambda parts, call: [*call(), 'ours'],))
+        nova = target._get_nodes = mock.Mock(return_value=['nova'])
+        for _ in range(2):
+            apply.apply([row], {'manager': target}, None)
+        self.assertEqual(['nova', 'ours', 'ours'], target._get_nodes(None))
+        self.assertIs(nova, apply.novas(target, '_get_nodes'))
+
+    def test_parameters(self):
+        """Also of a driver of an operator's, which hands on what it gets."""
+        class Own(names.IronicDriver):
+            def spawn(self, context, instance, *args, **kwargs):
+                pass
+
+        self.assertEqual(('self', 'context', 'instance', 'args', 'kwargs'),
+                         apply.parameters(Own.spawn))
+        self.assertIn('instance', apply.parameters(
+            manager.ComputeManager.attach_interface))
+
+
+class InsidesTestCase(base.BaseTestCase):
+    """The table is the only place that knows the insides of nova."""
+
+    def setUp(self):
+        super().setUp()
+        self.sources = {
+            path: ast.parse(path.read_text())
+            for path in PACKAGE.rglob('*.py') if 'tests' not in path.parts}
+
+    def test_private_attributes_of_others(self):
+        listed = {row.label for row in table.ROWS} | {'_NODE_FIELDS'}
+        for path, source in self.sources.items():
+            mine = {node.name for node in ast.walk(source) if isinstance(
+                node, (ast.FunctionDef, ast.ClassDef))} | {
+                    node.attr for node in ast.walk(source)
+                    if isinstance(node, ast.Attribute)
+                    and isinstance(node.ctx, ast.Store)}
+            for node in ast.walk(source):
+                if (isinstance(node, ast.Attribute)
+                        and node.attr.startswith('_')
+                        and not node.attr.startswith('__')
+                        and node.attr not in mine
+                        # Of enum and namedtuple.
+                        and node.attr not in ('_replace', '_value_')
+                        and 'client' not in path.parts):
+                    self.assertIn(node.attr, listed, f'{path}:{node.lineno}')
+
+    def test_private_modules(self):
+        listed = PRIVATE_MODULES | {
+            place.partition(':')[0]
+            for places in table.TARGETS.values() for place in places}
+        for path, source in self.sources.items():
+            for node in ast.walk(source):
+                for name in (
+                        [f'{node.module}.{one.name}' for one in node.names]
+                        if isinstance(node, ast.ImportFrom) else
+                        [one.name for one in node.names]
+                        if isinstance(node, ast.Import) else []):
+                    if '._' in name and not name.startswith('__future__'):
+                        self.assertIn(name, listed, f'{path}:{node.lineno}')

@@ -1,0 +1,106 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Copies of builds are what nova's conductor sends."""
+
+import threading
+
+import fixtures
+from nova.compute import manager
+from nova import exception
+from nova import objects
+from nova.objects import base as objects_base
+from nova import rpc
+from oslo_messaging._drivers import common
+
+from nova_ironic_multihost.adapters import build_copies
+from nova_ironic_multihost.adapters.patches import apply
+from nova_ironic_multihost.adapters import rpc_queue
+from nova_ironic_multihost.rules.forwarding import Kind
+from nova_ironic_multihost.tests.unit.adapters import base
+from nova_ironic_multihost.tests.unit.adapters import test_rpc_queue
+
+ARGUMENTS = {
+    'instance', 'image', 'request_spec', 'filter_properties', 'accel_uuids',
+    'admin_password', 'injected_files', 'requested_networks',
+    'security_groups', 'block_device_mapping', 'node', 'limits', 'host_list'}
+
+
+class SignaturesTestCase(base.SignaturesTestCase):
+
+    def test_a_copy_can_be_sent_on_to_a_nova_of_any_release(self):
+        self.assertEqual({'self', 'context'} | ARGUMENTS, set(
+            apply.parameters(
+                manager.ComputeManager.build_and_run_instance)))
+        major, minor = manager.ComputeManager.target.version.split('.')
+        self.assertEqual(build_copies.VERSION.split('.')[0], major)
+        self.assertLessEqual(build_copies.VERSION.split('.')[1], minor)
+
+    def test_client(self):
+        self.assertEqual(
+            ['target', 'version_cap', 'serializer'],
+            base.parameters(rpc.get_client)[:3])
+        self.assertEqual('compute-builds.host-1', rpc_queue.copies('host-1'))
+
+
+class CopierTestCase(test_rpc_queue.BrokerTestCase):
+
+    def content(self, queue):
+        message, = self.queues[queue]
+        content = common.deserialize_msg(
+            test_rpc_queue.Channel(self).message_to_python(message).payload)
+        return {name: value for name, value in content.items()
+                if name not in ('_unique_id', 'version')}
+
+    def test_it_is_what_was_sent(self):
+        self.send_build(requested_networks=objects.NetworkRequestList(
+            objects=[objects.NetworkRequest(port_id=base.NODE)]))
+        serializer = objects_base.NovaObjectSerializer()
+        sent = self.content('compute.dead')
+        copier = build_copies.Copier('dead')
+        arguments = {
+            'context': self.context,
+            **{name: serializer.deserialize_entity(self.context, value)
+               for name, value in sent['args'].items()}}
+        sealed = copier.seal(arguments)
+        # As nova does when it goes on.
+        arguments['instance'].host = 'dead'
+        copier.copy(sealed)
+        self.assertEqual(sent, self.content('compute-builds.dead'))
+        copy = self.mailboxes.open_copies('dead').take()
+        self.assertEqual(
+            (Kind.BUILD, test_rpc_queue.UUID, base.NODE, sent['args']),
+            (copy.kind, copy.instance, copy.node, copy.arguments))
+        self.assertNotIn(test_rpc_queue.SECRET, repr(copy))
+
+    def test_who_cannot_send_it_is_told(self):
+        self.send = self.refuse
+        self.assertRaises(
+            exception.NovaException, build_copies.Copier('dead').copy,
+            {'context': self.context, 'instance': self.instance})
+
+    def test_build_goes_on_while_rabbit_confirms_nothing(self):
+        held = threading.Event()
+        self.addCleanup(held.set)
+        self.useFixture(
+            fixtures.MockPatchObject(build_copies, 'PATIENCE', 0.01)
+        )
+        self.send = lambda *args, **how: held.wait(60)
+        copier = build_copies.Copier('dead')
+        build = {'context': self.context, 'instance': self.instance}
+        # The first is not confirmed, and the second does not get its turn.
+        for _ in range(2):
+            self.assertRaises(TimeoutError, copier.copy, build)
+
+    @staticmethod
+    def refuse(exchange_name, topic, msg, **how):
+        raise exception.NovaException

@@ -1,0 +1,625 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What nova does on behalf of this package."""
+
+import functools
+import inspect
+from unittest import mock
+
+import fixtures
+from nova.compute import manager
+from nova.compute import provider_tree
+from nova.compute import resource_tracker
+from nova import context as nova_context
+from nova import objects
+from nova import rpc
+from oslo_concurrency import lockutils
+import oslo_messaging as messaging
+from oslo_utils.fixture import uuidsentinel
+from oslo_utils import uuidutils
+
+from nova_ironic_multihost.adapters import db
+from nova_ironic_multihost.adapters import names
+from nova_ironic_multihost.adapters import nova_tracker
+from nova_ironic_multihost.adapters.patches import apply
+from nova_ironic_multihost.rules.model import Record
+from nova_ironic_multihost.rules import takeover
+from nova_ironic_multihost.tests.unit.adapters import base
+
+NODE = base.NODE
+
+
+class SignaturesTestCase(base.SignaturesTestCase):
+
+    def test_methods_for_instances(self):
+        compute = manager.ComputeManager
+        self.assertParameters(
+            ['self', 'instance', 'clean_task_state'],
+            compute._set_instance_obj_error_state)
+        self.assertEqual(
+            ['self', 'context', 'instance', 'bdms'],
+            [*apply.parameters(compute.terminate_instance)])
+        for method in (compute.soft_delete_instance,
+                       compute.restore_instance):
+            self.assertEqual(['self', 'context', 'instance'],
+                             [*apply.parameters(method)])
+
+    def test_instances_are_written_if_they_are_as_they_were_read(self):
+        self.assertEqual(
+            ['self', 'expected_vm_state', 'expected_task_state'],
+            base.parameters(objects.Instance.save)[:3])
+        self.assertEqual(
+            ['context', 'instance_uuid', 'limit'],
+            base.parameters(
+                objects.InstanceActionList.get_by_instance_uuid)[:3])
+
+
+class TrackerTestCase(base.TrackerTestCase):
+
+    def test_the_driver_reaches_the_manager(self):
+        self.assertIs(self.client, self.tracker.report_client)
+        source = inspect.getsource(manager.ComputeManager.__init__)
+        for attribute in ('self.rt = ', 'self.reportclient = ',
+                          'ComputeVirtAPI(self)'):
+            self.assertIn(attribute, source)
+
+    def test_a_driver_on_its_own_has_no_tracker(self):
+        tracker = nova_tracker.Tracker(None)
+        self.assertFalse(tracker.has(NODE))
+        tracker.audit(NODE)
+        tracker.drop(NODE)
+        tracker.refresh(NODE)
+
+    def test_nothing_is_forgotten_while_placement_is_told_of_it(self):
+        """A delete would end in ERROR: its node is not known any more."""
+        lock = lockutils.internal_fair_lock(
+            resource_tracker.COMPUTE_RESOURCE_SEMAPHORE)
+        held = []
+        self.useFixture(fixtures.MockPatchObject(
+            self.client, 'invalidate_resource_provider',
+            lambda node: held.append(lock.is_writer())))
+        rt = self.tracker._manager.rt
+        self.useFixture(fixtures.MockPatchObject(
+            rt, 'remove_node', lambda node: held.append(lock.is_writer())))
+        self.tracker.refresh(NODE)
+        rt.compute_nodes[NODE] = mock.sentinel.record
+        self.tracker.drop(NODE)
+        self.assertEqual([True, True, True], held)
+
+    def test_generation_is_read_anew(self):
+        self.client._provider_tree.new_root(NODE, NODE, generation=3)
+        inventory = {'CUSTOM_BAREMETAL': {'total': 1, 'reserved': 0}}
+        asked = self.patch(self.client, 'get', return_value=base.response(
+            200, {'inventories': inventory,
+                  'resource_provider_generation': 7}))
+        self.tracker.renew(NODE)
+        asked.assert_called_once_with(
+            f'/resource_providers/{NODE}/inventories',
+            global_request_id=mock.ANY)
+        known = self.client._provider_tree.data(NODE)
+        self.assertEqual((7, inventory), (known.generation, known.inventory))
+
+    def test_what_was_known_stays_if_placement_does_not_answer(self):
+        self.client._provider_tree.new_root(NODE, NODE, generation=3)
+        asked = self.patch(self.client, 'get')
+        for answer in (base.response(503, {}), base.response(404, {})):
+            asked.return_value = answer
+            self.tracker.renew(NODE)
+            self.assertEqual(
+                3, self.client._provider_tree.data(NODE).generation)
+
+    def test_provider_that_another_thread_has_forgotten(self):
+        self.patch(self.client, 'get', return_value=base.response(
+            200, {'inventories': {}, 'resource_provider_generation': 7}))
+        self.tracker.renew(NODE)
+
+    def confirm(self, generation):
+        """Return what placement is asked for when a node has changed."""
+        asked = []
+
+        def get(url, **_):
+            asked.append(url.removeprefix('/resource_providers/'))
+            return base.response(200, {
+                'generation': generation, 'resource_providers': [{
+                    'uuid': NODE, 'name': NODE, 'generation': generation,
+                    'parent_provider_uuid': None}],
+                'resource_provider_generation': generation,
+                'inventories': {}, 'aggregates': [], 'traits': []})
+
+        self.patch(self.client, 'get', new=get)
+        self.tracker.confirm(NODE)
+        self.client.get_provider_tree_and_ensure_root(
+            nova_context.get_admin_context(), NODE)
+        return asked
+
+    def age(self):
+        """Let 301 s pass."""
+        times = self.client._association_refresh_time
+        times[NODE] -= 301
+
+    def test_provider_that_has_not_changed_is_not_read_anew(self):
+        whole = self.confirm(1)
+        self.assertLess(3, len(whole))
+        # nova asks for nothing.
+        self.assertEqual([], self.confirm(1))
+        for _ in range(2):
+            self.age()
+            self.assertEqual([NODE], self.confirm(1))
+        self.assertEqual([], self.confirm(1))
+        self.age()
+        self.assertEqual([NODE, *whole], self.confirm(2))
+
+    def test_provider_of_which_a_part_was_read_is_read_anew(self):
+        whole = self.confirm(1)
+        self.age()
+        self.patch(self.client, 'get', return_value=base.response(
+            200, {'inventories': {}, 'resource_provider_generation': 2}))
+        self.tracker.renew(NODE)
+        # Its traits may be others since.
+        self.assertEqual(whole, self.confirm(2))
+        self.age()
+        self.assertEqual([NODE], self.confirm(2))
+
+    def test_providers_that_are_gone_take_no_memory(self):
+        whole = self.confirm(1)
+        self.patch(self.client, 'get', return_value=base.response(503, {}))
+        for number in range(10):
+            gone = f'{NODE}-{number}'
+            self.client._association_refresh_time[gone] = 1.0
+            self.tracker.renew(gone)
+            self.client.invalidate_resource_provider(gone)
+        self.tracker.renew(NODE)
+        self.assertEqual([NODE], list(self.tracker._renewed))
+        # What is there is still known.
+        self.age()
+        self.tracker.renew(NODE)
+        self.assertEqual(whole, self.confirm(1))
+
+    def test_provider_that_others_ask_for_meanwhile_is_not_confirmed(self):
+        whole = self.confirm(1)
+        for meanwhile in (lambda: self.tracker.renew(NODE),
+                          lambda: self.tracker.refresh(NODE)):
+            self.age()
+            client, unchanged = self.client, self.tracker.unchanged
+
+            def ask(nodes):
+                found = unchanged(nodes)
+                meanwhile()
+                return found
+
+            with mock.patch.object(self.tracker, 'unchanged', ask):
+                asked = self.confirm(1)
+            self.assertEqual(whole, asked[-len(whole):])
+            self.assertIn(NODE, client._association_refresh_time)
+
+    def test_provider_that_nova_has_not_asked_for_is_not_confirmed(self):
+        nova_tracker.Tracker(None).confirm(NODE)
+        self.client._provider_tree.new_root(NODE, NODE, generation=1)
+        self.assertLess(3, len(self.confirm(1)))
+
+    def test_records_at_hand(self):
+        self.assertFalse(self.tracker.has(NODE))
+        self.rt.compute_nodes[NODE] = objects.ComputeNode()
+        self.assertTrue(self.tracker.has(NODE))
+
+    def test_of_each_record_there_is_one_row(self):
+        self.assertEqual([], nova_tracker.Tracker(None).at_hand([]))
+        unknown, tracked = self.record(), self.record()
+        self.assertIs(unknown.row, self.tracker.at_hand([unknown])[0].row)
+        self.tracker.fill([tracked])
+        read = self.record(partition='now')
+        [found] = self.tracker.at_hand([read])
+        self.assertEqual((read, True), (found, found.row is tracked.row))
+
+    def test_a_row_of_another_host_or_another_record_is_none_of_its(self):
+        self.tracker.fill([self.record()])
+        for row in (objects.ComputeNode(id=7, host='host-2'),
+                    objects.ComputeNode(id=8, host='host-1')):
+            [found] = self.tracker.at_hand([Record(NODE, row.host, row=row)])
+            self.assertIs(row, found.row)
+
+    def test_audit_of_one_node(self):
+        self.assertEqual(
+            ['self', 'context', 'nodename', 'startup'], base.parameters(
+                manager.ComputeManager._update_available_resource_for_node))
+        audited = self.patch(self.rt, 'update_available_resource')
+        self.compute._update_available_resource_for_node = functools.partial(
+            manager.ComputeManager._update_available_resource_for_node,
+            self.compute)
+        self.tracker.audit(NODE)
+        audited.assert_called_once_with(mock.ANY, NODE, startup=False)
+        self.assertTrue(audited.call_args.args[0].is_admin)
+        # Errors are nova's to log.
+        audited.side_effect = OSError('refused')
+        self.tracker.audit(NODE)
+
+    def test_node_that_the_tracker_forgets(self):
+        self.client._association_refresh_time[NODE] = 1.0
+        self.rt.compute_nodes[NODE] = objects.ComputeNode()
+        for _ in range(2):
+            self.tracker.drop(NODE)
+            self.assertFalse(self.tracker.has(NODE))
+            self.assertNotIn(NODE, self.client._association_refresh_time)
+
+    def test_placement_is_asked_again_for_what_was_forgotten(self):
+        self.client._association_refresh_time[NODE] = 1.0
+        self.tracker.refresh(NODE)
+        self.assertNotIn(NODE, self.client._association_refresh_time)
+
+    def record(self, **stats):
+        return Record(NODE, 'host-1', row=objects.ComputeNode(
+            id=7, uuid=NODE, hypervisor_hostname=NODE, host='host-1',
+            numa_topology=None, memory_mb=0, memory_mb_used=0, local_gb=0,
+            local_gb_used=0, vcpus=0, vcpus_used=0, stats=stats))
+
+    def build(self):
+        """Claim the node for a build, as nova does."""
+        self.patch(self.rt, '_set_instance_host_and_node')
+        updated = self.patch(self.rt, '_update')
+        # Else nova asks for its volumes.
+        self.rt.is_bfv[uuidsentinel.instance] = False
+        context = names.admin_context()
+        self.rt.instance_claim(context, objects.Instance(
+            context, id=1, uuid=uuidsentinel.instance, host=None, node=None,
+            vm_state='building', task_state=None, os_type=None,
+            project_id='p', numa_topology=None, migration_context=None,
+            flavor=objects.Flavor(
+                memory_mb=2, root_gb=3, ephemeral_gb=0, vcpus=1, swap=0,
+                extra_specs={}),
+            pci_requests=objects.InstancePCIRequests(requests=[]),
+            image_ref='image', system_metadata={}),
+            NODE, {NODE: {'resources': {'CUSTOM_X': 1}}})
+        return updated.call_args.args[1]
+
+    def test_build_on_a_node_that_was_not_audited(self):
+        self.tracker.fill([self.record(
+            cpu_arch='x86_64', num_instances='1', num_vm_active='1',
+            io_workload='0', failed_builds='2', partition='p1')])
+        self.assertTrue(self.tracker.has(NODE))
+        claimed = self.build()
+        self.assertEqual(
+            {'cpu_arch': 'x86_64', 'partition': 'p1', 'num_instances': '1',
+             'num_vm_building': '1', 'io_workload': '1',
+             # nova's scheduler avoids it as before.
+             'failed_builds': '2'},
+            {name: value for name, value in claimed.stats.items()
+             if name in ('cpu_arch', 'partition', 'num_instances',
+                         'num_vm_active', 'num_vm_building', 'io_workload',
+                         'failed_builds')})
+        self.assertEqual(2, claimed.memory_mb_used)
+
+    def test_records_are_moved_as_they_are(self):
+        other, lost = uuidsentinel.other, uuidsentinel.lost
+        refused = uuidsentinel.refused
+        saved, self.moved, barred = [], [], []
+        self.tracker = nova_tracker.Tracker(
+            self.virtapi, lambda *move: self.moved.append(move),
+            lambda node, exc: barred.append(node))
+
+        def held():
+            return lockutils.internal_fair_lock(
+                resource_tracker.COMPUTE_RESOURCE_SEMAPHORE).owner is not None
+
+        def save(row):
+            # A claim waits: builds are sent here from now on.
+            self.assertTrue(held())
+            if row.uuid == lost:
+                raise messaging.MessagingTimeout
+            if row.uuid == refused:
+                raise messaging.RemoteError('DBDuplicateEntry', 'key')
+            saved.append((row.uuid, row.obj_get_changes()))
+
+        self.patch(objects.ComputeNode, 'save', autospec=True,
+                   side_effect=save)
+        self.rt.service_ref = objects.Service(id=5)
+        records = []
+
+        def judge(nodes):
+            # What has the lock before may take long.
+            self.assertTrue(held())
+            return [record for record in records if record.node in nodes]
+
+        for node in (NODE, other, lost, refused):
+            row = objects.ComputeNode(
+                uuid=node, hypervisor_hostname=node, host='host-2',
+                service_id=2, stats={'cpu_arch': 'x86_64'})
+            row.obj_reset_changes()
+            records.append(Record(node, 'host-2', row=row))
+        self.assertEqual(
+            {NODE, other}, self.tracker.move(
+                [NODE, other, lost, refused], judge))
+        self.assertCountEqual(
+            [(NODE, True), (other, True), (lost, False), (refused, False)],
+            self.moved)
+        self.assertEqual([refused], barred)
+        self.assertCountEqual(
+            [(node, {'host': 'host-1', 'service_id': 5})
+             for node in (NODE, other)], saved)
+        self.assertEqual({NODE, other}, set(self.rt.compute_nodes))
+        self.assertEqual('x86_64', self.rt.stats[NODE]['cpu_arch'])
+        self.assertEqual(set(), self.tracker.move([], judge))
+        self.assertEqual(
+            set(), self.tracker.move([NODE], lambda nodes: []))
+
+    def test_providers_that_nobody_has_changed(self):
+        tree, other = self.client._provider_tree, uuidsentinel.other
+        tree.new_root(NODE, NODE, generation=3)
+        tree.new_root(other, other, generation=3)
+        asked = []
+
+        def generation(context, client, node):
+            asked.append(node)
+            return {NODE: 3, other: 4}[node]
+
+        self.patch(db, 'generation', new=generation)
+        self.assertEqual({NODE}, self.tracker.unchanged(
+            [NODE, other, uuidsentinel.unknown]))
+        self.assertCountEqual([NODE, other], asked)
+        self.assertEqual(set(), self.tracker.unchanged([uuidsentinel.none]))
+        self.patch(db, 'generation', return_value=None)
+        self.assertEqual(set(), self.tracker.unchanged([NODE]))
+        self.assertEqual(set(), nova_tracker.Tracker(None).unchanged([NODE]))
+
+    def test_what_the_tracker_knows_stays(self):
+        known = self.rt.compute_nodes[NODE] = objects.ComputeNode()
+        tree = self.rt.provider_tree = provider_tree.ProviderTree()
+        self.tracker.fill([self.record()])
+        self.assertIs(known, self.rt.compute_nodes[NODE])
+        self.assertIs(tree, self.rt.provider_tree)
+
+    def test_claims_wait_for_some_records_only(self):
+        filled = self.patch(self.tracker, '_fill')
+        with mock.patch.object(nova_tracker, 'FILLED', 2):
+            self.tracker.fill(iter('abcde'))
+        self.assertEqual([['a', 'b'], ['c', 'd'], ['e']], [
+            call.args[0] for call in filled.call_args_list])
+
+    def test_what_happens_to_nodes_is_told_without_the_trackers_lock(self):
+        # It is not held where the driver is called to build and to delete,
+        # and the allocation goes after the machine.
+        for method in (manager.ComputeManager._build_resources,
+                       manager.ComputeManager._shutdown_instance,
+                       manager.ComputeManager._delete_instance):
+            self.assertNotIn('COMPUTE_RESOURCE_SEMAPHORE',
+                             inspect.getsource(method))
+        self.assertIn('self.driver.prepare_for_spawn(', inspect.getsource(
+            manager.ComputeManager._build_resources))
+        source = inspect.getsource(manager.ComputeManager._delete_instance)
+        self.assertLess(source.index('self._shutdown_instance('),
+                        source.index('self._complete_deletion('))
+        self.assertIn('delete_allocation_for_instance', inspect.getsource(
+            manager.ComputeManager._complete_deletion))
+
+
+class InstanceOfThisHostTestCase(base.DatabaseTestCase):
+    """What is done for an instance that was taken over."""
+
+    def setUp(self):
+        super().setUp()
+        self.row = self.instance(uuidsentinel.instance, 'mine')
+        self.row.vm_state = 'active'
+        self.row.task_state = 'powering-off'
+        self.row.save()
+        self.manager = mock.Mock(spec=[
+            '_init_instance', '_set_instance_obj_error_state',
+            'restore_instance', 'soft_delete_instance',
+            'terminate_instance'])
+        self.manager.host = 'mine'
+        self.init = self.manager._init_instance
+        self.instances = nova_tracker.Instances(
+            mock.Mock(_compute=self.manager))
+
+    def now(self):
+        row = objects.Instance.get_by_uuid(self.context, self.row.uuid)
+        return row.vm_state, row.task_state
+
+    def test_one_that_is_gone(self):
+        self.row.destroy()
+        self.assertIsNone(self.instances.read(self.row.uuid))
+
+    def test_those_that_hosts_have_marked(self):
+        expected = {}
+        for number, (host, before) in enumerate((
+                ('mine', None), ('mine', 'deleting'), ('mine', 'spawning'),
+                ('third', None))):
+            row = self.instance(uuidutils.generate_uuid(), f'on-{number}')
+            row.vm_state = 'soft-delete' if number else 'building'
+            row.task_state = takeover.taken(before, host)
+            row.save()
+            if host != 'third':
+                expected[row.uuid] = row.task_state
+        gone = self.instance(uuidutils.generate_uuid(), 'mine')
+        gone.task_state = takeover.taken(None, 'mine')
+        gone.save()
+        gone.destroy()
+        for size in 1, 2, 3, 100:
+            with mock.patch.object(db, 'INSTANCES', size):
+                found = self.instances.marked('mine')
+            self.assertEqual(expected, {
+                uuid: state.task_state for uuid, state in found.items()})
+        self.assertEqual({'on-0', 'on-1', 'on-2'},
+                         {state.host for state in found.values()})
+
+    def test_those_of_a_host_that_do_something(self):
+        expected = {}
+        for host, task_state in (
+                ('here', 'deleting'), ('here', 'rebuild_spawning'),
+                ('here', 'rescuing'), ('here', None),
+                ('here', 'resize_prep'), ('elsewhere', 'deleting'),
+                ('here', takeover.taken('deleting', 'here'))):
+            row = self.instance(uuidutils.generate_uuid(), host)
+            row.task_state = task_state
+            row.save()
+            expected[row.uuid] = task_state
+        # Half deleted, and deleted.
+        for row in (self.instance(uuidutils.generate_uuid(), 'here'),
+                    self.instance(uuidutils.generate_uuid(), 'elsewhere'),
+                    gone := self.instance(uuidutils.generate_uuid(), 'here')):
+            row.vm_state = 'deleted'
+            row.save()
+        gone.destroy()
+        half = min(row.uuid for row in objects.InstanceList.get_by_filters(
+            self.context, {'vm_state': 'deleted', 'host': 'here',
+                           'deleted': False}))
+        found = self.instances.busy('here')
+        self.assertEqual(
+            dict(list(expected.items())[:3]) | {half: None},
+            {uuid: state.task_state for uuid, state in found.items()})
+
+    def test_what_it_was_asked_for_last(self):
+        asked = self.instances.asked_last
+        self.assertIsNone(asked(self.row.uuid))
+        for number, (action, expected) in enumerate((
+                ('create', None), ('rebuild', 'rebuild'),
+                ('evacuate', 'rebuild'), ('stop', 'rebuild'))):
+            self.context.request_id = f'req-{number}'
+            objects.InstanceAction.action_start(
+                self.context, self.row.uuid, action, want_result=False)
+            self.assertEqual(expected, asked(self.row.uuid))
+        self.context.request_id = 'req-1'
+        for note in (objects.InstanceActionEvent.event_start,
+                     objects.InstanceActionEvent.event_finish):
+            self.assertEqual('rebuild', asked(self.row.uuid))
+            note(self.context, self.row.uuid, 'compute_rebuild_instance',
+                 want_result=False)
+        self.assertEqual('evacuate', asked(self.row.uuid))
+
+    def test_all_that_are_half_deleted(self):
+        self.useFixture(fixtures.MockPatchObject(db, 'INSTANCES', 2))
+        made = set()
+        for _ in range(5):
+            row = self.instance(uuidutils.generate_uuid(), 'here')
+            row.vm_state = 'deleted'
+            row.save()
+            made.add(row.uuid)
+        self.assertEqual(made, set(self.instances.busy('here')))
+
+    def test_all_of_a_host_little_by_little(self):
+        here = {self.instance(uuidutils.generate_uuid(), 'here').uuid
+                for _ in range(5)}
+        self.instance(uuidutils.generate_uuid(), 'elsewhere')
+        for size in 1, 2, 5, 100:
+            found = []
+            with mock.patch.object(db, 'INSTANCES', size):
+                while some := self.instances.of_host(
+                        'here', found[-1] if found else None):
+                    found += some
+            self.assertCountEqual(here, found)
+
+    def test_the_last_one_that_was_read_is_gone(self):
+        row = self.instance(uuidutils.generate_uuid(), 'here')
+        row.destroy()
+        self.instance(uuidutils.generate_uuid(), 'here')
+        for gone in row.uuid, uuidutils.generate_uuid():
+            self.assertEqual({}, self.instances.of_host('here', gone))
+
+    def test_states_are_written_if_nobody_else_has(self):
+        first = self.instances.read(self.row.uuid)
+        second = self.instances.read(self.row.uuid)
+        self.assertTrue(self.instances.set_states(first, 'active', None))
+        self.assertFalse(self.instances.set_states(second, 'stopped', None))
+        self.assertEqual(('active', None), self.now())
+
+    def test_what_nova_does_is_noted_under_the_last_request(self):
+        for request in ('req-1', 'req-2'):
+            context = nova_context.get_admin_context()
+            context.request_id = request
+            objects.InstanceAction.action_start(
+                context, self.row.uuid, 'stop', want_result=False)
+        self.instances.init(self.instances.read(self.row.uuid))
+        [(context, instance), _] = self.init.call_args
+        self.assertEqual('req-2', context.request_id)
+        self.assertEqual(self.row.uuid, instance.uuid)
+
+    def test_nova_finds_its_own_host_in_one_that_was_renamed_in_case(self):
+        self.manager.host = 'Mine'
+        self.instances.init(self.instances.read(self.row.uuid))
+        [(_, instance), _] = self.init.call_args
+        self.assertEqual('Mine', instance.host)
+        self.assertEqual('Mine', self.instances.read(self.row.uuid).host)
+        self.assertEqual(('active', 'powering-off'), self.now())
+
+    def test_the_host_of_another_is_left_alone(self):
+        for host in ('other', None):
+            instance = mock.Mock(host=host)
+            nova_tracker.spell_host(instance, 'mine')
+            self.assertEqual(host, instance.host)
+
+    def test_so_is_what_another_has_taken_since_it_was_read(self):
+        instance = self.instances.read(self.row.uuid)
+        self.row.host = 'other'
+        self.row.save()
+        nova_tracker.spell_host(instance, 'Mine')
+        self.assertEqual('other', self.instances.read(self.row.uuid).host)
+        self.row.destroy()
+        nova_tracker.spell_host(instance, 'Mine')
+        self.assertEqual('mine', instance.host)
+
+    def test_so_is_what_another_takes_in_this_moment(self):
+        instance = self.instances.read(self.row.uuid)
+        read = objects.Instance.get_by_uuid
+
+        def read_before(*args, **options):
+            found = read(*args, **options)
+            self.row.host = 'other'
+            self.row.task_state = 'taken-over:x:powering-off'
+            self.row.save()
+            return found
+
+        with mock.patch.object(objects.Instance, 'get_by_uuid', read_before):
+            nova_tracker.spell_host(instance, 'Mine')
+        self.assertEqual('other', self.instances.read(self.row.uuid).host)
+
+    def test_what_nova_does_without_a_request(self):
+        self.instances.init(self.instances.read(self.row.uuid))
+        self.init.assert_called_once()
+
+    def test_what_is_to_be_deleted_or_restored(self):
+        for task_state, act, method in (
+                ('deleting', self.instances.delete,
+                 self.manager.terminate_instance),
+                ('soft-deleting', self.instances.delete,
+                 self.manager.soft_delete_instance),
+                ('restoring', self.instances.restore,
+                 self.manager.restore_instance)):
+            self.row.task_state = task_state
+            self.row.save()
+            act(self.instances.read(self.row.uuid))
+            method.assert_called_once()
+            self.assertEqual(self.row.uuid, method.call_args.args[1].uuid)
+        self.row.vm_state, self.row.task_state = 'deleted', 'soft-deleting'
+        self.row.save()
+        self.instances.delete(self.instances.read(self.row.uuid))
+        self.assertEqual(2, self.manager.terminate_instance.call_count)
+
+    def test_a_fault_says_why(self):
+        self.instances.fail(self.instances.read(self.row.uuid), 'no disk')
+        fault = objects.InstanceFault.get_latest_for_instance(
+            self.context, self.row.uuid)
+        self.assertIn('no disk', fault.message)
+        self.manager._set_instance_obj_error_state.assert_called_once_with(
+            mock.ANY, clean_task_state=True)
+
+    def test_notifications(self):
+        sent = []
+        with mock.patch.object(rpc, 'NOTIFICATION_TRANSPORT', mock.Mock()), \
+                mock.patch.object(messaging, 'Notifier') as notifier:
+            notifier.return_value.info = lambda *args: sent.append(args)
+            self.instances.notify('event', {'host': 'h'})
+        self.assertEqual([({}, 'event', {'host': 'h'})], sent)
+        self.assertEqual(0, notifier.call_args.kwargs['retry'])
+        self.assertIsNone(notifier.call_args.kwargs['topics'])
+
+    def test_nobody_to_be_notified(self):
+        with mock.patch.object(rpc, 'NOTIFICATION_TRANSPORT', None):
+            self.instances.notify('event', {})

@@ -1,0 +1,46 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Which nodes a compute service shares."""
+
+from nova.conf import ironic
+from oslo_config import cfg
+from oslotest import base
+
+from nova_ironic_multihost.adapters import partition
+from nova_ironic_multihost.rules import peers
+
+
+class ReadTestCase(base.BaseTestCase):
+
+    def read(self, text):
+        conf = cfg.ConfigOpts()
+        conf.register_opts(ironic.ironic_options, group='ironic')
+        [path] = self.create_tempfiles([('nova', f'[ironic]\n{text}')])
+        conf(['--config-file', path], default_config_dirs=[])
+        return partition.read(conf)
+
+    def test_all_nodes(self):
+        self.assertEqual(peers.Partition(), self.read(''))
+
+    def test_a_part_of_them(self):
+        # Ironic has conductor groups in lower case, and shards as they are.
+        self.assertEqual(
+            peers.Partition('g', 'S', ('a', 'B')),
+            self.read('conductor_group = G\nshard = S\npeer_list = a,B\n'))
+
+    def test_the_default_group_is_a_group(self):
+        self.assertEqual('', self.read('conductor_group =\n').conductor_group)
+
+    def test_the_name_that_the_option_had(self):
+        self.assertEqual('g', self.read('partition_key = g\n')
+                         .conductor_group)

@@ -1,0 +1,312 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import csv
+import io
+import json
+from unittest import mock
+
+from cliff import columns as cliff_columns
+
+from nova_ironic_multihost.client.commands import columns
+from nova_ironic_multihost.tests import clouds
+from nova_ironic_multihost.tests.unit.client.commands import base
+
+
+class CommandTestCase(base.ShellTestCase):
+
+    def json(self, *argv):
+        status, out, err = self.shell(*argv, '-f', 'json')
+        self.assertEqual(0, status, err)
+        return json.loads(out)
+
+
+class HealthyTestCase(CommandTestCase):
+    """Two computes, three nodes, one server; nothing is wrong."""
+
+    def test_list(self):
+        east, west = self.json('list')
+        self.assertEqual({
+            'Host': 'east', 'State': 'up', 'Status': 'enabled',
+            'Mapped': True, 'Partition': 'all', 'Zone': '', 'Nodes': 2,
+            'Free': 1, 'Used': 1, 'Leaked': 0, 'Share': 200 / 3,
+            'Balance': 1, 'Taking over': 0}, east)
+        self.assertEqual(('west', 1), (west['Host'], west['Free']))
+
+    def test_list_for_people(self):
+        out = self.shell('list')[1]
+        for words in ' yes ', ' 66.7 % ', ' 1.00 ':
+            self.assertIn(words, out)
+
+    def test_formats(self):
+        found = self.shell('list', '-f', 'csv', '-c', 'Host', '-c', 'Free')[1]
+        self.assertEqual([['Host', 'Free'], ['east', '1'], ['west', '1']],
+                         list(csv.reader(io.StringIO(found))))
+        self.assertIn('- Balance: 1.0\n', self.shell('list', '-f', 'yaml')[1])
+
+    def test_list_of_what_nova_says(self):
+        self.cloud.services += [
+            clouds.service('far'),
+            clouds.service('Kvm', state='down', status='disabled')]
+        self.cloud.away = {'far'}
+        for url in clouds.IRONIC, clouds.PLACEMENT:
+            self.cloud.http.get(url, status_code=503)
+        self.assertEqual(
+            (0, 'east up enabled\nfar unknown \nKvm down disabled\n'
+             'west up enabled\n'),
+            self.shell('list', '--nova', '-f', 'value')[:2])
+        self.assertEqual({'/os-services': 1}, dict(self.cloud.asked))
+
+    def test_watch(self):
+        looks = []
+
+        def sleep(seconds):
+            looks.append(seconds)
+            if len(looks) == 2:
+                self.cloud.http.get(f'{clouds.NOVA}/os-services',
+                                    status_code=500)
+            if len(looks) == 3:
+                raise KeyboardInterrupt
+
+        with mock.patch('time.sleep', sleep):
+            status, out, err = self.shell('list', '--watch', '5')
+        self.assertEqual((0, [5, 5, 5]), (status, looks))
+        # It goes on when the cloud does not answer.
+        self.assertEqual((2, 3), (out.count(' east '), out.count('UTC\n')))
+        self.assertIn('HTTP 500', err)
+        self.assertEqual(1, self.connect.call_count)
+
+    def test_watch_without_a_number(self):
+        with mock.patch('time.sleep', side_effect=KeyboardInterrupt) as sleep:
+            self.assertEqual(0, self.shell('list', '--watch')[0])
+        sleep.assert_called_once_with(10)
+
+    def test_times_that_are_none(self):
+        for argv in (('list', '--watch=-1'), ('list', '--watch', 'nan'),
+                     ('check', '--wait', 'nan'), ('check', '--wait', 'inf')):
+            status, _, err = self.shell(*argv)
+            self.assertEqual(2, status)
+            self.assertIn('0 or more seconds', err)
+
+    def test_watch_does_not_ask_all_the_time(self):
+        with mock.patch('time.sleep', side_effect=KeyboardInterrupt) as sleep:
+            self.shell('list', '--watch', '0')
+        sleep.assert_called_once_with(2)
+
+    def test_watch_clears_a_terminal_only(self):
+        for self.TERMINAL in True, False:
+            with mock.patch('time.sleep', side_effect=KeyboardInterrupt):
+                out = self.shell('list', '--watch', '-f', 'csv')[1]
+            self.assertEqual(self.TERMINAL, out.startswith('\x1b['))
+
+    def test_check(self):
+        status, out, err = self.shell('check', '-f', 'json')
+        self.assertEqual((0, []), (status, json.loads(out)))
+        self.assertIn('each node has exactly one owner', err)
+
+    def test_check_of_computes_that_must_be_up(self):
+        status, out, _ = self.shell('check', '--host', 'nix', '-f', 'value')
+        self.assertEqual(1, status)
+        self.assertIn('finding compute-missing nix', out)
+
+    def test_check_of_allocations(self):
+        self.cloud.allocations['n-1'] = ['gone']
+        self.assertEqual(0, self.shell('check')[0])
+        self.assertEqual(1, self.shell('check', '--allocations')[0])
+
+    def test_check_tells_notes(self):
+        self.cloud.services[0] = clouds.service(
+            'east', status='disabled', disabled_reason=(
+                'nova-ironic-multihost: stopping since 2026-01-01T00:00:00Z. '
+                'Its next start enables it again. To keep it disabled disable'
+                ' it with a reason of your own.'))
+        status, out, _ = self.shell('check', '-f', 'value', '-c', 'Level',
+                                    '-c', 'Kind')
+        self.assertEqual((0, 'note still-stopping\n'), (status, out))
+
+    def test_leaks(self):
+        self.assertEqual([], self.json('leaks'))
+
+    def test_nodes(self):
+        owners = {one['UUID']: one['Owner']
+                  for one in self.json('node', 'list')}
+        self.assertEqual({'n-0': 'east', 'n-1': 'east', 'n-2': 'west'},
+                         owners)
+
+    def test_plan_without_a_change(self):
+        self.assertEqual([], [
+            one for one in self.json('plan') if one['Held nodes']])
+
+
+class TroubledTestCase(CommandTestCase):
+    """One of everything that can be wrong."""
+
+    CLOUD = clouds.TroubledCloud
+
+    def test_list(self):
+        self.assertEqual(
+            {'compute-1': ('up', 'enabled', True, 'rack-a', 2, 0),
+             'compute-2': ('down', 'enabled', True, 'rack-a', 0, 0),
+             'compute-3': ('fenced', 'enabled', True, '', 0, 0),
+             'compute-4': ('up', 'disabled', True, '', 0, 0),
+             'compute-5': ('up', 'enabled', None, '', 0, 1)},
+            {one['Host']: (one['State'], one['Status'], one['Mapped'],
+                           one['Zone'], one['Leaked'], one['Taking over'])
+             for one in self.json('list')})
+        self.assertIn(' unknown ', self.shell('list')[1])
+
+    def test_check(self):
+        status, out, err = self.shell('check', '-f', 'value', '-c', 'Kind')
+        self.assertEqual(1, status)
+        self.assertEqual(2, out.count('instance-on-dead-host'))
+        self.assertIn('7 findings', err)
+
+    def test_nodes_of_a_host(self):
+        self.assertEqual(
+            ['n-0', 'n-1', 'n-2', 'n-3'],
+            [one['UUID'] for one in self.json(
+                'node', 'list', '--host', 'Compute-1')])
+
+    def test_nodes_of_nobody_known(self):
+        status, out, err = self.shell('node', 'list', '--host', 'compute-l')
+        self.assertEqual((2, ''), (status, out))
+        self.assertIn('"compute-l"', err)
+        self.assertIn('compute-1, compute-2', err)
+
+    def test_nodes_in_a_state(self):
+        for state, nodes in (('leaked', ['n-2']),
+                             ('unknown server', ['n-3']),
+                             ('used', ['n-0', 'n-4', 'n-6']),
+                             ('no server', [])):
+            self.assertEqual(nodes, [one['UUID'] for one in self.json(
+                'node', 'list', '--state', state)])
+
+    def test_nodes_that_move(self):
+        moving = {one['UUID']: one['Next'] for one in self.json(
+            'node', 'list', '--moving')}
+        self.assertNotIn('n-0', moving)
+        self.assertNotIn('n-4', moving)
+        self.assertIn('rule 3', moving['n-6'])
+        self.assertIn('rule 7', moving['n-11'])
+        self.assertIn('rule 9', moving['n-8'])
+
+    def test_more_of_nodes(self):
+        found = {one['UUID']: one for one in self.json(
+            'node', 'list', '--long')}
+        self.assertEqual(
+            ('s-0', 'active', 'all', 'rack-a', False),
+            tuple(found['n-0'][name] for name in (
+                'Server', 'Provision state', 'Partition', 'Zone', 'Barred')))
+        self.assertIs(True, found['n-8']['Barred'])
+        self.assertNotIn('Server', self.json('node', 'list')[0])
+
+    def test_node_without_a_name(self):
+        for one in self.cloud.nodes[1:]:
+            one['name'] = f'called-{one["uuid"]}'
+        self.cloud.nodes[0]['name'] = None
+        self.assertIn('no node ""', self.shell('node', 'show', '')[2])
+
+    def test_node(self):
+        found = self.json('node', 'show', 'rack1-u00')
+        self.assertEqual(
+            ('n-0', 'compute-1', 'used', 's-0', 'compute-1', ''),
+            tuple(found[name] for name in (
+                'uuid', 'owner', 'state', 'server', 'server_host', 'next')))
+        self.assertIn('(rule 1)', found['why'])
+        self.assertIsNone(found['owner_since'])
+        self.assertEqual(1767225605.0, found['provision_state_since'])
+        self.assertEqual(found, self.json('node', 'show', 'n-0'))
+
+    def test_node_of_a_fenced_one(self):
+        found = self.json('node', 'show', 'n-6')
+        self.assertEqual('taken over by compute-5, was spawning',
+                         found['server_task'])
+        self.assertIn('not up', found['why'])
+        self.assertIn('takes it over', found['next'])
+        self.assertIn('not known from outside', found['depends_on'])
+        self.assertEqual('3: ', found['rule'][:3])
+
+    def test_node_of_nobody(self):
+        found = self.json('node', 'show', 'n-11')
+        self.assertEqual(('', 'no compute service has a record of it'),
+                         (found['owner'], found['why']))
+        out = self.shell('node', 'show', 'n-11')[1]
+        self.assertIn('2026-01-01 00:00:05 UTC', out)
+
+    def test_node_without_provider(self):
+        del self.cloud.providers[0]
+        self.assertIsNone(self.json('node', 'show', 'n-0')['barred'])
+
+    def test_no_such_node(self):
+        status, out, err = self.shell('node', 'show', 'nix')
+        self.assertEqual((2, ''), (status, out))
+        self.assertIn('no node "nix"', err)
+
+    def test_leaks(self):
+        [deleted, unknown] = self.json('leaks')
+        self.assertEqual(('n-2', 'leaked', 'compute-1'), (
+            deleted['Node'], deleted['Held for'], deleted['Freed by']))
+        self.assertEqual(('n-3', ''), (unknown['Node'], unknown['Freed by']))
+
+    def test_plan(self):
+        status, out, err = self.shell(
+            'plan', '--remove', 'compute-1', '-f', 'json')
+        self.assertEqual(0, status)
+        self.assertIn(
+            {'From': 'compute-1', 'To': 'compute-5', 'Free nodes': 1,
+             'Held nodes': 2}, json.loads(out))
+        self.assertIn('8 of them without this change, too', err)
+        self.assertIn('free nodes of compute-5: 3 before, 7 after', err)
+        self.assertIn('nobody would take', err)
+
+    def test_plan_of_imagined_nodes(self):
+        moves = self.json('plan', '--add', 'new', '--nodes', '90')
+        self.assertEqual({'new'}, {move['To'] for move in moves})
+
+    def test_plan_across_zones(self):
+        held = {False: [''], True: ['compute-5']}
+        for crossing, targets in held.items():
+            moves = self.json('plan', '--remove', 'compute-1', *(
+                ['--move-across-zones'] if crossing else []))
+            self.assertEqual(
+                set(targets) | {'compute-5'},
+                {move['To'] for move in moves
+                 if move['From'] == 'compute-1'})
+
+    def test_plan_with_other_rings(self):
+        self.assertNotEqual(
+            self.json('plan', '--add', 'new', '--nodes', '900'),
+            self.json('plan', '--add', 'new', '--nodes', '900',
+                      '--ring-partitions', '1'))
+
+    def test_plan_that_makes_no_sense(self):
+        status, _, err = self.shell('plan', '--remove', 'nix')
+        self.assertEqual(2, status)
+        self.assertIn('no compute service nix', err)
+        for number in '0', 'many':
+            self.assertEqual(2, self.shell('plan', '--nodes', number)[0])
+
+
+class ColumnsTestCase(CommandTestCase):
+
+    def test_words(self):
+        for column, value, words in (
+                (columns.YesNo, True, 'yes'), (columns.YesNo, False, 'no'),
+                (columns.YesNo, None, 'unknown'),
+                (columns.Number, None, '-'), (columns.Number, 1.006, '1.01'),
+                (columns.Percent, 50, '50.0 %'),
+                (columns.Moment, None, 'unknown'),
+                (columns.Moment, 0, '1970-01-01 00:00:00 UTC')):
+            cell = column(value)
+            self.assertIsInstance(cell, cliff_columns.FormattableColumn)
+            self.assertEqual((words, value), (
+                cell.human_readable(), cell.machine_readable()))

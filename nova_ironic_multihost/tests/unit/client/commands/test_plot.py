@@ -1,0 +1,61 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import sys
+import types
+from unittest import mock
+
+from nova_ironic_multihost import shell
+from nova_ironic_multihost.tests.unit.client.commands import base
+
+CHART = 'nova_ironic_multihost.client.commands.chart'
+
+
+class PlotTestCase(base.ShellTestCase):
+    """With a stand-in for matplotlib, as it need not be installed."""
+
+    def plot(self, **modules):
+        # The module that imports it is to be imported anew.
+        with mock.patch.dict(sys.modules, modules):
+            sys.modules.pop(CHART, None)
+            vars(shell).pop('chart', None)
+            return self.shell('plan', '--add', 'New', '--nodes', '90',
+                              '--plot', 'plan.png')
+
+    def test_without_matplotlib(self):
+        status, out, err = self.plot(matplotlib=None)
+        self.assertEqual((2, ''), (status, out))
+        self.assertIn('pip install matplotlib', err)
+        self.assertEqual({}, dict(self.cloud.asked))
+
+    def test_file_that_cannot_be_written(self):
+        figure = mock.MagicMock()
+        figure.Figure.return_value.savefig.side_effect = OSError('read-only')
+        status, out, err = self.plot(
+            matplotlib=types.SimpleNamespace(figure=figure))
+        self.assertEqual((2, ''), (status, out))
+        self.assertIn('plan.png cannot be drawn: read-only. Name', err)
+
+    def test_picture(self):
+        figure = mock.Mock()
+        axes = figure.Figure.return_value.subplots.return_value
+        status, out, _ = self.plot(
+            matplotlib=types.SimpleNamespace(figure=figure))
+        self.assertEqual(0, status)
+        self.assertIn(' new ', out)
+        axes.set_yticks.assert_called_once_with(
+            [0, 1, 2], ['east', 'new', 'west'])
+        before, after = (call.args[1] for call in axes.barh.mock_calls)
+        self.assertEqual((90, 0, 90), (sum(before), before[1], sum(after)))
+        self.assertTrue(after[1])
+        figure.Figure.return_value.savefig.assert_called_once_with(
+            'plan.png')

@@ -1,0 +1,70 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A cloud in which time passes while a command waits."""
+
+import datetime
+import functools
+
+import fixtures
+
+from nova_ironic_multihost.client import polling
+from nova_ironic_multihost.tests.unit.client.commands import base
+
+
+class WaitingTestCase(base.ShellTestCase):
+    """Of east, which has n-0 with s-0, and n-1, and of west.
+
+    :ivar now: seconds that have passed
+    """
+
+    def setUp(self):
+        super().setUp()
+        self.now = 0
+        self._events = []
+        self.useFixture(fixtures.MockPatchObject(
+            polling, 'looks', functools.partial(
+                polling.looks, clock=lambda: self.now, sleep=self._sleep)))
+
+    def _sleep(self, seconds):
+        self.now += seconds
+        due = [event for event in self._events if event[0] <= self.now]
+        self._events = [e for e in self._events if e not in due]
+        for _, function, arguments in due:
+            function(*arguments)
+
+    def after(self, seconds, function, *arguments):
+        """Do something when so much time has passed."""
+        self._events.append((seconds, function, arguments))
+
+    def east(self, **changes):
+        """Change what nova has of east."""
+        self.cloud.services[0].update(changes)
+
+    def west(self, **changes):
+        """Change what nova has of west."""
+        self.cloud.services[1].update(changes)
+
+    def move(self, *nodes):
+        """Let west have nodes, and the servers on them."""
+        for record in self.cloud.hypervisors:
+            if record['id'] in nodes:
+                record['service'] = {'host': 'west'}
+        for server in self.cloud.servers:
+            if server['OS-EXT-SRV-ATTR:hypervisor_hostname'] in nodes:
+                server['OS-EXT-SRV-ATTR:host'] = 'west'
+
+    def beat(self):
+        """Let nova hear from east."""
+        moment = (datetime.datetime(2026, 1, 1, 1)
+                  + datetime.timedelta(seconds=self.now))
+        self.east(updated_at=moment.isoformat())

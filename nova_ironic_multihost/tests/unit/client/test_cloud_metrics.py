@@ -1,0 +1,170 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import ast
+import dataclasses
+import datetime
+import inspect
+
+from oslotest import base
+
+from nova_ironic_multihost.client import cloud_metrics
+from nova_ironic_multihost.client import cloud_state
+from nova_ironic_multihost.client import findings
+from nova_ironic_multihost.rules import stop_marker
+from nova_ironic_multihost.tests import views
+
+
+def told(seen, now=views.NOW):
+    """{name without prefix: {values of labels: figure}} of a cloud."""
+    found = (findings.inconsistencies(seen, now, ['compute-1'])
+             + findings.notes(seen, now))
+    return {series.name.removeprefix(cloud_metrics.PREFIX): dict(series.values)
+            for series in cloud_metrics.of_cloud(seen, found)}
+
+
+class CloudTestCase(base.BaseTestCase):
+
+    def found(self, seen, **more):
+        """The findings that are not 0."""
+        return {kind: count for (kind,), count
+                in told(seen, **more)['findings'].items() if count}
+
+    def nodes(self, seen, host):
+        """(free, used, leaked) nodes of a host."""
+        figures = told(seen)['compute_nodes']
+        return tuple(figures[host, state] for state in cloud_metrics.STATES)
+
+    def test_healthy(self):
+        figures = told(views.consistent())
+        self.assertEqual(
+            dict.fromkeys(((kind,) for kind in findings.KINDS), 0.0),
+            figures['findings'])
+        computes = {(host,) for host in views.HOSTS}
+        for name, value in ('up', 1.0), ('enabled', 1.0), ('fenced', 0.0), (
+                'silence_seconds', 1.0):
+            self.assertEqual(dict.fromkeys(computes, value),
+                             figures[f'compute_{name}'])
+        self.assertEqual({(): 6.0}, figures['nodes'])
+        self.assertEqual({(): 0.0}, figures['servers_busy'])
+        self.assertEqual({(): views.NOW}, figures['survey_timestamp_seconds'])
+        self.assertEqual(
+            {('compute-1', 'free'): 1.0, ('compute-1', 'used'): 1.0,
+             ('compute-1', 'leaked'): 0.0}
+            | {(host, state): 2.0 * (state == 'free')
+               for host in ('compute-2', 'compute-3')
+               for state in cloud_metrics.STATES}, figures['compute_nodes'])
+
+    def test_one_down(self):
+        seen = views.changed(views.consistent(), 'services', 0, up=False,
+                             seen=views.NOW - 500)
+        figures = told(seen)
+        self.assertEqual([0.0, 1.0, 1.0],
+                         list(figures['compute_up'].values()))
+        self.assertEqual(500.0,
+                         figures['compute_silence_seconds']['compute-1',])
+        self.assertEqual({'compute-not-up': 1, 'record-on-dead-host': 1,
+                          'instance-on-dead-host': 1}, self.found(seen))
+        self.assertEqual((1, 1, 0), self.nodes(seen, 'compute-1'))
+
+    def test_fenced(self):
+        seen = views.changed(views.consistent(), 'services', 1, up=False,
+                             forced_down=True, disabled=True)
+        figures = told(seen)
+        for name, value in ('fenced', 1.0), ('up', 0.0), ('enabled', 0.0):
+            self.assertEqual(value, figures[f'compute_{name}']['compute-2',])
+
+    def test_leaked(self):
+        seen = views.without(views.consistent(), 'instances', 0)
+        self.assertEqual((1, 0, 1), self.nodes(seen, 'compute-1'))
+        self.assertEqual(1, self.found(seen)['leaked-machine'])
+
+    def test_active_for_no_server_is_leaked(self):
+        seen = views.changed(views.consistent(), 'nodes', 1,
+                             provision_state='active')
+        self.assertEqual((1, 0, 1), self.nodes(seen, 'compute-2'))
+
+    def test_node_on_the_way_to_which_a_server_is_is_used(self):
+        seen = views.with_more(views.consistent(), 'instances',
+                               cloud_state.Instance(
+                                   'new', host='compute-2', node='node-4',
+                                   vm_state='building', updated=views.NOW))
+        self.assertEqual((1, 1, 0), self.nodes(seen, 'compute-2'))
+
+    def test_stuck(self):
+        seen = views.changed(views.consistent(), 'instances', 0,
+                             task_state='deleting')
+        self.assertEqual({(): 1.0}, told(seen)['servers_busy'])
+        self.assertEqual({}, self.found(seen))
+        self.assertEqual({'stuck': 1}, self.found(seen, now=views.NOW + 3600))
+
+    def test_notes_are_counted(self):
+        words = stop_marker.farewell(datetime.datetime(1970, 1, 1))
+        seen = views.changed(views.consistent(), 'services', 0,
+                             farewell=words)
+        self.assertEqual({'still-stopping': 1}, self.found(seen))
+
+    def test_record_of_a_host_without_service(self):
+        seen = views.changed(views.consistent(), 'records', 1, host='Gone')
+        self.assertEqual((1, 0, 0), self.nodes(seen, 'Gone'))
+        self.assertEqual((1, 0, 0), self.nodes(seen, 'compute-2'))
+        self.assertNotIn(('Gone',), told(seen)['compute_up'])
+
+    def test_host_is_spelled_as_its_service_is(self):
+        seen = views.changed(views.consistent(), 'records', 0,
+                             host='COMPUTE-1')
+        self.assertEqual((1, 1, 0), self.nodes(seen, 'compute-1'))
+        self.assertNotIn(('COMPUTE-1', 'free'), told(seen)['compute_nodes'])
+
+    def test_record_of_a_node_that_ironic_lacks_is_not_counted(self):
+        seen = views.with_more(views.consistent(), 'records',
+                               cloud_state.Record('gone', 'compute-2'))
+        self.assertEqual((2, 0, 0), self.nodes(seen, 'compute-2'))
+
+    def test_compute_that_was_never_heard_of(self):
+        seen = views.changed(views.consistent(), 'services', 0, seen=None)
+        figures = told(seen)
+        self.assertNotIn(('compute-1',), figures['compute_silence_seconds'])
+        self.assertIn(('compute-1',), figures['compute_up'])
+
+    def test_as_many_samples_however_many_nodes_and_servers(self):
+        seen = views.consistent()
+        many = dataclasses.replace(
+            seen, nodes=seen.nodes + tuple(
+                cloud_state.Node(f'more-{n}') for n in range(100)))
+
+        def count(cloud):
+            return sum(map(len, told(cloud).values()))
+
+        self.assertEqual(count(seen), count(many))
+
+    def test_all_kinds_of_findings_are_there(self):
+        kinds = set()
+        for call in ast.walk(ast.parse(inspect.getsource(findings))):
+            if (isinstance(call, ast.Call)
+                    and getattr(call.func, 'id', '') == 'Finding'):
+                kind = call.args[0]
+                kinds.add(kind.value if isinstance(kind, ast.Constant)
+                          else getattr(findings, kind.id))
+        self.assertEqual(sorted(kinds), sorted(findings.KINDS))
+
+
+class SurveyTestCase(base.BaseTestCase):
+
+    def test_success_and_failure(self):
+        for success in True, False:
+            self.assertEqual(
+                [('nova_ironic_multihost_cloud_survey_success',
+                  {(): float(success)}),
+                 ('nova_ironic_multihost_cloud_survey_seconds', {(): 2.5})],
+                [(series.name, dict(series.values))
+                 for series in cloud_metrics.of_survey(success, 2.5)])

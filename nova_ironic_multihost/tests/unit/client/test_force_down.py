@@ -1,0 +1,107 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import fixtures
+from oslotest import base
+
+from nova_ironic_multihost.client import cloud_client
+from nova_ironic_multihost.client import fencing
+from nova_ironic_multihost.client import force_down
+from nova_ironic_multihost.client import polling
+from nova_ironic_multihost.tests import clouds
+
+FENCED = {'forced_down': True, 'status': 'disabled',
+          'disabled_reason': f'{fencing.REASON}: fan'}
+
+
+class DeclareTestCase(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.apis = self.useFixture(clouds.FakeCloud())
+        self.cloud = self.apis.survey()
+
+    def declare(self, host='east', **options):
+        service, changed = force_down.declare(
+            self.cloud, host, why='fan', **options)
+        self.assertEqual('east', service.host)
+        return changed
+
+    def test_one_request(self):
+        self.apis.services[0]['state'] = 'down'
+        self.assertTrue(self.declare('East'))
+        self.assertEqual([FENCED], self.apis.changes)
+
+    def test_twice(self):
+        self.declare(sure=True)
+        self.assertFalse(self.declare())
+        self.assertFalse(self.declare(sure=True))
+        self.assertEqual([FENCED], self.apis.changes)
+
+    def test_too_early(self):
+        told = self.assertRaises(force_down.TooEarly, self.declare)
+        self.assertIn('east is up', str(told))
+        self.assertEqual([], self.apis.changes)
+
+    def looking(self, *changes):
+        """Have nova see these changes of east, one after each look."""
+        ahead = list(changes)
+
+        def looks(read, seconds):
+            while True:
+                yield 0, read()
+                if not ahead:
+                    return
+                self.apis.services[0].update(ahead.pop(0))
+
+        self.useFixture(fixtures.MockPatchObject(polling, 'looks', looks))
+
+    def test_one_that_dies_meanwhile(self):
+        # Its last heartbeat was under way.
+        self.looking({'updated_at': '2026-01-01T00:00:20.000000'}, {},
+                     {'state': 'down'})
+        self.assertTrue(self.declare(patience=60))
+        self.assertEqual([FENCED], self.apis.changes)
+
+    def test_one_that_has_come_back_is_not_waited_for(self):
+        self.looking(
+            {'updated_at': '2026-01-01T00:00:20.000000'},
+            {'updated_at': '2026-01-01T00:00:30.000000'}, {'state': 'down'})
+        told = self.assertRaises(
+            force_down.TooEarly, self.declare, patience=60)
+        self.assertIn('it is ALIVE', str(told))
+        self.assertEqual([], self.apis.changes)
+
+    def test_an_outage_of_all(self):
+        for service in self.apis.services:
+            service['state'] = 'down'
+        told = self.assertRaises(force_down.TooEarly, self.declare)
+        self.assertIn('No compute service is up', str(told))
+
+    def test_nova_does_not_answer(self):
+        services = f'{clouds.NOVA}/os-services'
+        self.apis.http.put(clouds.CHANGE, status_code=503)
+        told = self.assertRaises(
+            cloud_client.Unanswered, self.declare, sure=True
+        )
+        self.assertIn('east is enabled and up', str(told))
+
+        def gone(request, context):
+            self.apis.http.get(services, status_code=504)
+            context.status_code = 503
+
+        self.apis.http.put(clouds.CHANGE, json=gone)
+        told = self.assertRaises(
+            cloud_client.Unanswered, self.declare, sure=True
+        )
+        self.assertIn('is not known', str(told))
+        self.assertRaises(cloud_client.Unanswered, self.declare, sure=True)

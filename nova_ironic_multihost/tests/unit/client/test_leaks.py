@@ -1,0 +1,89 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+from oslotest import base
+
+from nova_ironic_multihost.client import leaks
+from nova_ironic_multihost.client import ownership_report
+from nova_ironic_multihost.client import usage
+from nova_ironic_multihost.tests import views
+
+
+class LeaksTestCase(base.BaseTestCase):
+
+    def found(self, seen):
+        return leaks.found(
+            ownership_report.Judgement(
+                seen, ownership_report.Settings(points=8)
+            )
+        )
+
+    def deleted(self):
+        return views.changed(views.consistent(), 'instances', 0, deleted=True)
+
+    def test_none(self):
+        self.assertEqual([], self.found(views.consistent()))
+
+    def test_its_owner_frees_it(self):
+        [leak] = self.found(self.deleted())
+        self.assertEqual(
+            ('node-0', 'active', usage.Usage.LEAKED, 'server-0', 'compute-1',
+             'compute-1'),
+            (leak.node, leak.provision_state, leak.kind, leak.server,
+             leak.owner, leak.frees))
+        self.assertIn('running_deleted_instance_poll_interval', leak.next)
+
+    def test_who_takes_it_from_a_dead_owner_frees_it(self):
+        seen = views.changed(self.deleted(), 'services', 0, up=False)
+        [leak] = self.found(seen)
+        self.assertEqual('compute-1', leak.owner)
+        self.assertIn(leak.frees, ('compute-2', 'compute-3'))
+        self.assertIn('takes it at its next audit', leak.next)
+
+    def test_who_is_to_take_it_and_may_not_yet(self):
+        seen = views.changed(self.deleted(), 'services', 0, up=False)
+        for index in 1, 2:
+            seen = views.changed(seen, 'services', index, mapped=False)
+        [leak] = self.found(seen)
+        self.assertIn('does not yet: to be taken when this host is mapped',
+                      leak.next)
+
+    def test_nobody_is_there(self):
+        seen = self.deleted()
+        for index in range(3):
+            seen = views.changed(seen, 'services', index, up=False)
+        [leak] = self.found(seen)
+        self.assertEqual('', leak.frees)
+        self.assertIn('Start one', leak.next)
+
+    def test_server_that_nova_does_not_know_is_left_alone(self):
+        [leak] = self.found(views.without(
+            views.consistent(), 'instances', 0))
+        self.assertEqual((usage.Usage.UNKNOWN, ''), (leak.kind, leak.frees))
+        self.assertIn('no record of its server', leak.next)
+        self.assertIn('node undeploy node-0', leak.next)
+
+    def test_states_in_which_ironic_refuses_to_undeploy(self):
+        for state in ('available', 'manageable', 'enroll', 'clean failed',
+                      'inspect failed', 'adopt failed'):
+            [leak] = self.found(views.changed(views.without(
+                views.consistent(), 'instances', 0), 'nodes', 0,
+                provision_state=state))
+            self.assertIn('"openstack baremetal node unset --instance-uuid '
+                          'node-0" frees it', leak.next)
+
+    def test_active_for_nobody_is_left_alone(self):
+        [leak] = self.found(views.changed(
+            views.consistent(), 'nodes', 1, provision_state='active'))
+        self.assertEqual(('node-1', '', ''), (
+            leak.node, leak.server, leak.frees))
+        self.assertIn('active for no server', leak.next)

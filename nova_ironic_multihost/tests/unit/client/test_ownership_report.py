@@ -1,0 +1,209 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import dataclasses
+import datetime
+
+from oslotest import base
+
+from nova_ironic_multihost.client import cloud_state
+from nova_ironic_multihost.client import ownership_report
+from nova_ironic_multihost.rules.ownership import Reason
+from nova_ironic_multihost.rules.peers import host_key
+from nova_ironic_multihost.rules import ring
+from nova_ironic_multihost.rules import stop_marker
+from nova_ironic_multihost.tests import views
+
+SETTINGS = ownership_report.Settings(points=64)
+
+
+def at_home():
+    """Like views.consistent(), each free node with whom the ring prefers."""
+    seen = views.consistent()
+    hosts = ring.Preferences(dict.fromkeys(views.HOSTS), 64)
+    return dataclasses.replace(seen, records=(seen.records[0], *(
+        dataclasses.replace(record, host=hosts.host_for(record.node))
+        for record in seen.records[1:])))
+
+
+def service(seen, host, **changes):
+    """The observation with one service changed."""
+    return views.changed(seen, 'services', views.HOSTS.index(host), **changes)
+
+
+class JudgementTestCase(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.seen = at_home()
+
+    def judge(self, seen, index=0, settings=SETTINGS):
+        return ownership_report.Judgement(seen, settings).verdict(
+            seen.nodes[index]
+        )
+
+    def all(self, seen, settings=SETTINGS):
+        return ownership_report.Judgement(seen, settings).verdicts(seen.nodes)
+
+    def test_healthy(self):
+        for verdict in self.all(self.seen):
+            used = verdict.node.instance_uuid is not None
+            self.assertIs(Reason.INSTANCE_HERE if used else Reason.KEPT,
+                          verdict.why)
+            self.assertEqual(('', False), (verdict.ahead, verdict.moves))
+        self.assertIn('(rule 1)', self.judge(self.seen).because)
+        self.assertIn('rule 6', self.judge(self.seen, 1).because)
+        self.assertStartsWith(self.judge(self.seen, 1).rules, '6: ')
+
+    def assertStartsWith(self, text, beginning):
+        self.assertEqual(beginning, text[:len(beginning)])
+
+    def owned(self, host):
+        return [index for index, node in enumerate(self.seen.nodes)
+                if self.seen.owner_of[node.uuid] == host
+                and not node.instance_uuid]
+
+    def somebody(self):
+        """A host with a free node, and that node."""
+        return next((host, index) for host in views.HOSTS
+                    for index in self.owned(host))
+
+    def test_down(self):
+        host, index = self.somebody()
+        verdict = self.judge(service(self.seen, host, up=False), index)
+        self.assertIsNone(verdict.why)
+        self.assertEqual('', verdict.because)
+        self.assertEqual((verdict.preferred, Reason.ADOPTED),
+                         (verdict.decider, verdict.next))
+        self.assertNotEqual(host, verdict.preferred)
+        self.assertTrue(verdict.moves)
+        self.assertIn('adopts it', verdict.ahead)
+        self.assertIn('a build was sent', verdict.unseen)
+        self.assertStartsWith(verdict.rules, '8: ')
+
+    def test_server_of_one_that_is_down_waits(self):
+        verdict = self.judge(service(self.seen, 'compute-1', up=False))
+        self.assertIs(Reason.INSTANCE_OF_DEAD, verdict.next)
+        self.assertFalse(verdict.moves)
+        self.assertIn('instance_takeover', verdict.unseen)
+
+    def test_server_of_one_that_is_fenced_is_taken_over(self):
+        verdict = self.judge(service(
+            self.seen, 'compute-1', up=False, forced_down=True))
+        self.assertIs(Reason.TAKEN_OVER, verdict.next)
+        self.assertTrue(verdict.moves)
+        self.assertNotEqual('compute-1', verdict.decider)
+
+    def test_server_of_one_that_nova_has_no_more_is_taken_over(self):
+        verdict = self.judge(views.without(self.seen, 'services', 0))
+        self.assertIs(Reason.TAKEN_OVER, verdict.next)
+
+    def test_server_goes_to_the_heir_in_its_zone(self):
+        seen = dataclasses.replace(
+            service(self.seen, 'compute-1', up=False, forced_down=True),
+            zones=((host_key('compute-1'), 'a'), (host_key('compute-3'), 'a')))
+        self.assertEqual(('compute-3', Reason.TAKEN_OVER), (
+            self.judge(seen).decider, self.judge(seen).next))
+
+    def test_drained(self):
+        host, index = self.somebody()
+        verdict = self.judge(service(self.seen, host, disabled=True), index)
+        self.assertEqual((host, Reason.KEPT), (verdict.owner, verdict.why))
+        self.assertIs(Reason.PULLED, verdict.next)
+        self.assertTrue(verdict.moves)
+        self.assertIn('a build is on its way', verdict.unseen)
+        used = self.judge(service(self.seen, 'compute-1', disabled=True))
+        self.assertEqual((Reason.INSTANCE_HERE, ''), (used.why, used.ahead))
+
+    def test_ending(self):
+        host, index = self.somebody()
+        said = datetime.datetime.fromtimestamp(views.NOW, datetime.UTC)
+        seen = service(self.seen, host, disabled=True,
+                       farewell=stop_marker.farewell(said))
+        self.assertEqual('', self.judge(seen, index).ahead)
+        later = dataclasses.replace(seen, at=views.NOW + 60)
+        self.assertIs(Reason.PULLED, self.judge(later, index).next)
+        patient = ownership_report.Settings(points=64, down_time=61)
+        self.assertEqual('', self.judge(later, index, patient).ahead)
+        self.assertIs(Reason.PULLED, self.judge(
+            service(seen, host, over=True), index).next)
+
+    def test_no_record(self):
+        seen = views.without(self.seen, 'records', 1)
+        verdict = self.judge(seen, 1)
+        self.assertEqual((None, None, Reason.CREATED, verdict.preferred), (
+            verdict.owner, verdict.why, verdict.next, verdict.decider))
+
+    def test_record_elsewhere(self):
+        seen = views.changed(self.seen, 'records', 0, host='compute-2')
+        verdict = self.judge(seen)
+        self.assertEqual(
+            ('compute-2', Reason.INSTANCE_ELSEWHERE, 'compute-1',
+             Reason.INSTANCE_HERE),
+            (verdict.owner, verdict.why, verdict.decider, verdict.next))
+
+    def test_leaked(self):
+        seen = views.changed(self.seen, 'instances', 0, deleted=True)
+        self.assertEqual((Reason.LEAKED, ''), (
+            self.judge(seen).why, self.judge(seen).ahead))
+        verdict = self.judge(service(seen, 'compute-1', up=False))
+        self.assertEqual((Reason.LEAKED, verdict.preferred), (
+            verdict.next, verdict.decider))
+
+    def test_not_mapped(self):
+        host, index = self.somebody()
+        seen = service(self.seen, host, up=False)
+        taker = self.judge(seen, index).decider
+        verdict = self.judge(service(seen, taker, mapped=False), index)
+        self.assertEqual((taker, Reason.UNMAPPED, False), (
+            verdict.decider, verdict.next, verdict.moves))
+        self.assertIn('mapped to a cell', verdict.ahead)
+
+    def test_nobody_is_there(self):
+        seen = self.seen
+        for host in views.HOSTS:
+            seen = service(seen, host, up=False)
+        verdict = self.judge(seen, 1)
+        self.assertEqual((None, 'nobody can take it', '', ''), (
+            verdict.preferred, verdict.ahead, verdict.rules, verdict.unseen))
+
+    def test_zones_keep_nodes(self):
+        host, index = self.somebody()
+        other = [one for one in views.HOSTS if one != host]
+        seen = dataclasses.replace(
+            service(self.seen, host, up=False),
+            zones=tuple((host_key(name), zone) for name, zone in (
+                (host, 'a'), (other[0], 'b'), (other[1], 'b'))))
+        self.assertEqual('nobody can take it', self.judge(seen, index).ahead)
+        crossing = ownership_report.Settings(points=64, cross_zones=True)
+        self.assertIs(Reason.ADOPTED,
+                      self.judge(seen, index, crossing).next)
+
+    def test_partitions_keep_nodes(self):
+        seen = self.seen
+        for index, node in enumerate(seen.nodes):
+            seen = views.changed(
+                seen, 'nodes', index,
+                conductor_group=seen.owner_of[node.uuid])
+        host, index = self.somebody()
+        self.assertEqual('nobody can take it', self.judge(
+            service(seen, host, up=False), index).ahead)
+        seen = views.with_more(seen, 'nodes', cloud_state.Node(
+            'odd', conductor_group='odd'))
+        self.assertIn('not known', self.judge(seen, -1).ahead)
+
+    def test_who_is_on_the_ring(self):
+        judged = ownership_report.Judgement(
+            service(self.seen, 'compute-2', disabled=True), SETTINGS)
+        self.assertEqual([True, False, True], [
+            judged.is_member(host) for host in views.HOSTS])
+        self.assertFalse(judged.is_member(host_key('nix')))

@@ -1,0 +1,90 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import dataclasses
+
+from oslotest import base
+
+from nova_ironic_multihost.client import partitions
+from nova_ironic_multihost.tests import views
+
+
+def grouped(*kinds):
+    """Nodes of these groups and shards, one after the other."""
+    seen = views.consistent()
+    return dataclasses.replace(seen, nodes=tuple(
+        dataclasses.replace(node, conductor_group=group, shard=shard)
+        for node, (group, shard) in zip(seen.nodes, kinds)))
+
+
+class PartitionsTestCase(base.BaseTestCase):
+
+    def labels(self, seen):
+        found = partitions.Partitions.of(seen)
+        return {host: part.label if (part := found.of_host(host)) else None
+                for host in (*views.HOSTS, 'new')}
+
+    def test_all_share_all(self):
+        seen = views.consistent()
+        found = partitions.Partitions.of(seen)
+        self.assertEqual({'compute-1': 'all', 'compute-2': 'all',
+                          'compute-3': 'all', 'new': None},
+                         self.labels(seen))
+        self.assertEqual({'all'}, {found.of_node(node).label
+                                   for node in seen.nodes})
+
+    def test_who_owns_nothing_shares_with_the_only_ones(self):
+        seen = views.without(views.without(
+            views.consistent(), 'records', 4), 'records', 1)
+        self.assertEqual('all', self.labels(seen)['compute-2'])
+
+    def test_groups_and_shards_tell_them_apart(self):
+        seen = grouped(('a', ''), ('', 'x'), ('', ''),
+                       ('a', ''), ('', 'x'), ('', ''))
+        self.assertEqual(
+            {'compute-1': 'group a', 'compute-2': 'shard x',
+             'compute-3': 'default group', 'new': None}, self.labels(seen))
+        self.assertEqual('shard x', partitions.Partitions.of(seen).of_node(
+            seen.nodes[4]).label)
+
+    def test_who_owns_nothing_is_not_known_among_several(self):
+        seen = grouped(('a', ''), ('b', ''), ('b', 'x'),
+                       ('a', ''), ('b', ''), ('b', 'x'))
+        seen = views.without(views.without(seen, 'records', 4), 'records', 1)
+        self.assertEqual(
+            {'compute-1': 'group a', 'compute-2': None,
+             'compute-3': 'group b, shard x', 'new': None},
+            self.labels(seen))
+        # Nobody owns one like this.
+        self.assertIsNone(partitions.Partitions.of(seen).of_node(
+            seen.nodes[1]))
+
+    def test_what_a_dead_one_owns_tells_nothing_if_a_live_one_does(self):
+        kinds = [('a', ''), ('b', ''), ('c', ''),
+                 ('b', ''), ('b', ''), ('a', '')]
+        seen = grouped(*kinds)
+        for index in 0, 2:
+            seen = views.changed(seen, 'services', index, up=False)
+        # One has a node that is in group b by now, one a node of group a.
+        self.assertEqual(
+            {'compute-1': 'group b', 'compute-2': 'group b',
+             'compute-3': 'group a + group c', 'new': None},
+            self.labels(views.changed(seen, 'records', 0,
+                                      host='compute-3')))
+
+    def test_who_owns_of_several_shares_all_of_these(self):
+        seen = grouped(('a', ''), ('b', ''), ('c', ''),
+                       ('b', ''), ('b', ''), ('c', ''))
+        self.assertEqual(
+            {'compute-1': 'group a + group b',
+             'compute-2': 'group a + group b', 'compute-3': 'group c',
+             'new': None}, self.labels(seen))

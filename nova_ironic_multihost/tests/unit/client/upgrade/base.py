@@ -1,0 +1,42 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What the tests of all judges use."""
+
+from oslotest import base
+
+from nova_ironic_multihost.client.upgrade import conf_settings
+from nova_ironic_multihost.rules import peers as membership
+
+SHARED = {'[ironic_multihost]ring_partitions': '1024',
+          '[DEFAULT]service_down_time': '60'}
+
+
+def of_host(host, group=None, shard=None, peers=(), shared=(), **more):
+    """Settings of a host; ``shared`` is what it has otherwise."""
+    return conf_settings.Settings(
+        f'{host}.conf', host,
+        partition=membership.Partition(group, shard, tuple(peers)),
+        shared=tuple({**SHARED, **dict(shared)}.items()), **more)
+
+
+class JudgeTestCase(base.BaseTestCase):
+
+    def assert_silent(self, complaints):
+        self.assertEqual([], [str(one) for one in complaints])
+
+    def assert_complains(self, complaints, *words, fatal=False):
+        """There is one complaint, and it says all this."""
+        [complaint] = complaints
+        for word in words:
+            self.assertIn(word, complaint.sentence)
+        self.assertEqual(fatal, complaint.fatal, complaint.sentence)

@@ -1,0 +1,50 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+from nova_ironic_multihost.client.upgrade import driver_load
+from nova_ironic_multihost.client.upgrade import nova_release
+from nova_ironic_multihost.tests.unit.client.upgrade import base
+
+
+class JudgeTestCase(base.JudgeTestCase):
+
+    def judge(self, version, **more):
+        return nova_release.judge(
+            driver_load.Probe('/bin/python', version, **more)
+        )
+
+    def test_releases_that_are_supported(self):
+        for version in '31.0.0', '34.0.1', '34.0.0.0rc1':
+            self.assert_silent(self.judge(version))
+
+    def test_others(self):
+        for version in '30.2.0', '35.0.0', 'of-today':
+            self.assert_complains(
+                self.judge(version), f'nova is {version}', '31 to 34',
+                fatal=True)
+
+    def test_no_nova(self):
+        self.assert_complains(
+            self.judge(None), '/bin/python has no nova', fatal=True)
+
+    def test_a_nova_that_lacks_what_is_replaced(self):
+        self.assert_complains(
+            self.judge('34.0.0', lacking=('ComputeManager._init_instance',)),
+            'ComputeManager._init_instance', fatal=True)
+
+
+class NumberTestCase(base.JudgeTestCase):
+
+    def test_number(self):
+        self.assertEqual(34, nova_release.number('34.0.0'))
+        self.assertIsNone(nova_release.number('today'))
+        self.assertIsNone(nova_release.number(None))

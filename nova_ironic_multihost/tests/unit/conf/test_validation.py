@@ -1,0 +1,110 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+from oslo_config import cfg
+from oslotest import base
+
+from nova_ironic_multihost import conf as options
+from nova_ironic_multihost.conf import validation
+
+
+class FindTestCase(base.BaseTestCase):
+
+    def find(self, host='compute-1', dead_after=None, **values):
+        """Return the sentences for settings given as group__option."""
+        conf = cfg.ConfigOpts()
+        conf.register_opt(cfg.IntOpt('update_resources_interval', default=0))
+        conf.register_opt(cfg.IntOpt('service_down_time', default=60))
+        conf.register_opts([cfg.StrOpt('conductor_group'),
+                            cfg.StrOpt('shard'),
+                            cfg.ListOpt('peer_list', default=[])],
+                           group='ironic')
+        options.register_opts(conf)
+        conf([])
+        for name, value in values.items():
+            group, _, option = name.rpartition('__')
+            conf.set_override(option, value, group=group or None)
+            # The group is one object for all.
+            self.addCleanup(conf.clear_override, option, group=group or None)
+        return validation.find(conf, host, dead_after)
+
+    def test_nothing_set_makes_sense(self):
+        self.assertEqual([], self.find())
+
+    def test_conductor_group_with_this_host_among_the_peers(self):
+        self.assertEqual([], self.find(
+            ironic__conductor_group='g', ironic__peer_list=['COMPUTE-1']))
+
+    def test_case_of_host_names_means_nothing(self):
+        self.assertEqual([], self.find(
+            host='COMPUTE-1', ironic__conductor_group='g',
+            ironic__peer_list=['compute-1']))
+
+    def test_group_or_shard_without_peers_is_of_this_host_alone(self):
+        self.assertEqual([], self.find(ironic__conductor_group='g'))
+        self.assertEqual([], self.find(ironic__shard='s'))
+
+    def test_peers_that_lack_this_host(self):
+        for limit in ({'ironic__conductor_group': ''},
+                      {'ironic__shard': 's'}):
+            sentence, = self.find(ironic__peer_list=['compute-2'], **limit)
+            self.assertIn('add "compute-1"', sentence)
+
+    def test_peers_mean_nothing_without_group_and_shard(self):
+        self.assertEqual([], self.find(ironic__peer_list=['compute-2']))
+
+    def test_audits_turned_off(self):
+        sentence, = self.find(update_resources_interval=-1)
+        self.assertIn('update_resources_interval', sentence)
+
+    def test_take_over_before_a_compute_service_is_called_down(self):
+        soon = {'ironic_multihost__takeover_after': 60,
+                'service_down_time': 60}
+        sentence, = self.find(
+            ironic_multihost__instance_takeover='down', **soon)
+        self.assertIn('takeover_after is 60 s', sentence)
+        self.assertEqual([], self.find(
+            ironic_multihost__instance_takeover='forced_down', **soon))
+        self.assertEqual([], self.find(
+            ironic_multihost__instance_takeover='down',
+            ironic_multihost__takeover_after=61, service_down_time=60))
+
+    def test_take_over_before_a_compute_service_is_dead_for_certain(self):
+        down = {'ironic_multihost__instance_takeover': 'down'}
+        sentence, = self.find(dead_after=301, **down)
+        self.assertIn('takeover_after is 300 s', sentence)
+        self.assertIn('within 301 s', sentence)
+        self.assertIn('WatchdogSec', sentence)
+        self.assertEqual([], self.find(dead_after=300, **down))
+        self.assertEqual([], self.find(
+            ironic_multihost__takeover_after=61, **down))
+        self.assertEqual([], self.find(
+            dead_after=301, ironic_multihost__instance_takeover='forced_down'))
+
+    def test_all_contradictions_are_told_at_once(self):
+        self.assertEqual(2, len(self.find(
+            update_resources_interval=-1, ironic__shard='s',
+            ironic__peer_list=['compute-2'])))
+
+    def test_value_out_of_range(self):
+        conf_file = self.create_tempfiles(
+            [('nova', '[ironic_multihost]\nring_partitions = 0\n')])[0]
+        conf = cfg.ConfigOpts()
+        conf.register_opt(cfg.IntOpt('update_resources_interval', default=0))
+        conf.register_opts([cfg.StrOpt('conductor_group'),
+                            cfg.StrOpt('shard')], group='ironic')
+        options.register_opts(conf)
+        conf(['--config-file', conf_file])
+        sentence, = validation.find(conf, 'compute-1')
+        self.assertIn('[ironic_multihost]ring_partitions', sentence)
+        self.assertIn('greater than or equal to 1', sentence)

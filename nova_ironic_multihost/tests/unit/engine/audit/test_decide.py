@@ -1,0 +1,416 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Instances and builds of a dead host are taken over, each once."""
+
+import dataclasses
+from unittest import mock
+
+import fixtures
+
+from nova_ironic_multihost.engine.audit import audit_state
+from nova_ironic_multihost.engine.audit import decide
+from nova_ironic_multihost.rules.model import InstanceState
+from nova_ironic_multihost.rules.ownership import Reason
+from nova_ironic_multihost.rules import takeover
+from nova_ironic_multihost.tests.unit.engine import cloud
+
+
+class TakeoverTestCase(cloud.AuditTestCase):
+    """c dies with an instance on each of its nodes."""
+
+    def setUp(self):
+        super().setUp()
+        self.cloud = cloud.Cloud('a', 'b', 'c')
+        self.settle('a', 'b', 'c')
+        self.theirs = [node for node, host in self.cloud.owners.items()
+                       if host == 'c']
+        for node in self.theirs:
+            self.cloud.ironic[node] = f'i-{node}'
+            self.cloud.placed[f'i-{node}'] = InstanceState(
+                'c', node=node, vm_state='active')
+        self.options['policy'] = takeover.Policy('forced_down')
+        self.useFixture(fixtures.MockPatchObject(decide, 'TOGETHER', 2))
+
+    def hosts(self):
+        return {state.host for state in self.cloud.placed.values()}
+
+    def test_a_fenced_hosts_instances_go_to_the_preferred(self):
+        self.cloud.set('c', up=False)
+        self.audit('a'), self.audit('b')
+        self.assertEqual({'c'}, self.hosts())
+        self.cloud.set('c', up=False, forced_down=True)
+        taken = {}
+        for host in 'ab':
+            found = self.audit(host)
+            self.assertEqual(
+                {'c'} if found.taken_over else set(),
+                set(found.taken_over.values()))
+            taken.update(dict.fromkeys(found.taken_over, host))
+        self.assertEqual({f'i-{node}' for node in self.theirs}, taken.keys())
+        self.assertEqual(taken, {
+            instance: state.host
+            for instance, state in self.cloud.placed.items()})
+        for node in self.theirs:
+            self.assertEqual(taken[f'i-{node}'], self.cloud.owners[node])
+
+    def test_once(self):
+        self.cloud.set('c', up=False, forced_down=True)
+        self.settle('a', 'b')
+        for host in 'ab':
+            found = self.audit(host)
+            self.assertEqual({}, dict(found.taken_over))
+            self.assertEqual([], self.asked('take_over'))
+            self.assertIn(Reason.INSTANCE_HERE, found.reasons.values())
+
+    def test_one_that_has_changed_since_is_left(self):
+        self.cloud.set('c', up=False, forced_down=True)
+        take_over = self.cloud.take_one
+
+        def too_late(instance, state, host):
+            self.cloud.placed[instance] = dataclasses.replace(
+                state, task_state='rebooting')
+            return take_over(instance, state, host)
+
+        self.cloud.take_one = too_late
+        found = self.audit('a')
+        self.assertEqual({}, dict(found.taken_over))
+        self.assertNotIn(Reason.TAKEN_OVER, found.reasons.values())
+        self.assertEqual({'c'}, self.hosts())
+
+    def strand(self):
+        """c had claimed its builds, and had reserved no machine yet."""
+        for node in self.theirs:
+            self.cloud.ironic[node] = None
+            self.cloud.allocations[node] = frozenset([f'i-{node}'])
+            self.cloud.placed[f'i-{node}'] = InstanceState(
+                'c', node=node, vm_state='building')
+        self.cloud.set('b', up=False)
+
+    def test_builds_without_a_machine_are_taken_and_their_nodes_too(self):
+        self.strand()
+        self.cloud.set('c', up=False)
+        found = self.audit('a')
+        self.assertEqual(
+            {Reason.AWAITED}, {found.reasons[node] for node in self.theirs})
+        self.cloud.set('c', up=False, forced_down=True)
+        found = self.audit('a')
+        self.assertEqual({f'i-{node}': 'c' for node in self.theirs},
+                         dict(found.taken_over))
+        self.assertEqual(
+            {Reason.ADOPTED}, {found.reasons[node] for node in self.theirs})
+        self.assertEqual({}, dict(self.audit('a').taken_over))
+
+    def test_of_a_host_that_is_back_in_between_nothing_more_is_taken(self):
+        """Each portion may take minutes."""
+        self.give_all_to_c()
+        self.cloud.set('c', up=False, forced_down=True)
+        take_over = self.cloud.take_over
+
+        def take_and_unfence(*arguments):
+            self.cloud.set('c', up=False)
+            return take_over(*arguments)
+
+        self.cloud.take_over = take_and_unfence
+        found = self.audit('a')
+        self.assertEqual(decide.TOGETHER, len(found.taken_over))
+        self.assertEqual(decide.TOGETHER, len(self.asked('take_over')))
+
+    def test_builds_of_a_host_that_is_back_when_placement_answers(self):
+        self.strand()
+        self.cloud.set('c', up=False, forced_down=True)
+        ask = self.cloud.consumers_of
+        self.cloud.consumers_of = lambda nodes: (
+            self.cloud.set('c'), ask(nodes))[1]
+        found = self.audit('a')
+        self.assertEqual({}, dict(found.taken_over))
+        self.assertEqual({'c'}, self.hosts())
+
+    def test_nodes_wait_if_placement_does_not_say(self):
+        """There may be a build which nobody else would end."""
+        node = next(iter(set(cloud.NODES) - set(self.theirs)))
+        self.cloud.set('c', up=False, forced_down=True)
+        self.cloud.owners[node] = 'c'
+        self.cloud.allocations[node] = None
+        self.settle('a', 'b')
+        self.assertEqual('c', self.cloud.owners[node])
+        self.cloud.allocations[node] = frozenset()
+        self.settle('a', 'b')
+        self.assertNotEqual('c', self.cloud.owners[node])
+
+    def give_all_to_c(self):
+        for node in cloud.NODES:
+            self.cloud.owners[node] = 'c'
+            self.cloud.ironic[node] = f'i-{node}'
+            self.cloud.placed[f'i-{node}'] = cloud.instance('c', node)
+
+    def test_what_goes_wrong_ends_it_and_loses_nothing(self):
+        self.cloud.set('c', up=False, forced_down=True)
+        self.give_all_to_c()
+        wanted = [f'i-{node}' for node in self.preferred('a', 'a', 'b')]
+        self.assertGreater(len(wanted), 3)
+        take_over, asked = self.cloud.take_one, []
+
+        def fail_twice(instance, state, host):
+            asked.append(instance)
+            if len(asked) in (2, 4):
+                raise OSError('the answer is lost')
+            return take_over(instance, state, host)
+
+        self.cloud.take_one = fail_twice
+        with self.assertLogs('nova_ironic_multihost', 'WARNING') as logs:
+            found = self.audit('a')
+        self.assertEqual(2, len(logs.output))
+        self.assertEqual({asked[0], asked[2]}, set(found.taken_over))
+        self.assertEqual(4, len(asked))
+        # They come last, those after them were not tried.
+        found = self.audit('a')
+        self.assertEqual(set(wanted), {*asked})
+        self.assertEqual([asked[1], asked[3]], asked[-2:])
+        self.assertEqual(
+            set(wanted) - {asked[0], asked[2]}, set(found.taken_over))
+
+    def test_if_nothing_is_known_of_a_portion_it_ends_there(self):
+        """nova does not answer: each question waits for a minute."""
+        self.cloud.set('c', up=False, forced_down=True)
+        self.give_all_to_c()
+        made = []
+
+        def fail(instances, host, eligible):
+            made.extend(instances)
+            raise OSError('no answer')
+
+        self.cloud.take_over = fail
+        with self.assertLogs('nova_ironic_multihost', 'WARNING') as logs:
+            found = self.audit('a')
+        self.assertEqual((1, {}), (len(logs.output), dict(found.taken_over)))
+        self.assertEqual(2, len(made))
+        with self.assertLogs('nova_ironic_multihost', 'WARNING'):
+            self.audit('a')
+        # Others have their turn first.
+        self.assertEqual(4, len({*made}))
+
+    def test_builds_and_servers_are_so_many_together(self):
+        self.strand()
+        self.cloud.set('c', up=False, forced_down=True)
+        server = self.theirs[0]
+        self.cloud.ironic[server] = f'i-{server}'
+        first, second = (self.audit('a', takeovers_per_audit=2)
+                         for _ in range(2))
+        self.assertEqual(2, len(first.taken_over))
+        # A server needs no answer of placement.
+        self.assertIs(Reason.TAKEN_OVER, first.reasons[server])
+        self.assertEqual(1, [first.reasons[node] for node in self.theirs]
+                         .count(Reason.ADOPTED))
+        self.assertEqual(2, len(second.taken_over))
+
+    def test_builds_that_cannot_be_taken_keep_no_other_waiting(self):
+        self.strand()
+        self.cloud.set('c', up=False, forced_down=True)
+        take_over, taken = self.cloud.take_one, set()
+        beyond_help = {f'i-{node}' for node in sorted(self.theirs)[:2]}
+
+        def fail(instance, state, host):
+            if instance in beyond_help:
+                raise OSError('no answer')
+            return take_over(instance, state, host)
+
+        self.cloud.take_one = fail
+        with self.assertLogs('nova_ironic_multihost', 'WARNING'):
+            for _ in range(3):
+                taken |= self.audit('a').taken_over.keys()
+        self.assertEqual(
+            {f'i-{node}' for node in self.theirs} - beyond_help, taken)
+
+    def test_build_that_has_changed_since_keeps_its_node_waiting(self):
+        self.strand()
+        self.cloud.set('c', up=False, forced_down=True)
+        self.cloud.take_one = lambda *arguments: False
+        found = self.audit('a')
+        self.assertEqual({}, dict(found.taken_over))
+        self.assertEqual({Reason.TAKEOVER_FAILED}, {
+            found.reasons[node] for node in self.theirs})
+
+    def test_their_nodes_are_read_later(self):
+        """There may be a thousand of them, and only their server uses them."""
+        self.cloud.set('c', up=False, forced_down=True)
+        free = next(node for node in cloud.NODES
+                    if node in self.preferred('a', 'a', 'b')
+                    and node not in self.theirs)
+        self.cloud.owners[free] = 'c'
+        auditor = self.auditors['a']
+        read = auditor._reader.complete
+        for reason in Reason.TAKEN_OVER, Reason.INSTANCE_HERE:
+            with mock.patch.object(
+                    auditor._reader, 'complete', side_effect=read) as reads:
+                auditor.audit_hosts(
+                    audit_state.Settings('a', points=32, **self.options),
+                    ['c'],
+                    lambda found, mine: None,
+                )
+            _, later = reads.call_args.args
+            self.assertNotIn(free, later)
+            self.assertIn(reason, {
+                auditor.last.reasons[node] for node in later})
+        found = self.audit('a')
+        self.assertNotIn(None, [row.body for row in found.nodes.values()])
+
+    def test_so_many_in_one_audit(self):
+        self.cloud.set('c', up=False, forced_down=True)
+        self.cloud.set('b', up=False)
+        self.assertGreater(len(self.theirs), 3)
+        found = self.audit('a', takeovers_per_audit=2)
+        self.assertEqual(2, len(found.taken_over))
+        self.assertEqual(
+            len(self.theirs) - 2,
+            list(found.reasons.values()).count(Reason.INSTANCE_WAITS))
+        self.assertEqual(
+            2, len(self.audit('a', takeovers_per_audit=2).taken_over))
+
+    def look_and_audit(self):
+        for host in ('a', 'b'):
+            settings = audit_state.Settings(host, points=32, **self.options)
+            auditor = self.auditors[host]
+            auditor.note_down(settings, auditor.read_view(settings))
+        self.settle('a', 'b')
+
+    def test_down_counts_from_when_it_was_first_seen_down(self):
+        self.options['policy'] = takeover.Policy('down', after=60)
+
+        def look(*pauses):
+            for pause in pauses:
+                self.clock.now += pause
+                self.look_and_audit()
+
+        self.cloud.set('c', up=False)
+        look(0, 30, 29)
+        self.assertEqual({'c'}, self.hosts())
+        self.cloud.set('c')
+        look(0)
+        self.cloud.set('c', up=False)
+        look(30, 30, 29)
+        self.assertEqual({'c'}, self.hosts())
+        look(1)
+        self.assertEqual({'a', 'b'}, self.hosts())
+
+    def test_down_counts_no_time_without_looks(self):
+        """Who audits first after an outage knows as little as all others."""
+        self.options['policy'] = takeover.Policy('down', after=60)
+        self.cloud.set('c', up=False)
+        self.look_and_audit()
+        self.clock.now += 320
+        self.settle('a', 'b')
+        self.assertEqual({'c'}, self.hosts())
+        self.look_and_audit()
+        self.assertEqual({'c'}, self.hosts())
+
+    def test_those_of_one_host_are_audited_at_once(self):
+        self.cloud.set('c', up=False, forced_down=True)
+        before = self.auditors['a'].last
+        reasons = self.auditors['a'].audit_hosts(
+            audit_state.Settings('a', points=32, **self.options), ['c'],
+            lambda found, mine: None)
+        after = self.auditors['a'].last
+        taken = set(after.taken_over)
+        self.assertTrue(taken)
+        self.assertEqual(
+            taken, {f'i-{node}' for node, reason in reasons.items()
+                    if reason is Reason.TAKEN_OVER})
+        self.assertEqual(taken, {
+            instance for instance, state in self.cloud.placed.items()
+            if state.host == 'a'})
+        self.assertLessEqual(before.nodes.keys(), after.nodes.keys())
+        # Once for each.
+        self.auditors['a'].audit_hosts(
+            audit_state.Settings('a', points=32, **self.options), ['c'],
+            lambda found, mine: None)
+        self.assertEqual({}, dict(self.auditors['a'].last.taken_over))
+
+    def test_those_that_cannot_be_taken_keep_nobody_waiting(self):
+        wanted = sorted(
+            node for node in self.theirs
+            if node in self.preferred('a', 'a', 'b'))
+        stuck = {f'i-{node}' for node in wanted[:2]}
+        take_over = self.cloud.take_one
+        self.cloud.take_one = lambda instance, state, host: (
+            instance not in stuck and take_over(instance, state, host))
+        self.cloud.set('c', up=False, forced_down=True)
+        for audits in range(len(wanted)):
+            self.assertIn('c', self.hosts(), audits)
+            found = self.audit('a', takeovers_per_audit=1)
+        self.assertEqual(stuck, {
+            instance for instance, state in self.cloud.placed.items()
+            if state.host == 'c' and state.node in wanted})
+        self.assertNotIn(Reason.INSTANCE_WAITS, found.reasons.values())
+        # They are tried again, and taken when that goes.
+        self.cloud.take_one = take_over
+        self.audit('a', takeovers_per_audit=1)
+        self.audit('a', takeovers_per_audit=1)
+        self.assertEqual(set(), {
+            instance for instance, state in self.cloud.placed.items()
+            if state.host == 'c' and state.node in wanted})
+
+    def test_looks_end_when_all_have_been_tried(self):
+        settings = audit_state.Settings('a', points=32, takeovers_per_audit=2,
+                                  **self.options)
+        self.cloud.take_one = lambda *args: False
+        self.cloud.set('c', up=False, forced_down=True)
+        wanted = [node for node in self.theirs
+                  if node in self.preferred('a', 'a', 'b')]
+        for _ in range(-(-len(wanted) // 2)):
+            reasons = self.auditors['a'].audit_hosts(
+                settings, ['c'], lambda found, mine: None)
+        self.assertNotIn(Reason.INSTANCE_WAITS, reasons.values())
+
+    def test_looks_count_the_time_for_which_a_host_is_down(self):
+        self.options['policy'] = takeover.Policy('down', after=60)
+        settings = audit_state.Settings('a', points=32, **self.options)
+        auditor = self.auditors['a']
+        auditor.read_view(settings)
+        self.cloud.set('c', up=False)
+        for seconds, expected in (
+                (0, set()), (30, set()), (29, set()), (1, {'c'})):
+            self.clock.now += seconds
+            view = auditor.read_view(settings)
+            self.assertEqual(expected, auditor.note_down(settings, view))
+
+    def test_only_looks_count_it(self):
+        """What an audit sees depends on its nodes: here it misses b."""
+        self.options['policy'] = takeover.Policy('down', after=60)
+        settings = audit_state.Settings('a', points=32, **self.options)
+        self.cloud.owners = {
+            node: 'a' if owner == 'b' else owner
+            for node, owner in self.cloud.owners.items()}
+        self.cloud.placed = {
+            uuid: state for uuid, state in self.cloud.placed.items()
+            if state.host != 'b'}
+        self.cloud.set('b', disabled=True)
+        auditor = self.auditors['a']
+        auditor.read_view(settings)
+        self.cloud.set('c', up=False)
+        for _ in range(4):
+            view = auditor.read_view(settings, ['b', 'c'])
+            eligible = auditor.note_down(settings, view)
+            auditor.audit_hosts(
+                settings, ['c'], lambda found, mine: None, view.hosts)
+            auditor.audit(settings)
+            self.clock.now += 30
+        self.assertEqual({'c'}, eligible)
+        wanted = {node for node in self.theirs
+                  if node in self.preferred('a', 'a')}
+        self.assertEqual(set(), {
+            uuid for uuid, state in self.cloud.placed.items()
+            if state.host == 'c' and state.node in wanted})
+
+    def test_a_host_that_starts_takes_nothing_over(self):
+        self.cloud.set('c', up=False, forced_down=True)
+        self.assertEqual({}, dict(self.audit('a', settled=False).taken_over))

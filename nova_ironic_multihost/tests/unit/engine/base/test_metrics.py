@@ -1,0 +1,161 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The tally: counts and times what happens."""
+
+import contextlib
+import threading
+
+from oslotest import base
+
+from nova_ironic_multihost.engine.base import metrics
+from nova_ironic_multihost.rules import counters
+from nova_ironic_multihost.rules.counters import Event
+from nova_ironic_multihost.rules.counters import Pending
+from nova_ironic_multihost.rules.counters import Work
+from nova_ironic_multihost.rules.ownership import Reason
+from nova_ironic_multihost.tests.unit.engine import cloud
+
+
+def in_thread(act):
+    """Have something done in another thread, and wait for that."""
+    thread = threading.Thread(target=act)
+    thread.start()
+    thread.join()
+
+
+class TallyTestCase(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.clock = cloud.Clock()
+        self.tally = metrics.Tally(self.clock)
+
+    def turns(self, work):
+        return self.tally.tallies.turns[work]
+
+    def counts(self):
+        return {event: count for event, count
+                in self.tally.tallies.counts.items() if count}
+
+    def test_work_is_timed(self):
+        with self.tally.turn(Work.AUDIT):
+            self.assertEqual(counters.Turns(sign=1000),
+                             self.turns(Work.AUDIT))
+            self.clock.now += 5
+            self.tally.sign(Work.AUDIT)
+            self.assertEqual(counters.Turns(sign=1005),
+                             self.turns(Work.AUDIT))
+            self.clock.now += 2
+        self.assertEqual(counters.Turns(1007, 1007, 1007, 7),
+                         self.turns(Work.AUDIT))
+        self.assertEqual(counters.Turns(), self.turns(Work.LOOK))
+
+    def test_work_that_fails_comes_to_its_end(self):
+        def work():
+            with self.tally.turn(Work.LOOK):
+                raise OSError
+
+        self.assertRaises(OSError, work)
+        self.assertEqual(counters.Turns(sign=1000, ended=1000),
+                         self.turns(Work.LOOK))
+
+    def test_moves_of_free_nodes_are_counted(self):
+        for reason, done in (
+                (Reason.ADOPTED, True), (Reason.PULLED, True),
+                (Reason.PULLED, True), (Reason.ADOPTED, False),
+                (Reason.PULLED, False),
+                # With a server, new, or not known any more.
+                (Reason.INSTANCE_HERE, True), (Reason.TAKEN_OVER, False),
+                (Reason.CREATED, True), (None, True)):
+            self.tally.note_move(reason, done)
+        self.assertEqual({Event.ADOPTED: 1, Event.PULLED: 2,
+                          Event.MOVE_FAILED: 2}, self.counts())
+
+    def test_pending(self):
+        self.tally.note_pending(Pending.TURN, {'n1'})
+        self.clock.now += 3
+        self.tally.note_pending(Pending.TURN, {'n1', 'n2'})
+        self.assertEqual(1000, self.tally.tallies.oldest_pending)
+
+    def test_requests_at_the_same_time(self):
+        with self.tally.asking():
+            self.clock.now += 1
+            with self.tally.asking():
+                self.assertEqual(1000, self.tally.tallies.oldest_asking)
+                self.assertEqual(2, len(self.tally.tallies.asking))
+        self.assertIsNone(self.tally.tallies.oldest_asking)
+
+    def test_request_that_fails_is_over(self):
+        def ask():
+            with self.tally.asking():
+                raise OSError
+
+        self.assertRaises(OSError, ask)
+        self.assertIsNone(self.tally.tallies.oldest_asking)
+
+    def test_when_ironic_was_heard_last(self):
+        self.assertIsNone(self.tally.tallies.heard)
+        self.ask()
+        self.clock.now += 9
+        with contextlib.suppress(OSError), self.tally.asking():
+            raise OSError
+        self.assertEqual(1000, self.tally.tallies.heard)
+
+    def test_request_is_a_step_of_what_its_thread_does(self):
+        for work in Work.AUDIT, Work.LISTING:
+            with self.tally.turn(work):
+                pass
+
+        def ask():
+            with self.tally.asking():
+                raise OSError
+
+        self.clock.now += 9
+        self.assertRaises(OSError, ask)
+        self.assertEqual(counters.Turns(1009, 1000, 1000, 0),
+                         self.turns(Work.AUDIT))
+        self.assertEqual(counters.Turns(1000, 1000, 1000, 0),
+                         self.turns(Work.LISTING))
+
+    def test_request_of_another_thread_is_not(self):
+        with self.tally.turn(Work.LOOK):
+            pass
+        self.clock.now += 9
+        in_thread(self.ask)
+        self.assertEqual(1000, self.turns(Work.LOOK).sign)
+
+    def ask(self):
+        with self.tally.asking():
+            pass
+
+    def test_it_begins_when_it_is_made(self):
+        self.clock.now += 5
+        self.assertEqual(5, self.tally.tallies.age(
+            Work.LISTING, self.clock.now))
+
+    def test_threads_lose_nothing(self):
+        def count():
+            for _ in range(500):
+                self.tally.count(Event.REFUSED)
+
+        threads = [threading.Thread(target=count) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual({Event.REFUSED: 2000}, self.counts())
+
+    def test_whoever_reads_waits_for_nobody(self):
+        """A handler of signals reads in the middle of a write."""
+        with self.tally._lock:
+            self.assertEqual({}, self.counts())

@@ -1,0 +1,285 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The timer goes on whatever happens, and ends when it is told."""
+
+import itertools
+import threading
+
+import fixtures
+from oslotest import base
+
+from nova_ironic_multihost.engine.base import periodic as timers
+
+
+class TimersTestCase(base.BaseTestCase):
+
+    def test_one_that_hangs_holds_up_no_other(self):
+        go_on, turns = threading.Event(), threading.Semaphore(0)
+        self.addCleanup(go_on.set)
+        both = timers.Timers(
+            hangs=(lambda: go_on.wait(60), lambda: 0.001),
+            turns=(turns.release, lambda: 0.001))
+        both.start()
+        for _ in range(3):
+            self.assertTrue(turns.acquire(timeout=60))
+        threads = [thread for thread in threading.enumerate()
+                   if thread.name in ('ironic-multihost-hangs',
+                                      'ironic-multihost-turns')]
+        self.assertEqual(2, len(threads))
+        both.stop()
+        go_on.set()
+        for thread in threads:
+            thread.join(60)
+            self.assertFalse(thread.is_alive())
+
+    def test_one_is_woken_by_its_name(self):
+        turns = threading.Semaphore(0)
+        self.useFixture(fixtures.MockPatchObject(timers, 'REST', 0))
+        both = timers.Timers(
+            turns=(turns.release, lambda: 3600),
+            other=(lambda: self.fail('woken'), lambda: 3600))
+        self.addCleanup(both.stop)
+        both.start()
+        both.wake('turns')
+        self.assertTrue(turns.acquire(timeout=60))
+        self.assertRaises(KeyError, both.wake, 'nobody')
+
+
+class PeriodTestCase(base.BaseTestCase):
+
+    def warnings(self, period):
+        """Return what it says in five turns in which nothing else fails."""
+        turns = threading.Semaphore(0)
+        self.useFixture(fixtures.MockPatchObject(timers, 'REST', 0.001))
+        log = self.useFixture(fixtures.FakeLogger())
+        timer = timers.Timer('look', turns.release, period)
+        self.addCleanup(timer.stop)
+        timer.start()
+        for _ in range(5):
+            self.assertTrue(turns.acquire(timeout=60))
+        return log.output
+
+    def test_period_that_cannot_be_read_is_that_of_before(self):
+        """nova.conf may be read anew with an error in it."""
+        periods = iter([ValueError('2oo'), 0.001, ValueError('2oo'), 0.001])
+
+        def period():
+            found = next(periods, 0.001)
+            if isinstance(found, Exception):
+                raise found
+            return found
+
+        self.assertIn('The look failed: 2oo', self.warnings(period))
+
+    def test_period_that_cannot_be_read_is_told_once(self):
+        """However often what is done succeeds meanwhile."""
+        def period():
+            raise ValueError('2oo')
+
+        self.assertEqual(1, self.warnings(period).count('The look failed'))
+
+
+class Event:
+    """Something that a timer waits for; who waits is seen.
+
+    :param waits: gets the seconds of each wait.
+    :param sleep: called with the seconds of a wait that is not over at once.
+    :param happen: called in each wait.
+    """
+
+    def __init__(self, waits, sleep, happen=lambda: None):
+        self._waits = waits
+        self._sleep = sleep
+        self._happen = happen
+        self._set = False
+
+    def set(self):
+        self._set = True
+
+    def clear(self):
+        self._set = False
+
+    def is_set(self):
+        return self._set
+
+    def wait(self, seconds):
+        self._waits.append(seconds)
+        self._happen()
+        if not self._set:
+            self._sleep(seconds)
+        return self._set
+
+
+class WakeTestCase(base.BaseTestCase):
+    """A timer on a clock that only waits and turns move; waits are seen."""
+
+    def setUp(self):
+        super().setUp()
+        self.now = 1000.0
+        self.turns = 0
+        # When each turn began.
+        self.begun = []
+        self.pause = 10
+        self.during = self.resting = lambda: None
+        self.rests, self.waits = [], []
+        # Whether it was woken, at the beginning of each wait.
+        self.woken = []
+        self.timer = timers.Timer('poll', self.turn, lambda: self.pause,
+                                  clock=lambda: self.now)
+        self.timer._stopped = Event(
+            self.rests, self.sleep, lambda: self.resting())
+        self.timer._woken = Event(self.waits, self.sleep, self.waiting)
+
+    def sleep(self, seconds):
+        self.now += seconds
+
+    def turn(self):
+        self.turns += 1
+        self.begun.append(self.now - 1000)
+        self.during()
+
+    def waiting(self):
+        self.woken.append(self.timer._woken.is_set())
+        if len(self.waits) == 3:
+            self.timer.stop()
+
+    def run_it(self):
+        self.timer._run(self.timer._stopped, self.timer._woken)
+
+    def test_it_rests_and_waits_for_as_long_as_it_is_told(self):
+        self.run_it()
+        self.assertEqual(
+            ([timers.REST] * 3, [10 - timers.REST] * 3, 2),
+            (self.rests, self.waits, self.turns))
+
+    def test_turns_begin_as_often_as_told_however_long_they_take(self):
+        self.during = lambda: self.sleep(6)
+        self.run_it()
+        self.assertEqual([10, 20], self.begun)
+
+    def test_turn_that_takes_too_long_is_followed_by_one_after_a_rest(self):
+        """What was missed is not made up for."""
+        self.during = lambda: self.sleep(35 if self.turns == 1 else 0)
+        self.run_it()
+        self.assertEqual([10, 10 + 35 + timers.REST], self.begun)
+        self.assertEqual(
+            [10 - timers.REST, 0, 10 - timers.REST], self.waits)
+
+    def test_turn_that_ends_when_the_next_is_due_is_followed_by_a_rest(self):
+        self.during = lambda: self.sleep(9.9)
+        self.run_it()
+        self.assertAlmostEqual(10 + 9.9 + timers.REST, self.begun[1])
+
+    def test_pause_is_that_of_the_beginning_of_the_turn(self):
+        """From then on it is counted."""
+        def later():
+            self.sleep(4)
+            self.pause = 3
+
+        self.during = later
+        self.run_it()
+        self.assertEqual([10, 20], self.begun)
+
+    def test_after_it_was_woken_it_counts_from_then(self):
+        def wake():
+            if not self.turns:
+                self.timer.wake()
+
+        self.resting = wake
+        self.run_it()
+        self.assertEqual([timers.REST, timers.REST + 10], self.begun)
+
+    def test_short_pause_is_no_longer_for_the_rest(self):
+        self.pause = timers.REST / 4
+        self.run_it()
+        self.assertEqual(([timers.REST / 4] * 3, [0] * 3),
+                         (self.rests, self.waits))
+
+    def test_woken_often_it_turns_once(self):
+        def wake():
+            if not self.turns:
+                for _ in range(1000):
+                    self.timer.wake()
+
+        self.resting = wake
+        self.run_it()
+        # It has rested before, and what follows is an ordinary pause.
+        self.assertEqual([timers.REST] * 3, self.rests)
+        self.assertEqual([True, False, False], self.woken)
+
+    def test_woken_during_a_turn_it_turns_again(self):
+        self.during = lambda: self.turns == 1 and self.timer.wake()
+        self.run_it()
+        self.assertEqual([False, True, False], self.woken)
+
+    def test_stopped_while_it_rests_it_does_not_wait(self):
+        self.resting = self.timer.stop
+        self.run_it()
+        self.assertEqual(([], 0), (self.waits, self.turns))
+
+    def test_stopping_ends_the_wait(self):
+        timer = timers.Timer('poll', self.fail, lambda: 3600)
+        self.useFixture(fixtures.MockPatchObject(timers, 'REST', 0))
+        timer.start()
+        thread = timer._thread
+        timer.stop()
+        thread.join(60)
+        self.assertFalse(thread.is_alive())
+
+
+class TimerTestCase(base.BaseTestCase):
+
+    def test_acts_again_and_again_until_it_is_stopped(self):
+        turns = threading.Semaphore(0)
+        timer = timers.Timer('look', turns.release, lambda: 0.001)
+        timer.start()
+        thread = timer._thread
+        timer.start()
+        self.assertIs(thread, timer._thread)
+        self.assertEqual('ironic-multihost-look', thread.name)
+        for _ in range(3):
+            self.assertTrue(turns.acquire(timeout=60))
+        self.assertTrue(thread.daemon)
+        timer.stop()
+        thread.join(60)
+        self.assertFalse(thread.is_alive())
+
+    def test_failures_do_not_end_it_and_are_logged_once_for_each_kind(self):
+        failures = [OSError('first'), OSError('again'), ValueError('other'),
+                    None, OSError('new')]
+        turns = itertools.count()
+
+        def act():
+            failure = failures[next(turns)]
+            if failure:
+                raise failure
+
+        timer = timers.Timer('look', act, lambda: 0)
+        with self.assertLogs(timers.__name__, 'WARNING') as logs:
+            for _ in failures:
+                timer.turn()
+        self.assertEqual(['first', 'other', 'new'], [
+            record.args['exc'].args[0] for record in logs.records])
+        self.assertIn('The look failed: first.', logs.output[0])
+
+    def test_it_ends_with_the_service(self):
+        """Whose main thread may leave, and others of the process not."""
+        service = threading.Thread(target=lambda: None)
+        service.start()
+        service.join()
+        timer = timers.Timer('look', self.fail, lambda: 0, service)
+        with self.assertLogs(timers.__name__, 'ERROR') as logs:
+            timer.start()
+            timer._thread.join(60)
+        self.assertFalse(timer._thread.is_alive())
+        self.assertIn('kill it and start it again', logs.output[0])

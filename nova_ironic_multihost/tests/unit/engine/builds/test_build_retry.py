@@ -1,0 +1,117 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Builds that were begun are begun again, if there is a copy."""
+
+import contextlib
+import types
+
+from oslotest import base
+
+from nova_ironic_multihost.engine.builds import build_retry
+from nova_ironic_multihost.rules import backup_copies
+from nova_ironic_multihost.rules.forwarding import Kind
+from nova_ironic_multihost.rules.forwarding import Letter
+from nova_ironic_multihost.rules.lost_builds import Build
+from nova_ironic_multihost.rules.takeover import Step
+
+COPY = Letter(Kind.BUILD, 'i1', 'n1')
+
+
+class RepetitionTestCase(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        # The keeper and the port.
+        self.readable = self.all_seen = self.can_be_undone = True
+        self.found = COPY
+        self.begun = 1
+        self.undone = []
+        self.now = 0
+        self.here = set()
+        self.repetition = build_retry.Repetition(
+            self, self, self.here.__contains__, lambda: self.now)
+        self.instance = types.SimpleNamespace(uuid='i1', node='n1')
+
+    def copy(self, build):
+        return self.found if build == Build('i1', 'n1') else None
+
+    @contextlib.contextmanager
+    def repeating(self, build):
+        self.undone.append(('repeat', build))
+        yield
+        self.undone.append('done')
+
+    def undo(self, instance, copy):
+        self.undone.append(copy)
+
+    def count(self, instance):
+        return self.begun if instance == 'i1' else 0
+
+    def repeatable(self, instance):
+        return self.can_be_undone
+
+    def step(self, provision_state='available'):
+        return self.repetition.step(self.instance, provision_state)
+
+    def test_it_is_begun_again_at_the_second_look(self):
+        self.assertIs(Step.AWAIT, self.step())
+        self.now = 10
+        self.assertIs(Step.REPEAT, self.step())
+        self.repetition.undo(self.instance)
+        self.assertEqual([('repeat', Build('i1', 'n1')), COPY, 'done'],
+                         self.undone)
+        # And the next time once more.
+        self.assertIs(Step.AWAIT, self.step())
+
+    def test_one_that_waits_here_for_its_turn_is_waited_for(self):
+        """It is refused then, and must not be in the middle of the undoing."""
+        self.here.add('i1')
+        for state in ('available', 'deploying'):
+            for self.now in (0, 10, 10000):
+                self.assertIs(Step.AWAIT, self.step(state))
+        self.here.clear()
+        self.assertIs(Step.AWAIT, self.step())
+        self.now += 10
+        self.assertIs(Step.REPEAT, self.step())
+
+    def test_without_a_copy_it_fails_in_the_end(self):
+        self.found = None
+        self.assertIs(Step.AWAIT, self.step())
+        self.now = backup_copies.PATIENCE
+        self.assertIs(Step.FAIL, self.step())
+
+    def test_one_that_was_another_hosts_for_long_waits_anew(self):
+        self.found = None
+        self.step()
+        self.now = build_retry.FORGOTTEN
+        self.assertIs(Step.AWAIT, self.step())
+
+    def test_copy_of_another_attempt_is_none(self):
+        self.instance.node = 'n2'
+        self.assertIs(Step.AWAIT, self.step())
+        self.now = backup_copies.PATIENCE
+        self.assertIs(Step.FAIL, self.step())
+
+    def test_what_cannot_be_undone_fails(self):
+        self.can_be_undone = False
+        self.step()
+        self.now = 10
+        self.assertIs(Step.FAIL, self.step())
+
+    def test_where_there_are_no_copies_nobody_waits(self):
+        self.readable = False
+        self.assertIs(Step.FAIL, self.step())
+
+    def test_copy_that_goes_back_in_that_moment(self):
+        self.found = None
+        self.assertRaises(LookupError, self.repetition.undo, self.instance)

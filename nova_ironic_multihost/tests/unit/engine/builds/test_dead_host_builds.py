@@ -1,0 +1,207 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Builds that are found nowhere end in ERROR."""
+
+from unittest import mock
+
+import fixtures
+
+from nova_ironic_multihost.engine.builds import dead_host_builds
+from nova_ironic_multihost.rules import forwarding
+from nova_ironic_multihost.rules.forwarding import Kind
+from nova_ironic_multihost.rules.forwarding import Letter
+from nova_ironic_multihost.rules.lost_builds import Build
+from nova_ironic_multihost.rules.model import InstanceState
+from nova_ironic_multihost.tests.unit.engine import cloud
+from nova_ironic_multihost.tests.unit.engine import post
+
+NODE, OTHER = cloud.NODES[:2]
+GRACE = forwarding.GRACE
+
+
+class Builds:
+    """What nova has of builds; ``between`` happens before each write."""
+
+    def __init__(self, some_cloud):
+        self.cloud = some_cloud
+        self.faults = {}
+        self.between = lambda: None
+
+    def unclaimed(self):
+        return {Build(uuid, node)
+                for node, builds in self.cloud.allocations.items()
+                for uuid in builds if self._waits(uuid)}
+
+    def _waits(self, uuid):
+        state = self.cloud.placed[uuid]
+        return (state.host, state.vm_state) == (None, 'building')
+
+    def give_up(self, build, reason, absent):
+        self.between()
+        if not absent() or not self._waits(build.instance):
+            return False
+        self.faults[build.instance] = reason
+        self.cloud.placed[build.instance] = InstanceState(
+            None, vm_state='error')
+        return True
+
+
+class LostTestCase(post.PostTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.nova = Builds(self.cloud)
+        for host in 'bc':
+            self.posts[host]._lost = self.lost()
+        self.cloud.allocations[NODE] = frozenset({'i1'})
+        self.cloud.placed['i1'] = post.WAITING
+        self.fence()
+
+    def lost(self):
+        return dead_host_builds.Lost(self.nova, self.cloud, self.clock)
+
+    def wait(self, seconds=GRACE):
+        """Let time pass, in which mailboxes are read."""
+        self.turn()
+        self.clock.now += seconds
+        self.turn()
+
+    @property
+    def ended(self):
+        state = self.cloud.placed['i1'].vm_state == 'error'
+        self.assertEqual(state, 'i1' in self.nova.faults)
+        return state
+
+    def test_build_that_is_nowhere_ends_after_a_while(self):
+        self.wait(GRACE - 1)
+        self.assertFalse(self.ended)
+        self.clock.now += 1
+        self.turn()
+        self.assertTrue(self.ended)
+        self.assertIn('Compute service a', self.nova.faults['i1'])
+
+    def test_whoever_reads_counts_anew(self):
+        self.wait(GRACE - 1)
+        self.begin(self.reader)
+        self.posts[self.reader]._lost = self.lost()
+        self.wait(GRACE - 1)
+        self.assertFalse(self.ended)
+        self.clock.now += 1
+        self.turn()
+        self.assertTrue(self.ended)
+
+    def test_time_in_which_nobody_answers_is_not_counted(self):
+        self.turn()
+        self.clock.now += GRACE - 10
+        with mock.patch.object(
+                self.nova, 'unclaimed', side_effect=OSError):
+            self.assertRaises(OSError, self.turn, self.reader)
+        self.wait(GRACE - 1)
+        self.assertFalse(self.ended)
+
+    def test_time_in_which_the_mailbox_is_not_read_is_not_counted(self):
+        self.turn()
+        self.clock.now += GRACE - 10
+        self.bus.breaks = OSError()
+        self.assertRaises(OSError, self.turn, self.reader)
+        self.bus.breaks = None
+        self.wait(GRACE - 1)
+        self.assertFalse(self.ended)
+
+    def test_host_without_a_mailbox(self):
+        self.bus.missing = {'a'}
+        self.wait()
+        self.assertTrue(self.ended)
+
+    def test_mailbox_that_cannot_be_read(self):
+        self.bus.readable = False
+        self.wait()
+        self.assertFalse(self.ended)
+
+    def test_account_that_may_not_read(self):
+        """What waits there is for its host alone, and that is dead."""
+        logged = self.useFixture(fixtures.FakeLogger())
+        for box in 'a', 'a copies':
+            with self.subTest(box):
+                self.bus.forbids = {box}
+                self.cloud.placed['i1'] = post.WAITING
+                self.nova.faults.clear()
+                self.wait()
+                self.assertTrue(self.ended)
+        self.assertEqual(1, logged.output.count('rights'))
+
+    def test_build_that_is_held_is_somewhere(self):
+        self.bus.queues['a'] = [Letter(Kind.BUILD, 'i1', None)]
+        self.wait()
+        self.assertFalse(self.ended)
+
+    def test_build_that_waits_on_a_live_host_is_somewhere(self):
+        self.send(NODE, 'i1')
+        self.wait()
+        self.assertFalse(self.ended)
+        receiver = next(host for host in 'bc' if self.bus.queues[host])
+        # It had taken it, and has died in turn.
+        self.bus.queues[receiver].clear()
+        self.cloud.set(receiver, up=False, forced_down=True)
+        self.look('b', 'c')
+        self.turn()
+        # It may be there.
+        self.assertFalse(self.ended)
+        for _ in range(3):
+            self.wait()
+        self.assertTrue(self.ended)
+
+    def test_build_on_the_node_of_a_live_host_is_its_own(self):
+        self.cloud.owners[NODE] = 'b'
+        self.wait()
+        self.assertFalse(self.ended)
+
+    def test_build_that_has_a_host_is_not_lost(self):
+        self.turn()
+        self.cloud.placed['i1'] = InstanceState(
+            'b', node=NODE, vm_state='building', task_state='networking')
+        self.wait()
+        self.assertEqual({}, self.nova.faults)
+
+    def test_build_whose_node_is_taken_in_this_moment_goes_on(self):
+        """By whoever its message was handed on to."""
+        self.turn()
+
+        def take():
+            self.cloud.owners[NODE] = 'b'
+
+        self.nova.between = take
+        self.clock.now += GRACE
+        self.turn()
+        self.assertFalse(self.ended)
+
+    def test_its_node_is_adopted(self):
+        self.wait()
+        self.assertTrue(self.ended)
+        for host in 'bc':
+            self.audit(host)
+        self.assertIn(self.cloud.owners[NODE], {'b', 'c'})
+
+    def test_one_that_fails_holds_up_no_other(self):
+        self.cloud.allocations[OTHER] = frozenset({'i2'})
+        self.cloud.placed['i2'] = post.WAITING
+
+        def fail_once():
+            self.nova.between = lambda: None
+            raise OSError
+
+        self.nova.between = fail_once
+        self.wait()
+        self.assertEqual(1, len(self.nova.faults))
+        self.turn()
+        self.assertEqual(2, len(self.nova.faults))

@@ -1,0 +1,246 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import logging
+import types
+
+import fixtures
+from oslotest import base
+
+from nova_ironic_multihost.engine.builds import in_flight
+from nova_ironic_multihost.rules import lost_builds as rules
+from nova_ironic_multihost.rules.lost_builds import Build
+from nova_ironic_multihost.rules.model import Record
+
+ME, OTHER = 'me', 'other'
+BUILD = Build('i1', 'n1')
+
+
+class ArrivalsTestCase(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.log = self.useFixture(fixtures.FakeLogger(level=logging.WARNING))
+        self.now = 0
+        #: Node -> its owner, as nova has it, and for all that this host knows;
+        #: None before its first audit.
+        self.owners = {'n1': ME}
+        self.audited = {'n1': ME}
+        self.records_asked = []
+        self.sources = self
+        # What nova has, what waits in the queue, what was given up.
+        self.builds = {BUILD}
+        self.queue = []
+        self.ended = []
+        self.asked = 0
+        self.error = None
+        # Of which builds there is a copy.
+        self.copies = set()
+        self.arrivals = self.start()
+
+    def start(self):
+        return in_flight.Arrivals(
+            self, self, lambda build: build in self.copies, lambda: self.now)
+
+    # the auditor and its sources
+
+    @property
+    def last(self):
+        return self.audited and types.SimpleNamespace(
+            view=types.SimpleNamespace(host=ME))
+
+    @property
+    def recorded(self):
+        return self.audited and frozenset(
+            node for node, owner in self.audited.items() if owner == ME)
+
+    def records(self, nodes):
+        self.records_asked.append(set(nodes))
+        return [Record(node, owner) for node, owner in self.owners.items()
+                if node in nodes]
+
+    # the port
+
+    def unclaimed(self):
+        return frozenset(self.builds)
+
+    def receive(self):
+        self.asked += 1
+        if self.error:
+            raise self.error
+        while self.queue:
+            build = self.queue.pop()
+            self.arrivals.begin(build.instance)
+
+    def give_up(self, build, reason, absent):
+        if not absent():
+            return False
+        self.ended.append(build)
+        self.reason = reason
+        self.builds.discard(build)
+        return True
+
+    def look(self, seconds=rules.PATIENCE):
+        self.arrivals.once()
+        self.now += seconds
+
+    # the tests
+
+    def test_build_that_may_be_asked_for_again_is_not_lost(self):
+        self.copies = {BUILD}
+        for self.now in 0, 10000:
+            self.arrivals.once()
+        self.assertEqual([], self.ended)
+        self.copies = set()
+        for self.now in 20000, 20000 + rules.PATIENCE:
+            self.arrivals.once()
+        self.assertEqual([BUILD], self.ended)
+
+    def test_build_that_was_lost_ends(self):
+        self.look()
+        self.assertEqual([], self.ended)
+        self.look()
+        self.assertEqual([BUILD], self.ended)
+        self.assertIn('lost on the way', self.reason)
+        self.assertIn('1 builds never came', self.log.output)
+        self.assertIn('Delete them', self.log.output)
+
+    def test_build_that_waits_in_the_queue_is_left_alone(self):
+        self.queue = [BUILD]
+        for _ in range(5):
+            self.look()
+        self.assertEqual([], self.ended)
+        # It is known to have come; nobody asks for it again.
+        self.assertEqual(1, self.asked)
+
+    def test_build_that_came_and_was_given_up_ends(self):
+        """nova or placement did not answer, or there was no thread."""
+        self.arrivals.begin('i1')
+        for _ in range(5):
+            self.look()
+        self.assertEqual([], self.ended)
+        self.arrivals.end('i1')
+        self.look()
+        self.assertEqual([], self.ended)
+        self.look()
+        self.assertEqual([BUILD], self.ended)
+
+    def test_build_that_has_lost_its_host_and_is_cleaned_up(self):
+        self.arrivals.begin('i1')
+        self.look()
+        self.builds = set()
+        self.look()
+        self.builds = {BUILD}
+        for _ in range(5):
+            self.look()
+        self.assertEqual([], self.ended)
+
+    def test_build_that_came_twice_is_here_until_both_have_ended(self):
+        self.arrivals.begin('i1')
+        self.arrivals.begin('i1')
+        self.arrivals.end('i1')
+        self.assertTrue(self.arrivals.here('i1'))
+        self.arrivals.end('i1')
+        self.assertFalse(self.arrivals.here('i1'))
+
+    def test_build_of_a_node_of_another_host(self):
+        self.audited = {'n1': OTHER}
+        for _ in range(5):
+            self.look()
+        self.assertEqual([], self.ended)
+        self.assertEqual(0, self.asked)
+
+    def test_build_of_a_node_that_another_has_taken_since_the_audit(self):
+        """It waits there."""
+        self.owners = {'n1': OTHER}
+        for _ in range(5):
+            self.look()
+        self.assertEqual([], self.ended)
+        self.owners = {'n1': ME}
+        self.look()
+        self.assertEqual([BUILD], self.ended)
+
+    def test_nova_is_asked_for_no_record_while_nothing_is_lost(self):
+        self.queue = [BUILD]
+        for _ in range(5):
+            self.look()
+        self.builds = set()
+        for _ in range(5):
+            self.look()
+        self.assertEqual([], self.records_asked)
+        self.builds = {BUILD}
+        self.arrivals.end('i1')
+        for _ in range(5):
+            self.look()
+        self.assertEqual([{'n1'}], self.records_asked)
+
+    def test_nothing_before_the_first_audit(self):
+        """Nor does a node count as new then."""
+        self.audited = None
+        for _ in range(5):
+            self.look()
+        self.assertEqual(0, self.asked)
+        self.audited = {'n1': ME}
+        self.look()
+        self.look()
+        self.assertEqual([BUILD], self.ended)
+
+    def test_time_without_an_answer_does_not_count(self):
+        self.look()
+        self.error = TimeoutError()
+        for _ in range(5):
+            self.assertRaises(TimeoutError, self.look)
+            self.now += rules.PATIENCE
+        self.error = None
+        self.look()
+        self.assertEqual([], self.ended)
+        self.look()
+        self.assertEqual([BUILD], self.ended)
+
+    def test_build_that_comes_while_it_is_given_up(self):
+        self.look()
+        give_up = self.give_up
+
+        def come(*args):
+            self.arrivals.begin('i1')
+            return give_up(*args)
+
+        self.give_up = come
+        self.look()
+        self.assertEqual([], self.ended)
+        self.assertEqual('', self.log.output)
+
+    def test_node_that_has_just_come_may_have_a_build_elsewhere(self):
+        self.audited = {'n1': OTHER}
+        self.look(1)
+        self.audited = {'n1': ME}
+        for _ in range(5):
+            self.look()
+        self.assertEqual([], self.ended)
+        self.look(rules.PATIENCE_MOVED)
+        self.look()
+        self.assertEqual([BUILD], self.ended)
+
+    def test_one_that_cannot_be_ended_holds_up_no_other(self):
+        self.builds.add(other := Build('i2', 'n1'))
+        give_up = self.give_up
+
+        def fail_once(*args):
+            self.give_up = give_up
+            raise TimeoutError
+
+        self.give_up = fail_once
+        self.look()
+        self.look()
+        self.assertEqual([other], self.ended)
+        self.look()
+        self.assertEqual([other, BUILD], self.ended)

@@ -1,0 +1,421 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Mailboxes of dead hosts are read by one of the living."""
+
+from unittest import mock
+
+import fixtures
+
+from nova_ironic_multihost.engine.builds import queue_forwarder
+from nova_ironic_multihost.rules import forwarding
+from nova_ironic_multihost.rules.forwarding import Kind
+from nova_ironic_multihost.rules.forwarding import Letter
+from nova_ironic_multihost.rules.model import InstanceState
+from nova_ironic_multihost.rules import peers
+from nova_ironic_multihost.tests.unit.engine import cloud
+from nova_ironic_multihost.tests.unit.engine import post
+
+NODES = cloud.NODES
+
+
+class PostmanTestCase(post.PostTestCase):
+
+    def test_builds_go_to_who_is_to_have_their_nodes(self):
+        letters = [self.send(node) for node in NODES]
+        self.fence()
+        self.turn()
+        self.assertEqual([], self.bus.queues['a'])
+        for host in 'bc':
+            wanted = self.preferred(host, 'b', 'c')
+            self.assertEqual(
+                [letter for letter in letters if letter.node in wanted],
+                self.bus.queues[host])
+            self.assertTrue(wanted)
+
+    def test_build_that_was_handed_on_is_not_lost_while_it_waits(self):
+        build = self.send(NODES[0]).instance
+        self.fence()
+        post = self.posts[self.reader]
+        post._lost.once = mock.Mock(side_effect=lambda read, found: found)
+        for _ in range(3):
+            post.once()
+        self.assertIn(build, post._lost.once.call_args.args[1])
+        # It has begun there.
+        post._lost.once = mock.Mock(return_value=frozenset())
+        for _ in range(2):
+            post.once()
+        self.assertNotIn(build, post._lost.once.call_args.args[1])
+
+    def test_build_goes_to_the_live_owner_of_its_node(self):
+        self.send(NODES[0])
+        self.fence()
+        other, = {'b', 'c'} - {self.looks['b']._auditor.preferences.host_for(
+            NODES[0])}
+        self.cloud.owners[NODES[0]] = other
+        self.turn()
+        self.assertEqual(1, len(self.bus.queues[other]))
+
+    def test_copies_of_a_dead_host_are_read_too(self):
+        """Of a build in its memory, and of one that was taken over."""
+        waiting = self.send(NODES[0])
+        claimed = self.send(NODES[1], state=InstanceState(
+            'a', node=NODES[1], vm_state='building'))
+        over = self.send(NODES[2], state=InstanceState(
+            'a', node=NODES[2], vm_state='active'))
+        self.bus.queues['a copies'] = [claimed, over, waiting]
+        self.bus.queues['a'].clear()
+        self.fence()
+        self.turn()
+        choice, = (host for host in 'bc'
+                   if NODES[0] in self.preferred(host, 'b', 'c'))
+        self.assertEqual([waiting], self.bus.queues[choice])
+        # Who has taken it over finds its copy.
+        self.assertEqual([], self.bus.queues['a copies'])
+        taker = self.cloud.placed[claimed.instance].host
+        self.assertIn(taker, 'bc')
+        self.assertEqual([claimed], self.bus.queues[f'{taker} copies'])
+        self.assertEqual(0, self.bus.held)
+
+    def test_copy_of_one_that_is_not_taken_over_yet_is_held(self):
+        claimed = self.send(NODES[1], state=InstanceState(
+            'a', node=NODES[1], vm_state='building'))
+        self.fence()
+        # Its take-over comes late.
+        self.cloud.placed[claimed.instance] = InstanceState(
+            'a', node=NODES[1], vm_state='building')
+        self.bus.queues['a copies'] = [claimed]
+        self.bus.queues['a'].clear()
+        self.turn()
+        self.assertEqual(1, self.bus.held)
+        self.cloud.placed[claimed.instance] = InstanceState(
+            'c', node=NODES[1], vm_state='building')
+        self.turn()
+        self.assertEqual([claimed], self.bus.queues['c copies'])
+
+    def test_one_reads(self):
+        self.send(NODES[0])
+        self.fence()
+        self.turn()
+        self.assertEqual(['a'], self.bus.opened)
+        other, = {'b', 'c'} - {self.reader}
+        self.send(NODES[1])
+        self.turn(other)
+        self.assertEqual(1, len(self.bus.queues['a']))
+        self.turn(self.reader)
+        self.assertEqual(0, len(self.bus.queues['a']))
+
+    def test_mailbox_of_another_partition_is_left_to_its_peers(self):
+        self.options['partition'] = peers.Partition(
+            shard='x', peer_list=('b', 'c'))
+        self.send(NODES[0])
+        self.fence()
+        self.assertEqual({'a'}, {*self.looks['b'].eligible})
+        self.turn()
+        self.assertEqual([], self.bus.opened)
+
+    def test_mailbox_of_who_lives_or_may_is_not_read(self):
+        self.send(NODES[0])
+        self.turn()
+        self.cloud.set('a', up=False)
+        self.look('b', 'c')
+        self.turn()
+        self.assertEqual([], self.bus.opened)
+
+    def test_what_does_not_concern_builds_waits(self):
+        self.cloud.placed |= {'moved': InstanceState('b'),
+                              'here': InstanceState('a')}
+        waits = [Letter(Kind.OPERATION, 'here'), Letter(Kind.OTHER)]
+        self.bus.queues['a'] = [
+            waits[0], Letter(Kind.OPERATION, 'moved'), waits[1]]
+        self.send(NODES[0])
+        self.fence()
+        self.turn()
+        self.assertEqual(1, len(self.bus.queues['b'] + self.bus.queues['c']))
+        self.cloud.set('a')
+        self.look('b', 'c')
+        self.turn()
+        self.assertEqual(waits, self.bus.queues['a'])
+
+    def test_what_is_held_is_not_taken_again_and_again(self):
+        self.bus.queues['a'] = [Letter(Kind.OTHER)]
+        self.fence()
+        for _ in range(5):
+            self.clock.now += 10
+            self.turn()
+        self.assertEqual(['a'], self.bus.opened)
+        # RabbitMQ would close the channel.
+        self.clock.now += forwarding.HOLDING
+        self.turn()
+        self.assertEqual(1, len(self.bus.queues['a']))
+        self.turn()
+        self.assertEqual(['a'], self.bus.opened)
+        self.clock.now += forwarding.PAUSE
+        self.turn()
+        self.assertEqual(['a', 'a'], self.bus.opened)
+
+    def test_what_has_come_back_often_is_left_alone_for_long(self):
+        self.bus.queues['a'] = [Letter(Kind.OTHER, returns=15)]
+        self.fence()
+        for _ in range(40):
+            self.turn()
+            self.clock.now += forwarding.HOLDING
+        self.assertEqual(['a'], self.bus.opened)
+
+    def test_build_that_is_held_goes_when_placement_answers(self):
+        self.send(NODES[0])
+        self.cloud.allocations[NODES[0]] = None
+        self.fence()
+        self.turn()
+        self.cloud.allocations[NODES[0]] = frozenset({'build-00'})
+        self.turn()
+        self.assertEqual(1, len(self.bus.queues['b'] + self.bus.queues['c']))
+        self.assertEqual(['a'], self.bus.opened)
+
+    def test_build_is_held_while_who_is_to_have_it_has_no_queue(self):
+        self.send(NODES[0])
+        self.bus.missing = {'b', 'c'}
+        self.fence()
+        self.turn()
+        self.bus.missing = set()
+        self.turn()
+        self.assertEqual(1, len(self.bus.queues['b'] + self.bus.queues['c']))
+
+    def test_message_of_a_build_that_goes_on_where_there_are_no_copies(self):
+        """RabbitMQ forbids them; the mailbox is read on all the same."""
+        self.send(NODES[0])
+        self.cloud.placed['build-00'] = InstanceState(
+            'b', node=NODES[0], vm_state='building')
+        self.bus.missing = {'b copies'}
+        self.fence()
+        self.turn()
+        self.assertEqual(([], 0), (self.bus.queues['a'], self.bus.held))
+
+    def test_connection_lasts_while_another_one_is_made(self):
+        self.bus.heartbeat = 60
+        self.send(NODES[0])
+        self.cloud.placed['build-00'] = InstanceState(
+            'b', node=NODES[0], vm_state='building')
+        self.bus.missing = {'a copies', 'b copies'}
+        open_copies = self.bus.open_copies
+
+        def open_slowly(host):
+            if host == 'b':
+                self.clock.now += 600
+            return open_copies(host)
+
+        self.bus.open_copies = open_slowly
+        self.fence()
+        self.turn()
+        self.assertEqual(([], 0), (self.bus.queues['a'], self.bus.held))
+
+    def test_message_of_a_build_that_goes_on_is_not_taken_for_a_moment(self):
+        """RabbitMQ refuses it, where there are copies; it may be the last."""
+        self.send(NODES[0])
+        self.cloud.placed['build-00'] = InstanceState(
+            'b', node=NODES[0], vm_state='building')
+        self.send(NODES[1])
+        self.cloud.placed['build-01'] = InstanceState(
+            'b', node=NODES[1], vm_state='building')
+        self.bus.nacks = {'b copies'}
+        opened = []
+        open_copies = self.bus.open_copies
+        self.bus.open_copies = lambda host: (
+            opened.append(host), open_copies(host))[1]
+        self.fence()
+        self.turn()
+        # However many there are.
+        self.assertEqual(1, opened.count('b'))
+        self.bus.nacks = set()
+        self.turn()
+        self.assertEqual({'build-00', 'build-01'}, {
+            copy.instance for copy in self.bus.queues['b copies']})
+
+    def test_message_of_a_build_that_goes_on_where_copies_are_forbidden(self):
+        self.send(NODES[0])
+        self.cloud.placed['build-00'] = InstanceState(
+            'b', node=NODES[0], vm_state='building')
+        self.bus.missing = self.bus.forbids = {'b copies'}
+        self.fence()
+        self.turn()
+        self.assertEqual(([], 0), (self.bus.queues['a'], self.bus.held))
+
+    def test_message_of_a_build_that_goes_on_becomes_its_copy(self):
+        self.send(NODES[0])
+        self.cloud.placed['build-00'] = InstanceState(
+            'b', node=NODES[0], vm_state='building')
+        self.fence()
+        self.turn()
+        self.assertEqual(['build-00'], [
+            copy.instance for copy in self.bus.queues['b copies']])
+
+    def test_host_that_is_back_gets_what_is_left(self):
+        for node in NODES:
+            self.send(node)
+        self.fence()
+        self.bus.consumers['a'] = 1
+        self.turn()
+        self.assertEqual(len(NODES), len(self.bus.queues['a']))
+
+    def test_host_that_comes_back_in_the_middle(self):
+        letters = [self.send(node) for node in NODES * 5]
+        self.fence()
+        turns = iter(range(1000))
+
+        def come_back():
+            if next(turns) == 50:
+                self.bus.consumers['a'] = 1
+
+        self.bus.on_take = come_back
+        self.turn()
+        left = self.bus.queues['a']
+        self.assertLess(0, len(left))
+        self.assertCountEqual(letters, [
+            letter for queue in self.bus.queues.values()
+            for letter in queue])
+
+    def test_service_that_ends_takes_nothing_more(self):
+        for node in NODES * 5:
+            self.send(node)
+        self.fence()
+        turns = iter(range(1000))
+
+        def end():
+            if next(turns) == 50:
+                self.posts[self.reader].end()
+
+        self.bus.on_take = end
+        self.turn()
+        self.assertLess(0, len(self.bus.queues['a']))
+        self.turn()
+        self.assertEqual(['a'], self.bus.opened)
+
+    def test_quorum_queues_count_what_is_held(self):
+        self.bus.quorum = True
+        self.bus.queues['a'] = [Letter(Kind.OTHER)] * 3
+        self.fence()
+        for _ in range(3):
+            self.turn()
+        self.assertEqual(['a'], self.bus.opened)
+        self.assertEqual(3, self.bus.held)
+        self.bus.consumers['a'] = 1
+        self.turn()
+        self.assertEqual(3, len(self.bus.queues['a']))
+
+    def test_nothing_is_taken_while_nova_does_not_answer(self):
+        letters = [self.send(node) for node in NODES]
+        self.fence()
+        states = self.cloud.instance_states
+        self.cloud.instance_states = self.away
+        self.assertRaises(queue_forwarder.SilentError, self.turn, self.reader)
+        self.assertEqual(letters[1:], self.bus.queues['a'])
+        self.assertRaises(queue_forwarder.SilentError, self.turn, self.reader)
+        self.cloud.instance_states = states
+        self.turn(self.reader)
+        self.assertEqual([], self.bus.queues['a'])
+        self.assertEqual(['a'], self.bus.opened)
+        self.assertCountEqual(
+            letters, self.bus.queues['b'] + self.bus.queues['c'])
+
+    def away(self, instances):
+        raise OSError('the conductor is away')
+
+    def test_broker_that_is_away_loses_nothing(self):
+        letters = [self.send(node) for node in NODES]
+        self.fence()
+        turns = iter(range(1000))
+
+        def fail():
+            if next(turns) == 7:
+                raise OSError('connection reset')
+
+        self.bus.on_take = fail
+        self.assertRaises(OSError, self.turn, self.reader)
+        self.turn(self.reader)
+        self.assertCountEqual(
+            letters, self.bus.queues['b'] + self.bus.queues['c'])
+
+    def test_mailbox_that_fails_holds_up_no_other(self):
+        self.cloud.set('d')
+        self.cloud.set('e')
+        self.look('b', 'c')
+        for host in 'de':
+            self.cloud.set(host, up=False, forced_down=True)
+        self.fence()
+        self.send(NODES[0])
+        boxes = self.bus.open
+
+        def open_some(host):
+            if host in 'de':
+                raise OSError(host)
+            return boxes(host)
+
+        self.bus.open = open_some
+        for host in 'bc':
+            for _ in range(2):
+                try:
+                    self.turn(host)
+                except OSError:
+                    continue
+        self.assertEqual([], self.bus.queues['a'])
+
+    def test_host_without_a_mailbox(self):
+        self.bus.missing = {'a'}
+        self.fence()
+        self.turn()
+        self.bus.missing = set()
+        self.send(NODES[0])
+        self.turn()
+        self.assertEqual(1, len(self.bus.queues['a']))
+        self.clock.now += queue_forwarder.ABSENT
+        self.turn()
+        self.assertEqual([], self.bus.queues['a'])
+        self.assertEqual(['a'], self.bus.opened)
+
+    def test_host_without_a_mailbox_while_the_bus_misses_heartbeats_soon(self):
+        self.bus.heartbeat = 10
+        self.bus.missing = {'a', 'a copies'}
+        self.fence()
+        for _ in range(3 * queue_forwarder.ABSENT // 10):
+            self.turn()
+            self.clock.now += 10
+        self.assertEqual(['a'], self.bus.opened)
+
+    def test_broker_that_fails_when_a_build_goes_on(self):
+        letter = self.send(NODES[0])
+        self.fence()
+        self.bus.on_take = lambda: setattr(self.bus, 'breaks', OSError())
+        self.assertRaises(OSError, self.turn, self.reader)
+        self.assertEqual([letter], self.bus.queues['a'])
+        self.bus.on_take, self.bus.breaks = lambda: None, None
+        self.clock.now += forwarding.PAUSE
+        self.turn()
+        self.assertEqual([], self.bus.queues['a'])
+
+    def test_bus_that_is_no_rabbit(self):
+        self.bus.readable = False
+        self.fence()
+        logged = self.useFixture(fixtures.FakeLogger())
+        for _ in range(3):
+            self.turn(self.reader)
+        self.assertEqual([], self.bus.opened)
+        self.assertEqual(1, logged.output.count('until it is back'))
+
+    def test_nothing_is_told_of_the_content(self):
+        self.fence()
+        self.cloud.placed['moved'] = InstanceState('b')
+        secret = Letter(Kind.OPERATION, 'moved', handle='secret')
+        self.bus.queues['a'] = [secret]
+        logged = self.useFixture(fixtures.FakeLogger())
+        self.turn()
+        self.assertIn('1 messages dropped', logged.output)
+        self.assertNotIn('secret', logged.output + repr(secret))

@@ -1,0 +1,81 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What is known of a message, from nova and from who is there."""
+
+from unittest import mock
+
+from nova_ironic_multihost.engine.builds import request_facts
+from nova_ironic_multihost.rules.forwarding import Kind
+from nova_ironic_multihost.rules.forwarding import Letter
+from nova_ironic_multihost.rules.model import InstanceState
+from nova_ironic_multihost.tests.unit.engine import cloud
+from nova_ironic_multihost.tests.unit.engine import post
+
+NODE = cloud.NODES[0]
+BUILD = Letter(Kind.BUILD, 'i1', NODE)
+
+
+class SorterTestCase(post.PostTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.cloud.placed['i1'] = post.WAITING
+        self.letters = self.sorter('b')
+
+    def situation(self, letter=BUILD):
+        return self.letters.situation(letter)
+
+    def test_build_of_a_node_of_a_dead_host(self):
+        self.fence()
+        found = self.situation()
+        self.assertEqual(
+            (post.WAITING, 'a', False, True),
+            (found.state, found.owner, found.live, found.dead))
+        self.assertIn(found.choice, 'bc')
+        self.assertEqual(0, found.attempts)
+        self.begun['i1'] = 3
+        self.assertEqual(3, self.situation().attempts)
+
+    def test_this_host_lives_whatever_nova_says(self):
+        self.cloud.owners[NODE] = 'b'
+        self.cloud.set('b', up=False)
+        self.look('b')
+        self.assertTrue(self.situation().live)
+        self.cloud.owners[NODE] = 'c'
+        self.cloud.set('b', up=True)
+        for _ in range(2):
+            self.look('b')
+        self.cloud.set('c', up=False)
+        self.look('b')
+        self.assertFalse(self.situation().live)
+
+    def test_node_without_a_record(self):
+        del self.cloud.owners[NODE]
+        self.assertIsNone(self.situation().owner)
+
+    def test_operation(self):
+        self.cloud.placed['i1'] = InstanceState('c')
+        found = self.situation(Letter(Kind.OPERATION, 'i1'))
+        self.assertEqual('c', found.state.host_key)
+
+    def test_nothing_is_known_before_the_first_look(self):
+        blind = request_facts.Sorter(
+            'b', self.auditors['b'], mock.Mock(view=None), self)
+        self.assertIsNone(blind.situation(BUILD))
+        self.assertIsNone(blind.name('a'))
+        self.assertIsNone(self.situation(Letter(Kind.OTHER)))
+
+    def test_how_nova_spells_a_host(self):
+        self.assertEqual('a', self.letters.name('a'))
+        self.assertIsNone(self.letters.name('nobody'))
+        self.assertIsNone(self.letters.name(None))

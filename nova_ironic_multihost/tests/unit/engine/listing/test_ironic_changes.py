@@ -1,0 +1,213 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+from unittest import mock
+
+from nova_ironic_multihost.engine.audit import audit_state
+from nova_ironic_multihost.engine.listing import ironic_changes
+from nova_ironic_multihost.engine.tracking import due_nodes
+from nova_ironic_multihost.rules.model import InstanceState
+from nova_ironic_multihost.rules.ownership import Reason
+from nova_ironic_multihost.tests.unit.engine import cloud
+
+
+class ChangesTestCase(cloud.AuditTestCase):
+    """Host a looks for what has changed; b shares the nodes."""
+
+    def setUp(self):
+        super().setUp()
+        self.settle('a', 'b')
+        self.auditor = self.auditors['a']
+        self.mine = sorted(self.auditor.last.nodes)
+        self.theirs = sorted(set(cloud.NODES) - set(self.mine))
+        self.tracker = cloud.Tracker(*self.mine)
+        self.ending = False
+        self.schedule = due_nodes.Schedule(
+            'a', self.auditor, self.tracker, self.clock)
+        for node in self.mine:
+            self.come(node)
+        self.changes = ironic_changes.Changes(
+            self.auditor, self.tracker, self.schedule.is_due,
+            lambda: self.ending)
+
+    def come(self, node):
+        """Have nova's tracker come to a node in an audit of all."""
+        self.schedule.follow(
+            audit_state.Settings('a', points=32), self.auditor.last.view)
+        with self.schedule.auditing(node):
+            self.schedule.touch(node)
+
+    def once(self):
+        """Look once; return what was told and what was audited."""
+        told = {}
+        self.tracker.audited.clear()
+        self.more = self.changes.once(
+            audit_state.Settings('a', points=32), told.update)
+        self.assertLessEqual(set(self.tracker.audited), set(told))
+        return told, self.tracker.audited
+
+    def occupy(self, nodes):
+        """Have builds of another host change some nodes."""
+        for node in nodes:
+            self.cloud.ironic[node] = f'on {node}'
+            self.cloud.placed[f'on {node}'] = InstanceState('b', node=node)
+
+    def test_nothing_has_changed(self):
+        self.assertEqual(({}, []), self.once())
+
+    def test_nothing_before_the_first_audit(self):
+        self.auditor.last = None
+        self.assertEqual(({}, []), self.once())
+
+    def test_node_of_mine_is_audited_once(self):
+        node = self.mine[0]
+        self.cloud.contents[node] = 1
+        told, audited = self.once()
+        self.assertEqual([node], audited)
+        self.assertTrue(told[node].body.endswith(b' 1'))
+        self.assertIs(told[node], self.auditor.last.nodes[node])
+        self.assertEqual(({}, []), self.once())
+
+    def test_node_of_another_is_not(self):
+        self.cloud.contents[self.theirs[0]] = 1
+        before = self.auditor.last.reasons
+        self.assertEqual(({}, []), self.once())
+        self.assertEqual(before, self.auditor.last.reasons)
+
+    def test_new_node_is_created_by_whom_the_ring_prefers(self):
+        for number in range(8):
+            self.cloud.ironic[f'new-{number}'] = None
+        _, audited = self.once()
+        self.assertNotIn(len(audited), (0, 8))
+        preferences = self.auditor.preferences
+        self.assertEqual(
+            {f'new-{number}' for number in range(8)
+             if preferences.prefers('a', f'new-{number}')}, set(audited))
+        self.assertEqual(
+            {Reason.CREATED}, {self.auditor.reason(node) for node in audited})
+        self.assertEqual({None}, {
+            self.auditor.last.owners[node] for node in audited})
+
+    def test_instance_of_mine_that_came(self):
+        node = self.mine[0]
+        self.cloud.ironic[node] = 'i1'
+        self.cloud.placed['i1'] = InstanceState('a', node=node)
+        self.assertEqual([node], self.once()[1])
+        self.assertIs(Reason.INSTANCE_HERE, self.auditor.reason(node))
+        self.assertEqual('a', self.auditor.last.owners[node])
+        self.assertEqual(set(self.mine), {
+            record.node for record in self.auditor.last.records})
+
+    def test_what_concerns_another_is_left_to_the_audits(self):
+        node = self.mine[0]
+        self.cloud.ironic[node] = 'i1'
+        self.cloud.placed['i1'] = InstanceState('b', node=node)
+        self.assertEqual(({}, []), self.once())
+        self.audit('a')
+        self.assertIs(Reason.INSTANCE_ELSEWHERE, self.auditor.reason(node))
+
+    def test_audit_of_all_nodes_has_come_to_it(self):
+        first, second = self.mine[:2]
+        self.cloud.contents = {first: 1, second: 1}
+        self.audit('a')
+        self.come(first)
+        # It takes minutes until nova's tracker comes to the last one.
+        self.assertEqual([second], self.once()[1])
+        self.assertEqual(({}, []), self.once())
+
+    def test_tracker_has_come_to_it_before_it_changed(self):
+        node = self.mine[0]
+        self.come(node)
+        self.cloud.contents[node] = 1
+        self.assertEqual([node], self.once()[1])
+
+    def test_tracker_has_come_to_it_in_an_audit_before(self):
+        first, second = self.mine[:2]
+        self.come(first)
+        self.cloud.contents[first] = 1
+        self.audit('a')
+        self.come(second)
+        self.assertEqual([first], self.once()[1])
+
+    def test_what_waits_is_left_to_the_audit_that_has_come_to_it(self):
+        first, second = self.mine[:2]
+        self.cloud.contents = {first: 1, second: 1}
+        with mock.patch.object(ironic_changes, 'TOGETHER', 1):
+            self.assertEqual([first], self.once()[1])
+            self.assertTrue(self.more)
+            self.audit('a')
+            self.come(second)
+            self.assertEqual([], self.once()[1])
+            self.assertFalse(self.more)
+
+    def test_node_of_another_does_not_wait_after_an_audit(self):
+        self.occupy(self.theirs)
+        with mock.patch.object(ironic_changes, 'TOGETHER', 1):
+            self.once()
+            self.assertTrue(self.more)
+            self.audit('a')
+            self.once()
+            self.assertFalse(self.more)
+
+    def test_what_is_mine_is_first(self):
+        self.occupy(self.theirs)
+        self.cloud.contents[self.mine[-1]] = 1
+        with mock.patch.object(ironic_changes, 'TOGETHER', 1):
+            self.assertEqual([self.mine[-1]], self.once()[1])
+
+    def test_what_cannot_be_known_holds_up_no_other(self):
+        first, second = self.mine[:2]
+        self.cloud.contents = {first: 1, second: 1}
+        audit = self.auditor.audit_changed
+
+        def fail(settings, nodes, then):
+            if first in nodes:
+                raise OSError('no answer')
+            audit(settings, nodes, then)
+
+        with (
+            mock.patch.object(ironic_changes, 'TOGETHER', 1),
+            mock.patch.object(self.auditor, 'audit_changed', fail),
+        ):
+            self.assertRaises(OSError, self.once)
+            self.assertEqual([second], self.once()[1])
+            self.assertRaises(OSError, self.once)
+        self.assertEqual([first], self.once()[1])
+
+    def test_many_are_audited_some_at_a_time(self):
+        self.cloud.contents = dict.fromkeys(self.mine, 1)
+        with mock.patch.object(ironic_changes, 'TOGETHER', 2):
+            audited = []
+            for _ in range(len(self.mine)):
+                audited += self.once()[1]
+                self.assertLessEqual(len(self.tracker.audited), 2)
+                self.assertIs(len(audited) < len(self.mine), self.more)
+        self.assertEqual(self.mine, audited)
+
+    def test_what_waits_goes_on_after_a_failure(self):
+        self.cloud.contents[self.mine[0]] = 1
+        records, self.cloud.records = self.cloud.records, None
+        self.assertRaises(TypeError, self.once)
+        self.cloud.records = records
+        self.assertEqual(self.mine[:1], self.once()[1])
+
+    def test_nothing_is_audited_by_who_ends(self):
+        self.cloud.contents[self.mine[0]] = 1
+        self.ending = True
+        self.assertEqual([], self.once()[1])
+
+    def test_next_audit_decides_anew(self):
+        node = self.mine[0]
+        self.cloud.contents[node] = 1
+        self.once()
+        self.cloud.owners[node] = 'b'
+        self.assertIsNot(Reason.KEPT, self.audit('a').reasons[node])

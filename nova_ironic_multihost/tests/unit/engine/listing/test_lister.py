@@ -1,0 +1,797 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import collections
+import itertools
+from unittest import mock
+
+import fixtures
+import hypothesis
+from hypothesis import strategies
+from oslotest import base
+
+from nova_ironic_multihost.engine.listing import lister as readers
+from nova_ironic_multihost.rules import peers
+from nova_ironic_multihost.tests.unit.engine import listings
+
+#: Seconds in which a round visits every node.
+ROUND = 120
+POLL = 10
+
+NAMES = [f'node-{n}' for n in range(12)]
+HERE = peers.Partition(shard='here')
+
+
+def is_wanted(node, instance):
+    """Half of them are mine, or have an instance of mine."""
+    return int(node[-1]) % 2 == 0 or instance == 'mine'
+
+
+class Consumer:
+    """Keeps what a reader knows, told of the changes alone."""
+
+    def __init__(self, ironic, partition=peers.Partition()):
+        self.clock = 0.0
+        self.reader = readers.Reader(ironic, lambda: self.clock)
+        self.partition = partition
+        self.mirror = None
+        self.known = {}
+        self.wanted = is_wanted
+
+    def read(self, often=False):
+        seen = self.reader.read(
+            self.partition, ROUND, self.wanted, often=often)
+        changed = (seen.nodes if self.mirror is None
+                   else seen.changed_since(self.mirror.serial))
+        gone = self.known.keys() - seen.nodes.keys()
+        for node in gone:
+            del self.known[node]
+        for node in changed:
+            self.known[node] = seen.nodes[node], seen.bodies.get(node)
+        self.mirror = seen
+        return {*changed, *gone}
+
+    def truth(self, ironic):
+        return {node: (row.instance, row.body) for node, row
+                in ironic.truth(self.partition, is_wanted).items()}
+
+
+class ReaderTestCase(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.ironic = listings.Ironic()
+        for name in NAMES:
+            self.ironic.create(name)
+        self.consumer = Consumer(self.ironic)
+
+    def wait(self, seconds=POLL):
+        self.ironic.wait(seconds)
+        self.consumer.clock += seconds
+
+    def read(self, often=False):
+        """Read, as some seconds later; returns the nodes that changed."""
+        self.wait()
+        self.ironic.asked.clear()
+        return self.consumer.read(often)
+
+    def asked(self):
+        return collections.Counter(self.ironic.asked)
+
+    def assertKnown(self):
+        self.assertEqual(self.consumer.truth(self.ironic),
+                         self.consumer.known)
+
+    def test_all_at_first(self):
+        self.assertEqual(set(NAMES), self.read())
+        self.assertKnown()
+
+    def test_whole_nodes_only_where_wanted(self):
+        self.ironic.change('node-1', instance='mine')
+        self.read()
+        self.assertEqual(
+            {name for name in NAMES if is_wanted(name, None)} | {'node-1'},
+            self.consumer.mirror.bodies.keys())
+
+    def test_what_is_touched(self):
+        self.read()
+        self.ironic.work('node-4')
+        self.ironic.change('node-5', instance='theirs')
+        self.assertEqual({'node-4', 'node-5'}, self.read())
+        self.assertKnown()
+
+    def test_what_nobody_here_works_with(self):
+        self.read()
+        self.ironic.work('node-5')
+        self.assertEqual(set(), self.read())
+
+    def test_nothing_happens(self):
+        self.ironic.work('node-4')
+        self.read()
+        self.read()
+        self.assertEqual(set(), self.read())
+        self.assertEqual({'newest': 1, 'total': 1}, self.asked())
+
+    def test_nothing_happens_since_many_were_touched_at_once(self):
+        """As in a cloud whose nodes were enrolled just now."""
+        self.useFixture(fixtures.MockPatchObject(readers, 'FIRST', 3))
+        self.read()
+        for name in NAMES:
+            self.ironic.work(name)
+        self.read()
+        for _ in range(3):
+            self.assertEqual(set(), self.read())
+            self.assertEqual({'newest': 1, 'total': 1}, self.asked())
+        # The last of them, which is on no first page.
+        self.ironic.change(NAMES[0], instance='theirs')
+        self.assertEqual({NAMES[0]}, self.read())
+        self.assertKnown()
+        self.wait(100)
+        self.ironic.work(NAMES[4])
+        for _ in range(3):
+            self.read()
+        self.assertEqual({'newest': 1, 'total': 1}, self.asked())
+
+    def test_nodes_are_counted_now_and_then(self):
+        self.useFixture(fixtures.MockPatchObject(readers, 'COUNT', 3 * POLL))
+        self.ironic.work('node-4')
+        self.read()
+        self.read()
+        asked = collections.Counter()
+        for _ in range(readers.SEARCH // POLL):
+            self.read(often=True)
+            asked += self.asked()
+        self.assertEqual(
+            {'newest': 6, 'total': 3, 'page': 1}, asked)
+
+    def test_created_or_gone_while_it_is_asked_often(self):
+        self.useFixture(fixtures.MockPatchObject(readers, 'COUNT', 3 * POLL))
+        self.useFixture(fixtures.MockPatchObject(readers, 'FIRST', 2))
+        for name in NAMES[-2:]:
+            self.ironic.work(name)
+        self.read()
+        self.read()
+        self.ironic.create('node-20')
+        self.ironic.create('node-22')
+        self.ironic.delete('node-3')
+        found = set()
+        for _ in range(3):
+            found |= self.read(often=True)
+        self.assertEqual({'node-20', 'node-22', 'node-3'}, found)
+
+    def test_one_that_is_said_to_have_come_is_looked_for_at_once(self):
+        self.useFixture(fixtures.MockPatchObject(readers, 'COUNT', 3 * POLL))
+        self.useFixture(fixtures.MockPatchObject(readers, 'FIRST', 2))
+        for name in NAMES[-2:]:
+            self.ironic.work(name)
+        self.read()
+        self.read()
+        self.ironic.create('node-20')
+        self.assertEqual(set(), self.read(often=True))
+        self.consumer.reader.forget('node-20')
+        self.assertEqual({'node-20'}, self.read(often=True))
+
+    def test_as_many_are_created_as_go(self):
+        """Their number says nothing then, nor do those touched last."""
+        self.useFixture(fixtures.MockPatchObject(readers, 'FIRST', 2))
+        for name in NAMES[-2:]:
+            self.ironic.work(name)
+        self.read()
+        self.read()
+        self.ironic.delete('node-3')
+        self.ironic.create('node-30')
+        self.assertEqual(set(), self.read())
+        self.wait(readers.SEARCH)
+        self.assertEqual({'node-3', 'node-30'}, self.read())
+        self.assertKnown()
+
+    def test_what_was_created_is_asked_for_each_time_without_a_count(self):
+        self.ironic = listings.Ironic(counts=False)
+        self.ironic.create('node-1')
+        self.consumer = Consumer(self.ironic)
+        self.read()
+        self.ironic.delete('node-1')
+        self.ironic.create('node-2')
+        self.assertEqual({'node-2'}, self.read() - {'node-1'})
+        self.assertEqual(1, self.asked()['total'])
+
+    def test_created_and_never_touched(self):
+        self.read()
+        self.ironic.create('node-20')
+        self.assertEqual({'node-20'}, self.read())
+        self.assertKnown()
+
+    def test_none_at_first(self):
+        consumer = Consumer(ironic := listings.Ironic())
+        consumer.read()
+        ironic.create('node-0')
+        self.assertEqual({'node-0'}, consumer.read())
+
+    def test_deleted(self):
+        self.read()
+        self.ironic.delete('node-3')
+        self.assertEqual({'node-3'}, self.read())
+        self.assertKnown()
+
+    def test_deleted_and_ironic_does_not_count(self):
+        self.ironic = listings.Ironic(counts=False)
+        for name in NAMES:
+            self.ironic.create(name)
+        self.consumer = Consumer(self.ironic)
+        self.read()
+        self.ironic.delete('node-3')
+        self.assertEqual(set(), self.read())
+        self.wait(ROUND)
+        self.assertEqual(set(), self.read())
+        self.assertEqual({'node-3'}, self.read())
+
+    def test_the_last_one_is_deleted_and_others_come(self):
+        self.read()
+        self.ironic.delete(NAMES[-1])
+        self.ironic.create('node-30')
+        self.ironic.create('node-31')
+        self.assertLessEqual({'node-30', 'node-31'}, self.read())
+
+    def test_deleted_and_created_anew(self):
+        self.read()
+        self.ironic.delete('node-4')
+        self.ironic.create('node-4')
+        self.ironic.work('node-4')
+        self.assertEqual({'node-4'}, self.read())
+        self.assertKnown()
+
+    def test_leaves_the_partition(self):
+        for name in NAMES:
+            self.ironic.change(name, shard='here')
+        self.consumer = Consumer(self.ironic, HERE)
+        self.read()
+        self.ironic.change('node-4', shard='there')
+        self.assertEqual({'node-4'}, self.read())
+        self.assertKnown()
+
+    def test_deleted_when_others_come_to_other_partitions(self):
+        for name in NAMES:
+            self.ironic.change(name, shard='here')
+        self.consumer = Consumer(self.ironic, HERE)
+        self.read()
+        self.ironic.delete('node-4')
+        self.ironic.create('node-40', shard='there')
+        self.assertEqual({'node-4'}, self.read())
+
+    def test_comes_into_the_partition(self):
+        self.consumer = Consumer(self.ironic, HERE)
+        self.read()
+        self.ironic.change('node-4', shard='here')
+        self.assertEqual({'node-4'}, self.read())
+        self.assertKnown()
+
+    def test_another_partition(self):
+        self.ironic.change('node-4', shard='here')
+        self.read()
+        self.consumer.partition = HERE
+        self.assertEqual(set(NAMES) - {'node-4'}, self.read())
+        self.assertKnown()
+
+    def test_an_edit_that_nobody_is_told_of(self):
+        self.ironic.work('node-5')
+        self.ironic.work('node-6')
+        self.ironic.work('node-7')
+        with small():
+            self.read()
+            self.read()
+            self.ironic.edit('node-4')
+            self.assertEqual(set(), self.read())
+            self.wait(ROUND)
+            self.assertEqual({'node-4'}, self.read())
+
+    def test_a_clock_that_is_ahead_hides_nobody(self):
+        with small():
+            for name in NAMES[:6]:
+                self.ironic.work(name, ahead=3600)
+            self.read()
+            self.ironic.work('node-10')
+            self.assertEqual({'node-10'}, self.read())
+            self.ironic.work('node-8')
+            self.assertEqual({'node-8'}, self.read())
+
+    def test_a_clock_that_is_behind_hides_for_a_round(self):
+        for name in NAMES:
+            self.ironic.work(name)
+        self.read()
+        with small():
+            self.read()
+            self.ironic.work('node-4', ahead=-3600)
+            self.read()
+            self.wait(ROUND)
+            self.read()
+            self.assertKnown()
+
+    def test_two_changes_in_one_second(self):
+        self.read()
+        self.ironic.work('node-4')
+        self.read()
+        self.ironic.change('node-4', ahead=-POLL, instance='theirs')
+        self.assertEqual({'node-4'}, self.read())
+
+    def test_a_burst_is_listed_whole(self):
+        with small():
+            self.read()
+            for name in NAMES:
+                self.ironic.work(name)
+            self.read()
+            self.assertKnown()
+
+    def test_a_failure_changes_nothing(self):
+        def fail():
+            self.ironic.meanwhile = lambda: None
+            raise listings.SilentError()
+
+        self.read()
+        self.ironic.work('node-4')
+        self.ironic.meanwhile = fail
+        self.assertRaises(listings.SilentError, self.read)
+        self.assertEqual({'node-4'}, self.read())
+
+    def test_ironic_is_not_asked_for_ever_when_a_node_was_touched(self):
+        """Each question may last until it has no answer."""
+        for name in NAMES:
+            self.ironic.work(name)
+        self.ironic.broken = set(NAMES)
+        self.read()
+        self.assertEqual(readers.FAILURES, self.asked()['touched'])
+
+    def test_nodes_that_ironic_cannot_show(self):
+        self.ironic.work('node-4')
+        self.ironic.broken = set(NAMES)
+        self.read()
+        self.ironic.work('node-6')
+        self.assertEqual({'node-6'}, self.read())
+        self.ironic.broken = {'node-6'}
+        self.ironic.work('node-8')
+        self.assertEqual({'node-8'}, self.read())
+        self.assertKnown()
+
+    def test_account_that_loses_its_role_in_the_middle_of_a_round(self):
+        """It sees none: no few of them are taken for gone."""
+        with small():
+            self.read()
+            self.wait(ROUND // 2)
+            self.read()
+            self.ironic.blind = True
+            for _ in range(2 * ROUND // POLL):
+                self.read()
+                self.assertIn(len(self.consumer.mirror.nodes),
+                              (0, len(NAMES)))
+            self.assertEqual({}, self.consumer.known)
+            self.ironic.blind = False
+            self.read()
+            self.assertKnown()
+
+    def test_what_this_host_has_changed_is_read_anew(self):
+        with small():
+            self.read()
+            self.ironic.edit('node-4')
+            self.ironic.edit('node-6')
+            self.assertEqual(set(), self.read())
+            self.consumer.reader.forget('node-4')
+            self.consumer.reader.forget('of-another-partition')
+            self.assertEqual({'node-4'}, self.read())
+            self.assertEqual(set(), self.read())
+            self.assertEqual(0, self.asked()['node'])
+
+    def test_what_cannot_be_read_anew_is_not_believed(self):
+        with small():
+            self.read()
+            self.ironic.edit('node-4')
+            self.ironic.edit('node-6')
+            self.ironic.broken = {'node-4'}
+            for name in ('node-4', 'node-6'):
+                self.consumer.reader.forget(name)
+            self.assertEqual({'node-6'}, self.read())
+            self.assertNotIn('node-4', self.consumer.mirror.bodies)
+            self.ironic.broken = set()
+            self.assertEqual({'node-4'}, self.read())
+            self.assertKnown()
+
+    def test_what_is_not_read_as_ironic_is_silent_is_read_later(self):
+        def fail():
+            raise listings.SilentError()
+
+        self.read()
+        self.ironic.edit('node-4')
+        self.consumer.reader.forget('node-4')
+        self.ironic.meanwhile = fail
+        self.assertRaises(listings.SilentError, self.read)
+        self.ironic.meanwhile = lambda: None
+        self.assertEqual({'node-4'}, self.read())
+
+    def test_node_that_is_not_shown_is_not_gone(self):
+        """An account that lost a role is shown none."""
+        self.read()
+        self.consumer.reader.forget('node-4')
+        self.ironic.blind = True
+        self.read()
+        self.assertIn('node-4', self.consumer.mirror.nodes)
+
+    def test_more_is_known_of_what_becomes_mine(self):
+        self.read()
+        before = self.consumer.mirror
+        mine = {'node-1', 'node-2'}
+        for together in (1, 100):
+            with mock.patch.object(readers, 'TOGETHER', together):
+                self.assertEqual(
+                    mine, self.consumer.reader.complete(mine).bodies.keys())
+            self.assertEqual(
+                set(), self.consumer.reader.mirror.changed_since(
+                    before.serial))
+            mine = {'node-1', 'node-3'}
+
+    def test_of_unused_nodes_no_others_are_listed(self):
+        for node in NAMES[:4]:
+            self.ironic.change(node, instance=f'i-{node}')
+        self.read()
+        self.asked()
+        for mine, question in (set(NAMES[4:6]), 'unused'), (
+                set(NAMES[:2]), 'page'):
+            self.ironic.asked.clear()
+            with mock.patch.object(readers, 'TOGETHER', 100):
+                self.assertEqual(
+                    mine, self.consumer.reader.complete(mine).bodies.keys())
+            self.assertEqual({question}, {*self.ironic.asked})
+        with mock.patch.object(readers, 'TOGETHER', 100):
+            self.assertEqual(set(NAMES), {
+                *self.consumer.reader.complete(set(NAMES)).bodies})
+
+    def test_one_that_is_used_by_now_is_read_later(self):
+        self.read()
+        mine = set(NAMES[1:4])
+
+        def use():
+            self.ironic.change(NAMES[1], instance='i-1')
+
+        self.ironic.meanwhile = use
+        with mock.patch.object(readers, 'TOGETHER', 100):
+            self.assertEqual(mine - {NAMES[1]}, {
+                *self.consumer.reader.complete(mine).bodies})
+
+    def test_of_what_becomes_mine_some_is_read_later(self):
+        self.read()
+        self.asked()
+        complete = self.consumer.reader.complete
+        mine = {'node-1', 'node-2', 'node-3'}
+        known = {*complete({'node-1'}).bodies}
+        self.assertEqual(known, {*complete(mine, mine - known).bodies})
+        self.assertEqual(mine, {*complete(mine).bodies})
+
+    def test_of_what_becomes_mine_some_cannot_be_shown(self):
+        self.read()
+        self.ironic.broken = {'node-1'}
+        with mock.patch.object(readers, 'TOGETHER', 0):
+            self.assertEqual({'node-3'}, self.consumer.reader.complete(
+                {'node-1', 'node-3'}).bodies.keys())
+
+    def test_all_are_listed_when_one_is_sought(self):
+        self.read()
+        self.ironic.edit('node-1')
+        self.consumer.reader.seek({'node-1'})
+        self.read()
+        self.assertEqual(1, self.asked()['page'])
+        self.consumer.reader.seek({'node-1'})
+        self.read()
+        self.assertEqual(0, self.asked()['page'])
+        self.consumer.reader.seek({'node-1'}, again=True)
+        self.read()
+        self.assertEqual(1, self.asked()['page'])
+
+    def test_deleted_while_all_are_listed(self):
+        def vanish():
+            if 'page' in self.ironic.asked[:-1]:
+                self.ironic.delete('node-3')
+
+        self.ironic.meanwhile = vanish
+        self.read()
+        self.ironic.meanwhile = lambda: None
+        self.assertEqual({'node-3'}, self.read())
+
+    def test_touched_and_deleted_and_ironic_does_not_count(self):
+        self.ironic = listings.Ironic(counts=False)
+        for name in NAMES:
+            self.ironic.create(name)
+        self.consumer = Consumer(self.ironic)
+        self.read()
+        self.ironic.work('node-3')
+        self.read()
+        self.ironic.delete('node-3')
+        self.wait(ROUND)
+        self.read()
+        self.assertEqual({'node-3'}, self.read())
+
+    def test_changed_and_changed_back(self):
+        self.ironic.work('node-4')
+        self.read()
+        self.read()
+        self.ironic.edit('node-4')
+        self.consumer.reader.forget('node-4')
+        self.assertEqual({'node-4'}, self.read())
+        self.ironic._table['node-4'].content -= 1
+        self.assertEqual({'node-4'}, self.read())
+        self.assertKnown()
+
+    def test_ironic_gives_smaller_pages_than_are_asked_for(self):
+        self.ironic = listings.Ironic(limit=3, counts=False)
+        for name in NAMES:
+            self.ironic.create(name)
+        self.consumer = Consumer(self.ironic)
+        self.read()
+        self.ironic.edit('node-10')
+        for _ in range(ROUND // POLL):
+            self.read()
+        self.assertKnown()
+
+    def test_ironic_gives_one_node_at_a_time(self):
+        self.ironic = listings.Ironic(limit=1)
+        for name in NAMES:
+            self.ironic.create(name)
+        self.consumer = Consumer(self.ironic)
+        self.read()
+        self.ironic.delete('node-3')
+        self.assertEqual({'node-3'}, self.read())
+        self.assertLessEqual(self.asked()['page'], 3 * len(NAMES))
+
+    def test_many_that_come_into_sight_are_not_read_one_by_one(self):
+        hidden = {f'node-{number}': self.ironic._table.pop(f'node-{number}')
+                  for number in range(8)}
+        self.read()
+        self.ironic._table.update(hidden)
+        self.ironic.delete('node-11')
+        self.ironic.delete('node-10')
+        self.consumer.reader.seek({'node-9'})
+        self.read()
+        self.read()
+        self.assertKnown()
+        self.assertEqual(0, self.asked()['node'])
+
+    def test_the_last_one_is_enrolled_anew_behind_others(self):
+        self.read()
+        self.ironic.create('node-30')
+        self.ironic.delete(NAMES[-1])
+        self.ironic.create(NAMES[-1])
+        self.assertLessEqual({'node-30'}, self.read())
+        self.assertKnown()
+
+    def test_count_that_fails_stops_nothing(self):
+        def fail():
+            if self.ironic.asked[-1] == 'total':
+                raise listings.SilentError()
+
+        self.read()
+        self.ironic.meanwhile = fail
+        self.ironic.delete('node-3')
+        self.ironic.work('node-4')
+        with self.assertLogs(readers.__name__, 'WARNING') as logs:
+            self.assertEqual({'node-4'}, self.read())
+            self.read()
+        self.assertEqual(1, len(logs.output))
+        self.ironic.meanwhile = lambda: None
+        self.assertEqual({'node-3'}, self.read())
+
+    def test_nodes_that_vanish_while_they_are_listed_are_no_list(self):
+        self.ironic = listings.Ironic(limit=3)
+        for name in NAMES:
+            self.ironic.create(name)
+        self.consumer = Consumer(self.ironic)
+
+        numbers = itertools.count(100)
+
+        def vanish():
+            for node in list(self.ironic.truth()):
+                self.ironic.delete(node)
+                self.ironic.create(f'node-{next(numbers)}')
+
+        self.ironic.meanwhile = vanish
+        self.assertRaises(listings.ListingError, self.read)
+
+    def test_node_that_is_said_to_be_gone_is_looked_for_at_once(self):
+        self.ironic = listings.Ironic(counts=False)
+        for name in NAMES:
+            self.ironic.create(name)
+        self.consumer = Consumer(self.ironic)
+        self.read()
+        self.ironic.delete('node-4')
+        self.consumer.reader.forget('node-4')
+        self.assertEqual(set(), self.read())
+        self.assertEqual({'node-4'}, self.read())
+
+    def test_who_is_in_a_hurry_does_not_wait_for_a_reading(self):
+        self.read()
+        seen = []
+
+        def look():
+            self.ironic.meanwhile = lambda: None
+            seen.append(self.brief())
+
+        before = self.consumer.mirror
+        self.ironic.work('node-4')
+        self.ironic.meanwhile = look
+        self.assertEqual({'node-4'}, self.read())
+        self.assertEqual([before], seen)
+
+    def brief(self):
+        return self.consumer.reader.read(
+            self.consumer.partition, ROUND, is_wanted, brief=True)
+
+    def test_who_is_in_a_hurry_sees_what_has_just_changed(self):
+        self.read()
+        self.ironic.work('node-4')
+        self.ironic.create('node-40')
+        seen = self.brief()
+        self.assertEqual({'node-4', 'node-40'}, seen.changed_since(
+            self.consumer.mirror.serial))
+
+    def test_who_is_in_a_hurry_lists_no_nodes(self):
+        with small():
+            self.read()
+            for name in NAMES:
+                self.ironic.work(name)
+            self.assertIs(self.consumer.mirror, self.brief())
+            self.read()
+            self.assertKnown()
+
+    def test_rounds_are_spread_over_their_time(self):
+        with small(), mock.patch.object(readers, 'SEARCH', 2 * ROUND):
+            self.read()
+            met = 0
+            for _ in range(ROUND // POLL):
+                self.read()
+                met += self.asked()['page']
+            self.assertEqual(len(NAMES) // readers.PAGE, met)
+
+    def test_after_a_long_pause_one_round_is_enough(self):
+        with small():
+            self.read()
+            self.wait(10 * ROUND)
+            self.read()
+            self.assertLessEqual(self.asked()['page'],
+                                 len(NAMES) // readers.PAGE + 1)
+
+    def test_forgets_what_is_not_mine(self):
+        self.read()
+        self.consumer.reader.complete(frozenset({'node-2'}))
+        self.consumer.wanted = lambda node, instance: node == 'node-2'
+        self.assertEqual(set(), self.read())
+        self.assertEqual({'node-2'}, self.consumer.mirror.bodies.keys())
+
+
+def small():
+    """Pages so small that a few nodes need several."""
+    return mock.patch.multiple(
+        readers, PAGE=3, FIRST=2, MANY=8, HURRY=2)
+
+
+nodes = strategies.sampled_from(NAMES)
+clocks = strategies.sampled_from([0, 1, -1, 15, -15])
+wrong_clocks = strategies.sampled_from([0, 900, -900])
+
+
+def changes(ahead):
+    """What others do to Ironic."""
+    return strategies.one_of(
+        strategies.tuples(strategies.just('work'), nodes, ahead),
+        strategies.tuples(
+            strategies.just('change'), nodes, ahead,
+            strategies.fixed_dictionaries({
+                'instance': strategies.sampled_from(
+                    [None, 'mine', 'theirs'])})),
+        strategies.tuples(strategies.sampled_from(['create', 'delete']),
+                          nodes))
+
+
+def apply(ironic, change):
+    name, node, *rest = change
+    more = rest.pop() if name == 'change' else {}
+    getattr(ironic, name)(node, *rest, **more)
+
+
+def with_uuids_of_their_own(played):
+    """Have no node created under a uuid that another had."""
+    numbers = itertools.count(20)
+    return [tuple(
+        [(change[0], f'node-{next(numbers)}')
+         if change is not None and change[0] == 'create' else change
+         for change in part] if isinstance(part, list) else part
+        for part in turn) for turn in played]
+
+
+def turns(ahead):
+    """Rounds of: what happens before a reading, and during it; how it ends."""
+    return strategies.lists(strategies.tuples(
+        strategies.lists(changes(ahead), max_size=6),
+        strategies.lists(strategies.one_of(
+            strategies.none(), strategies.just('fail'), changes(ahead)),
+            max_size=8),
+        strategies.integers(1, 40)), max_size=8)
+
+
+class PropertiesTestCase(base.BaseTestCase):
+
+    def play(self, ironic, consumer, played, judge):
+        for name in NAMES[:8]:
+            ironic.create(name)
+        for before, during, seconds in played:
+            for change in before:
+                apply(ironic, change)
+            steps = iter(during)
+
+            def meanwhile():
+                step = next(steps, None)
+                if step == 'fail':
+                    raise listings.SilentError()
+                if step is not None:
+                    apply(ironic, step)
+
+            known = dict(consumer.known)
+            ironic.meanwhile = meanwhile
+            try:
+                consumer.read()
+            except listings.SilentError:
+                self.assertEqual(known, consumer.known)
+            ironic.meanwhile = lambda: None
+            judge()
+            ironic.wait(seconds)
+            consumer.clock += seconds
+
+    @hypothesis.given(turns(clocks), strategies.integers(2, 5))
+    def test_a_change_is_seen_by_the_next_readings(self, played, limit):
+        ironic = listings.Ironic(limit)
+        consumer = Consumer(ironic)
+        with small():
+            self.play(ironic, consumer, with_uuids_of_their_own(played),
+                      lambda: None)
+            # As many may have come as gone.
+            consumer.clock += readers.SEARCH
+            # One that goes when all have just been counted is missed by the
+            # next count, and then there is a round, or another one.
+            for _ in range(len(NAMES)):
+                consumer.read()
+        self.assertEqual(consumer.truth(ironic), consumer.known)
+
+    @hypothesis.given(turns(wrong_clocks), strategies.integers(2, 5),
+                      strategies.booleans())
+    def test_whatever_happens_rounds_find_it(self, played, limit, counts):
+        ironic = listings.Ironic(limit, counts)
+        consumer = Consumer(ironic)
+        with small():
+            self.play(ironic, consumer, played, lambda: None)
+            for _ in range(2 * ROUND // POLL + 2):
+                ironic.wait(POLL)
+                consumer.clock += POLL
+                consumer.read()
+        self.assertEqual(consumer.truth(ironic), consumer.known)
+
+    @hypothesis.given(turns(wrong_clocks), strategies.integers(2, 5))
+    def test_no_node_vanishes_that_is_there(self, played, limit):
+        ironic = listings.Ironic(limit)
+        consumer = Consumer(ironic)
+        there = NAMES[:3]
+
+        def judge():
+            self.assertLessEqual(
+                set(there) if consumer.mirror else set(),
+                consumer.known.keys())
+
+        with small():
+            self.play(ironic, consumer, [
+                ([c for c in before if not (
+                    c[0] == 'delete' and c[1] in there)],
+                 [c for c in during if c in (None, 'fail') or not (
+                     c[0] == 'delete' and c[1] in there)], seconds)
+                for before, during, seconds in played], judge)

@@ -1,0 +1,275 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import contextlib
+from unittest import mock
+
+from nova_ironic_multihost.engine.servers import recovery
+from nova_ironic_multihost.engine.servers import stuck_instances
+from nova_ironic_multihost.rules import takeover
+from nova_ironic_multihost.tests.unit.engine.servers import test_recovery
+
+
+class KeepTestCase(test_recovery.InstancesTestCase):
+
+    def test_what_another_did_not_take_after_all_goes_on(self):
+        self.taking('powering-off', 'other', 'mine')
+        mark = self.states()
+        self.sweep_often(2 * recovery.PATROL - 1, other=False)
+        self.assertEqual(mark, self.states())
+        # Also one that is down, or disabled, and lives.
+        self.sweep_often(2, mine=False, other=False)
+        self.assertEqual([], self.instances.done)
+        self.assertEqual(('active', 'powering-off'), self.states())
+
+    def test_what_no_task_state_shows_is_brought_to_rest(self):
+        self.machine = None
+        self.taking(None, 'other', 'mine')
+        self.instances.rows['i1'].vm_state = 'building'
+        self.sweep_often(2 * recovery.PATROL + 1, other=False)
+        self.assertEqual(('error', None), self.states())
+
+    def test_what_one_that_is_gone_did_not_take_is_found_in_the_end(self):
+        for uuid in 'i0', 'i2', 'i3':
+            self.instances.have('active', None, uuid)
+        self.taking('powering-off', 'gone', 'mine')
+        # The first time all are looked at.
+        self.sweep_often(2 * recovery.PATROL, other=True)
+        self.assertEqual(('active', 'powering-off'), self.states())
+        # Then one at a time, again and again.
+        for patrols in 3, 8:
+            self.taking('powering-off', 'gone', 'mine')
+            self.sweep_often(recovery.PATROL, other=True)
+            self.assertTrue(takeover.is_mark(self.states()[1]))
+            self.sweep_often(patrols * recovery.PATROL, other=True)
+            self.assertEqual(('active', 'powering-off'), self.states())
+
+    def test_their_host_is_spelled_as_it_is_now(self):
+        for uuid in 'i1', 'i2':
+            self.instances.have('active', None, uuid, host='MINE')
+        self.instances.have('active', None, 'i3', host='other')
+        self.sweep_often(recovery.PATROL, other=True)
+        self.assertEqual(['Mine', 'Mine', 'other'], [
+            row.host for row in self.instances.rows.values()])
+
+    def test_one_to_be_evacuated_that_another_did_not_take(self):
+        self.instances.asked = 'evacuate'
+        self.taking('rebuilding', 'other', 'mine')
+        self.sweep_often(2 * recovery.PATROL + 1, other=False)
+        self.assertEqual(('active', None), self.states())
+
+    def test_one_that_is_fenced_keeps_nothing(self):
+        self.taking('powering-off', 'other', 'mine')
+        mark = self.states()
+        self.sweep_often(5 * recovery.PATROL, mine=None, other=True)
+        self.assertEqual(mark, self.states())
+
+
+class UnattendedTestCase(test_recovery.InstancesTestCase):
+
+    def test_what_was_given_up_goes_on_at_the_second_answer(self):
+        """Two sweeps are 20 s."""
+        for task_state in 'powering-off', 'rebooting', 'rescuing':
+            self.instances.have('active', task_state)
+            self.unfinished = {'i1'}
+            self.sweep_often(stuck_instances.UNATTENDED - 1)
+            self.assertEqual(('active', task_state), self.states())
+            self.sweep_often(1)
+            self.assertEqual(('init', task_state), self.instances.done.pop())
+            self.assertEqual(('active', None), self.states())
+            self.sweep_often(1)
+            self.assertEqual(set(), self.unfinished)
+
+    def test_an_outage_may_last(self):
+        self.instances.have('active', 'powering-off')
+        self.unfinished = {'i1'}
+        with mock.patch.object(self.instances, 'busy',
+                               side_effect=OSError('no answer')):
+            for _ in range(200):
+                with contextlib.suppress(OSError):
+                    self.recovery.sweep(self.view())
+        self.sweep_often(stuck_instances.UNATTENDED)
+        self.assertEqual([('init', 'powering-off')], self.instances.done)
+
+    def test_what_was_lost_in_an_outage_is_looked_for_after_it(self):
+        """Nobody knows of a message that RabbitMQ has lost."""
+        self.sweep_often(1)
+        self.instances.have('active', 'deleting')
+        # As the look says, which asks every few seconds.
+        self.recovery.note_silence()
+        with mock.patch.object(self.instances, 'marked',
+                               side_effect=OSError('no answer')):
+            self.assertRaises(OSError, self.recovery.sweep, self.view())
+        self.sweep_often(stuck_instances.UNATTENDED)
+        self.assertEqual({}, self.instances.rows)
+
+    def test_nova_is_asked_once_a_patrol_when_nothing_is_amiss(self):
+        self.instances.have('active', None)
+        self.sweep_often(recovery.PATROL)
+        with mock.patch.object(
+                self.instances, 'busy', return_value={}) as busy:
+            self.sweep_often(4 * recovery.PATROL)
+        self.assertEqual(4, busy.call_count)
+        self.assertEqual(0, self.received)
+
+    def test_what_may_wait_in_the_queue_is_left_there(self):
+        """Also what may be done twice, and what is like one given up."""
+        self.waiting = True
+        for task_state in 'deleting', 'powering-off':
+            self.instances.have('active', task_state)
+            self.unfinished = {'i1'}
+            self.sweep_often(5 * recovery.PATROL)
+            self.assertEqual(('active', task_state), self.states())
+        self.waiting = False
+        self.sweep_often(1)
+        self.assertEqual([('init', 'powering-off')], self.instances.done)
+
+    def test_what_may_not_have_been_sent_yet_is_left_alone(self):
+        for task_state in 'powering-off', 'rebuilding', 'image_snapshot':
+            self.instances.have('active', task_state)
+            self.sweep_often(5 * recovery.PATROL)
+            self.assertEqual(('active', task_state), self.states())
+
+    def test_rebuild_that_the_conductor_may_have_is_waited_for(self):
+        self.machine = 'available'
+        self.instances.have('active', 'rebuilding')
+        self.recovery.start(mock.Mock(), self.instances.read('i1'))
+        self.sweep_often(stuck_instances.ON_ITS_WAY - 1)
+        self.assertEqual(('active', 'rebuilding'), self.states())
+        self.sweep_often(1)
+        self.assertEqual(('error', None), self.states())
+
+    def test_rebuild_that_was_given_up_here_is_not(self):
+        self.machine = 'available'
+        self.instances.have('active', 'rebuilding')
+        self.unfinished = {'i1'}
+        self.sweep_often(stuck_instances.UNATTENDED)
+        self.assertEqual(('error', None), self.states())
+
+    def test_build_whose_mark_was_taken_off_is_taken_up(self):
+        """Its former host has written what it does, whatever is there."""
+        self.machine = 'deploying'
+        self.taken('building', 'networking')
+        self.sweep_often(1)
+        self.instances.rows['i1'].task_state = 'spawning'
+        self.machine = 'active'
+        self.sweep_often(recovery.PATROL + stuck_instances.UNATTENDED)
+        self.assertEqual([('deployed', 'spawning')], self.instances.done)
+
+    def test_build_that_waits_for_its_turn_is_left_alone(self):
+        """It was sent here again, for another node."""
+        self.instances.have('building', 'spawning')
+        self.arrived = {'i1'}
+        self.sweep_often(5 * recovery.PATROL)
+        self.assertEqual(('building', 'spawning'), self.states())
+
+    def test_build_that_has_hardly_begun_is_taken_up(self):
+        self.instances.have('building', None)
+        with mock.patch.object(stuck_instances.LOG, 'warning') as warning:
+            self.sweep_often(stuck_instances.UNATTENDED)
+        self.assertEqual([('deployed', None)], self.instances.done)
+        self.assertEqual('building', warning.call_args[0][1]['state'])
+
+    def test_build_that_carries_its_mark_is_not_taken_up_again(self):
+        self.machine = 'deploying'
+        self.taken('building', 'spawning')
+        mark = self.states()
+        with mock.patch.object(stuck_instances.LOG, 'warning') as warning:
+            self.sweep_often(5 * recovery.PATROL)
+        self.assertEqual(mark, self.states())
+        warning.assert_not_called()
+
+    def test_what_has_left_nothing_is_forgotten(self):
+        self.unfinished = {'i1', 'i2'}
+        self.instances.have('active', None)
+        self.sweep_often(1)
+        self.instances.have('active', 'rebuilding')
+        self.sweep_often(5 * recovery.PATROL)
+        self.assertEqual(('active', 'rebuilding'), self.states())
+
+    def test_process_that_stood_still_sees_what_waits_for_it_first(self):
+        self.instances.have('active', 'deleting')
+        self.sweep_often(1)
+        self.waiting = True
+        self.sweep_often(1)
+        self.assertEqual(('active', 'deleting'), self.states())
+
+        def carry_out():
+            self.instances.rows.clear()
+
+        self.recovery._patrol._receive = carry_out
+        self.sweep_often(1)
+        self.assertEqual([], self.instances.done)
+
+    def test_nobody_works_on_what_an_operation_is_at(self):
+        self.taken('active', 'rescuing')
+        self.at_work = {'i1'}
+        self.sweep_often(5 * recovery.PATROL)
+        self.assertEqual([], self.instances.done)
+        self.at_work = set()
+        self.sweep_often(1)
+        self.assertEqual([('init', 'rescuing')], self.instances.done)
+
+    def test_what_was_to_be_deleted_is_deleted(self):
+        self.instances.have('active', 'deleting')
+        self.sweep_often(recovery.PATROL + stuck_instances.UNATTENDED)
+        self.assertEqual({}, self.instances.rows)
+
+    def test_what_is_half_deleted_is_deleted(self):
+        """nova has noted that it is deleted, and went no further."""
+        self.instances.have('deleted', None)
+        self.sweep_often(recovery.PATROL + stuck_instances.UNATTENDED)
+        self.assertEqual([('delete', None)], self.instances.done)
+
+    def test_what_somebody_is_at_work_on_is_left_alone(self):
+        self.instances.have('building', 'spawning')
+        self.at_work, self.unfinished = {'i1'}, {'i1'}
+        self.sweep_often(5 * recovery.PATROL)
+        self.assertEqual(('building', 'spawning'), self.states())
+        # From then on it counts.
+        self.at_work = set()
+        self.sweep_often(stuck_instances.UNATTENDED - 1)
+        self.assertEqual(('building', 'spawning'), self.states())
+        self.sweep_often(1)
+        self.assertEqual([('deployed', 'spawning')], self.instances.done)
+
+    def test_whoever_begins_in_the_last_moment_is_left_alone(self):
+        self.instances.have('active', 'deleting')
+        self.sweep_often(stuck_instances.UNATTENDED - 1)
+        read = self.instances.read
+
+        def begin(uuid):
+            self.at_work = {'i1'}
+            return read(uuid)
+
+        self.instances.read = begin
+        self.sweep_often(1)
+        self.assertEqual([], self.instances.done)
+
+    def test_what_goes_on_is_left_alone(self):
+        for task_state in ('rebooting', 'reboot_pending') * 4:
+            self.unfinished = {'i1'}
+            self.instances.have('active', task_state)
+            self.sweep_often(stuck_instances.UNATTENDED - 1)
+        self.assertEqual([], self.instances.done)
+
+    def test_one_that_is_fenced_takes_nothing_up(self):
+        self.instances.have('active', 'deleting')
+        self.unfinished = {'i1'}
+        self.sweep_often(5 * recovery.PATROL, mine=None)
+        self.assertEqual([], self.instances.done)
+
+    def test_what_is_done_for_ironic_is_not_taken_up_twice(self):
+        self.machine = 'deploying'
+        self.taken('active', 'rebuild_spawning')
+        self.sweep_often(5 * recovery.PATROL)
+        self.assertEqual(('active', 'rebuild_spawning'), self.states())

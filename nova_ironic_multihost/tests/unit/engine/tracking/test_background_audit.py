@@ -1,0 +1,95 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+from unittest import mock
+
+from oslotest import base
+
+from nova_ironic_multihost.engine.tracking import background_audit
+
+
+class UpkeepTestCase(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.due = {}
+        self.ending = False
+        self.audited = []
+        self.schedule = mock.Mock(
+            waiting=lambda: list(self.due),
+            is_due=lambda node: node in self.due)
+        self.upkeep = background_audit.Upkeep(
+            self.schedule, mock.Mock(audit=self.audit), lambda: self.ending)
+
+    def audit(self, node):
+        self.audited.append(node)
+        self.due.pop(node, None)
+
+    def once(self, *nodes):
+        self.due.update(dict.fromkeys(nodes))
+        self.upkeep.once()
+        return self.audited
+
+    def test_nothing(self):
+        self.assertEqual([], self.once())
+
+    def test_what_nobody_has_changed_is_not_due(self):
+        self.schedule.spare = lambda nodes: self.due.pop(*nodes)
+        self.assertEqual([], self.once('a'))
+
+    def test_few_are_asked_about_before_some_are_audited(self):
+        """Placement may answer slowly, and other things be more urgent."""
+        nodes = [f'node-{number}' for number in range(120)]
+        asked = []
+
+        def spare(some):
+            asked.append(len(some))
+            self.ending = len(asked) == 2
+
+        self.schedule.spare = spare
+        self.assertEqual(nodes[:background_audit.TOGETHER], self.once(*nodes))
+        self.assertEqual([background_audit.TOGETHER] * 2, asked)
+
+    def test_what_has_changed_cannot_be_known(self):
+        self.schedule.spare.side_effect = OSError
+        self.assertEqual(['a', 'b'], self.once('a', 'b'))
+
+    def test_what_is_due_in_that_order(self):
+        nodes = [f'node-{number}' for number in range(120)]
+        self.assertEqual(nodes, self.once(*nodes))
+
+    def test_what_nova_has_come_to_meanwhile(self):
+        self.schedule.is_due = lambda node: node != 'b'
+        with mock.patch.object(self.schedule, 'waiting', side_effect=[
+                ['a', 'b', 'c'], []]):
+            self.assertEqual(['a', 'c'], self.once())
+
+    def test_what_stays_due_is_audited_once(self):
+        self.audit = self.upkeep._tracker.audit = self.audited.append
+        self.assertEqual(['a', 'b'], self.once('a', 'b'))
+
+    def test_what_becomes_due_meanwhile(self):
+        def audit(node):
+            self.audited.append(node)
+            self.due.pop(node)
+            if node == 'a':
+                self.due['c'] = None
+
+        self.upkeep._tracker.audit = audit
+        self.assertEqual(['a', 'c'], self.once('a'))
+
+    def test_nothing_by_who_ends(self):
+        self.ending = True
+        with self.assertNoLogs(background_audit.__name__):
+            self.assertEqual(
+                [], self.once(*map(str, range(background_audit.MANY)))
+            )

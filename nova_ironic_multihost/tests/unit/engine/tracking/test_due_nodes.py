@@ -1,0 +1,441 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import dataclasses
+import threading
+
+import fixtures
+
+from nova_ironic_multihost.engine.audit import audit_state
+from nova_ironic_multihost.engine.tracking import due_nodes
+from nova_ironic_multihost.rules import aggregates
+from nova_ironic_multihost.rules.model import InstanceState
+from nova_ironic_multihost.rules.ownership import Reason
+from nova_ironic_multihost.rules import peers
+from nova_ironic_multihost.rules import tracker_schedule as core
+from nova_ironic_multihost.tests.unit.engine import cloud
+
+
+class ScheduledTestCase(cloud.AuditTestCase):
+    """Host a has audited all its nodes once; b shares the nodes."""
+
+    INTERVAL = 1000
+
+    def setUp(self):
+        super().setUp()
+        self.settle('a', 'b')
+        self.auditor = self.auditors['a']
+        self.mine = sorted(self.auditor.last.nodes)
+        self.tracker = cloud.Tracker(*self.mine)
+        self.schedule = due_nodes.Schedule(
+            'a', self.auditor, self.tracker, self.clock)
+        self.options = {'audit_interval': self.INTERVAL,
+                        'pull_delay_audits': 1}
+        self.begin()
+        self.come_to_each()
+
+    def begin(self, starting=False):
+        """Begin an audit of all nodes."""
+        self.audit('a')
+        self.follow()
+        self.schedule.begin(starting)
+
+    def follow(self):
+        self.schedule.follow(
+            audit_state.Settings('a', points=32, **self.options),
+            self.auditor.last.view)
+
+    def come_to(self, node, reported=True):
+        """Audit a node as nova's tracker does, if it is due."""
+        if not self.schedule.is_next(node):
+            return False
+        with self.schedule.auditing(node):
+            if reported:
+                self.tracker.tracked.add(node)
+                self.schedule.touch(node)
+        return True
+
+    def come_to_each(self, **options):
+        return {node for node in self.mine if self.come_to(node, **options)}
+
+
+class ScheduleTestCase(ScheduledTestCase):
+
+    def test_free_node_with_an_allocation_is_audited_until_it_has_none(self):
+        held, served, *_ = self.mine
+        self.cloud.ironic[served] = 'i'
+        self.cloud.placed['i'] = InstanceState('a', node=served)
+        self.begin()
+        for node in held, served:
+            self.schedule.touch(node)
+            with self.schedule.auditing(node):
+                self.schedule.note_allocated(node)
+                self.schedule.touch(node)
+        # By nova's next audit, and not again and again in the background.
+        self.assertEqual(set(), self.come_to_each())
+        self.begin()
+        self.assertEqual({held}, self.come_to_each())
+        self.begin()
+        self.assertEqual(set(), self.come_to_each())
+
+    def test_node_that_is_freed_before_the_next_audit_of_all(self):
+        node = self.mine[0]
+        self.schedule.touch(node)
+        with self.schedule.auditing(node):
+            self.schedule.note_allocated(node)
+            self.schedule.touch(node)
+        self.schedule.touch(node)
+        self.assertTrue(self.come_to(node))
+        self.begin()
+        self.assertEqual(set(), self.come_to_each())
+
+    def test_each_once(self):
+        self.assertEqual(set(), self.come_to_each())
+        self.begin()
+        self.assertEqual(set(), self.come_to_each())
+
+    def test_nova_comes_to_those_alone_that_are_due(self):
+        self.assertEqual([], self.schedule.next_of(self.mine))
+        self.schedule.touch(self.mine[1])
+        self.assertEqual(self.mine[1:2], self.schedule.next_of(self.mine))
+
+    def test_nova_comes_to_few_that_come_in_the_background(self):
+        new, *others = self.mine
+        for node in self.mine:
+            self.schedule.touch(node)
+        self.tracker.tracked = {*others}
+        self.useFixture(fixtures.MockPatchObject(due_nodes, 'FIRST', 2))
+        self.assertEqual([new, *others[:2]],
+                         self.schedule.next_of(self.mine))
+        self.assertEqual(set(self.mine), set(self.schedule.waiting()))
+
+    def test_nova_comes_to_new_ones_alone_while_it_starts(self):
+        first, *others = self.mine
+        for node in self.mine:
+            self.schedule.touch(node)
+        # The records of all others are still to be made.
+        self.tracker.tracked = {first}
+        self.useFixture(fixtures.MockPatchObject(due_nodes, 'FIRST', 2))
+        self.begin(starting=True)
+        self.assertEqual(others[:2], self.schedule.next_of(self.mine))
+
+    def test_all_before_anything_is_known(self):
+        self.auditor.last = None
+        self.assertTrue(self.schedule.is_due(self.mine[0]))
+        self.assertEqual([], self.schedule.waiting())
+
+    def test_node_that_has_changed(self):
+        changed = self.mine[3]
+        self.cloud.contents[changed] = 1
+        self.begin()
+        self.assertEqual([changed], self.schedule.waiting())
+        self.assertEqual({changed}, self.come_to_each())
+        self.assertEqual([], self.schedule.waiting())
+
+    def test_node_that_changes_while_it_is_audited(self):
+        node = self.mine[0]
+        self.schedule.touch(node)
+        with self.schedule.auditing(node):
+            self.schedule.touch(node)
+            self.cloud.contents[node] = 1
+            self.begin()
+        self.assertEqual([node], self.schedule.waiting())
+
+    def test_nodes_that_are_audited_in_this_moment(self):
+        node = self.mine[0]
+        with self.schedule.auditing(node):
+            # Another thread audits it, too, and has come to its end.
+            one = threading.Thread(target=self.audit_node, args=(node,))
+            one.start()
+            one.join()
+            self.schedule.touch_running()
+            self.schedule.touch(node)
+        self.assertEqual([node], self.schedule.waiting())
+        self.assertEqual({node}, self.come_to_each())
+        self.schedule.touch_running()
+        self.assertEqual([], self.schedule.waiting())
+
+    def audit_node(self, node):
+        with self.schedule.auditing(node):
+            self.schedule.touch(node)
+
+    def test_build_on_a_node_while_it_is_audited(self):
+        node = self.mine[0]
+        self.schedule.touch(node)
+        with self.schedule.auditing(node):
+            build = threading.Thread(
+                target=self.schedule.touch, args=(node,))
+            build.start()
+            build.join()
+            self.schedule.touch(node)
+        self.assertEqual({node}, self.come_to_each())
+        self.assertEqual(set(), self.come_to_each())
+
+    def test_node_whose_audit_fails(self):
+        node = self.mine[0]
+        self.schedule.touch(node)
+
+        def fail():
+            with self.schedule.auditing(node):
+                self.schedule.touch(node)
+                raise OSError('placement is away')
+
+        self.assertRaises(OSError, fail)
+        self.assertTrue(self.schedule.is_due(node))
+        # The next audit of all nodes is soon enough.
+        self.assertEqual([], self.schedule.waiting())
+        self.begin()
+        self.assertEqual([node], self.schedule.waiting())
+        self.assertEqual({node}, self.come_to_each())
+
+    def test_node_that_the_tracker_passes_over(self):
+        node = self.mine[0]
+        self.schedule.touch(node)
+        self.come_to(node, reported=False)
+        self.assertTrue(self.schedule.is_due(node))
+
+    def test_placement_that_was_not_told_of_a_node(self):
+        node = self.mine[0]
+        with self.schedule.auditing(node):
+            self.schedule.touch(node, told=False)
+        self.assertTrue(self.schedule.is_due(node))
+
+    def test_audit_that_goes_by_what_was_known_before(self):
+        node, row = self.mine[0], self.auditor.last.nodes[self.mine[0]]
+        for used, due in ((row, False), (None, False),
+                          (row._replace(body=b'before'), True)):
+            with self.schedule.auditing(node):
+                self.schedule.note_used(node, used)
+                self.schedule.touch(node)
+            self.assertIs(due, self.schedule.is_due(node))
+        self.assertEqual([node], self.schedule.waiting())
+
+    def test_record_that_moves_and_no_more(self):
+        node = self.mine[0]
+        self.tracker.drop(node)
+        with self.schedule.auditing(node):
+            # The tracker does not have it yet.
+            self.schedule.touch(node)
+        self.tracker.tracked.add(node)
+        self.assertTrue(self.schedule.is_due(node))
+
+    def test_node_that_the_tracker_has_forgotten(self):
+        self.tracker.drop(self.mine[0])
+        self.assertEqual({self.mine[0]}, self.come_to_each())
+
+    def test_why_it_is_mine_has_changed(self):
+        node = self.mine[0]
+        self.cloud.ironic[node] = 'i1'
+        self.cloud.placed['i1'] = InstanceState('a', node=node)
+        self.begin()
+        self.assertEqual({node}, self.come_to_each())
+        self.cloud.placed['i1'] = InstanceState('a', True, node=node)
+        self.begin()
+        self.assertIs(Reason.LEAKED, self.auditor.reason(node))
+        self.assertEqual({node}, self.come_to_each())
+
+    def test_service_that_is_disabled(self):
+        self.cloud.set('a', disabled=True)
+        self.audit('a')
+        self.follow()
+        self.assertEqual(set(), self.come_to_each())
+
+    def test_what_all_depend_on(self):
+        self.cloud.set('a', farewell='stopping')
+        self.audit('a')
+        self.follow()
+        self.assertEqual(set(self.mine), self.come_to_each())
+        self.follow()
+        self.assertEqual(set(), self.come_to_each())
+
+    def test_others_come_and_go(self):
+        self.cloud.set('b', up=False)
+        self.audit('a')
+        self.follow()
+        self.assertEqual(set(), self.come_to_each())
+
+    def test_partition_and_aggregates(self):
+        self.schedule.follow(audit_state.Settings(
+            'a', peers.Partition(shard='s1'), **self.options),
+            self.auditor.last.view)
+        self.assertEqual(set(self.mine), self.come_to_each())
+        self.follow()
+        self.come_to_each()
+        for hosts, due in (['b', 'c'], set()), (['a', 'b'], set(self.mine)):
+            self.auditor.last = dataclasses.replace(
+                self.auditor.last,
+                host_aggregates=self.auditor.last.host_aggregates.after(
+                    (aggregates.Aggregate.of('rack', hosts),)))
+            self.follow()
+            self.assertEqual(due, self.come_to_each())
+
+    def test_each_in_the_interval_and_not_all_at_once(self):
+        moments = sorted(
+            (self.INTERVAL * core.moment(node), node) for node in self.mine)
+        begun = self.clock.now
+        for moment, node in moments:
+            # Each was audited at the same time.
+            self.clock.now = begun + moment
+            self.assertEqual({node}, self.come_to_each())
+
+    def test_what_placement_has_said_may_do_for_one_that_has_changed(self):
+        first, second = self.mine[:2]
+        self.assertFalse(self.schedule.may_spare(first))
+        with self.schedule.auditing(first):
+            self.assertTrue(self.schedule.may_spare(first))
+            self.assertFalse(self.schedule.may_spare(second))
+            self.schedule.touch(first)
+        self.assertFalse(self.schedule.may_spare(first))
+
+    def test_placement_is_asked_for_all_in_each_interval(self):
+        node = self.mine[0]
+        whole = self.INTERVAL * core.moment(node)
+        self.clock.now += whole - 1
+        self.assertEqual([True, True], [self.spares(node)] * 2)
+        self.clock.now += 1
+        self.assertTrue(self.schedule.is_due(node))
+        with self.schedule.auditing(node):
+            # nova may have asked for the generation a minute ago.
+            self.assertTrue(self.schedule.asks_anew(node))
+            self.schedule.touch(node)
+        self.assertTrue(self.spares(node))
+        self.assertFalse(self.schedule.is_due(node))
+
+    def test_placement_is_asked_for_all_of_what_may_be_another(self):
+        node = self.mine[0]
+        # An audit that fails, a build that fails to tell, somebody else.
+        for spoil in (
+                lambda: self.come_to(node, reported=False),
+                lambda: self.schedule.touch(node, told=False),
+                lambda: self.schedule.note_drift({node})):
+            self.schedule.touch(node)
+            spoil()
+            self.assertFalse(self.spares(node))
+            self.assertTrue(self.spares(node))
+        self.cloud.set('b', up=False)
+        self.begin()
+        came = min(set(self.auditor.last.nodes) - set(self.mine))
+        self.tracker.tracked.add(came)
+        self.assertFalse(self.spares(came))
+        # Who had it may have written of it since.
+        self.begin()
+        self.assertFalse(self.spares(came))
+
+    def spares(self, node):
+        """Audit a node, and say whether what placement has said may do."""
+        with self.schedule.auditing(node):
+            self.schedule.touch(node)
+            return self.schedule.may_spare(node)
+
+    def test_node_that_came_from_another_is_looked_at_again(self):
+        self.cloud.set('b', up=False)
+        self.begin()
+        came = set(self.auditor.last.nodes) - set(self.mine)
+        self.mine = sorted(self.auditor.last.nodes)
+        self.assertEqual(came, self.come_to_each())
+        # Who had it before may have written of it until now.
+        for _ in range(audit_state.RECENT):
+            self.begin()
+            self.assertEqual(came, self.come_to_each())
+            self.assertEqual(set(), self.come_to_each())
+        self.begin()
+        self.assertEqual(set(), self.come_to_each())
+
+    def test_node_that_came_and_that_nobody_has_changed_since(self):
+        self.cloud.set('b', up=False)
+        self.begin()
+        came = set(self.auditor.last.nodes) - set(self.mine)
+        self.mine = sorted(self.auditor.last.nodes)
+        self.come_to_each()
+        changed = min(came)
+        self.tracker.spared = came - {changed}
+        for _ in range(audit_state.RECENT):
+            self.begin()
+            self.tracker.asked.clear()
+            self.schedule.spare(self.mine)
+            self.assertEqual(sorted(came), self.tracker.asked)
+            self.assertEqual({changed}, self.come_to_each())
+        self.begin()
+        self.tracker.asked.clear()
+        self.schedule.spare(self.mine)
+        self.assertEqual([], self.tracker.asked)
+
+    def test_node_that_was_pulled_is_audited_again_if_it_has_changed(self):
+        self.schedule.note_pulled(self.mine[:2])
+        self.tracker.spared = {self.mine[0]}
+        for nodes in self.mine[1:], self.mine[:1]:
+            self.tracker.asked.clear()
+            self.schedule.spare(nodes)
+            self.assertEqual(
+                sorted({*nodes} & {*self.mine[:2]}), self.tracker.asked)
+        self.assertEqual(self.mine[1:2], self.schedule.waiting())
+
+    def test_node_that_came_and_was_not_audited_yet_is_not_asked_about(self):
+        self.cloud.set('b', up=False)
+        self.begin()
+        came = set(self.auditor.last.nodes) - set(self.mine)
+        self.tracker.tracked |= came
+        self.tracker.spared = came
+        self.begin()
+        self.schedule.spare(came)
+        self.assertEqual([], self.tracker.asked)
+        self.assertEqual(came, set(self.schedule.waiting()))
+
+    def test_node_that_is_still_to_be_taken_is_left_to_who_takes_it(self):
+        self.cloud.set('b', up=False)
+        self.begin()
+        came = set(self.auditor.last.nodes) - set(self.mine)
+        self.assertEqual([], self.schedule.waiting())
+        self.tracker.tracked |= came
+        self.assertEqual(came, set(self.schedule.waiting()))
+
+    def test_start_does_not_wait_for_all(self):
+        for node in self.mine:
+            self.schedule.touch(node)
+        self.begin(starting=True)
+        self.assertTrue(self.come_to(self.mine[0]))
+        self.clock.now += due_nodes.START
+        self.assertEqual(set(), self.come_to_each())
+        # The background does, and nova the next time.
+        self.assertEqual(set(self.mine[1:]), set(self.schedule.waiting()))
+        self.begin()
+        self.assertEqual(set(self.mine[1:]), self.come_to_each())
+
+    def test_free_nodes_wait_less(self):
+        used, free = self.mine[:2]
+        self.cloud.ironic[used] = 'i1'
+        self.cloud.placed['i1'] = InstanceState('a', node=used)
+        self.schedule.touch(free)
+        self.begin()
+        self.assertEqual([free, used], self.schedule.waiting())
+
+    def test_what_it_is_of_which_is_not_known(self):
+        node = self.mine[0]
+        last = self.auditor.last
+        self.auditor.last = dataclasses.replace(last, nodes={
+            **last.nodes, node: last.nodes[node]._replace(body=None)})
+        self.assertEqual([], self.schedule.waiting())
+        self.assertTrue(self.come_to(node))
+        self.schedule.begin(False)
+        self.assertEqual([node], self.schedule.waiting())
+
+    def test_records_that_builds_may_claim_at_once(self):
+        kept, used, leaked, other = self.mine[:4]
+        self.cloud.ironic.update({used: 'i1', leaked: 'i2'})
+        self.cloud.placed['i1'] = InstanceState('a', node=used)
+        self.cloud.placed['i2'] = InstanceState('a', True, node=leaked)
+        self.cloud.owners[other] = 'A'
+        self.audit('a')
+        ready = {record.node for record in self.schedule.ready()}
+        self.assertEqual({kept, used}, ready & {kept, used, leaked})
+        self.auditor.last = None
+        self.assertEqual([], self.schedule.ready())

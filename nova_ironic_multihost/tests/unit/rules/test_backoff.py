@@ -1,0 +1,68 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+from oslotest import base
+
+from nova_ironic_multihost.rules import backoff
+
+
+class LongerTestCase(base.BaseTestCase):
+
+    def test_each_is_twice_as_long_up_to_the_longest(self):
+        last, seconds = None, []
+        for _ in range(7):
+            last = backoff.Pause(0, backoff.longer(last, False))
+            seconds.append(last.seconds)
+        self.assertEqual([10, 20, 40, 80, 160, 300, 300], seconds)
+
+    def test_none_grows_while_nobody_answers(self):
+        for last in (None, backoff.Pause(0, 10, True), backoff.Pause(0, 300)):
+            self.assertEqual(10, backoff.longer(last, True))
+        self.assertEqual(10, backoff.longer(backoff.Pause(0, 10, True), False))
+
+
+class DueTestCase(base.BaseTestCase):
+
+    def test_what_has_no_pause_or_a_pause_that_is_over(self):
+        paused = {'i1': backoff.Pause(10, 10), 'i2': backoff.Pause(20, 10),
+                  'i4': backoff.Pause(0, 10)}
+        self.assertEqual(
+            {'i1', 'i3'}, backoff.due(paused, {'i1', 'i2', 'i3'}, 10, 1))
+
+    def test_a_few_tell_whether_there_are_answers_again(self):
+        paused = {f'i{n}': backoff.Pause(10 - n, 10, True) for n in range(5)}
+        paused['other'] = backoff.Pause(0, 10)
+        self.assertEqual({'other', 'i4', 'i3'},
+                         backoff.due(paused, paused.keys(), 60, 2))
+
+    def test_all_are_due_when_there_are(self):
+        paused = {'i1': backoff.Pause(100, 10, True),
+                  'i2': backoff.Pause(100, 10)}
+        self.assertEqual({'i1'}, backoff.due(
+            backoff.answered(paused, 60), paused.keys(), 60, 0))
+
+
+class KeptTestCase(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.first, self.second = backoff.Pause(10, 10), backoff.Pause(20, 10)
+
+    def test_what_is_done_has_none(self):
+        paused = {'i1': self.first, 'i2': self.second}
+        self.assertEqual({'i2': self.second},
+                         backoff.kept(paused, paused, {'i2'}))
+
+    def test_what_began_since_the_look_lasts(self):
+        for seen in {}, {'i1': self.first}:
+            self.assertEqual({'i1': self.second}, backoff.kept(
+                {'i1': self.second}, seen, set()))

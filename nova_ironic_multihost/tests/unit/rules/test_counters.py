@@ -1,0 +1,83 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What a compute service has counted and timed of its own work."""
+
+from oslotest import base
+
+from nova_ironic_multihost.rules import counters
+from nova_ironic_multihost.rules.counters import Event
+from nova_ironic_multihost.rules.counters import Pending
+from nova_ironic_multihost.rules.counters import Work
+
+
+class TalliesTestCase(base.BaseTestCase):
+
+    none = counters.Tallies(begun=5)
+
+    def test_counts_begin_with_0_and_add_up(self):
+        self.assertEqual(dict.fromkeys(Event, 0), dict(self.none.counts))
+        some = self.none.counted(Event.PULLED).counted(Event.PULLED, 3)
+        self.assertEqual(4, some.counts[Event.PULLED])
+        self.assertEqual(0, some.counts[Event.ADOPTED])
+        self.assertEqual(0, self.none.counts[Event.PULLED])
+
+    def test_work_that_is_done(self):
+        done = counters.Turns().over(10, 12, True)
+        self.assertEqual(counters.Turns(12, 12, 12, 2), done)
+        # One that fails comes to its end, and that is all.
+        failed = done.seen(20).over(20, 25, False)
+        self.assertEqual(counters.Turns(25, 25, 12, 2), failed)
+        self.assertEqual(30, failed.seen(30).sign)
+        self.assertEqual(25, failed.seen(30).ended)
+
+    def test_age_counts_from_the_beginning_if_it_was_never_done(self):
+        self.assertEqual(15, self.none.age(Work.AUDIT, 20))
+        done = self.none.with_turns(
+            Work.AUDIT, counters.Turns().over(10, 12, True))
+        self.assertEqual(8, done.age(Work.AUDIT, 20))
+        self.assertEqual(15, done.age(Work.LISTING, 20))
+
+    def test_pending_since_it_was_seen_first(self):
+        self.assertIsNone(self.none.oldest_pending)
+        some = self.none.with_pending(Pending.TURN, {'n1', 'n2'}, 10)
+        some = some.with_pending(Pending.REST, {'i1'}, 8)
+        self.assertEqual(8, some.oldest_pending)
+        some = some.with_pending(Pending.REST, set(), 11)
+        some = some.with_pending(Pending.TURN, {'n2', 'n3'}, 12)
+        self.assertEqual({'n2': 10, 'n3': 12},
+                         dict(some.pending[Pending.TURN]))
+        self.assertEqual(10, some.oldest_pending)
+        # What is over and pending again begins anew.
+        again = some.with_pending(Pending.TURN, set(), 13).with_pending(
+            Pending.TURN, {'n2'}, 14)
+        self.assertEqual(14, again.oldest_pending)
+
+    def test_requests_that_are_not_answered_yet(self):
+        self.assertIsNone(self.none.oldest_asking)
+        some = self.none.asked(1, 10).asked(2, 20)
+        self.assertEqual(10, some.oldest_asking)
+        self.assertEqual(20, some.answered(1).oldest_asking)
+        self.assertIsNone(some.answered(1).answered(2).oldest_asking)
+
+    def test_requests_whose_answer_never_comes(self):
+        some = self.none.asked(1, 10).asked(2, 20)
+        self.assertEqual(10, some.oldest_awaited)
+        later = 10 + counters.LOST
+        some = some.asked(3, later).answered(3, later)
+        self.assertEqual(10, some.oldest_awaited)
+        some = some.asked(3, later).answered(3, later + 1)
+        self.assertEqual((20, 10), (some.oldest_awaited, some.oldest_asking))
+        # One that fails was not answered.
+        self.assertEqual(
+            20, some.asked(3, later).answered(3).oldest_awaited)
+        self.assertIsNone(some.answered(2).oldest_awaited)

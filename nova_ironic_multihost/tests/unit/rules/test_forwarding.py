@@ -1,0 +1,210 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What becomes of messages for a dead host: each row of the table."""
+
+import hypothesis
+from hypothesis import strategies
+from oslotest import base
+
+from nova_ironic_multihost.rules import builds
+from nova_ironic_multihost.rules import forwarding
+from nova_ironic_multihost.rules.forwarding import Fate
+from nova_ironic_multihost.rules.forwarding import Kind
+from nova_ironic_multihost.rules.forwarding import Letter
+from nova_ironic_multihost.rules.forwarding import Situation
+from nova_ironic_multihost.rules.lost_builds import Build
+from nova_ironic_multihost.rules.model import InstanceState
+from nova_ironic_multihost.rules import ring
+
+BUILD = Letter(Kind.BUILD, 'i1', 'n1')
+REBOOT = Letter(Kind.OPERATION, 'i1')
+WAITING = InstanceState(None, vm_state='building', task_state='scheduling')
+
+hosts = strategies.sampled_from([None, 'dead', 'DEAD', 'other', 'third'])
+states = strategies.none() | strategies.builds(
+    InstanceState, host=hosts, deleted=strategies.booleans(),
+    node=strategies.sampled_from([None, 'n1', 'n2']),
+    vm_state=strategies.sampled_from(['building', 'active', 'error']),
+    task_state=strategies.sampled_from(
+        [None, 'scheduling', 'spawning', 'taking-over:x:scheduling']))
+situations = strategies.builds(
+    Situation, state=states,
+    owner=strategies.sampled_from([None, 'dead', 'other']),
+    live=strategies.booleans(), dead=strategies.booleans(),
+    choice=strategies.sampled_from([None, 'other', 'third']))
+letters = strategies.builds(
+    Letter, kind=strategies.sampled_from(Kind),
+    instance=strategies.sampled_from([None, 'i1']),
+    node=strategies.sampled_from([None, 'n1']),
+    returns=strategies.integers(0, 30))
+
+
+class BuildTestCase(base.BaseTestCase):
+
+    def judge(self, state=WAITING, owner='dead', live=False, dead=True,
+              choice='third', letter=BUILD):
+        verdict = forwarding.judge(letter, 'dead', Situation(
+            state, owner, live, dead, choice))
+        return verdict.host or verdict.fate
+
+    def test_goes_to_the_live_owner_of_its_node(self):
+        self.assertEqual('other', self.judge(owner='other', live=True))
+
+    def test_goes_to_who_is_to_have_its_node(self):
+        self.assertEqual('third', self.judge())
+        # That of another dead host, too: it was rescheduled.
+        self.assertEqual('third', self.judge(owner='other'))
+
+    def test_goes_whatever_a_start_has_made_of_it(self):
+        self.assertEqual('third', self.judge(
+            InstanceState(None, vm_state='error')))
+
+    def test_waits_for_an_owner_that_may_be_back(self):
+        self.assertEqual(Fate.KEEP, self.judge(owner='other', dead=False))
+
+    def test_waits_if_nobody_may_have_its_node(self):
+        self.assertEqual(Fate.KEEP, self.judge(choice=None))
+
+    def test_waits_while_it_is_not_known_what_it_is_about(self):
+        self.assertEqual(Fate.KEEP, self.judge(None))
+        self.assertEqual(Fate.KEEP, self.judge(
+            letter=Letter(Kind.BUILD, 'i1')))
+
+    def test_goes_when_its_node_is_gone(self):
+        """nova schedules it again there."""
+        self.assertEqual('third', self.judge(owner=None, dead=False))
+
+    def test_is_dropped_when_it_is_deleted(self):
+        self.assertEqual(Fate.DROP, self.judge(
+            InstanceState(None, deleted=True)))
+
+    def test_is_dropped_when_it_is_anothers(self):
+        self.assertEqual(Fate.DROP, self.judge(InstanceState('other')))
+
+    def test_is_dropped_when_its_host_had_begun_it(self):
+        self.assertEqual(Fate.DROP, self.judge(
+            InstanceState('DEAD', node='n1')))
+
+    def test_becomes_a_copy_for_who_has_begun_it(self):
+        for host in 'other', 'DEAD':
+            state = InstanceState(host, node='n1', vm_state='building')
+            self.assertEqual(
+                forwarding.Verdict(
+                    Fate.HAND_ON, state.host_key, copy=True),
+                forwarding.judge(BUILD, 'dead', Situation(
+                    state, 'dead', False, True, 'third')))
+        self.assertEqual(Fate.DROP, self.judge(
+            InstanceState('other', node='n2', vm_state='building')))
+
+    def test_waits_when_its_host_had_claimed_another_node(self):
+        self.assertEqual(Fate.KEEP, self.judge(
+            InstanceState('dead', node='n2', vm_state='building')))
+
+
+class OperationTestCase(base.BaseTestCase):
+
+    def judge(self, state, letter=REBOOT):
+        return forwarding.judge(letter, 'dead', Situation(state)).fate
+
+    def test_is_dropped_when_its_instance_has_moved(self):
+        self.assertIs(Fate.DROP, self.judge(InstanceState('other')))
+
+    def test_waits_for_the_host_of_its_instance(self):
+        for state in (InstanceState('DEAD'), InstanceState(None), None,
+                      InstanceState('other', deleted=True)):
+            self.assertIs(Fate.KEEP, self.judge(state))
+
+    def test_what_is_not_understood_waits(self):
+        self.assertIs(Fate.KEEP, self.judge(
+            InstanceState('other'), Letter(Kind.OTHER, 'i1')))
+
+
+class AnyTestCase(base.BaseTestCase):
+
+    @hypothesis.given(letters, situations)
+    def test_only_builds_that_would_be_admitted_go_anywhere(
+            self, letter, situation):
+        verdict = forwarding.judge(letter, 'dead', situation)
+        if verdict.fate is not Fate.HAND_ON:
+            self.assertIsNone(verdict.host)
+            return
+        self.assertIs(Kind.BUILD, letter.kind)
+        if verdict.copy:
+            self.assertEqual(
+                (situation.state.host_key, letter.node, 'building'),
+                (verdict.host, situation.state.node,
+                 situation.state.vm_state))
+            return
+        self.assertIsNone(situation.state.host)
+        self.assertNotEqual('dead', verdict.host if not situation.live
+                            else None)
+        self.assertFalse(builds.outdated(
+            situation.state, 'n1', verdict.host, lambda: True))
+
+    @hypothesis.given(letters, situations)
+    def test_nothing_is_dropped_that_its_host_would_do(
+            self, letter, situation):
+        if forwarding.judge(
+                letter, 'dead', situation).fate is not Fate.DROP:
+            return
+        state = situation.state
+        self.assertTrue(
+            state.deleted or builds.elsewhere(state, 'dead')
+            or letter.kind is Kind.BUILD and builds.outdated(
+                state, letter.node, 'dead', lambda: True))
+
+
+class ReaderTestCase(base.BaseTestCase):
+
+    def test_one_of_the_members_reads_a_mailbox(self):
+        members = {'a': None, 'b': 'z1', 'c': 'z2'}
+        readers = {forwarding.reader(ring.Preferences(members, 32), host)
+                   for host in map(str, range(50))}
+        self.assertEqual({'a', 'b', 'c'}, readers)
+        self.assertIsNone(
+            forwarding.reader(ring.Preferences({}, 32), 'dead'))
+
+    def test_host_that_is_back_counts_as_a_consumer(self):
+        for consumers, held in ((1, 0), (4, 3), (1, 3)):
+            self.assertTrue(forwarding.returned(consumers, held))
+
+    def test_messages_that_are_held_may_count_as_consumers(self):
+        for consumers, held in ((0, 0), (0, 3), (3, 3)):
+            self.assertFalse(forwarding.returned(consumers, held))
+
+    def test_mailbox_that_was_read_to_its_end_is_read_again_at_once(self):
+        self.assertEqual(0, forwarding.pause([]))
+
+    @hypothesis.given(strategies.integers(0, 40))
+    def test_pauses_grow_before_anything_has_come_back_too_often(
+            self, returns):
+        some = [BUILD, Letter(Kind.OTHER, returns=returns)]
+        pause = forwarding.pause(some)
+        self.assertLessEqual(forwarding.PAUSE, pause)
+        self.assertLessEqual(pause, forwarding.LONGEST_PAUSE)
+        self.assertLessEqual(pause, forwarding.pause(
+            [Letter(Kind.OTHER, returns=returns + 1)]))
+
+    def test_twenty_returns_take_more_than_a_week(self):
+        seconds = sum(forwarding.pause([Letter(Kind.OTHER, returns=count)])
+                      for count in range(20))
+        self.assertLess(7 * 86400, seconds)
+
+
+class WaitingTestCase(base.BaseTestCase):
+
+    def test_overdue(self):
+        now = 1000 + forwarding.GRACE
+        i1, i2, i3 = (Build(uuid, 'n1') for uuid in ('i1', 'i2', 'i3'))
+        since = {i1: 1000, i2: 1001, i3: 1000}
+        self.assertEqual([i1], forwarding.overdue(since, {'i3'}, now))

@@ -1,0 +1,74 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+from hypothesis import given
+from hypothesis import strategies
+from oslotest import base
+
+from nova_ironic_multihost.rules import lost_builds
+from nova_ironic_multihost.rules.lost_builds import Build
+
+BUILD = Build('i1', 'n1')
+ALWAYS = float('-inf')
+
+
+class ArrivalsTestCase(base.BaseTestCase):
+
+    def observe(self, *moments, mine=ALWAYS):
+        """Return what is known of a build after it was seen absent."""
+        absences = {}
+        for now in moments:
+            absences = lost_builds.observe(
+                absences, [BUILD], {'n1': mine}, now
+            )
+        return absences
+
+    def test_one_that_may_still_come(self):
+        for moments in (0,), (0, 15), (0, 29):
+            self.assertEqual(frozenset(), lost_builds.lost(
+                self.observe(*moments), moments[-1]))
+
+    def test_one_that_will_not_come(self):
+        self.assertEqual({BUILD}, lost_builds.lost(self.observe(0, 30), 30))
+
+    def test_one_that_was_not_absent_all_the_time(self):
+        absences = lost_builds.observe(self.observe(0), [], {'n1': ALWAYS}, 15)
+        absences = lost_builds.observe(
+            absences, [BUILD], {'n1': ALWAYS}, 30)
+        self.assertEqual(frozenset(), lost_builds.lost(absences, 30))
+
+    def test_one_that_another_host_may_have(self):
+        absences = self.observe(129, 1928, mine=100)
+        self.assertEqual(frozenset(), lost_builds.lost(absences, 1928))
+        self.assertEqual({BUILD}, lost_builds.lost(absences, 1929))
+
+    def test_one_for_a_node_that_was_mine_long_before(self):
+        self.assertEqual({BUILD}, lost_builds.lost(
+            self.observe(130, 160, mine=100), 160))
+
+    def test_node_that_left_and_came_back(self):
+        absences = self.observe(0)
+        absences = lost_builds.observe(absences, [BUILD], {'n1': 15}, 30)
+        self.assertEqual(frozenset(), lost_builds.lost(absences, 30))
+
+    @given(strategies.lists(strategies.tuples(
+        strategies.integers(1, 60), strategies.booleans()), min_size=1))
+    def test_none_is_lost_sooner_than_it_may_be(self, looks):
+        now, since, absences = 0, None, {}
+        for seconds, absent in looks:
+            now += seconds
+            since = (now if since is None else since) if absent else None
+            absences = lost_builds.observe(
+                absences, [BUILD] if absent else [], {'n1': ALWAYS}, now)
+            self.assertEqual(
+                since is not None and now - since >= lost_builds.PATIENCE,
+                BUILD in lost_builds.lost(absences, now))

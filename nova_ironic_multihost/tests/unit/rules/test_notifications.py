@@ -1,0 +1,53 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The notifications that this package sends, each with a version."""
+
+import json
+
+from oslotest import base
+
+from nova_ironic_multihost.rules import notifications
+from nova_ironic_multihost.rules.notifications import Drain
+
+#: Of every one: (type, name, version, fields). Whoever changes one raises
+#: its version, and doc/source/reference/notifications.rst.
+SENT = (
+    (notifications.takeover('new', 'old', ['i2', 'i1']), (
+        'ironic_multihost.takeover', 'TakeoverPayload', '1.0', {
+            'host': 'new', 'source_host': 'old', 'instances': ['i1', 'i2']})),
+    (notifications.brake('me', True, 7), (
+        'ironic_multihost.brake', 'BrakePayload', '1.0', {
+            'host': 'me', 'engaged': True, 'missing': 7})),
+    (notifications.drain('me', Drain.DRAINING, 3, 2), (
+        'ironic_multihost.drain', 'DrainPayload', '1.0', {
+            'host': 'me', 'state': 'draining', 'free': 3, 'served': 2})),
+)
+
+
+class EventsTestCase(base.BaseTestCase):
+
+    def test_types_versions_and_fields(self):
+        for event, (kind, name, version, fields) in SENT:
+            self.assertEqual(kind, event.kind)
+            self.assertEqual({
+                'ironic_multihost_object.name': name,
+                'ironic_multihost_object.namespace': 'ironic_multihost',
+                'ironic_multihost_object.version': version,
+                'ironic_multihost_object.data': fields},
+                json.loads(json.dumps(event.payload)))
+
+    def test_drain_goes_on_while_a_node_is_free(self):
+        self.assertIs(Drain.IN_SERVICE, notifications.drained(False, 0))
+        self.assertIs(Drain.IN_SERVICE, notifications.drained(False, 3))
+        self.assertIs(Drain.DRAINING, notifications.drained(True, 3))
+        self.assertIs(Drain.DRAINED, notifications.drained(True, 0))

@@ -1,0 +1,106 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import hypothesis
+from hypothesis import strategies
+from oslotest import base
+
+from nova_ironic_multihost.rules.mirror import Row
+from nova_ironic_multihost.rules.ownership import Reason
+from nova_ironic_multihost.rules import tracker_schedule
+from nova_ironic_multihost.rules.tracker_schedule import Basis
+
+NODES = [f'1be26c0b-03f2-4d2e-ae87-c02d7f33c1{i:02}' for i in range(40)]
+BASIS = Basis(Row(NODES[0], None, b'content'), Reason.KEPT, 1)
+INTERVAL = 1000
+
+
+class DueTestCase(base.BaseTestCase):
+
+    def due(self, basis=BASIS, last=BASIS, passed=0):
+        return tracker_schedule.due(
+            basis,
+            last and tracker_schedule.Success(last, 50),
+            50 + passed,
+            INTERVAL,
+        )
+
+    def test_node_that_was_never_audited(self):
+        self.assertTrue(self.due(last=None))
+
+    def test_node_of_which_nothing_has_changed(self):
+        self.assertFalse(self.due())
+        same = Basis(Row(NODES[0], None, b'cont' + b'ent'), Reason.KEPT, 1)
+        self.assertFalse(self.due(same, passed=INTERVAL / 3))
+
+    def test_whatever_an_audit_depends_on(self):
+        row = BASIS.node
+        for changed in (
+                Basis(row._replace(body=b'other'), Reason.KEPT, 1),
+                Basis(row._replace(instance='i1'), Reason.KEPT, 1),
+                Basis(row, Reason.LEAKED, 1), Basis(row, Reason.KEPT, 2)):
+            self.assertTrue(self.due(changed))
+
+    def test_node_that_came_and_is_kept_now(self):
+        for reason in Reason.ADOPTED, Reason.PULLED:
+            came = Basis(BASIS.node, reason, 1)
+            self.assertFalse(self.due(last=came))
+            # It has been another's in between.
+            self.assertTrue(self.due(came))
+            self.assertTrue(self.due(Basis(BASIS.node, Reason.KEPT, 2), came))
+            self.assertTrue(self.due(
+                Basis(BASIS.node, Reason.LEAKED, 1), came))
+            self.assertTrue(self.due(Basis(
+                BASIS.node._replace(instance='i'), Reason.KEPT, 1), came))
+        self.assertTrue(self.due(
+            last=Basis(BASIS.node, Reason.INSTANCE_HERE, 1)))
+
+    def test_node_of_which_it_is_not_known_what_it_is(self):
+        unknown = Basis(BASIS.node._replace(body=None), Reason.KEPT, 1)
+        self.assertTrue(self.due(unknown, unknown))
+
+    @hypothesis.given(strategies.uuids(version=4).map(str))
+    def test_each_once_in_the_interval(self, node):
+        basis = Basis(Row(node, None, b''), Reason.KEPT, 1)
+        self.assertTrue(self.due(basis, basis, INTERVAL))
+        self.assertFalse(self.due(
+            basis, basis, INTERVAL * tracker_schedule.EARLIEST - 1))
+
+    def test_not_all_at_once(self):
+        moments = sorted(map(tracker_schedule.moment, NODES))
+        self.assertEqual(len(NODES), len(set(moments)))
+        # Each quarter of the time has its share.
+        for quarter in range(4):
+            begin = (
+                tracker_schedule.EARLIEST
+                + (1 - tracker_schedule.EARLIEST) * quarter / 4
+            )
+            end = begin + (1 - tracker_schedule.EARLIEST) / 4
+            self.assertGreater(
+                sum(begin <= one < end for one in moments), len(NODES) / 8)
+
+
+class OrderTestCase(base.BaseTestCase):
+
+    def test_what_nobody_can_build_on_yet_is_first(self):
+        self.assertEqual(
+            ['free-new', 'used-new', 'free-old', 'used-old'],
+            tracker_schedule.order(
+                ['used-old', 'free-old', 'used-new', 'free-new'],
+                ['free-old', 'used-old', 'gone'], ['used-new', 'used-old']))
+
+
+class DriftedTestCase(base.BaseTestCase):
+
+    def test_generation_that_is_another_or_gone(self):
+        self.assertEqual({'b', 'c'}, tracker_schedule.drifted(
+            {'a': 1, 'b': 1, 'c': 1}, {'a': 1, 'b': 2, 'new': 7}))

@@ -1,0 +1,44 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+import sys
+from unittest import mock
+
+from oslotest import base
+
+from nova_ironic_multihost import compute
+from nova_ironic_multihost import loader
+
+
+class MainTestCase(base.BaseTestCase):
+
+    def test_runs_nova_compute_under_its_name_with_the_finder_there(self):
+        seen = {}
+
+        def main():
+            seen['argv'] = list(sys.argv)
+            seen['finder'] = any(isinstance(finder, loader.DriverFinder)
+                                 for finder in sys.meta_path)
+
+        fake = mock.Mock(main=main)
+        finders = [finder for finder in sys.meta_path
+                   if not isinstance(finder, loader.DriverFinder)]
+        argv = ['/somewhere/compute.py', '--config-file', 'nova.conf']
+        with mock.patch.dict(sys.modules, {'nova.cmd.compute': fake}), \
+                mock.patch('nova.cmd.compute', fake, create=True), \
+                mock.patch.object(sys, 'argv', argv), \
+                mock.patch.object(sys, 'meta_path', finders):
+            compute.main()
+        self.assertEqual(['nova-compute', '--config-file', 'nova.conf'],
+                         seen['argv'])
+        self.assertTrue(seen['finder'])

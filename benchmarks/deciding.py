@@ -31,7 +31,7 @@ from tooz import hashring
 from benchmarks import filling
 from nova_ironic_multihost.rules import incremental
 from nova_ironic_multihost.rules.mirror import Mirror
-from nova_ironic_multihost.rules.mirror import Row
+from nova_ironic_multihost.rules.mirror import NodeRow
 from nova_ironic_multihost.rules.model import Facts
 from nova_ironic_multihost.rules.model import InstanceState
 from nova_ironic_multihost.rules.model import Inventory
@@ -69,7 +69,7 @@ class Cloud:
         self.records = {one.uuid: Record(one.uuid, one.owner)
                         for one in self.machines}
         self.mirror = Mirror().listed(
-            [Row(one.uuid, one.instance) for one in self.machines], None)
+            [NodeRow(one.uuid, one.instance) for one in self.machines], None)
 
     @property
     def my_nodes(self):
@@ -88,7 +88,7 @@ class Cloud:
         some = random.Random(seed).sample(self.machines, count)
         # With a body it is one that has changed.
         self.mirror = self.mirror.met(
-            [Row(one.uuid, one.instance, str(seed).encode())
+            [NodeRow(one.uuid, one.instance, str(seed).encode())
              for one in some])
 
 
@@ -110,7 +110,7 @@ class Ours:
         self._preferences = ring.same_or_new(
             self._preferences,
             {host: cloud.zones.get(host) for host in view.members}, POINTS)
-        basis = incremental.Basis(view, self._preferences, cloud.zones,
+        basis = incremental.Inputs(view, self._preferences, cloud.zones,
                                peers.Partition())
         due = incremental.due(self._standing, basis, cloud.mirror, self._mine,
                            self._instances)
@@ -119,7 +119,7 @@ class Ours:
             my_instances=self._instances, my_nodes=self._mine, view=view,
             preferences=self._preferences))
         reasons = ownership.decide(facts)
-        self._standing = incremental.Standing(
+        self._standing = incremental.LastAudit(
             basis, cloud.mirror.serial, self._mine, self._instances,
             frozenset(node for node, reason in reasons.items()
                       if not incremental.settled(node, reason, facts)),

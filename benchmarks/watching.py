@@ -39,7 +39,7 @@ class Watching:
         self._wrap_read(driver._reader)
         self._wrap_audit(driver._tracker)
         # The driver wakes it when more has changed than it audits at a time.
-        self._polls = driver._timers = periodic.Timers(
+        self._polls = driver._timers = periodic.PeriodicTasks(
             poll=(driver._poll, lambda: pause))
         if notified:
             # What it raises says what to do.

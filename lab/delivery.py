@@ -62,7 +62,7 @@ def serve(stock, notes, ready, end):
     from nova_ironic_multihost.adapters.patches import operations
     from nova_ironic_multihost.adapters.patches import table
 
-    copier = build_copies.Copier(HOST)
+    copier = build_copies.BuildCopier(HOST)
 
     def copy(instance, node, arguments):
         notes.add(f'{instance} {CAME}')
@@ -99,7 +99,7 @@ def create():
     from nova_ironic_multihost.adapters import rpc_queue
 
     # Of a topic of its own: no other queue of this broker is touched.
-    box = rpc_queue.Mailboxes(None).open_copies(HOST)
+    box = rpc_queue.RpcQueues(None).open_copies(HOST)
     box.create()
     box.close()
 
@@ -190,7 +190,7 @@ def judge(builds):
     from nova.compute import rpcapi
     from nova_ironic_multihost.adapters import rpc_queue
 
-    mailboxes = rpc_queue.Mailboxes(None)
+    mailboxes = rpc_queue.RpcQueues(None)
     waiting = left(mailboxes.open(HOST), rpc_queue.queue(HOST))
     copied = left(mailboxes.open_copies(HOST), rpc_queue.copies(HOST))
     box = mailboxes.open(HOST)

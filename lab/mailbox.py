@@ -93,12 +93,12 @@ def read():
     from nova_ironic_multihost.rules import peers
     from nova_ironic_multihost.rules import ring
 
-    class Slow(rpc_queue.Mailbox):
+    class Slow(rpc_queue.RpcQueue):
         def drop(self, letter):
             time.sleep(PAUSE)
             super().drop(letter)
 
-    rpc_queue.Mailbox = Slow
+    rpc_queue.RpcQueue = Slow
     state = model.InstanceState(
         None, vm_state='building', task_state='scheduling')
     view = peers.view(
@@ -113,14 +113,22 @@ def read():
     preferences = ring.Preferences(dict.fromkeys(LIVE), 32)
     auditor = types.SimpleNamespace(
         sources=sources, preferences=preferences, last=types.SimpleNamespace(
-            host_aggregates=aggregates.Known()))
+            host_aggregates=aggregates.KnownAggregates()))
     looks = types.SimpleNamespace(view=view, eligible=frozenset({DEAD}))
     host = preferences.ring.host_for(DEAD)
-    reader = queue_forwarder.Postman(
-        host, rpc_queue.Mailboxes(None), auditor, looks,
-        request_facts.Sorter(host, auditor, looks, types.SimpleNamespace(
-            count=lambda instance: 0)),
-        types.SimpleNamespace(once=lambda read, found: found))
+    reader = queue_forwarder.QueueForwarder(
+        host,
+        rpc_queue.RpcQueues(None),
+        auditor,
+        looks,
+        request_facts.RequestSorter(
+            host,
+            auditor,
+            looks,
+            types.SimpleNamespace(count=lambda instance: 0),
+        ),
+        types.SimpleNamespace(once=lambda read, found: found),
+    )
     while True:
         reader.once()
         time.sleep(0.05)
@@ -235,7 +243,7 @@ def clean_up():
     from nova.compute import rpcapi
     from nova_ironic_multihost.adapters import rpc_queue
 
-    box = rpc_queue.Mailboxes(None).open(DEAD)
+    box = rpc_queue.RpcQueues(None).open(DEAD)
     left = box._box.queue_delete(rpc_queue.queue(DEAD))
     for name in (rpcapi.RPC_TOPIC, *map(rpc_queue.queue, LIVE)):
         box._box.queue_delete(name)

@@ -190,7 +190,7 @@ def read(settings):
         state.State(settings).read().get('options', ()), 'DEFAULT',
         'service_down_time', places.SERVICE_DOWN_TIME)
     now = time.time()
-    return cloud_state.Observation(
+    return cloud_state.CloudState(
         at=now,
         services=tuple(
             cloud_state.Service(
@@ -204,14 +204,14 @@ def read(settings):
                 **said(reason, now - patience))
             for host, disabled, forced_down, seen, reason in services),
         records=tuple(
-            cloud_state.Record(
+            cloud_state.CloudRecord(
                 uuid, host, epoch(created), epoch(updated), id_)
             for uuid, host, created, updated, id_ in records),
         nodes=nodes,
         providers=providers,
         allocations=allocations,
         instances=tuple(
-            cloud_state.Instance(
+            cloud_state.CloudServer(
                 uuid, name or '', host, node, vm_state or '',
                 task_state, bool(deleted), epoch(updated))
             for (uuid, name, host, node, vm_state, task_state, deleted,

@@ -66,7 +66,7 @@ def over(name):
     """
     if name.startswith(f'{loader.DRIVER_MODULE}.'):
         # Whoever looks there asks this function again.
-        raise base_driver.UnfitError(
+        raise base_driver.UnsupportedDriver(
             "It is this package's driver: name your own class, or leave the "
             "option away for nova's.")
     base = base_driver.load(name)

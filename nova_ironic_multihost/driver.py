@@ -101,98 +101,107 @@ class IronicMultiHostDriver(names.IronicDriver):
 
     def __init__(self, virtapi, read_only=False):
         conf.register_opts(CONF)
-        self._tally = metrics.Tally()
-        self._tracker = nova_tracker.Tracker(
+        self._tally = metrics.Metrics()
+        self._tracker = nova_tracker.NovaTracker(
             virtapi, self._moved, self._barred
         )
-        self._departure = shutdown.Departure(
-            service_record.Registration(CONF.host),
+        self._departure = shutdown.Shutdown(
+            service_record.ServiceRecord(CONF.host),
             lambda: self._looks.may_close(settings.read()))
         ending = self._departure.begun
-        self._reader = lister.Reader(ironic.Pages(self), tally=self._tally)
+        self._reader = lister.Lister(ironic.NodePages(self), tally=self._tally)
         writes = nova_facts.NovaWrites(
             ending, self._tally, lambda: self._recovery.note_silence(),
             self._tracker)
         self._auditor = auditor.Auditor(
             nova_facts.NovaSources(self, self._tracker), writes, self._reader,
             tally=self._tally)
-        self._schedule = due_nodes.Schedule(
+        self._schedule = due_nodes.DueNodes(
             CONF.host, self._auditor, self._tracker)
-        self._drift = provider_changes.Drift(
+        self._drift = provider_changes.ProviderChanges(
             CONF.host, self._auditor, self._schedule.note_drift,
             self._tracker.generations)
-        self._upkeep = background_audit.Upkeep(
+        self._upkeep = background_audit.BackgroundAudit(
             self._schedule, self._tracker,
             lambda: ending() or self._looks.busy)
-        self._offers = recheck.Offers(self._auditor, self._tracker, ending)
-        self._pulls = rebalance.Pulls(
+        self._offers = recheck.Recheck(self._auditor, self._tracker, ending)
+        self._pulls = rebalance.Rebalancer(
             self._auditor, self._tracker, self._schedule, self._offers,
             self._free, self._tally)
-        self._looks = peer_poll.Look(
+        self._looks = peer_poll.PeerPoller(
             self._auditor, self._tracker, self._acquired, ending=ending,
             to_move=self._to_move, tally=self._tally,
             pull=lambda nodes: self._pulls.pull(
                 nodes, settings.partition().label, Work.LOOK),
             note_pulled=self._schedule.note_pulled)
-        self._status = disabled_trait.Status(
-            self._auditor, self._schedule, placement.Traits(self._tracker),
-            lambda: self._looks.view, self._drift.expect, ending)
-        self._changes = ironic_changes.Changes(
+        self._status = disabled_trait.DisabledTrait(
+            self._auditor,
+            self._schedule,
+            placement.TraitWriter(self._tracker),
+            lambda: self._looks.view,
+            self._drift.expect,
+            ending,
+        )
+        self._changes = ironic_changes.IronicChanges(
             self._auditor, self._tracker, self._schedule.is_due, ending)
-        self._hints = ironic_events.Hints(
+        self._hints = ironic_events.IronicEvents(
             self._auditor, self._reader, lambda: self._timers.wake('poll'))
         self._notifications = ironic_listener.Notifications(
             CONF.host, self._hints.take)
-        self._adoption = claim_orphan.Adoption(
+        self._adoption = claim_orphan.OrphanClaimer(
             self._auditor, self._tracker, self._acquired)
-        self._gate = guard.Gate(
+        self._gate = guard.OperationGuard(
             CONF.host, self._auditor.sources, settings.patience,
             passing=errors.passing,
             refused=lambda: self._tally.count(Event.REFUSED))
-        self._patience = ironic_retry.Patience(
+        self._patience = ironic_retry.IronicRetry(
             settings.patience,
             lambda: self._settled and not self._gate.hurried)
 
         def here(instance):
             return self._arrivals.here(instance)
 
-        mailboxes = rpc_queue.Mailboxes(virtapi)
-        self._attempts = build_undo.Attempts(self)
-        letters = request_facts.Sorter(
+        mailboxes = rpc_queue.RpcQueues(virtapi)
+        self._attempts = build_undo.BuildAttempts(self)
+        letters = request_facts.RequestSorter(
             CONF.host, self._auditor, self._looks, self._attempts)
-        self._keeper = build_backups.Keeper(
-            CONF.host, mailboxes, build_copies.Copier(CONF.host), letters, here
+        self._keeper = build_backups.BackupStore(
+            CONF.host,
+            mailboxes,
+            build_copies.BuildCopier(CONF.host),
+            letters,
+            here,
         )
-        instances = nova_tracker.Instances(virtapi)
-        self._herald = notifier.Herald(instances)
-        sent = build_requests.Builds(CONF.host, self._tracker)
+        instances = nova_tracker.ServerCalls(virtapi)
+        self._herald = notifier.Notifier(instances)
+        sent = build_requests.BuildRequests(CONF.host, self._tracker)
         self._recovery = recovery.Recovery(
-            CONF.host, instances, machines.Machines(self),
-            self._gate, build_retry.Repetition(
+            CONF.host, instances, machines.IronicMachines(self),
+            self._gate, build_retry.BuildRetry(
                 self._keeper, self._attempts, here),
             under_way=lambda: writes.under_way, tally=self._tally,
             receive=sent.receive)
-        self._arrivals = in_flight.Arrivals(
+        self._arrivals = in_flight.InFlightBuilds(
             sent, self._auditor, self._keeper.may_come)
-        self._postman = queue_forwarder.Postman(
+        self._postman = queue_forwarder.QueueForwarder(
             CONF.host,
             mailboxes,
             self._auditor,
             self._looks,
             letters,
-            dead_host_builds.Lost(
-                build_requests.Builds(CONF.host, self._tracker),
+            dead_host_builds.LostBuilds(
+                build_requests.BuildRequests(CONF.host, self._tracker),
                 self._auditor.sources,
             ),
         )
-        self._refusals = evacuation_refusals.Refusals(
-            CONF.host, evacuation_undo.Evacuations(self),
+        self._refusals = evacuation_refusals.EvacuationRefusals(
+            CONF.host, evacuation_undo.EvacuationUndo(self),
             lambda: self._auditor.preferences)
 
         def every(periods, act):
             return act, lambda: periods * settings.read().heartbeats.period
 
-        self._timers = periodic.Timers(
+        self._timers = periodic.PeriodicTasks(
             look=(self._look, lambda: self._looks.pause(settings.read())),
             heartbeats=every(
                 1, lambda: self._looks.listen(settings.read())),
@@ -208,18 +217,18 @@ class IronicMultiHostDriver(names.IronicDriver):
             refusal=every(
                 1, lambda: self._refusals.sweep(self._looks.view)))
         self._attendance = listeners.Attendance()
-        self._witness = health_probe.Witness(
+        self._witness = health_probe.HealthProbe(
             CONF.host, self._auditor, self._looks, self._tally,
             settings.bounds, ending, self._attendance.goes_on)
         # oslo.service takes it out of the environment when it has started.
         self._watchdog = watchdog.find(os.environ, os.getpid())
-        self._holder = lease_renewer.Holder(
+        self._holder = lease_renewer.LeaseRenewer(
             lambda: self._auditor.sources.service(CONF.host), settings.terms,
             lambda: settings.read().heartbeats.period, self._watchdog, ending)
-        self._window = status_server.Window(
+        self._window = status_server.StatusServer(
             CONF.host, self._witness.picture, self._witness.verdict,
             self._holder.verdict, settings.metrics())
-        self._section = guru_report.Section(
+        self._section = guru_report.ReportSection(
             status_server.TITLE, self._window.report
         )
         self._settled = self._filled = False
@@ -244,7 +253,7 @@ class IronicMultiHostDriver(names.IronicDriver):
         Operations wait while Ironic is away.
         """
         stock = super()
-        return self._patience.connection(lambda: operations.AskingConnection(
+        return self._patience.connection(lambda: operations.GuardedConnection(
             stock.ironic_connection, self._gate, self._tally.asking))
 
     def init_host(self, host):

@@ -53,7 +53,7 @@ ANSWERED = frozenset({
 SHADOWED = ANSWERED | {'_get_node_list', 'get_info'}
 
 
-class UnfitError(ImportError):
+class UnsupportedDriver(ImportError):
     """A class cannot stand below this package's driver; says what to change.
 
     nova logs an ImportError of its driver, and ends with status 1.
@@ -74,18 +74,18 @@ def load(name: str) -> type[names.IronicDriver]:
     """
     module, _, attribute = name.rpartition('.')
     if not module:
-        raise UnfitError('It has no module: write it as MODULE.CLASS.')
+        raise UnsupportedDriver('It has no module: write it as MODULE.CLASS.')
     try:
         found = getattr(importlib.import_module(module), attribute)
     # Whatever it is, nova-compute would end with it.
     except Exception as exc:
-        raise UnfitError(
+        raise UnsupportedDriver(
             f'It cannot be imported: {type(exc).__name__}: {exc}. See that '
             'the Python of nova-compute can import it, and that it is named '
             'in full, MODULE.CLASS, also if it is below nova.virt.') from exc
     if not (inspect.isclass(found)
             and issubclass(found, names.IronicDriver)):
-        raise UnfitError(
+        raise UnsupportedDriver(
             'It does not extend the driver of the nova that is installed: '
             f'make it a subclass of {names.IronicDriver.__module__}.'
             f'{names.IronicDriver.__name__}.')
@@ -100,17 +100,17 @@ def compose(ours: type, base: type[names.IronicDriver]) -> type:
         sentence for each thing.
     """
     if issubclass(base, ours):
-        raise UnfitError(
+        raise UnsupportedDriver(
             f"It extends this package's driver: let it extend nova's, "
             f'{names.IronicDriver.__module__}.{names.IronicDriver.__name__}, '
             "and this package's is put in front of it.")
     if found := [*_unreached(base), *_unlike(ours, base), *_taken(ours, base)]:
-        raise UnfitError(' '.join(found))
+        raise UnsupportedDriver(' '.join(found))
     try:
         return type(ours.__name__, (ours, base), {
             '__module__': ours.__module__, '__doc__': ours.__doc__})
     except TypeError as exc:
-        raise UnfitError(
+        raise UnsupportedDriver(
             f"This package's driver cannot be put in front of it: {exc}. Give "
             'it no metaclass of its own.') from exc
 
@@ -233,7 +233,7 @@ def require_kept(driver: names.IronicDriver,
     now = vars(driver)
     if lost := sorted(name for name, value in mine.items()
                       if now.get(name) is not value):
-        raise UnfitError(
+        raise UnsupportedDriver(
             "It sets attributes that this package's driver has for something "
             f'else: rename {", ".join(lost)}.')
 

@@ -99,18 +99,21 @@ def give_back(parts, call):
 
 def save_as_a_build(parts, call):
     """Let a build write over nothing but what a build has written."""
-    call['instance'].save = Saving(parts.gate, call.name, call['instance'])
+    call['instance'].save = GuardedSave(
+        parts.gate, call.name, call['instance']
+    )
     return call()
 
 
-class Saving:
+class GuardedSave:
     """Saves how far a build is, and that only while it is one.
 
     In place of the method of its instance. If the task state is another one
     than nova expects it fails as ever, with UnexpectedTaskStateError. If the
     instance was built, it is left as it is.
 
-    :param gate: :class:`nova_ironic_multihost.engine.builds.guard.Gate`.
+    :param gate:
+        :class:`nova_ironic_multihost.engine.builds.guard.OperationGuard`.
     :param name: of the operation.
     :ivar waits: whether it may wait for an answer.
     """
@@ -180,9 +183,9 @@ class Saving:
 def _under_a_lock(save):
     """Have nothing wait: that of nova's tracker is held.
 
-    :param save: a :class:`Saving`, if this is a build.
+    :param save: a :class:`GuardedSave`, if this is a build.
     """
-    if not isinstance(save, Saving):
+    if not isinstance(save, GuardedSave):
         yield
         return
     save.waits = False

@@ -40,7 +40,7 @@ VERSION = '6.0'
 RETRIES, PATIENCE = 1, 10
 
 
-class Copier:
+class BuildCopier:
     """Sends copies of the builds of one host. Several threads use it.
 
     :param host: as nova spells it.

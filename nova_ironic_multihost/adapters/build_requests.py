@@ -27,24 +27,24 @@ from nova_ironic_multihost.adapters import db
 from nova_ironic_multihost.adapters import finish_build
 from nova_ironic_multihost.adapters import names
 from nova_ironic_multihost.adapters import nova_tracker
-from nova_ironic_multihost.rules.lost_builds import Build
+from nova_ironic_multihost.rules.lost_builds import SentBuild
 
 
-class Builds:
-    """Implements the port :class:`.engine.base.ports.Builds`.
+class BuildRequests:
+    """Implements the port :class:`.engine.base.ports.BuildRequests`.
 
     One thread uses it.
 
     :param host: this host, as nova spells it.
-    :param tracker: its :class:`.nova_tracker.Tracker`.
+    :param tracker: its :class:`.nova_tracker.NovaTracker`.
     """
 
-    def __init__(self, host: str, tracker: nova_tracker.Tracker):
+    def __init__(self, host: str, tracker: nova_tracker.NovaTracker):
         self._host = host
         self._tracker = tracker
         self._nodes: dict[tuple[str, object], str] = {}
 
-    def unclaimed(self) -> frozenset[Build]:
+    def unclaimed(self) -> frozenset[SentBuild]:
         """Read which builds are on no host, and ask placement for the nodes.
 
         It is asked once for each build, unless nova has changed that since.
@@ -58,7 +58,7 @@ class Builds:
         self._nodes = {
             row: node for row in rows if (node := self._nodes.get(row)
                                           or self._node(context, row[0]))}
-        return frozenset(Build(uuid, node) for (uuid, _), node
+        return frozenset(SentBuild(uuid, node) for (uuid, _), node
                          in self._nodes.items())
 
     def _node(self, context, uuid):
@@ -76,7 +76,7 @@ class Builds:
         api.client.prepare(server=self._host).call(
             names.admin_context(), 'ping', arg=self._host)
 
-    def give_up(self, build: Build, reason: str,
+    def give_up(self, build: SentBuild, reason: str,
                 absent: Callable[[], bool]) -> bool:
         """Set a build to ERROR, if it is still on no host and not begun.
 

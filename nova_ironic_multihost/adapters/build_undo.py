@@ -35,7 +35,7 @@ from nova_ironic_multihost.adapters import errors
 from nova_ironic_multihost.adapters import finish_build
 from nova_ironic_multihost.adapters import names
 from nova_ironic_multihost.rules import builds
-from nova_ironic_multihost.rules.forwarding import Letter
+from nova_ironic_multihost.rules.forwarding import QueuedRequest
 
 #: The most builds of which it is remembered that nova could not note them.
 REMEMBERED = 1000
@@ -45,8 +45,8 @@ REMEMBERED = 1000
 _NOTE = compute_utils.EventReporter.__enter__.__code__
 
 
-class Attempts:
-    """Implements the port :class:`.engine.base.ports.Attempts`.
+class BuildAttempts:
+    """Implements the port :class:`.engine.base.ports.BuildAttempts`.
 
     Several threads use it.
 
@@ -106,7 +106,7 @@ class Attempts:
             in objects.BlockDeviceMappingList.get_by_instance_uuid(
                 names.admin_context(), instance.uuid))
 
-    def undo(self, instance: objects.Instance, copy: Letter) -> None:
+    def undo(self, instance: objects.Instance, copy: QueuedRequest) -> None:
         """Undo it, the machine first and the instance's host last.
 
         Ports that the user has made stay: they are known from the copy alone

@@ -60,17 +60,17 @@ GIVEN_UP_SINCE = datetime.timedelta(days=1)
 REFUSED_SINCE = datetime.timedelta(minutes=30)
 
 
-class Evacuations:
+class EvacuationUndo:
     """The evacuations of nova.
 
-    Implements the port :class:`.engine.base.ports.Evacuations`.
+    Implements the port :class:`.engine.base.ports.EvacuationUndo`.
 
     :param driver: the virt driver.
     """
 
     def __init__(self, driver: names.IronicDriver) -> None:
         self._driver = driver
-        self._machines = machines.Machines(driver)
+        self._machines = machines.IronicMachines(driver)
 
     def found(self) -> dict[str, Evacuated]:
         """Read which evacuations nobody has refused, or only just."""
@@ -187,17 +187,22 @@ class Evacuations:
 
 
 def actions_of(context: nova_context.RequestContext, uuid: str
-               ) -> list[evacuation.Action]:
+               ) -> list[evacuation.EvacuationAction]:
     """Read what an instance was asked for, the latest first.
 
     :param uuid: of the instance.
     """
     def events(action):
-        return [evacuation.Event(row.event, row.start_time, row.finish_time)
-                for row in objects.InstanceActionEventList.get_by_action(
-                    context, action.id)]
+        return [
+            evacuation.EvacuationEvent(
+                row.event, row.start_time, row.finish_time
+            )
+            for row in objects.InstanceActionEventList.get_by_action(
+                context, action.id
+            )
+        ]
 
-    return [evacuation.Action(
+    return [evacuation.EvacuationAction(
         action.action, action.start_time, action.message is not None,
         functools.partial(events, action)) for action
         in objects.InstanceActionList.get_by_instance_uuid(context, uuid)]

@@ -40,7 +40,7 @@ if typing.TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 
 
-class Kind(typing.NamedTuple):
+class TaskKind(typing.NamedTuple):
     """What differs between a build and a rebuild.
 
     :param action: name of the instance action that users see.
@@ -56,13 +56,13 @@ class Kind(typing.NamedTuple):
     notify: Callable
 
 
-BUILD = Kind('create', 'compute__do_build_and_run_instance', 'create.end',
+BUILD = TaskKind('create', 'compute__do_build_and_run_instance', 'create.end',
              compute_utils.notify_about_instance_create)
-REBUILD = Kind('rebuild', 'compute_rebuild_instance', 'rebuild.end',
+REBUILD = TaskKind('rebuild', 'compute_rebuild_instance', 'rebuild.end',
                compute_utils.notify_about_instance_rebuild)
 
 
-def kind_of(instance: objects.Instance) -> Kind:
+def kind_of(instance: objects.Instance) -> TaskKind:
     """Say whether an instance is built or rebuilt."""
     return BUILD if instance.vm_state == vm_states.BUILDING else REBUILD
 
@@ -159,7 +159,9 @@ def _tell_versioned(manager, instance, kind):
             names.admin_context(), instance.uuid))
 
 
-def note_fault(instance: objects.Instance, kind: Kind, reason: str) -> None:
+def note_fault(
+    instance: objects.Instance, kind: TaskKind, reason: str
+) -> None:
     """Tell the user of an instance why its build or rebuild has failed."""
     error = names.NovaException(reason)
     _finish_event(instance, kind, error)

@@ -24,7 +24,7 @@ from oslo_reports import guru_meditation_report
 Report = guru_meditation_report.TextGuruMeditation
 
 
-class Section:
+class ReportSection:
     """A section, from :meth:`begin` to :meth:`end`.
 
     nova's handler of signals makes the report, in the middle of anything that

@@ -37,9 +37,9 @@ from oslo_utils import timeutils
 
 from nova_ironic_multihost.adapters import names
 from nova_ironic_multihost.engine.base.ports import ListingError
-from nova_ironic_multihost.engine.base.ports import MarkError
-from nova_ironic_multihost.rules.mirror import Page
-from nova_ironic_multihost.rules.mirror import Row
+from nova_ironic_multihost.engine.base.ports import MarkerNotFound
+from nova_ironic_multihost.rules.mirror import ListingPage
+from nova_ironic_multihost.rules.mirror import NodeRow
 from nova_ironic_multihost.rules import peers
 
 #: Since when Ironic counts the nodes of its shards.
@@ -51,7 +51,7 @@ _SLIM = ('uuid', 'instance_uuid')
 def node(body: bytes, connection: typing.Any) -> sdk_node.Node:
     """Return a node as openstacksdk would have listed it.
 
-    :param body: :attr:`.rules.mirror.Row.body`.
+    :param body: :attr:`.rules.mirror.NodeRow.body`.
     :param connection: to Ironic.
     """
     return sdk_node.Node.existing(
@@ -61,7 +61,7 @@ def node(body: bytes, connection: typing.Any) -> sdk_node.Node:
 def content(body: bytes) -> dict[str, typing.Any]:
     """Return {field: value} of a node, the fields that nova works with.
 
-    :param body: :attr:`.rules.mirror.Row.body`.
+    :param body: :attr:`.rules.mirror.NodeRow.body`.
     """
     return dict(zip(names.node_fields(), json.loads(zlib.decompress(body)),
                     strict=True))
@@ -72,15 +72,15 @@ def _asking():
     """Have whatever goes wrong as a ListingError."""
     try:
         yield
-    except (ListingError, MarkError):
+    except (ListingError, MarkerNotFound):
         raise
     except Exception as exc:
         text = ' '.join(str(exc).split())
         raise ListingError(f'{type(exc).__name__}: {text}') from exc
 
 
-class Pages:
-    """Implements the port :class:`.engine.base.ports.Pages`.
+class NodePages:
+    """Implements the port :class:`.engine.base.ports.NodePages`.
 
     Uses ``_can_send_version``, which is private to nova's driver and to its
     subclasses.
@@ -94,7 +94,7 @@ class Pages:
     @_asking()
     def page(self, partition: peers.Partition, after: str | None,
              limit: int, wanted: Callable[[str, str | None], bool] | None,
-             unused: bool = False) -> Page:
+             unused: bool = False) -> ListingPage:
         """List nodes in the order in which they were created."""
         filters, _ = query(partition)
         if unused:
@@ -103,8 +103,13 @@ class Pages:
             partition, after, limit, wanted, filters, _fields(wanted))
 
     @_asking()
-    def newest(self, partition: peers.Partition, after: str | None,
-               limit: int, wanted: Callable[[str, str | None], bool]) -> Page:
+    def newest(
+        self,
+        partition: peers.Partition,
+        after: str | None,
+        limit: int,
+        wanted: Callable[[str, str | None], bool],
+    ) -> ListingPage:
         """List nodes, the one that was touched last first."""
         filters, _ = query(partition)
         return self._page(
@@ -126,12 +131,12 @@ class Pages:
             **params, 'limit': limit, 'fields': ','.join(fields),
             **({'marker': after} if after else {})}, after)
         found = answer.json()
-        return Page(
+        return ListingPage(
             tuple(_row(its, wanted, filters) for its in found['nodes']),
             'next' in found, _moment(answer.headers.get('Date')))
 
     @_asking()
-    def node(self, node: str) -> Row:
+    def node(self, node: str) -> NodeRow:
         """Ask for one node."""
         answer = self._get(f'/nodes/{node}', {
             'fields': ','.join(names.node_fields())}, node)
@@ -174,7 +179,7 @@ class Pages:
                 or utils.maximum_supported_microversion(
                     connection, sdk_node.Node._max_microversion)))
         if mark and answer.status_code == 404:
-            raise MarkError(f'node {mark} is gone')
+            raise MarkerNotFound(f'node {mark} is gone')
         exceptions.raise_from_response(answer)
         return answer
 
@@ -214,14 +219,14 @@ def _same(theirs: str | None, wanted: str) -> bool:
 
 def _row(found: dict[str, typing.Any],
          wanted: Callable[[str, str | None], bool] | None,
-         filters: dict[str, str]) -> Row:
+         filters: dict[str, str]) -> NodeRow:
     uuid, instance = found['uuid'], found['instance_uuid']
     if not all(_same(found.get(name, value), value)
                for name, value in filters.items()):
-        return Row(uuid, instance, here=False)
+        return NodeRow(uuid, instance, here=False)
     if wanted is None or not wanted(uuid, instance):
-        return Row(uuid, instance)
-    return Row(uuid, instance, _compressed(json.dumps(
+        return NodeRow(uuid, instance)
+    return NodeRow(uuid, instance, _compressed(json.dumps(
         [found[name] for name in names.node_fields()],
         sort_keys=True, separators=(',', ':'))))
 

@@ -57,7 +57,7 @@ ACCEPTED = {
 ONCE = ('inject_nmi_to_node', 'set_node_power_state')
 
 
-class Patience:
+class IronicRetry:
     """Who waits for Ironic, and for how long.
 
     Audits and looks do not: they are repeated in any case, what they have read
@@ -102,11 +102,11 @@ class Patience:
         """
         if self._lost or not self._may_wait():
             return connect()
-        return PatientConnection(
+        return RetryingConnection(
             connect, self._seconds, self._clock, self._sleep)
 
 
-class PatientConnection:
+class RetryingConnection:
     """A connection to Ironic whose methods wait for an answer.
 
     :param connect: returns a connection that does not.

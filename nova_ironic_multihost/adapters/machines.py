@@ -23,10 +23,10 @@ from oslo_utils import timeutils
 from nova_ironic_multihost.adapters import names
 
 
-class Machines:
+class IronicMachines:
     """What Ironic makes of the machines of this host's instances.
 
-    Implements the port :class:`.engine.base.ports.Machines`. Uses
+    Implements the port :class:`.engine.base.ports.IronicMachines`. Uses
     ``_get_node``, which is private to nova's driver and to its subclasses.
 
     :param driver: the virt driver.

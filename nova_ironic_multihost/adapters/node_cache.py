@@ -22,7 +22,7 @@ import threading
 import typing
 
 from nova_ironic_multihost.adapters import names
-from nova_ironic_multihost.rules.mirror import Row
+from nova_ironic_multihost.rules.mirror import NodeRow
 
 #: Node objects that are at hand. The tracker asks for the same one several
 #: times, one after the other; of all nodes they would take much memory.
@@ -44,7 +44,7 @@ class NodeCache(abc.MutableMapping):
     :meth:`forget` afterwards. What others change (an operator, Ironic itself)
     shows at the next listing.
 
-    :param make: makes an object of a :attr:`.rules.mirror.Row.body`.
+    :param make: makes an object of a :attr:`.rules.mirror.NodeRow.body`.
     """
 
     def __init__(self, make: Callable[[bytes], typing.Any]) -> None:
@@ -56,7 +56,7 @@ class NodeCache(abc.MutableMapping):
         self._lock = threading.Lock()
         # Row and object by uuid. nova changes the objects, so what is in a
         # row is no more said by them after some time.
-        self._made: dict[str, tuple[Row, typing.Any]] = {}
+        self._made: dict[str, tuple[NodeRow, typing.Any]] = {}
         self._listings: list[set[str]] = []
         # Where an instance was; it may be there no more.
         self._by_instance: dict[str | None, str] = {}
@@ -65,7 +65,7 @@ class NodeCache(abc.MutableMapping):
         return self._node(self._known[uuid])
 
     def _node(self, known):
-        return self._object(known) if isinstance(known, Row) else known
+        return self._object(known) if isinstance(known, NodeRow) else known
 
     def _object(self, row):
         with self._lock:
@@ -94,10 +94,10 @@ class NodeCache(abc.MutableMapping):
     def __iter__(self):
         return iter(list(self._known))
 
-    def row(self, uuid: str) -> Row | None:
+    def row(self, uuid: str) -> NodeRow | None:
         """Return what a listing had of a node, None if it is not known."""
         known = self._known.get(uuid)
-        return known if isinstance(known, Row) else None
+        return known if isinstance(known, NodeRow) else None
 
     def values(self):
         """Return an iterator of the nodes of this moment."""
@@ -144,7 +144,7 @@ class NodeCache(abc.MutableMapping):
                 self._listings = [
                     one for one in self._listings if one is not changed]
 
-    def replace(self, nodes: Mapping[str, Row],
+    def replace(self, nodes: Mapping[str, NodeRow],
                 changed: Set[str] = frozenset()) -> None:
         """Have the nodes of a listing, and no others.
 
@@ -164,7 +164,7 @@ class NodeCache(abc.MutableMapping):
             self._made = {}
             self._by_instance = _by_instance(kept)
 
-    def add(self, nodes: Mapping[str, Row], changed: Set[str] = frozenset()
+    def add(self, nodes: Mapping[str, NodeRow], changed: Set[str] = frozenset()
             ) -> None:
         """Have these nodes, too.
 
@@ -227,7 +227,7 @@ def _by_instance(rows):
 
 
 def _instance(known):
-    return known.instance if isinstance(known, Row) else known.instance_id
+    return known.instance if isinstance(known, NodeRow) else known.instance_id
 
 
 def _one_at_a_time(uuid):

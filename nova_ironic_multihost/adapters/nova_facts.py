@@ -25,7 +25,7 @@ from nova_ironic_multihost.adapters import db
 from nova_ironic_multihost.adapters import names
 from nova_ironic_multihost.adapters import nova_tracker
 from nova_ironic_multihost.adapters import takeover_write
-from nova_ironic_multihost.engine.base.metrics import Tally
+from nova_ironic_multihost.engine.base.metrics import Metrics
 from nova_ironic_multihost.engine.base.ports import Eligible
 from nova_ironic_multihost.rules import aggregates as core_aggregates
 from nova_ironic_multihost.rules.counters import Event
@@ -46,11 +46,11 @@ class NovaSources:
     subclasses.
 
     :param driver: the virt driver that the facts are gathered for.
-    :param tracker: its :class:`.nova_tracker.Tracker`.
+    :param tracker: its :class:`.nova_tracker.NovaTracker`.
     """
 
     def __init__(
-        self, driver: names.IronicDriver, tracker: nova_tracker.Tracker
+        self, driver: names.IronicDriver, tracker: nova_tracker.NovaTracker
     ):
         self._driver = driver
         self._tracker = tracker
@@ -144,15 +144,15 @@ class NovaWrites:
         taken over then, though it has been decided.
     :param tally: counts what has come of it.
     :param failed: called when it is not known what has come of it.
-    :param tracker: the :class:`.nova_tracker.Tracker`.
+    :param tracker: the :class:`.nova_tracker.NovaTracker`.
     """
 
     def __init__(self, ending: Callable[[], bool] = lambda: False,
-                 tally: Tally | None = None,
+                 tally: Metrics | None = None,
                  failed: Callable[[], object] = lambda: None,
-                 tracker: nova_tracker.Tracker | None = None) -> None:
+                 tracker: nova_tracker.NovaTracker | None = None) -> None:
         self._ending = ending
-        self._tally = tally or Tally()
+        self._tally = tally or Metrics()
         self._failed = failed
         self._tracker = tracker
         self._under_way: Set[str] = frozenset()

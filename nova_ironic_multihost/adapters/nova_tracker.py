@@ -84,7 +84,7 @@ def keep_failed_builds(tracker: resource_tracker.ResourceTracker,
         tracker.stats[row.hypervisor_hostname]['failed_builds'] = int(failed)
 
 
-class Tracker:
+class NovaTracker:
     """The resource tracker of the compute service that a driver serves.
 
     A driver that is used alone has none; nothing is then tracked.
@@ -401,12 +401,12 @@ class Tracker:
             client._refresh_and_get_inventory(names.admin_context(), node)
 
 
-class Instances:
+class ServerCalls:
     """What nova's manager does for the instances of its compute service.
 
-    Implements the port :class:`.engine.base.ports.Instances`.
+    Implements the port :class:`.engine.base.ports.ServerCalls`.
 
-    :param virtapi: what nova gave to the driver, see :class:`Tracker`.
+    :param virtapi: what nova gave to the driver, see :class:`NovaTracker`.
     """
 
     def __init__(self, virtapi):

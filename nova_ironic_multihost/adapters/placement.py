@@ -71,7 +71,7 @@ def reserve(provider_tree: nova_tree.ProviderTree, node: str) -> None:
 
 @contextlib.contextmanager
 def renewed(provider_tree: nova_tree.ProviderTree, node: str,
-            tracker: nova_tracker.Tracker) -> Iterator[None]:
+            tracker: nova_tracker.NovaTracker) -> Iterator[None]:
     """Let placement take at once what is changed in here of a node.
 
     Each allocation of a node makes the generation of its provider another;
@@ -79,7 +79,7 @@ def renewed(provider_tree: nova_tree.ProviderTree, node: str,
     placement refuses it, and does it again. Not for a node whose record is
     not at hand: it is on its way, and if it has got an allocation since nova
     asked placement, what is written of it is to be refused
-    (:meth:`.engine.audit.recheck.Offers.of`).
+    (:meth:`.engine.audit.recheck.Recheck.of`).
 
     :param provider_tree: nova's copy of what placement has.
     :param node: uuid of the node, which is that of its provider.
@@ -93,7 +93,7 @@ def renewed(provider_tree: nova_tree.ProviderTree, node: str,
 
 
 def follow_aggregates(provider_tree: nova_tree.ProviderTree, node: str,
-                      audit, tracker: nova_tracker.Tracker) -> None:
+                      audit, tracker: nova_tracker.NovaTracker) -> None:
     """Let a node carry the aggregates of this host.
 
     :param provider_tree: nova's copy of what placement has.
@@ -209,25 +209,25 @@ TOGETHER = 5
 _Result = typing.TypeVar('_Result')
 
 
-class ProviderTraits(typing.NamedTuple):
+class PlacementTraits(typing.NamedTuple):
     """The traits of a resource provider, with its generation."""
 
     traits: frozenset[str]
     generation: int
 
 
-class Traits:
+class TraitWriter:
     """The marks of nodes of disabled compute services.
 
-    Implements the port :class:`.engine.base.ports.Traits`. Each method raises
-    VirtDriverNotReady when placement answers with another error than those
-    that are named there, and keystoneauth1.exceptions.ClientException when it
-    does not answer.
+    Implements the port :class:`.engine.base.ports.TraitWriter`. Each method
+    raises VirtDriverNotReady when placement answers with another error than
+    those that are named there, and keystoneauth1.exceptions.ClientException
+    when it does not answer.
 
-    :param tracker: its :class:`.nova_tracker.Tracker` gives nova's client.
+    :param tracker: its :class:`.nova_tracker.NovaTracker` gives nova's client.
     """
 
-    def __init__(self, tracker: nova_tracker.Tracker) -> None:
+    def __init__(self, tracker: nova_tracker.NovaTracker) -> None:
         self._tracker = tracker
 
     def disabled(self) -> frozenset[str]:
@@ -236,11 +236,11 @@ class Traits:
             names.admin_context(), self._tracker.report_client,
             os_traits.COMPUTE_STATUS_DISABLED))
 
-    def read(self, nodes: Sequence[str]) -> dict[str, ProviderTraits]:
+    def read(self, nodes: Sequence[str]) -> dict[str, PlacementTraits]:
         """Return {node: its traits}; no entry for one without a provider."""
         return _each(self._read, nodes)
 
-    def write(self, found: Mapping[str, ProviderTraits], disabled: bool
+    def write(self, found: Mapping[str, PlacementTraits], disabled: bool
               ) -> dict[str, int]:
         """Mark nodes, or take that from them.
 
@@ -261,7 +261,7 @@ class Traits:
         if answer.status_code == 404:
             return None
         body = _body(answer)
-        return ProviderTraits(frozenset(body['traits']),
+        return PlacementTraits(frozenset(body['traits']),
                               body['resource_provider_generation'])
 
     # nova writes of a node under this lock. placement answers with 500 to one

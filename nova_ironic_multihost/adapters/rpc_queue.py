@@ -44,8 +44,8 @@ from oslo_messaging._drivers import impl_rabbit
 from nova_ironic_multihost.adapters import listeners
 from nova_ironic_multihost.adapters import names
 from nova_ironic_multihost.adapters.patches import operations
-from nova_ironic_multihost.rules.forwarding import Kind
-from nova_ironic_multihost.rules.forwarding import Letter
+from nova_ironic_multihost.rules.forwarding import QueuedRequest
+from nova_ironic_multihost.rules.forwarding import RequestKind
 
 LOG = logging.getLogger(__name__)
 
@@ -80,10 +80,10 @@ def queue(host: str) -> str:
     return f'{rpcapi.RPC_TOPIC}.{host}'
 
 
-class Mailboxes:
+class RpcQueues:
     """The mailboxes that this process can read: those of its own cell.
 
-    Implements the port :class:`.engine.base.ports.Mailboxes`.
+    Implements the port :class:`.engine.base.ports.Queues`.
 
     :param virtapi: what nova gave to the driver.
     """
@@ -96,11 +96,11 @@ class Mailboxes:
         """Whether nova's messages go through RabbitMQ."""
         return isinstance(_driver(), impl_rabbit.RabbitDriver)
 
-    def open(self, host: str) -> Mailbox:
+    def open(self, host: str) -> RpcQueue:
         """Connect to the mailbox of a host, whether or not there is one."""
         return self._open(queue(host))
 
-    def open_copies(self, host: str) -> Mailbox:
+    def open_copies(self, host: str) -> RpcQueue:
         """Connect to a host's copies of builds, whether there are any."""
         return self._open(copies(host))
 
@@ -108,7 +108,7 @@ class Mailboxes:
         connection = _driver()._connection_pool.create(
             common.PURPOSE_LISTEN, retry=ATTEMPTS)
         try:
-            return Mailbox(connection, name, self._operations)
+            return RpcQueue(connection, name, self._operations)
         except Exception:
             with contextlib.suppress(Exception):
                 connection.close()
@@ -125,10 +125,10 @@ def _driver():
     return getattr(rpc.TRANSPORT, '_driver', None)
 
 
-class Mailbox:
+class RpcQueue:
     """A connection to one mailbox. One thread uses it.
 
-    Implements the port :class:`.engine.base.ports.Mailbox`. After an error it
+    Implements the port :class:`.engine.base.ports.Queue`. After an error it
     is of no use any more; what was held goes back when it is closed.
 
     :param connection: oslo.messaging's Connection.
@@ -207,7 +207,7 @@ class Mailbox:
             self._box = self._channel()
             raise PermissionError(str(exc)) from exc
 
-    def take(self) -> Letter | None:
+    def take(self) -> QueuedRequest | None:
         """Take the next message; None if there is none.
 
         :raises PermissionError: the account may not.
@@ -253,7 +253,9 @@ class Mailbox:
                           {'queue': self._name, 'exc': exc})
                 return
 
-    def hand_on(self, letter: Letter, host: str, copy: bool = False) -> bool:
+    def hand_on(
+        self, letter: QueuedRequest, host: str, copy: bool = False
+    ) -> bool:
         """Send a message to another host, and acknowledge it then.
 
         :param host: as nova spells it.
@@ -281,7 +283,7 @@ class Mailbox:
         self.drop(letter)
         return True
 
-    def drop(self, letter: Letter) -> None:
+    def drop(self, letter: QueuedRequest) -> None:
         """Acknowledge a message."""
         self._box.basic_ack(letter.handle.delivery_tag)
 
@@ -302,14 +304,14 @@ class Mailbox:
             # The text of an error may quote the message.
             LOG.debug('A message in %(queue)s is not understood: %(error)s',
                       {'queue': self._name, 'error': type(exc).__name__})
-            kind, instance, node, arguments = Kind.OTHER, None, None, {}
-        return Letter(
+            kind, instance, node, arguments = RequestKind.OTHER, None, None, {}
+        return QueuedRequest(
             kind, instance, node,
             returns if isinstance(returns, int) else 0, message, arguments)
 
 
 def _request(message: dict[str, typing.Any], gated: Container[str]
-             ) -> tuple[Kind, str | None, str | None]:
+             ) -> tuple[RequestKind, str | None, str | None]:
     """Return what a message asks for: (kind, instance, node).
 
     :param message: what an RPC client has sent, without its envelope
@@ -319,11 +321,11 @@ def _request(message: dict[str, typing.Any], gated: Container[str]
     if (message.get('namespace') is not None
             or arguments.get('recreate')
             or method != listeners.BUILD and method not in gated):
-        return Kind.OTHER, None, None
+        return RequestKind.OTHER, None, None
     instance = _uuid(arguments['instance'])
     if method == listeners.BUILD:
-        return Kind.BUILD, instance, arguments.get('node')
-    return Kind.OPERATION, instance, None
+        return RequestKind.BUILD, instance, arguments.get('node')
+    return RequestKind.OPERATION, instance, None
 
 
 def _uuid(instance):

@@ -25,12 +25,12 @@ from nova_ironic_multihost.adapters import names
 from nova_ironic_multihost.rules import stop_marker
 
 
-class Registration:
+class ServiceRecord:
     """The row of one compute service.
 
-    Implements the port :class:`.engine.base.ports.Registration`. A write reads
-    first: nova cannot compare and swap here, and an operator who disables the
-    service meanwhile has to do so once more.
+    Implements the port :class:`.engine.base.ports.ServiceRecord`. A write
+    reads first: nova cannot compare and swap here, and an operator who
+    disables the service meanwhile has to do so once more.
 
     :param host: as nova spells it.
     """

@@ -58,7 +58,7 @@ def patience() -> float:
     return max(300, 5 * names.CONF.rpc_response_timeout)
 
 
-def bounds() -> health.Bounds:
+def bounds() -> health.HealthLimits:
     """Return the seconds after which something is taken for broken."""
     conf = names.CONF
     interval = conf.update_resources_interval
@@ -70,9 +70,9 @@ def bounds() -> health.Bounds:
         (conf.ironic.api_max_retries + 1) * conf.ironic.api_retry_interval)
 
 
-def terms() -> lease.Terms:
+def terms() -> lease.LeaseTiming:
     """Return how long the lease of this service lasts."""
-    return lease.Terms(
+    return lease.LeaseTiming(
         names.CONF.rpc_response_timeout, names.CONF.service_down_time)
 
 

@@ -67,7 +67,7 @@ def seconds(text: str) -> float:
     return number
 
 
-def summary(seen: cloud_state.Observation,
+def summary(seen: cloud_state.CloudState,
             found: list[findings.Finding]) -> str:
     """Return the last line of a check."""
     counts = (f'{counted(len(seen.nodes), "node")}, '

@@ -103,7 +103,7 @@ _AS_SYSTEM = ('Ask with an account of system scope (system_scope: all in '
 
 
 #: Who judges a cloud does not need what asks it.
-SurveyError = cloud_state.SurveyError
+SurveyError = cloud_state.CloudError
 Unanswered = cloud_state.Unanswered
 
 
@@ -116,12 +116,12 @@ class _EntryGone(Exception):
 
 
 def connect(cloud: str | None = None,
-            baremetal_cloud: str | None = None) -> 'Survey':
+            baremetal_cloud: str | None = None) -> 'CloudClient':
     """Return a Survey with the credentials of :func:`connections`.
 
     :raises SurveyError: without usable credentials
     """
-    return Survey(*connections(cloud, baremetal_cloud))
+    return CloudClient(*connections(cloud, baremetal_cloud))
 
 
 def connections(cloud: str | None = None,
@@ -188,7 +188,7 @@ def _text(error: Exception) -> str:
     return ' '.join(str(error).split()).rstrip('.')
 
 
-class Survey:
+class CloudClient:
     """Reads an Observation through the APIs.
 
     :param project: connection to nova and placement
@@ -204,7 +204,7 @@ class Survey:
         self._node_form = _SHARDS, f'{_NODE_FIELDS},shard'
 
     def read(self, allocations: bool = False,
-             zones: bool = False) -> cloud_state.Observation:
+             zones: bool = False) -> cloud_state.CloudState:
         """Ask everyone once.
 
         Computes and servers of other hypervisors are left out. Whether a
@@ -223,7 +223,7 @@ class Survey:
                 f'({type(error).__name__}: {_text(error)}). Look at the '
                 'endpoints in the catalog, and at proxies.') from error
 
-    def _read(self, allocations: bool, zones: bool) -> cloud_state.Observation:
+    def _read(self, allocations: bool, zones: bool) -> cloud_state.CloudState:
         nodes = self._nodes()
         providers = self._providers()
         # Before the servers: a new one has its allocation later.
@@ -242,7 +242,7 @@ class Survey:
         _expect_cells(self._service_list())
         nodes, more = self._resolved(nodes, servers)
         mapped = {record.key for record in records}
-        return cloud_state.Observation(
+        return cloud_state.CloudState(
             at=at,
             services=tuple(
                 dataclasses.replace(
@@ -324,7 +324,7 @@ class Survey:
             limit=1)['servers']] or [None]
         return _is_uuid(node) if node else None
 
-    def servers_of(self, host: str) -> tuple[cloud_state.Instance, ...]:
+    def servers_of(self, host: str) -> tuple[cloud_state.CloudServer, ...]:
         """Ask nova alone, for the living servers of a compute service.
 
         :raises SurveyError: when it does not answer
@@ -408,20 +408,22 @@ class Survey:
         return list(map(_service, self._nova.get(
             '/os-services', _COMPUTE, binary='nova-compute')['services']))
 
-    def _records(self) -> tuple[tuple[cloud_state.Record, ...], Set[HostKey]]:
+    def _records(
+        self,
+    ) -> tuple[tuple[cloud_state.CloudRecord, ...], Set[HostKey]]:
         """Records of Ironic nodes, and the hosts of others."""
         found = self._nova.pages(
             '/os-hypervisors/detail', 'hypervisors', 'id', _HYPERVISORS)
         others = {host_key(record['service']['host']) for record in found
                   if record['hypervisor_type'] != 'ironic'}
         return tuple(
-            cloud_state.Record(record['id'], record['service']['host'],
+            cloud_state.CloudRecord(record['id'], record['service']['host'],
                                name=record['hypervisor_hostname'])
             for record in found
             if record['hypervisor_type'] == 'ironic'), others
 
     def _servers(
-            self, others: Set[HostKey]) -> tuple[cloud_state.Instance, ...]:
+            self, others: Set[HostKey]) -> tuple[cloud_state.CloudServer, ...]:
         """Living servers of all projects, without those of other hosts."""
         servers = [_instance(server) for server in self._nova.pages(
             '/servers/detail', 'servers', 'id', _COMPUTE, all_tenants=1)]
@@ -429,9 +431,9 @@ class Survey:
 
     def _resolved(
             self, nodes: tuple[cloud_state.Node, ...],
-            servers: tuple[cloud_state.Instance, ...],
+            servers: tuple[cloud_state.CloudServer, ...],
             ) -> tuple[tuple[cloud_state.Node, ...],
-                       tuple[cloud_state.Instance, ...]]:
+                       tuple[cloud_state.CloudServer, ...]]:
         """Ask once more about nodes that are held for a server not listed.
 
         It may be new, be gone together with its hold on the node, or be
@@ -452,7 +454,7 @@ class Survey:
     def _resolve(
             self, node: cloud_state.Node,
             ) -> tuple[str, tuple[cloud_state.Node | None,
-                                  cloud_state.Instance | None]]:
+                                  cloud_state.CloudServer | None]]:
         """Ask nova, then Ironic.
 
         :returns: uuid of the node, (the node or None, its server or None)
@@ -468,7 +470,7 @@ class Survey:
         return node.uuid, (now, self._deleted(now) if now else None)
 
     def _deleted(
-            self, node: cloud_state.Node) -> cloud_state.Instance | None:
+            self, node: cloud_state.Node) -> cloud_state.CloudServer | None:
         """The server that a node is held for, if nova has deleted it.
 
         None if nova never had it, or has archived or purged it since.
@@ -477,7 +479,7 @@ class Survey:
             return None
         found = self._nova.get('/servers', _COMPUTE, all_tenants=1, deleted=1,
                                uuid=node.instance_uuid)['servers']
-        return next((cloud_state.Instance(
+        return next((cloud_state.CloudServer(
             server['id'], server['name'], deleted=True) for server in found
             if server['id'] == node.instance_uuid), None)
 
@@ -542,14 +544,14 @@ def _service(service: _Json) -> cloud_state.Service:
         farewell=stop_marker.said(service.get('disabled_reason')))
 
 
-def _instance(server: _Json) -> cloud_state.Instance:
+def _instance(server: _Json) -> cloud_state.CloudServer:
     # Without it every compute service would look as if it had no server.
     if _HOST not in server:
         raise SurveyError(
             f'nova does not say where server {server["id"]} is: it does not '
             'reach the database of its cell, or forbids this account to '
             f'know. Mend the former. {_AS_ADMIN}')
-    return cloud_state.Instance(
+    return cloud_state.CloudServer(
         server['id'], server.get('name', ''),
         server[_HOST],
         server.get(_NODE),

@@ -13,7 +13,7 @@
 """The figures of a cloud for those who watch it: who is up, what is found.
 
 Pure: makes :class:`Series` of an
-:class:`~nova_ironic_multihost.client.cloud_state.Observation` and its
+:class:`~nova_ironic_multihost.client.cloud_state.CloudState` and its
 findings. There are as many samples as computes and kinds of findings, and
 none for a single node or server. Times are seconds.
 """
@@ -51,7 +51,7 @@ class Series:
     values: Mapping[tuple[str, ...], float]
 
 
-def of_cloud(seen: cloud_state.Observation,
+def of_cloud(seen: cloud_state.CloudState,
              found: Sequence[findings.Finding]) -> tuple[Series, ...]:
     """Return what there is to tell of a cloud.
 
@@ -88,7 +88,7 @@ def _findings(found: Sequence[findings.Finding]) -> Series:
         {(kind,): counts[kind] for kind in findings.KINDS})
 
 
-def _computes(seen: cloud_state.Observation) -> tuple[Series, ...]:
+def _computes(seen: cloud_state.CloudState) -> tuple[Series, ...]:
     def of_services(
             name: str, text: str,
             figure: Callable[[cloud_state.Service], float | None]) -> Series:
@@ -110,7 +110,7 @@ def _computes(seen: cloud_state.Observation) -> tuple[Series, ...]:
                     else seen.at - service.seen))
 
 
-def _nodes_of_computes(seen: cloud_state.Observation,
+def _nodes_of_computes(seen: cloud_state.CloudState,
                        found: Sequence[findings.Finding]) -> Series:
     leaked = {finding.subject for finding in found
               if finding.kind == findings.LEAKED}

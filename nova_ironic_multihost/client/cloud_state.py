@@ -12,7 +12,7 @@
 
 """What nova, placement and Ironic say, side by side.
 
-:mod:`survey` makes an :class:`Observation` by the APIs, the lab by SQL;
+:mod:`survey` makes an :class:`CloudState` by the APIs, the lab by SQL;
 :mod:`findings` judges it. Nothing here asks anybody.
 
 Times are seconds since the epoch. Host names are kept as nova spells them
@@ -35,11 +35,11 @@ DISABLED_TRAIT = 'COMPUTE_STATUS_DISABLED'
 TASK_LIMIT = 3600.0
 
 
-class SurveyError(Exception):
+class CloudError(Exception):
     """The cloud cannot be asked; one sentence or two, with the remedy."""
 
 
-class Unanswered(SurveyError):
+class Unanswered(CloudError):
     """Nobody answers, or only that it fails: later it may."""
 
 
@@ -81,7 +81,7 @@ class Service:
 
 
 @dataclasses.dataclass(frozen=True)
-class Record:
+class CloudRecord:
     """A live row of nova's compute_nodes: ``host`` owns ``node``.
 
     nova gives a row that is deleted and made anew another ``id``. ``name`` is
@@ -149,7 +149,7 @@ class Allocation:
 
 
 @dataclasses.dataclass(frozen=True)
-class Instance:
+class CloudServer:
     """A server, living or deleted, as nova has it."""
 
     uuid: str
@@ -168,7 +168,7 @@ class Instance:
 
 
 @dataclasses.dataclass(frozen=True)
-class Observation:
+class CloudState:
     """What nova, placement and Ironic say, side by side.
 
     The three are asked one after the other. An observation may show half of
@@ -185,11 +185,11 @@ class Observation:
 
     at: float = 0.0
     services: tuple[Service, ...] = ()
-    records: tuple[Record, ...] = ()
+    records: tuple[CloudRecord, ...] = ()
     nodes: tuple[Node, ...] = ()
     providers: tuple[Provider, ...] = ()
     allocations: tuple[Allocation, ...] | None = ()
-    instances: tuple[Instance, ...] = ()
+    instances: tuple[CloudServer, ...] = ()
     zones: tuple[tuple[HostKey, str], ...] | None = ()
     task_limit: float = TASK_LIMIT
 
@@ -209,7 +209,7 @@ class Observation:
         return {record.node: record.key for record in self.records}
 
     @functools.cached_property
-    def instance_of(self) -> dict[str, Instance]:
+    def instance_of(self) -> dict[str, CloudServer]:
         """Instance uuid -> Instance, deleted ones included."""
         return {instance.uuid: instance for instance in self.instances}
 

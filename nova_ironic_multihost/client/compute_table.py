@@ -76,7 +76,7 @@ def status(service: cloud_state.Service | None) -> str:
     return 'disabled' if service.disabled else 'enabled'
 
 
-def rows(judged: ownership_report.Judgement) -> list[Compute]:
+def rows(judged: ownership_report.OwnershipReport) -> list[Compute]:
     """Return a row for each service and for each other owner, by name."""
     seen = judged.seen
     names = {record.key: record.host for record in seen.records}
@@ -92,7 +92,7 @@ def rows(judged: ownership_report.Judgement) -> list[Compute]:
             for host in sorted(names)]
 
 
-def _row(judged: ownership_report.Judgement, host: HostKey, name: str,
+def _row(judged: ownership_report.OwnershipReport, host: HostKey, name: str,
          counts: collections.Counter[usage.Usage], even: float | None
          ) -> Compute:
     service = judged.seen.service_of.get(host)
@@ -109,7 +109,7 @@ def _row(judged: ownership_report.Judgement, host: HostKey, name: str,
         free / even if even else None, _taking(judged.seen, host))
 
 
-def _even(judged: ownership_report.Judgement) -> dict[HostKey, float]:
+def _even(judged: ownership_report.OwnershipReport) -> dict[HostKey, float]:
     """Return what each member would have if all had as much: {member: n}."""
     found: dict[HostKey, float] = {}
     for part in judged.partitions.found:
@@ -120,7 +120,7 @@ def _even(judged: ownership_report.Judgement) -> dict[HostKey, float]:
     return found
 
 
-def _taking(seen: cloud_state.Observation, host: HostKey) -> int:
+def _taking(seen: cloud_state.CloudState, host: HostKey) -> int:
     """Count the servers that carry a mark of a host."""
     return sum(takeover.is_mark(one.task_state)
                and not takeover.is_anothers(one.task_state, host)

@@ -61,7 +61,7 @@ def wanted(service: cloud_state.Service,
 
 
 @dataclasses.dataclass(frozen=True)
-class Left:
+class Leftover:
     """What a compute service that is drained still has, in nodes.
 
     :ivar waits: host, as nova spells it -> free nodes that it prefers
@@ -83,14 +83,14 @@ class Left:
         return sum(self.waits.values()) + self.stays
 
 
-def left(seen: cloud_state.Observation, host: str,
-         settings: ownership_report.Settings) -> Left:
+def left(seen: cloud_state.CloudState, host: str,
+         settings: ownership_report.SharedSettings) -> Leftover:
     """Count what a compute service still has.
 
     :param seen: with its zones
     :param settings: what the others have in nova.conf
     """
-    them = successors.Heirs(seen, host, settings)
+    them = successors.Successors(seen, host, settings)
     counts: dict[str, int] = collections.Counter()
     stays = serving = hidden = strays = 0
     for node in seen.owned_by(host):
@@ -107,11 +107,11 @@ def left(seen: cloud_state.Observation, host: str,
             stays += 1
         else:
             counts[seen.service_of[heir].host] += 1
-    return Left(dict(sorted(counts.items())), stays, serving, hidden,
+    return Leftover(dict(sorted(counts.items())), stays, serving, hidden,
                 strays)
 
 
-def sentences(found: Left) -> Iterator[str]:
+def sentences(found: Leftover) -> Iterator[str]:
     """Say what there is and why, a sentence for each kind."""
     if found.waits:
         whom = ', '.join(f'{host} {number}'

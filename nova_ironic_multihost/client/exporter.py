@@ -209,7 +209,7 @@ def _serve(ask, args):
     exporter = Exporter(ask)
     registry = _registry(exporter)
     readers = http_server.Server(args.address, args.port, {
-        '/metrics': lambda: http_server.Page(
+        '/metrics': lambda: http_server.HttpPage(
             200, prometheus_client.CONTENT_TYPE_LATEST,
             prometheus_client.generate_latest(registry))})
     try:

@@ -148,7 +148,7 @@ class Obstacle(enum.Enum):
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
+class FencePlan:
     """What becomes of what a compute service has.
 
     :ivar servers: host, as nova spells it -> servers that it takes over
@@ -192,8 +192,8 @@ class Plan:
             obstacle.passes for obstacle in self.stuck_servers)
 
 
-def plan(seen: cloud_state.Observation, host: str, migrating: Set[str],
-         settings: ownership_report.Settings) -> Plan:
+def plan(seen: cloud_state.CloudState, host: str, migrating: Set[str],
+         settings: ownership_report.SharedSettings) -> FencePlan:
     """Say who takes what a compute service has.
 
     :param seen: with its zones
@@ -207,14 +207,14 @@ def plan(seen: cloud_state.Observation, host: str, migrating: Set[str],
                if server.key == fates.host and not server.deleted]
     nodes = [(node, fates.of_node(node)) for node in seen.owned_by(host)
              if not fates.serves(node)]
-    return Plan(_taken(seen, servers), _taken(seen, nodes),
+    return FencePlan(_taken(seen, servers), _taken(seen, nodes),
                 _stuck(servers), _stuck(nodes))
 
 
 _Fate: typing.TypeAlias = HostKey | Obstacle
 
 
-def _taken(seen: cloud_state.Observation,
+def _taken(seen: cloud_state.CloudState,
            fates: list[tuple[str, _Fate]]) -> dict[str, int]:
     counts = collections.Counter(
         seen.service_of[fate].host for _, fate in fates
@@ -235,12 +235,12 @@ def _stuck(fates: list[tuple[str, _Fate]]
 class _Fates:
     """Who takes a server or a node of one compute service, or why nobody."""
 
-    def __init__(self, seen: cloud_state.Observation, host: str,
+    def __init__(self, seen: cloud_state.CloudState, host: str,
                  migrating: Set[str],
-                 settings: ownership_report.Settings) -> None:
+                 settings: ownership_report.SharedSettings) -> None:
         self._seen = seen
         self._migrating = migrating
-        self._heirs = successors.Heirs(seen, host, settings)
+        self._heirs = successors.Successors(seen, host, settings)
         self.host = self._heirs.host
         living = {s.uuid: s for s in seen.instances if not s.deleted}
         self._servers = {n.uuid: living[n.instance_uuid] for n in seen.nodes
@@ -263,7 +263,7 @@ class _Fates:
             return server.key
         return self._heirs.of_node(node) or self._nobody(node)
 
-    def of_server(self, server: cloud_state.Instance) -> _Fate:
+    def of_server(self, server: cloud_state.CloudServer) -> _Fate:
         """Of a server."""
         if server.uuid in self._migrating:
             return Obstacle.MIGRATING
@@ -283,7 +283,7 @@ class _Fates:
                 else Obstacle.NO_PARTITION)
 
 
-def sentences(found: Plan) -> Iterator[str]:
+def sentences(found: FencePlan) -> Iterator[str]:
     """Say who takes what, and what stays and why."""
     for host in sorted({*found.servers, *found.nodes}):
         yield (f'{host} takes {_servers(found.servers.get(host, 0))} and '
@@ -291,7 +291,7 @@ def sentences(found: Plan) -> Iterator[str]:
     yield from obstacles(found)
 
 
-def obstacles(found: Plan) -> Iterator[str]:
+def obstacles(found: FencePlan) -> Iterator[str]:
     """Say what stays and why."""
     for stuck, counted in ((found.stuck_servers, _servers),
                            (found.stuck_nodes, _nodes)):
@@ -301,7 +301,7 @@ def obstacles(found: Plan) -> Iterator[str]:
                    f'{obstacle.value}')
 
 
-def counts(found: Plan) -> str:
+def counts(found: FencePlan) -> str:
     """Say how much there is."""
     return (f'{_servers(found.server_count)} and '
             f'{_nodes(found.node_count)}')

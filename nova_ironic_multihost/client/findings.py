@@ -13,7 +13,7 @@
 """Is every node owned by exactly one compute, and all else in its place?
 
 Pure: makes a list of :class:`Finding` of an
-:class:`~nova_ironic_multihost.client.cloud_state.Observation`. Only
+:class:`~nova_ironic_multihost.client.cloud_state.CloudState`. Only
 :func:`wait` needs a clock, which a test may replace.
 
 What holds when nothing is going on, whatever happened before:
@@ -85,7 +85,7 @@ def answer(found: list[Finding]) -> dict[str, typing.Any]:
             'findings': [dataclasses.asdict(finding) for finding in found]}
 
 
-def inconsistencies(seen: cloud_state.Observation, now: float,
+def inconsistencies(seen: cloud_state.CloudState, now: float,
                     hosts: Iterable[str] = ()) -> list[Finding]:
     """Find everything in an observation that is not as it should be.
 
@@ -99,7 +99,7 @@ def inconsistencies(seen: cloud_state.Observation, now: float,
             *_tasks(seen, now)]
 
 
-def notes(seen: cloud_state.Observation, now: float) -> list[Finding]:
+def notes(seen: cloud_state.CloudState, now: float) -> list[Finding]:
     """Find what is in order and not as an operator may want it.
 
     :param now: seconds since the epoch
@@ -121,7 +121,7 @@ def notes(seen: cloud_state.Observation, now: float) -> list[Finding]:
     return found
 
 
-def _expected(seen: cloud_state.Observation,
+def _expected(seen: cloud_state.CloudState,
               hosts: Iterable[str]) -> Iterator[Finding]:
     for host in hosts:
         service = seen.service_of.get(host_key(host))
@@ -135,7 +135,7 @@ def _expected(seen: cloud_state.Observation,
             yield Finding('compute-not-up', host, f'{service.host} {why}')
 
 
-def second_records(seen: cloud_state.Observation) -> Iterator[Finding]:
+def second_records(seen: cloud_state.CloudState) -> Iterator[Finding]:
     """Find records of nodes by another uuid than the node's."""
     for record in seen.records:
         if record.second:
@@ -145,7 +145,7 @@ def second_records(seen: cloud_state.Observation) -> Iterator[Finding]:
                 + model.second_record(record.name, record.node))
 
 
-def _records(seen: cloud_state.Observation) -> Iterator[Finding]:
+def _records(seen: cloud_state.CloudState) -> Iterator[Finding]:
     owners: dict[str, list[str]] = {}
     for record in seen.records:
         if record.second:
@@ -172,7 +172,7 @@ def _records(seen: cloud_state.Observation) -> Iterator[Finding]:
                       'hidden from who asks')
 
 
-def _unless_hidden(seen: cloud_state.Observation) -> str:
+def _unless_hidden(seen: cloud_state.CloudState) -> str:
     """What else may be true when records may exist that are not shown."""
     unknown = sorted(s.host for s in seen.services if s.mapped is None)
     if not unknown:
@@ -198,7 +198,7 @@ def _on_dead_host(node: cloud_state.Node, host: str,
                    f'node {node.uuid} {where}')
 
 
-def _hosts(seen: cloud_state.Observation) -> Iterator[Finding]:
+def _hosts(seen: cloud_state.CloudState) -> Iterator[Finding]:
     owning = {record.key for record in seen.records}
     for service in seen.services:
         if service.mapped is False and (
@@ -208,7 +208,7 @@ def _hosts(seen: cloud_state.Observation) -> Iterator[Finding]:
                           f'sent there fail ({_MAP})')
 
 
-def _providers(seen: cloud_state.Observation) -> Iterator[Finding]:
+def _providers(seen: cloud_state.CloudState) -> Iterator[Finding]:
     for uuid in seen.node_of:
         if uuid not in seen.provider_of:
             yield Finding('node-without-provider', uuid,
@@ -231,7 +231,7 @@ def _providers(seen: cloud_state.Observation) -> Iterator[Finding]:
                           'is enabled, yet its provider is marked disabled')
 
 
-def _allocations(seen: cloud_state.Observation) -> Iterator[Finding]:
+def _allocations(seen: cloud_state.CloudState) -> Iterator[Finding]:
     if seen.allocations is None:
         return
     has_allocation = set()
@@ -258,7 +258,7 @@ def _allocations(seen: cloud_state.Observation) -> Iterator[Finding]:
                           'make it')
 
 
-def _machines(seen: cloud_state.Observation) -> Iterator[Finding]:
+def _machines(seen: cloud_state.CloudState) -> Iterator[Finding]:
     for node in seen.nodes:
         if node.instance_uuid:
             instance = seen.instance_of.get(node.instance_uuid)
@@ -286,7 +286,7 @@ def _machines(seen: cloud_state.Observation) -> Iterator[Finding]:
                           'for it')
 
 
-def _tasks(seen: cloud_state.Observation, now: float) -> Iterator[Finding]:
+def _tasks(seen: cloud_state.CloudState, now: float) -> Iterator[Finding]:
     for instance in seen.instances:
         if instance.deleted or not instance.task_state:
             continue
@@ -297,21 +297,21 @@ def _tasks(seen: cloud_state.Observation, now: float) -> Iterator[Finding]:
                           f'for {age:.0f} s: {tasks.words(seen, instance)}')
 
 
-def _named(instance: cloud_state.Instance) -> str:
+def _named(instance: cloud_state.CloudServer) -> str:
     return f'{instance.name} ({instance.uuid})' if instance.name else (
         instance.uuid)
 
 
-def busy(seen: cloud_state.Observation) -> int:
+def busy(seen: cloud_state.CloudState) -> int:
     """Count the servers that are in the middle of something."""
     return sum(1 for i in seen.instances if i.task_state and not i.deleted)
 
 
-def wait(read: Callable[[], cloud_state.Observation], seconds: float,
+def wait(read: Callable[[], cloud_state.CloudState], seconds: float,
          hosts: Iterable[str] = (),
          clock: Callable[[], float] = time.monotonic,
          sleep: Callable[[float], object] = time.sleep,
-         ) -> tuple[cloud_state.Observation, list[Finding]]:
+         ) -> tuple[cloud_state.CloudState, list[Finding]]:
     """Look again and again until all is consistent or the time is over.
 
     :param read: observes the cloud once

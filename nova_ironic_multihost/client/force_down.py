@@ -40,7 +40,7 @@ class NotYet(TooEarly):
     """The same, and it may soon: nova has not heard from it meanwhile."""
 
 
-def declare(cloud: cloud_client.Survey, host: str, sure: bool = False,
+def declare(cloud: cloud_client.CloudClient, host: str, sure: bool = False,
             why: str | None = None, patience: float = 0,
             tell: Callable[[Exception], object] = lambda error: None,
             renew: bool = False) -> tuple[cloud_state.Service, bool]:

@@ -84,7 +84,7 @@ class Move:
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
+class Forecast:
     """What a change brings.
 
     :param moves: by source and target.
@@ -129,7 +129,7 @@ class _Alive:
     serving: frozenset[HostKey]
 
     @classmethod
-    def of(cls, seen: cloud_state.Observation) -> '_Alive':
+    def of(cls, seen: cloud_state.CloudState) -> '_Alive':
         return cls(seen.up_hosts, frozenset(
             host for host, service in seen.service_of.items()
             if not service.forced_down))
@@ -139,8 +139,8 @@ class _Alive:
                       (self.serving | change.added) - change.removed)
 
 
-def plan(judged: ownership_report.Judgement, change: Change,
-         imagined: int | None = None) -> Plan:
+def plan(judged: ownership_report.OwnershipReport, change: Change,
+         imagined: int | None = None) -> Forecast:
     """Say what would move.
 
     :param judged: the cloud as it is.
@@ -151,7 +151,7 @@ def plan(judged: ownership_report.Judgement, change: Change,
     """
     _refuse(judged, change)
     # What these own does not tell who serves it.
-    judged = ownership_report.Judgement(
+    judged = ownership_report.OwnershipReport(
         judged.seen, judged.settings, gone=change.removed)
     where = _partition(
         judged, change, needed=bool(change.add) or imagined is not None)
@@ -175,7 +175,7 @@ def plan(judged: ownership_report.Judgement, change: Change,
     return sums.plan()
 
 
-def _refuse(judged: ownership_report.Judgement, change: Change) -> None:
+def _refuse(judged: ownership_report.OwnershipReport, change: Change) -> None:
     for host in change.remove:
         if host_key(host) not in judged.seen.service_of and (
                 judged.partitions.of_host(host_key(host)) is None):
@@ -192,8 +192,9 @@ def _refuse(judged: ownership_report.Judgement, change: Change) -> None:
                         'removed at once. Name it once.')
 
 
-def _partition(judged: ownership_report.Judgement, change: Change, needed: bool
-               ) -> partitions.Partition:
+def _partition(
+    judged: ownership_report.OwnershipReport, change: Change, needed: bool
+) -> partitions.NodeShare:
     """Return the one that added hosts and imagined nodes are in, if any."""
     found = {part.label: part for part in judged.partitions.found}
     labels = ', '.join(f'"{label}"' for label in sorted(found))
@@ -208,8 +209,9 @@ def _partition(judged: ownership_report.Judgement, change: Change, needed: bool
     return found[change.partition]
 
 
-def _places(judged: ownership_report.Judgement, part: partitions.Partition
-            ) -> Iterable[_Place]:
+def _places(
+    judged: ownership_report.OwnershipReport, part: partitions.NodeShare
+) -> Iterable[_Place]:
     seen = judged.seen
     for node in judged.nodes(part):
         used = usage.of(node, seen) is usage.Usage.USED
@@ -288,9 +290,9 @@ class _Sums:
         if host is not None and host in preferences.members:
             sums[host] += 1
 
-    def plan(self) -> Plan:
+    def plan(self) -> Forecast:
         """Return what was added up."""
-        return Plan(
+        return Forecast(
             tuple(Move(source or '', target or '', counts[False],
                        counts[True])
                   for (source, target), counts in sorted(

@@ -48,7 +48,7 @@ class Leak:
     next: str
 
 
-def found(judged: ownership_report.Judgement) -> list[Leak]:
+def found(judged: ownership_report.OwnershipReport) -> list[Leak]:
     """Return the machines that no server has, in Ironic's order."""
     seen = judged.seen
     strays = [node for node in seen.nodes if usage.of(node, seen).stray]
@@ -56,7 +56,7 @@ def found(judged: ownership_report.Judgement) -> list[Leak]:
             for verdict in judged.verdicts(strays)]
 
 
-def _leak(verdict: ownership_report.Verdict, kind: usage.Usage) -> Leak:
+def _leak(verdict: ownership_report.NodeReport, kind: usage.Usage) -> Leak:
     node = verdict.node
     frees, sentence = (
         _deleted(verdict) if kind is usage.Usage.LEAKED
@@ -66,7 +66,7 @@ def _leak(verdict: ownership_report.Verdict, kind: usage.Usage) -> Leak:
                 sentence)
 
 
-def _deleted(verdict: ownership_report.Verdict) -> tuple[str, str]:
+def _deleted(verdict: ownership_report.NodeReport) -> tuple[str, str]:
     """Who frees a machine whose server nova has deleted, and how."""
     if verdict.why is not None and verdict.why.mine:
         host = str(verdict.owner)
@@ -83,7 +83,7 @@ def _deleted(verdict: ownership_report.Verdict) -> tuple[str, str]:
                 'zone is up and enabled. Start one, or enable one')
 
 
-def _foreign(verdict: ownership_report.Verdict, kind: usage.Usage
+def _foreign(verdict: ownership_report.NodeReport, kind: usage.Usage
              ) -> tuple[str, str]:
     """The same of a machine that nova knows nothing of."""
     held = ('nova has no record of its server, deleted and purged or never '

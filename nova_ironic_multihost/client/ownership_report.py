@@ -61,7 +61,7 @@ UNSEEN = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
+class SharedSettings:
     """What the compute services have in nova.conf, all the same.
 
     :param points: ``[ironic_multihost]ring_partitions``.
@@ -75,7 +75,7 @@ class Settings:
 
 
 @dataclasses.dataclass(frozen=True)
-class Verdict:
+class NodeReport:
     """One node.
 
     :param owner: whose the record is, None if nobody's.
@@ -149,7 +149,7 @@ def _said(rule: reasons.Rule) -> str:
             f'prefers me: {rule.preferred}; then {plain}')
 
 
-def _services(seen: cloud_state.Observation
+def _services(seen: cloud_state.CloudState
               ) -> tuple[peers.ComputeService, ...]:
     """Return the compute services as the driver knows them."""
     return tuple(
@@ -159,7 +159,7 @@ def _services(seen: cloud_state.Observation
             farewell=service.farewell) for service in seen.services)
 
 
-def _over(seen: cloud_state.Observation, settings: Settings
+def _over(seen: cloud_state.CloudState, settings: SharedSettings
           ) -> frozenset[tuple[HostKey, str]]:
     """Return who was told to end, and that is long ago, with its farewell."""
     found = set()
@@ -180,7 +180,7 @@ def _by_host(pairs: Iterable[tuple[HostKey, str]]
     return {host: frozenset(uuids) for host, uuids in found.items()}
 
 
-class Judgement:
+class OwnershipReport:
     """What each compute service decides about each node.
 
     :param seen: with its zones.
@@ -190,12 +190,12 @@ class Judgement:
     :ivar zones: host -> explicit availability zone.
     """
 
-    def __init__(self, seen: cloud_state.Observation,
-                 settings: Settings,
+    def __init__(self, seen: cloud_state.CloudState,
+                 settings: SharedSettings,
                  gone: Set[HostKey] = frozenset()) -> None:
         self.seen = seen
         self.settings = settings
-        self.partitions = partitions.Partitions.of(dataclasses.replace(
+        self.partitions = partitions.NodeShares.of(dataclasses.replace(
             seen, services=tuple(
                 dataclasses.replace(service, up=False)
                 if service.key in gone else service
@@ -203,8 +203,8 @@ class Judgement:
         self.zones = dict(seen.zones or ())
         self._services = _services(seen)
         self._over = _over(seen, settings)
-        self._preferences: dict[partitions.Partition, ring.Preferences] = {}
-        self._nodes: dict[partitions.Partition, list[cloud_state.Node]] = {}
+        self._preferences: dict[partitions.NodeShare, ring.Preferences] = {}
+        self._nodes: dict[partitions.NodeShare, list[cloud_state.Node]] = {}
         for node in seen.nodes:
             part = self.partitions.of_node(node)
             if part is not None:
@@ -219,7 +219,7 @@ class Judgement:
         self._records = {record.node: model.Record(record.node, record.host)
                          for record in seen.records}
 
-    def view(self, host: HostKey, part: partitions.Partition
+    def view(self, host: HostKey, part: partitions.NodeShare
              ) -> peers.View:
         """Return the compute services as one of them sees them."""
         return dataclasses.replace(
@@ -227,7 +227,7 @@ class Judgement:
                             over=self._over),
             peers=None if part.whole else part.hosts)
 
-    def members(self, part: partitions.Partition) -> dict[HostKey, str | None]:
+    def members(self, part: partitions.NodeShare) -> dict[HostKey, str | None]:
         """Return who is on the ring: host -> its zone or None."""
         view = self.view(host_key(''), part)
         return {host: self.zones.get(host) for host in view.services
@@ -238,7 +238,7 @@ class Judgement:
         part = self.partitions.of_host(host)
         return part is not None and host in self.preferences(part).members
 
-    def preferences(self, part: partitions.Partition) -> ring.Preferences:
+    def preferences(self, part: partitions.NodeShare) -> ring.Preferences:
         """Return whom the ring of a partition prefers."""
         if part not in self._preferences:
             self._preferences[part] = ring.Preferences(
@@ -246,7 +246,7 @@ class Judgement:
                 self.settings.cross_zones)
         return self._preferences[part]
 
-    def nodes(self, part: partitions.Partition) -> list[cloud_state.Node]:
+    def nodes(self, part: partitions.NodeShare) -> list[cloud_state.Node]:
         """Return the nodes of a partition."""
         return self._nodes.get(part, [])
 
@@ -259,12 +259,12 @@ class Judgement:
         zone = self.zones.get(owner) if owner is not None else None
         return self.preferences(part).host_for(node.uuid, zone)
 
-    def verdict(self, node: cloud_state.Node) -> Verdict:
+    def verdict(self, node: cloud_state.Node) -> NodeReport:
         """Judge one node."""
         [verdict] = self.verdicts([node])
         return verdict
 
-    def verdicts(self, nodes: Iterable[cloud_state.Node]) -> list[Verdict]:
+    def verdicts(self, nodes: Iterable[cloud_state.Node]) -> list[NodeReport]:
         """Judge nodes, in their order."""
         nodes = list(nodes)
         hosts = [self._hosts(node) for node in nodes]
@@ -292,10 +292,10 @@ class Judgement:
                 if host is not None and host in self.seen.up_hosts]
 
     def _verdict(self, node: cloud_state.Node,
-                 said: Mapping[HostKey, Reason]) -> Verdict:
+                 said: Mapping[HostKey, Reason]) -> NodeReport:
         owner = self.seen.owner_of.get(node.uuid)
         why = said.get(owner) if owner is not None else None
-        verdict = Verdict(
+        verdict = NodeReport(
             node, owner, self.preferred(node), why,
             known=self.partitions.of_node(node) is not None)
         if why is not None and why.mine and why is not Reason.KEPT:

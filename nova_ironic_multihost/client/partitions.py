@@ -34,7 +34,7 @@ Kind: typing.TypeAlias = tuple[str, str]
 
 
 @dataclasses.dataclass(frozen=True)
-class Partition:
+class NodeShare:
     """Compute services, and the nodes that they share."""
 
     hosts: frozenset[HostKey]
@@ -57,13 +57,13 @@ def _said(kind: Kind) -> str:
 
 
 @dataclasses.dataclass(frozen=True)
-class Partitions:
+class NodeShares:
     """All of them. One that has all hosts has all nodes, too."""
 
-    found: tuple[Partition, ...]
+    found: tuple[NodeShare, ...]
 
     @classmethod
-    def of(cls, seen: cloud_state.Observation) -> 'Partitions':
+    def of(cls, seen: cloud_state.CloudState) -> 'NodeShares':
         """Tell them by who owns what."""
         owners: dict[Kind, collections.Counter[HostKey]] = {}
         for record in seen.records:
@@ -71,42 +71,42 @@ class Partitions:
             if node is not None:
                 owners.setdefault(
                     _kind(node), collections.Counter())[record.key] += 1
-        found: list[Partition] = []
+        found: list[NodeShare] = []
         for kind, counts in sorted(owners.items()):
             hosts = frozenset(counts)
             hosts = hosts & seen.up_hosts or hosts
             shared = [part for part in found if part.hosts & hosts]
             found = [part for part in found if part not in shared]
-            found.append(Partition(
+            found.append(NodeShare(
                 hosts.union(*(part.hosts for part in shared)),
                 frozenset({kind}).union(*(part.kinds for part in shared))))
         if len(found) > 1:
             return cls(tuple(_with_others(part, found, owners)
                              for part in found))
-        return cls((Partition(
+        return cls((NodeShare(
             frozenset(seen.service_of).union(*owners.values()),
             frozenset(map(_kind, seen.nodes)), whole=True),))
 
     @functools.cached_property
-    def _of_host(self) -> dict[HostKey, Partition]:
+    def _of_host(self) -> dict[HostKey, NodeShare]:
         return {host: part for part in self.found for host in part.hosts}
 
     @functools.cached_property
-    def _of_kind(self) -> dict[Kind, Partition]:
+    def _of_kind(self) -> dict[Kind, NodeShare]:
         return {kind: part for part in self.found for kind in part.kinds}
 
-    def of_host(self, host: HostKey) -> Partition | None:
+    def of_host(self, host: HostKey) -> NodeShare | None:
         """Return the partition that a host serves, None if not known."""
         return self._of_host.get(host)
 
-    def of_node(self, node: cloud_state.Node) -> Partition | None:
+    def of_node(self, node: cloud_state.Node) -> NodeShare | None:
         """Return the partition of a node, None if nobody serves it."""
         return self._of_kind.get(_kind(node))
 
 
-def _with_others(part: Partition, found: list[Partition],
+def _with_others(part: NodeShare, found: list[NodeShare],
                  owners: dict[Kind, collections.Counter[HostKey]]
-                 ) -> Partition:
+                 ) -> NodeShare:
     """Add the hosts that are in none so far and own most of such nodes."""
     most: dict[HostKey, tuple[int, Kind]] = {}
     for kind, counts in owners.items():

@@ -46,7 +46,7 @@ def named(services: tuple[cloud_state.Service, ...],
         f'{f" and {more} more" if more > 0 else ""}.')
 
 
-def expect_bare_metal(cloud: cloud_client.Survey,
+def expect_bare_metal(cloud: cloud_client.CloudClient,
                       services: tuple[cloud_state.Service, ...],
                       service: cloud_state.Service) -> None:
     """Refuse a compute service that is known to have virtual machines.
@@ -61,7 +61,7 @@ def expect_bare_metal(cloud: cloud_client.Survey,
             'instead.')
 
 
-def has_virtual_machines(cloud: cloud_client.Survey,
+def has_virtual_machines(cloud: cloud_client.CloudClient,
                          services: tuple[cloud_state.Service, ...],
                          service: cloud_state.Service) -> bool:
     """Whether a compute service is known to have some.
@@ -78,13 +78,13 @@ def has_virtual_machines(cloud: cloud_client.Survey,
         return False
 
 
-def change(cloud: cloud_client.Survey, service: cloud_state.Service,
+def change(cloud: cloud_client.CloudClient, service: cloud_state.Service,
            body: Mapping[str, typing.Any]) -> None:
     """Have nova change a compute service; nothing is asked for with {}.
 
     :param cloud: asks nova
     :param service: as it was seen
-    :param body: as for :meth:`.cloud_client.Survey.change`
+    :param body: as for :meth:`.cloud_client.CloudClient.change`
     :raises SurveyError: when nova has not done it, or that is not known;
         says what state the compute service is in
     """
@@ -101,7 +101,7 @@ def change(cloud: cloud_client.Survey, service: cloud_state.Service,
                 f'{error} {service.host} is {state(now)}.') from error
 
 
-def _look(cloud: cloud_client.Survey, service: cloud_state.Service,
+def _look(cloud: cloud_client.CloudClient, service: cloud_state.Service,
           error: cloud_client.SurveyError) -> cloud_state.Service:
     try:
         return named(cloud.computes(service.host), service.host)

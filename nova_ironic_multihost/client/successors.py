@@ -27,7 +27,7 @@ def open_for_builds(services: tuple[cloud_state.Service, ...]
     return [s for s in services if s.up and not s.disabled]
 
 
-class Heirs:
+class Successors:
     """Those that share the nodes when one compute service is gone.
 
     :param seen: with its zones
@@ -35,10 +35,10 @@ class Heirs:
     :param settings: what they have in nova.conf
     """
 
-    def __init__(self, seen: cloud_state.Observation, host: str,
-                 settings: ownership_report.Settings) -> None:
+    def __init__(self, seen: cloud_state.CloudState, host: str,
+                 settings: ownership_report.SharedSettings) -> None:
         self.host = host_key(host)
-        judged = ownership_report.Judgement(
+        judged = ownership_report.OwnershipReport(
             dataclasses.replace(seen, services=tuple(
                 dataclasses.replace(service, up=False)
                 if service.key == self.host else service
@@ -65,8 +65,8 @@ class Heirs:
             return owner
         return preferences.heir(node, zone)
 
-    def _partition(self, node: str) -> partitions.Partition:
+    def _partition(self, node: str) -> partitions.NodeShare:
         found = self._judged.partitions
         its = self._judged.seen.node_of.get(node)
         part = found.of_node(its) if its else found.of_host(self.host)
-        return part or partitions.Partition(frozenset(), frozenset())
+        return part or partitions.NodeShare(frozenset(), frozenset())

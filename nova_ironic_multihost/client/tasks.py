@@ -17,8 +17,8 @@ from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost.rules import takeover
 
 
-def words(seen: cloud_state.Observation,
-          instance: cloud_state.Instance) -> str:
+def words(seen: cloud_state.CloudState,
+          instance: cloud_state.CloudServer) -> str:
     """Return what a server is in the middle of, '' for nothing.
 
     The mark of a take-over has but a number of who takes the server over,

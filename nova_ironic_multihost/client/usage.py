@@ -39,7 +39,7 @@ class Usage(enum.Enum):
         return self not in (Usage.FREE, Usage.USED)
 
 
-def of(node: cloud_state.Node, seen: cloud_state.Observation) -> Usage:
+def of(node: cloud_state.Node, seen: cloud_state.CloudState) -> Usage:
     """Return what there is on a node."""
     if node.instance_uuid is None:
         return (Usage.NO_SERVER if node.provision_state == 'active'

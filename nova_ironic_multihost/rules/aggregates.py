@@ -63,7 +63,7 @@ class Aggregate:
 
 
 @dataclasses.dataclass(frozen=True)
-class Known:
+class KnownAggregates:
     """What a compute service knows of nova's aggregates.
 
     ``Known()`` is the start: nothing is known, so nothing is changed.
@@ -84,7 +84,7 @@ class Known:
         return frozenset(aggregate.uuid for aggregate in self.aggregates
                          if host in aggregate.hosts)
 
-    def after(self, read: tuple[Aggregate, ...] | None) -> 'Known':
+    def after(self, read: tuple[Aggregate, ...] | None) -> 'KnownAggregates':
         """Return what is known after one more reading.
 
         :param read: tuple of :class:`Aggregate`, or None when they could
@@ -96,15 +96,17 @@ class Known:
         for aggregate in read:
             members[aggregate.uuid] = aggregate.hosts.union(
                 members.get(aggregate.uuid, ()))
-        return Known(tuple(read), types.MappingProxyType(members), True)
+        return KnownAggregates(
+            tuple(read), types.MappingProxyType(members), True
+        )
 
 
-def wanted(host: HostKey, known: Known, current: Iterable[str],
+def wanted(host: HostKey, known: KnownAggregates, current: Iterable[str],
            hosts: Iterable[HostKey]) -> frozenset[str]:
     """Return the aggregates that the provider of a node should carry.
 
     :param host: the compute service that owns the node.
-    :param known: :class:`Known`.
+    :param known: :class:`KnownAggregates`.
     :param current: iterable of the uuids that the provider carries.
     :param hosts: iterable of the hosts that own or may have owned nodes, such
         as ``View.services``; ``host`` need not be there.

@@ -24,7 +24,7 @@ FIRST, LONGEST = 10, 300
 
 
 @dataclasses.dataclass(frozen=True)
-class Pause:
+class Backoff:
     """When something is to be taken up again.
 
     :param until: not before, in seconds of a monotonic clock.
@@ -37,7 +37,7 @@ class Pause:
     silent: bool = False
 
 
-def longer(last: Pause | None, silent: bool) -> float:
+def longer(last: Backoff | None, silent: bool) -> float:
     """Return the seconds of the pause after a failure.
 
     It grows only while there are answers: what an outage has ended is to go
@@ -50,7 +50,7 @@ def longer(last: Pause | None, silent: bool) -> float:
         2 * last.seconds, LONGEST)
 
 
-def due(pauses: Mapping[str, Pause], uuids: Set[str], now: float,
+def due(pauses: Mapping[str, Backoff], uuids: Set[str], now: float,
         probes: int) -> set[str]:
     """Return what is to be taken up now.
 
@@ -68,17 +68,17 @@ def due(pauses: Mapping[str, Pause], uuids: Set[str], now: float,
     return over - set(silent[probes:])
 
 
-def answered(pauses: Mapping[str, Pause], now: float) -> dict[str, Pause]:
+def answered(pauses: Mapping[str, Backoff], now: float) -> dict[str, Backoff]:
     """Return the pauses when something has not failed for silence.
 
     :param now: this moment; what waited for an answer is due.
     """
-    return {uuid: Pause(now, pause.seconds) if pause.silent else pause
+    return {uuid: Backoff(now, pause.seconds) if pause.silent else pause
             for uuid, pause in pauses.items()}
 
 
-def kept(pauses: Mapping[str, Pause], seen: Mapping[str, Pause],
-         known: Set[str]) -> dict[str, Pause]:
+def kept(pauses: Mapping[str, Backoff], seen: Mapping[str, Backoff],
+         known: Set[str]) -> dict[str, Backoff]:
     """Return the pauses of all that is known, and of what came meanwhile.
 
     What was looked up while somebody was at work on it does not show what he

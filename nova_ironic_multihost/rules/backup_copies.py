@@ -21,11 +21,11 @@ again, and whoever comes next judges them by what nova has of the instance.
 """
 
 from nova_ironic_multihost.rules import forwarding
-from nova_ironic_multihost.rules.forwarding import Fate
-from nova_ironic_multihost.rules.forwarding import Kind
-from nova_ironic_multihost.rules.forwarding import Letter
-from nova_ironic_multihost.rules.forwarding import Situation
-from nova_ironic_multihost.rules.forwarding import Verdict
+from nova_ironic_multihost.rules.forwarding import Action
+from nova_ironic_multihost.rules.forwarding import Disposition
+from nova_ironic_multihost.rules.forwarding import QueuedRequest
+from nova_ironic_multihost.rules.forwarding import RequestFacts
+from nova_ironic_multihost.rules.forwarding import RequestKind
 from nova_ironic_multihost.rules.peers import HostKey
 from nova_ironic_multihost.rules.takeover import Step
 
@@ -46,8 +46,8 @@ LONGEST = 1800
 UNTOLD = frozenset({None, 'available'})
 
 
-def judge(copy: Letter, home: HostKey, situation: Situation,
-          refused: bool = False) -> Verdict:
+def judge(copy: QueuedRequest, home: HostKey, situation: RequestFacts,
+          refused: bool = False) -> Disposition:
     """Say what to do with a copy of a build that nobody here is at.
 
     A build that has not claimed its node is asked for again, as it is if it
@@ -61,21 +61,21 @@ def judge(copy: Letter, home: HostKey, situation: Situation,
         is not asked for there again.
     """
     state = situation.state
-    if copy.kind is not Kind.BUILD or copy.node is None:
-        return Verdict(Fate.KEEP)
+    if copy.kind is not RequestKind.BUILD or copy.node is None:
+        return Disposition(Action.KEEP)
     if state is None or state.deleted:
-        return Verdict(Fate.DROP)
+        return Disposition(Action.DROP)
     if state.host_key is None:
         if situation.attempts >= ATTEMPTS:
-            return Verdict(Fate.DROP)
+            return Disposition(Action.DROP)
         verdict = forwarding.judge(copy, home, situation)
-        return (Verdict(Fate.DROP) if refused and verdict.host == home
+        return (Disposition(Action.DROP) if refused and verdict.host == home
                 else verdict)
     if not forwarding.goes_on(copy, state):
-        return Verdict(Fate.DROP)
+        return Disposition(Action.DROP)
     if state.host_key == home:
-        return Verdict(Fate.KEEP)
-    return Verdict(Fate.HAND_ON, state.host_key, copy=True)
+        return Disposition(Action.KEEP)
+    return Disposition(Action.HAND_ON, state.host_key, copy=True)
 
 
 def step(provision_state: str | None, waited: float, has_copy: bool,

@@ -33,7 +33,7 @@ DEPLOYING = frozenset({
     'prepare_networks_before_block_device_mapping', 'spawn'})
 
 
-class Claim(enum.Enum):
+class BuildStage(enum.Enum):
     """How far whoever asks is with a build of the instance.
 
     :cvar NONE: not at it, or not as far as that.
@@ -51,7 +51,7 @@ class Claim(enum.Enum):
 
 
 def elsewhere(state: InstanceState | None, host: HostKey,
-              claim: Claim = Claim.NONE) -> bool:
+              claim: BuildStage = BuildStage.NONE) -> bool:
     """Whether an instance is on another compute service.
 
     One that is on none, as its build has not begun or has failed, is not. But
@@ -66,7 +66,7 @@ def elsewhere(state: InstanceState | None, host: HostKey,
     if state is None:
         return False
     if state.host_key is None:
-        return claim is Claim.HELD
+        return claim is BuildStage.HELD
     return state.host_key != host
 
 
@@ -82,7 +82,7 @@ def contested(state: InstanceState | None, host: HostKey) -> bool:
 
 
 def begun_elsewhere(state: InstanceState | None, host: HostKey,
-                    claim: Claim = Claim.NONE) -> bool:
+                    claim: BuildStage = BuildStage.NONE) -> bool:
     """Whether a build that this host is at was begun by another one, too.
 
     That has claimed it, and it may have been taken over since, by this very
@@ -98,8 +98,8 @@ def begun_elsewhere(state: InstanceState | None, host: HostKey,
     """
     return state is not None and not state.deleted and (
         elsewhere(state, host, claim) or takeover.is_mark(state.task_state)
-        or claim in (Claim.NONE, Claim.BEGUN) and left_over(state)
-        or claim in (Claim.BEGUN, Claim.HELD, Claim.RETURNED)
+        or claim in (BuildStage.NONE, BuildStage.BEGUN) and left_over(state)
+        or claim in (BuildStage.BEGUN, BuildStage.HELD, BuildStage.RETURNED)
         and state.task_state == 'scheduling')
 
 
@@ -130,7 +130,7 @@ def given_up(state: InstanceState | None) -> bool:
 
 def may_change_machine(state: InstanceState | None,
                        owner: HostKey | None, host: HostKey,
-                       claim: Claim = Claim.NONE) -> bool:
+                       claim: BuildStage = BuildStage.NONE) -> bool:
     """Whether this host may change the machine of an instance.
 
     Where an instance is says nothing any more when it is deleted; its machine

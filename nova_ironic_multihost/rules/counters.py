@@ -65,7 +65,7 @@ CAME = types.MappingProxyType({
 
 
 @dataclasses.dataclass(frozen=True)
-class Turns:
+class RunStats:
     """How it goes with one kind of work.
 
     :param sign: when it was last seen to go on: it began, got a step further
@@ -80,23 +80,23 @@ class Turns:
     succeeded: float | None = None
     seconds: float | None = None
 
-    def seen(self, now: float) -> 'Turns':
+    def seen(self, now: float) -> 'RunStats':
         """Return this after a sign of life."""
         return dataclasses.replace(self, sign=now)
 
-    def over(self, begun: float, now: float, done: bool) -> 'Turns':
+    def over(self, begun: float, now: float, done: bool) -> 'RunStats':
         """Return this after one more turn.
 
         :param begun: when it began.
         :param done: it came to its end without an error.
         """
         if done:
-            return Turns(now, now, now, now - begun)
+            return RunStats(now, now, now, now - begun)
         return dataclasses.replace(self, sign=now, ended=now)
 
 
 @dataclasses.dataclass(frozen=True)
-class Tallies:
+class Counters:
     """All of it at one moment.
 
     :param begun: when the process began.
@@ -112,9 +112,9 @@ class Tallies:
     counts: Mapping[Event, int] = dataclasses.field(
         default_factory=lambda: types.MappingProxyType(
             dict.fromkeys(Event, 0)))
-    turns: Mapping[Work, Turns] = dataclasses.field(
+    turns: Mapping[Work, RunStats] = dataclasses.field(
         default_factory=lambda: types.MappingProxyType(
-            dict.fromkeys(Work, Turns())))
+            dict.fromkeys(Work, RunStats())))
     pending: Mapping[Pending, Mapping[str, float]] = dataclasses.field(
         default_factory=lambda: types.MappingProxyType(
             dict.fromkeys(Pending, types.MappingProxyType({}))))
@@ -122,18 +122,18 @@ class Tallies:
         default_factory=lambda: types.MappingProxyType({}))
     heard: float | None = None
 
-    def counted(self, event: Event, number: int = 1) -> 'Tallies':
+    def counted(self, event: Event, number: int = 1) -> 'Counters':
         """Return this after something has happened."""
         return dataclasses.replace(self, counts=types.MappingProxyType(
             {**self.counts, event: self.counts[event] + number}))
 
-    def with_turns(self, work: Work, turns: Turns) -> 'Tallies':
+    def with_turns(self, work: Work, turns: RunStats) -> 'Counters':
         """Return this with how it goes with one kind of work."""
         return dataclasses.replace(self, turns=types.MappingProxyType(
             {**self.turns, work: turns}))
 
     def with_pending(self, kind: Pending, keys: Set[str], now: float
-                     ) -> 'Tallies':
+                     ) -> 'Counters':
         """Return this with all that is pending of one kind.
 
         :param keys: uuids; what is not among them is over.
@@ -143,7 +143,7 @@ class Tallies:
             **self.pending, kind: types.MappingProxyType(
                 {key: before.get(key, now) for key in sorted(keys)})}))
 
-    def asked(self, number: int, now: float) -> 'Tallies':
+    def asked(self, number: int, now: float) -> 'Counters':
         """Return this after a request to Ironic was made.
 
         :param number: of the request; no two have the same.
@@ -151,7 +151,7 @@ class Tallies:
         return dataclasses.replace(self, asking=types.MappingProxyType(
             {**self.asking, number: now}))
 
-    def answered(self, number: int, now: float | None = None) -> 'Tallies':
+    def answered(self, number: int, now: float | None = None) -> 'Counters':
         """Return this after that request has got an answer, or has failed.
 
         :param now: when it was answered, None if it has failed.

@@ -55,7 +55,7 @@ SCHEDULED, REBUILT = 'rebuild_server', 'compute_rebuild_instance'
 
 
 @dataclasses.dataclass(frozen=True)
-class Event:
+class EvacuationEvent:
     """Something that a service of nova did for an action.
 
     :param name: as nova calls it, such as ``rebuild_server``.
@@ -69,7 +69,7 @@ class Event:
 
 
 @dataclasses.dataclass(frozen=True)
-class Action:
+class EvacuationAction:
     """Something that an instance was asked for.
 
     :param name: as nova calls it, such as ``evacuate``.
@@ -81,7 +81,7 @@ class Action:
     name: str
     began: datetime.datetime
     failed: bool = False
-    events: Callable[[], Sequence[Event]] = dataclasses.field(
+    events: Callable[[], Sequence[EvacuationEvent]] = dataclasses.field(
         default=tuple, compare=False)
 
     def rebuilt(self) -> bool:
@@ -104,7 +104,7 @@ class Evacuated:
     unrefused: frozenset[str]
 
 
-def asked_last(actions: Sequence[Action]) -> str | None:
+def asked_last(actions: Sequence[EvacuationAction]) -> str | None:
     """Return which of :data:`ACTIONS` an instance is at, None if at neither.
 
     nova's API accepts an evacuation of a server that is to be rebuilt: that
@@ -145,10 +145,13 @@ def surplus(node: str | None, allocated: Set[str]) -> frozenset[str]:
     return frozenset(allocated - {node}) if node else frozenset()
 
 
-def left_by(vm_state: str, task_state: str | None,
-            actions: Sequence[Action], faults: Iterable[datetime.datetime],
-            machine: Callable[[], str | None]
-            ) -> tuple[str, str | None]:
+def left_by(
+    vm_state: str,
+    task_state: str | None,
+    actions: Sequence[EvacuationAction],
+    faults: Iterable[datetime.datetime],
+    machine: Callable[[], str | None],
+) -> tuple[str, str | None]:
     """Return both states of an instance without what evacuations did to them.
 
     The ERROR is taken off only if an evacuation has brought it, and it was
@@ -173,7 +176,7 @@ def left_by(vm_state: str, task_state: str | None,
     return vm_state, task_state
 
 
-def _failed_by(actions: Sequence[Action],
+def _failed_by(actions: Sequence[EvacuationAction],
                faults: Sequence[datetime.datetime]) -> bool:
     """Whether nothing but evacuations has brought an instance into ERROR."""
     before = next((place for place, one in enumerate(actions)

@@ -27,7 +27,7 @@ import enum
 import typing
 
 from nova_ironic_multihost.rules import builds
-from nova_ironic_multihost.rules.lost_builds import Build
+from nova_ironic_multihost.rules.lost_builds import SentBuild
 from nova_ironic_multihost.rules.model import InstanceState
 from nova_ironic_multihost.rules.peers import HostKey
 from nova_ironic_multihost.rules import ring
@@ -48,7 +48,7 @@ PAUSE, LONGEST_PAUSE = 30, 86400
 GRACE = 600
 
 
-class Kind(enum.Enum):
+class RequestKind(enum.Enum):
     """What a message asks for.
 
     :cvar BUILD: a build.
@@ -63,7 +63,7 @@ class Kind(enum.Enum):
 
 
 @dataclasses.dataclass(frozen=True)
-class Letter:
+class QueuedRequest:
     """A message that was taken from a mailbox and not acknowledged.
 
     :param kind: what it asks for.
@@ -76,7 +76,7 @@ class Letter:
         They are in no log: a build has passwords in it.
     """
 
-    kind: Kind
+    kind: RequestKind
     instance: str | None = None
     node: str | None = None
     returns: int = 0
@@ -87,7 +87,7 @@ class Letter:
 
 
 @dataclasses.dataclass(frozen=True)
-class Situation:
+class RequestFacts:
     """What is known at this moment about what a message asks for.
 
     What is said of the node is needed for builds only.
@@ -111,7 +111,7 @@ class Situation:
     attempts: int = 0
 
 
-class Fate(enum.Enum):
+class Action(enum.Enum):
     """What is done with a message.
 
     :cvar HAND_ON: it goes to another host, and is acknowledged then.
@@ -125,23 +125,25 @@ class Fate(enum.Enum):
 
 
 @dataclasses.dataclass(frozen=True)
-class Verdict:
+class Disposition:
     """What is done with a message.
 
     :param host: to which it goes, if it does.
     :param copy: whether it goes there as a copy, see :mod:`.backup_copies`.
     """
 
-    fate: Fate
+    fate: Action
     host: HostKey | None = None
     copy: bool = False
 
 
-_DROP = Verdict(Fate.DROP)
-_KEEP = Verdict(Fate.KEEP)
+_DROP = Disposition(Action.DROP)
+_KEEP = Disposition(Action.KEEP)
 
 
-def judge(letter: Letter, home: HostKey, situation: Situation) -> Verdict:
+def judge(
+    letter: QueuedRequest, home: HostKey, situation: RequestFacts
+) -> Disposition:
     """Say what to do with a message from the mailbox of a dead host.
 
     A build goes to whom it would be admitted by (:func:`.builds.outdated`)
@@ -152,24 +154,28 @@ def judge(letter: Letter, home: HostKey, situation: Situation) -> Verdict:
     :param home: the dead host.
     """
     state = situation.state
-    if letter.kind is Kind.OTHER or letter.instance is None or state is None:
+    if (
+        letter.kind is RequestKind.OTHER
+        or letter.instance is None
+        or state is None
+    ):
         return _KEEP
-    if letter.kind is Kind.OPERATION:
+    if letter.kind is RequestKind.OPERATION:
         # It may be for what is left of one that is deleted.
         return (_DROP if not state.deleted
                 and builds.elsewhere(state, home) else _KEEP)
     return _judge_build(letter, state, home, situation)
 
 
-def _judge_build(letter: Letter, state: InstanceState, home: HostKey,
-                 situation: Situation) -> Verdict:
+def _judge_build(letter: QueuedRequest, state: InstanceState, home: HostKey,
+                 situation: RequestFacts) -> Disposition:
     if state.deleted:
         # Who owns the node frees it.
         return _DROP
     if goes_on(letter, state):
         # This may be the last there is of what it was asked for with, and
         # whoever has it now may have to begin it again.
-        return Verdict(Fate.HAND_ON, state.host_key, copy=True)
+        return Disposition(Action.HAND_ON, state.host_key, copy=True)
     # Whoever gets it asks placement, and more than once.
     if builds.outdated(state, letter.node, home, allocated=lambda: True):
         return _DROP
@@ -177,15 +183,15 @@ def _judge_build(letter: Letter, state: InstanceState, home: HostKey,
         # The dead host had claimed another node for it.
         return _KEEP
     if situation.owner is not None and situation.live:
-        return Verdict(Fate.HAND_ON, situation.owner)
+        return Disposition(Action.HAND_ON, situation.owner)
     if situation.choice is not None and (
             situation.owner is None or situation.dead):
         # Who cannot have the node has the build scheduled again.
-        return Verdict(Fate.HAND_ON, situation.choice)
+        return Disposition(Action.HAND_ON, situation.choice)
     return _KEEP
 
 
-def goes_on(letter: Letter, state: InstanceState) -> bool:
+def goes_on(letter: QueuedRequest, state: InstanceState) -> bool:
     """Whether a build was begun on the node that it was sent for.
 
     :param letter: that asks for it.
@@ -216,7 +222,7 @@ def returned(consumers: int, held: int) -> bool:
     return consumers > held or 0 < consumers < held
 
 
-def pause(held: Iterable[Letter]) -> float:
+def pause(held: Iterable[QueuedRequest]) -> float:
     """Return the seconds for which a mailbox is left alone.
 
     RabbitMQ drops what has come back to a quorum queue too often: 20 times
@@ -231,8 +237,8 @@ def pause(held: Iterable[Letter]) -> float:
     return min(PAUSE * 2.0 ** min(returns, 20), LONGEST_PAUSE)
 
 
-def overdue(since: Mapping[Build, float], found: Set[str], now: float
-            ) -> list[Build]:
+def overdue(since: Mapping[SentBuild, float], found: Set[str], now: float
+            ) -> list[SentBuild]:
     """Return the builds that have waited too long, as far as is known.
 
     Whose node is recorded on a compute service whose mailbox has been read to

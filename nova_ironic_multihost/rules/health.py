@@ -26,8 +26,8 @@ from collections.abc import Mapping
 import dataclasses
 import types
 
+from nova_ironic_multihost.rules.counters import Counters
 from nova_ironic_multihost.rules.counters import Pending
-from nova_ironic_multihost.rules.counters import Tallies
 from nova_ironic_multihost.rules.counters import Work
 from nova_ironic_multihost.rules.ownership import Reason
 from nova_ironic_multihost.rules import peers
@@ -47,7 +47,7 @@ AWAY = 300
 
 
 @dataclasses.dataclass(frozen=True)
-class Bounds:
+class HealthLimits:
     """Seconds after which something is taken for broken.
 
     :param audit: without a sign of an audit, None if nova makes none.
@@ -61,7 +61,7 @@ class Bounds:
 
 
 def bounds(interval: float | None, period: float, timeout: float,
-           removal: float = 0) -> Bounds:
+           removal: float = 0) -> HealthLimits:
     """Return the bounds that follow from the intervals of nova.
 
     :param interval: seconds between two audits, None if there are none.
@@ -70,7 +70,7 @@ def bounds(interval: float | None, period: float, timeout: float,
     :param removal: seconds for which it is waited that Ironic has torn down a
         machine; audits wait while nova's other tasks do that.
     """
-    return Bounds(
+    return HealthLimits(
         None if interval is None
         else MISSED * interval + QUESTIONS * timeout + removal,
         MISSED * period + QUESTIONS_OF_LOOK * timeout,
@@ -78,7 +78,7 @@ def bounds(interval: float | None, period: float, timeout: float,
 
 
 @dataclasses.dataclass(frozen=True)
-class Signs:
+class HealthInputs:
     """What was seen of a compute service; times by one monotonic clock.
 
     :param started: when its start was over, None while it goes on. Until then
@@ -104,14 +104,16 @@ class Signs:
 
 
 @dataclasses.dataclass(frozen=True)
-class Verdict:
+class HealthState:
     """Whether it is well, and a line for people to read."""
 
     well: bool
     why: str
 
 
-def judge(signs: Signs, limits: Bounds, now: float) -> Verdict:
+def judge(
+    signs: HealthInputs, limits: HealthLimits, now: float
+) -> HealthState:
     """Say whether a compute service is well.
 
     Ironic that is away is no reason: whoever waits for an answer hangs as long
@@ -120,11 +122,11 @@ def judge(signs: Signs, limits: Bounds, now: float) -> Verdict:
     :param now: this moment.
     """
     if signs.ending:
-        return Verdict(True, 'This compute service is about to end.')
+        return HealthState(True, 'This compute service is about to end.')
     if signs.started is None:
-        return Verdict(True, 'This compute service starts.')
+        return HealthState(True, 'This compute service starts.')
     if not signs.listening:
-        return Verdict(False, 'Nobody reads the messages that are sent to '
+        return HealthState(False, 'Nobody reads the messages that are sent to '
                        'this compute service any more: restart it.')
     started = signs.started
     silence = {
@@ -134,7 +136,7 @@ def judge(signs: Signs, limits: Bounds, now: float) -> Verdict:
     if (silence['conductor'] > limits.conductor
             and signs.look_ended is not None
             and signs.look_ended > (signs.services or started)):
-        return Verdict(False, 'nova-conductor has not answered for '
+        return HealthState(False, 'nova-conductor has not answered for '
                        f'{silence["conductor"]:.0f} s: are nova-conductor, '
                        'its database and the message bus up?')
     hung = [f'no {what} got any further for {silence[what]:.0f} s'
@@ -143,13 +145,16 @@ def judge(signs: Signs, limits: Bounds, now: float) -> Verdict:
             if limit is not None and silence[what] > limit]
     unanswered = now - signs.asking if signs.asking is not None else 0
     if unanswered > UNANSWERED:
-        return Verdict(True, 'Ironic has not answered a request for '
+        return HealthState(True, 'Ironic has not answered a request for '
                        f'{unanswered:.0f} s; this compute service goes on '
                        'when it does.')
     if hung:
-        return Verdict(False, f'It hangs: {" and ".join(hung)}. Take a Guru '
-                       'Meditation Report (SIGUSR2) and restart it.')
-    return Verdict(True, 'This compute service is well.')
+        return HealthState(
+            False,
+            f'It hangs: {" and ".join(hung)}. Take a Guru '
+            'Meditation Report (SIGUSR2) and restart it.',
+        )
+    return HealthState(True, 'This compute service is well.')
 
 
 #: Why nodes are on their way from one compute service to another, or wait to
@@ -161,7 +166,7 @@ MOVING = (Reason.ADOPTED, Reason.ADOPTION_WAITS, Reason.PULLED,
 
 
 @dataclasses.dataclass(frozen=True)
-class Picture:
+class StatusSnapshot:
     """A compute service at one moment.
 
     :param host: its name, as nova spells it.
@@ -179,8 +184,8 @@ class Picture:
 
     host: str
     at: float
-    tallies: Tallies
-    verdict: Verdict
+    tallies: Counters
+    verdict: HealthState
     view: peers.View | None = None
     reasons: Mapping[str, Reason] | None = None
     missing: int = 0
@@ -194,7 +199,7 @@ class Picture:
         return 0 if oldest is None else max(0, self.at - oldest)
 
     def age(self, work: Work) -> float:
-        """Return the seconds since some work was done, see ``Tallies``."""
+        """Return the seconds since some work was done, see ``Counters``."""
         return self.tallies.age(work, self.at)
 
     def moving(self) -> Mapping[Reason, str]:

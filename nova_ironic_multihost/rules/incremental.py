@@ -43,7 +43,7 @@ TURNS = 10
 
 
 @dataclasses.dataclass(frozen=True)
-class Basis:
+class Inputs:
     """What the reasons of all nodes depend on.
 
     :param view: the compute services, with those of all owners and of all
@@ -60,7 +60,7 @@ class Basis:
 
 
 @dataclasses.dataclass(frozen=True)
-class Standing:
+class LastAudit:
     """How things stood at an audit of all nodes.
 
     :param basis: what its reasons depended on.
@@ -71,7 +71,7 @@ class Standing:
     :param turn: number of the audit, from the first one on.
     """
 
-    basis: Basis
+    basis: Inputs
     serial: int
     my_nodes: frozenset[str]
     my_instances: frozenset[str]
@@ -79,7 +79,7 @@ class Standing:
     turn: int = 0
 
 
-def due(before: Standing | None, basis: Basis, mirror: Mirror,
+def due(before: LastAudit | None, basis: Inputs, mirror: Mirror,
         my_nodes: Set[str], my_instances: Set[str]) -> Set[str]:
     """Return the nodes that are decided in an audit.
 
@@ -100,7 +100,7 @@ def due(before: Standing | None, basis: Basis, mirror: Mirror,
           if instance in moved or zlib.crc32(node.encode()) % TURNS == turn)}
 
 
-def uncertain(before: Standing | None, basis: Basis, mirror: Mirror,
+def uncertain(before: LastAudit | None, basis: Inputs, mirror: Mirror,
               recorded: Set[str], mine: Iterable[str]) -> set[str] | None:
     """Return the nodes whose records are read again in an audit.
 

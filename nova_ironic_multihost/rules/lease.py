@@ -19,7 +19,7 @@ and each answer that this is up renews the lease, from the moment on in which
 the question was *begun*, as the answer may have waited on the wire. While the
 lease is valid it shows a watchdog that it lives. When the lease has run out it
 does not, and is killed. How long after the last renewal that is, at the most,
-is :meth:`Terms.over_after`; the proof is in the documentation (page "A
+is :meth:`LeaseTiming.over_after`; the proof is in the documentation (page "A
 watchdog instead of fencing").
 """
 
@@ -30,7 +30,7 @@ from nova_ironic_multihost.rules import health
 from nova_ironic_multihost.rules import peers
 
 
-class Word(enum.Enum):
+class ServiceState(enum.Enum):
     """What nova says of a compute service, for people to read."""
 
     UP = 'it is up'
@@ -40,20 +40,20 @@ class Word(enum.Enum):
     GONE = 'there is no such compute service'
 
 
-def word(service: peers.ComputeService | None) -> Word:
+def word(service: peers.ComputeService | None) -> ServiceState:
     """Return what nova says.
 
     :param service: the compute service, None when nova has none.
     """
     if service is None:
-        return Word.GONE
+        return ServiceState.GONE
     if service.forced_down:
-        return Word.FENCED
-    return Word.UP if service.up else Word.DOWN
+        return ServiceState.FENCED
+    return ServiceState.UP if service.up else ServiceState.DOWN
 
 
 @dataclasses.dataclass(frozen=True)
-class Terms:
+class LeaseTiming:
     """How long things last, in seconds.
 
     :param answer: for which an answer of nova's conductor is awaited,
@@ -112,7 +112,7 @@ class Lease:
 
     renewed: float
     held: bool = False
-    word: Word | None = None
+    word: ServiceState | None = None
     heard: float | None = None
 
     def after(self, asked: float,
@@ -127,30 +127,30 @@ class Lease:
         :param service: the answer.
         """
         said = word(service)
-        held = self.held or said is Word.UP
+        held = self.held or said is ServiceState.UP
         return Lease(
-            asked if said is Word.UP or not held else self.renewed,
+            asked if said is ServiceState.UP or not held else self.renewed,
             held, said, asked)
 
-    def left(self, terms: Terms, now: float) -> float:
+    def left(self, terms: LeaseTiming, now: float) -> float:
         """Return the seconds until it runs out; negative when it has."""
         return self.renewed + terms.length - now
 
-    def valid(self, terms: Terms, now: float) -> bool:
+    def valid(self, terms: LeaseTiming, now: float) -> bool:
         """Whether it has not run out."""
         return self.left(terms, now) >= 0
 
-    def verdict(self, terms: Terms, now: float) -> health.Verdict:
+    def verdict(self, terms: LeaseTiming, now: float) -> health.HealthState:
         """Say whether it is valid, and why not."""
         if self.valid(terms, now):
-            return health.Verdict(
+            return health.HealthState(
                 True, f'The lease is valid for {self.left(terms, now):.0f} s '
                 'more.')
         silent = self.heard is None or now - self.heard > terms.length
         why = ('does not answer: are it, its database and the message bus '
                'up?' if silent or self.word is None
                else f'said last: {self.word.value}')
-        return health.Verdict(
+        return health.HealthState(
             False, 'The lease has run out: for '
             f'{now - self.renewed:.0f} s nova has not said that this compute '
             f'service is up. nova-conductor {why}')

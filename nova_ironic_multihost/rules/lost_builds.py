@@ -35,7 +35,7 @@ PATIENCE_MOVED = 1800
 
 
 @dataclasses.dataclass(frozen=True)
-class Build:
+class SentBuild:
     """A build that has a node and no host yet.
 
     :param instance: its uuid.
@@ -59,8 +59,8 @@ class Absence:
     mine: float
 
 
-def observe(before: Mapping[Build, Absence], absent: Iterable[Build],
-            mine: Mapping[str, float], now: float) -> dict[Build, Absence]:
+def observe(before: Mapping[SentBuild, Absence], absent: Iterable[SentBuild],
+            mine: Mapping[str, float], now: float) -> dict[SentBuild, Absence]:
     """Note which builds have not come.
 
     :param before: what this returned the last time.
@@ -72,7 +72,9 @@ def observe(before: Mapping[Build, Absence], absent: Iterable[Build],
         for build in absent}
 
 
-def lost(absences: Mapping[Build, Absence], now: float) -> frozenset[Build]:
+def lost(
+    absences: Mapping[SentBuild, Absence], now: float
+) -> frozenset[SentBuild]:
     """Say which builds will not come any more.
 
     :param absences: what :func:`observe` returned.

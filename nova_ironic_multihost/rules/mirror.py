@@ -45,7 +45,7 @@ OVERLAP = datetime.timedelta(seconds=30)
 MARKS = 8
 
 
-class Row(typing.NamedTuple):
+class NodeRow(typing.NamedTuple):
     """A node in a listing.
 
     :param uuid: of the node.
@@ -61,7 +61,7 @@ class Row(typing.NamedTuple):
     here: bool = True
 
 
-class Page(typing.NamedTuple):
+class ListingPage(typing.NamedTuple):
     """Some nodes of a listing, in its order.
 
     :param rows: the nodes.
@@ -70,7 +70,7 @@ class Page(typing.NamedTuple):
         not say.
     """
 
-    rows: tuple[Row, ...]
+    rows: tuple[NodeRow, ...]
     more: bool = False
     at: datetime.datetime | None = None
 
@@ -85,7 +85,7 @@ class Mirror:
     """What is known of Ironic's nodes at one moment.
 
     :param nodes: uuid -> uuid of its instance, or None.
-    :param bodies: uuid -> :attr:`Row.body`, as far as it is known.
+    :param bodies: uuid -> :attr:`NodeRow.body`, as far as it is known.
     :param serial: number of changes so far, the first listing among them; 0
         if nothing was read.
     :param changes: uuid -> number of its last change, of the nodes that came
@@ -119,13 +119,13 @@ class Mirror:
         return frozenset(node for node, its in self.changes.items()
                          if its > serial)
 
-    def met(self, rows: Iterable[Row]) -> 'Mirror':
+    def met(self, rows: Iterable[NodeRow]) -> 'Mirror':
         """Return the mirror after some nodes were read.
 
         :param rows: the nodes; of two that are one the first counts, which
             was touched last.
         """
-        found: dict[str, Row] = {}
+        found: dict[str, NodeRow] = {}
         for row in rows:
             found.setdefault(row.uuid, row)
         return self._with(
@@ -133,7 +133,7 @@ class Mirror:
             [uuid for uuid, row in found.items()
              if not row.here and uuid in self.nodes])
 
-    def completed(self, rows: Sequence[Row]) -> 'Mirror':
+    def completed(self, rows: Sequence[NodeRow]) -> 'Mirror':
         """Return the mirror with bodies that were not known.
 
         It is no change of a node that more is known of it.
@@ -161,7 +161,7 @@ class Mirror:
             node: body for node, body in self.bodies.items()
             if node in wanted}))
 
-    def listed(self, rows: Sequence[Row],
+    def listed(self, rows: Sequence[NodeRow],
                since: datetime.datetime | None) -> 'Mirror':
         """Return the mirror after all nodes were listed.
 
@@ -177,7 +177,7 @@ class Mirror:
         """Return the mirror at the beginning of a round."""
         return dataclasses.replace(self, marks=(), missing=frozenset())
 
-    def gone_on(self, rows: Sequence[Row]) -> 'Mirror':
+    def gone_on(self, rows: Sequence[NodeRow]) -> 'Mirror':
         """Return the mirror after the next nodes of a round.
 
         :param rows: of the page after the last one of :attr:`marks`.
@@ -198,19 +198,19 @@ class Mirror:
         return dataclasses.replace(
             found, marks=(), missing=frozenset(), tail=self.marks)
 
-    def with_tail(self, rows: Sequence[Row]) -> 'Mirror':
+    def with_tail(self, rows: Sequence[NodeRow]) -> 'Mirror':
         """Return the mirror after the nodes that came after :attr:`tail`."""
         return dataclasses.replace(
             self.met(rows), tail=_last(self.tail, rows))
 
-    def _is_news(self, row: Row) -> bool:
+    def _is_news(self, row: NodeRow) -> bool:
         if row.uuid not in self.nodes:
             return True
         if row.body is not None:
             return self.bodies.get(row.uuid) != row.body
         return self.nodes[row.uuid] != row.instance
 
-    def _with(self, news: Sequence[Row] = (), gone: Sequence[str] = ()
+    def _with(self, news: Sequence[NodeRow] = (), gone: Sequence[str] = ()
               ) -> 'Mirror':
         if not news and not gone:
             return self
@@ -236,7 +236,7 @@ class Mirror:
             changes=types.MappingProxyType(changes))
 
 
-def _last(marks: tuple[str, ...], rows: Sequence[Row]) -> tuple[str, ...]:
+def _last(marks: tuple[str, ...], rows: Sequence[NodeRow]) -> tuple[str, ...]:
     last = [row.uuid for row in rows[-MARKS:]]
     return (*(mark for mark in marks if mark not in last), *last)[-MARKS:]
 

@@ -26,7 +26,7 @@ PREFIX, NAMESPACE = 'ironic_multihost_object', 'ironic_multihost'
 
 
 @dataclasses.dataclass(frozen=True)
-class Event:
+class Notification:
     """A notification.
 
     :param kind: its event type.
@@ -49,28 +49,37 @@ class Event:
                 f'{PREFIX}.data': self.fields}
 
 
-def takeover(host: str, source_host: str, instances: Iterable[str]) -> Event:
+def takeover(
+    host: str, source_host: str, instances: Iterable[str]
+) -> Notification:
     """Return what is sent when instances were taken over.
 
     :param host: the compute service that has them now.
     :param source_host: the one that had them, '' if none had.
     :param instances: uuids.
     """
-    return Event('ironic_multihost.takeover', 'TakeoverPayload', '1.0', {
-        'host': host, 'source_host': source_host,
-        'instances': sorted(instances)})
+    return Notification(
+        'ironic_multihost.takeover',
+        'TakeoverPayload',
+        '1.0',
+        {
+            'host': host,
+            'source_host': source_host,
+            'instances': sorted(instances),
+        },
+    )
 
 
-def brake(host: str, engaged: bool, missing: int) -> Event:
+def brake(host: str, engaged: bool, missing: int) -> Notification:
     """Return what is sent when the brake of vanished nodes changes.
 
     :param missing: number of nodes that Ironic does not list.
     """
-    return Event('ironic_multihost.brake', 'BrakePayload', '1.0', {
+    return Notification('ironic_multihost.brake', 'BrakePayload', '1.0', {
         'host': host, 'engaged': engaged, 'missing': missing})
 
 
-class Drain(enum.Enum):
+class DrainProgress(enum.Enum):
     """Whether a compute service gives its free nodes to the others."""
 
     IN_SERVICE = 'in_service'
@@ -78,21 +87,23 @@ class Drain(enum.Enum):
     DRAINED = 'drained'
 
 
-def drained(disabled: bool, free: int) -> Drain:
+def drained(disabled: bool, free: int) -> DrainProgress:
     """Say how far a compute service is.
 
     :param disabled: by an operator.
     :param free: number of its nodes that have no server.
     """
     if not disabled:
-        return Drain.IN_SERVICE
-    return Drain.DRAINING if free else Drain.DRAINED
+        return DrainProgress.IN_SERVICE
+    return DrainProgress.DRAINING if free else DrainProgress.DRAINED
 
 
-def drain(host: str, state: Drain, free: int, served: int) -> Event:
+def drain(
+    host: str, state: DrainProgress, free: int, served: int
+) -> Notification:
     """Return what is sent when that changes.
 
     :param served: number of its nodes with a server of its own.
     """
-    return Event('ironic_multihost.drain', 'DrainPayload', '1.0', {
+    return Notification('ironic_multihost.drain', 'DrainPayload', '1.0', {
         'host': host, 'state': state.value, 'free': free, 'served': served})

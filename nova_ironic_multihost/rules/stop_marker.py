@@ -86,7 +86,7 @@ def may_close(view: peers.View, zones: Mapping[HostKey, str | None]
 
 
 @dataclasses.dataclass(frozen=True)
-class Farewells:
+class StopMarkers:
     """Since when others have been heard to say farewell.
 
     :param heard: host -> (its farewell, when it was heard first, in seconds
@@ -96,7 +96,7 @@ class Farewells:
     heard: Mapping[HostKey, tuple[str, float]] = dataclasses.field(
         default_factory=lambda: types.MappingProxyType({}))
 
-    def after(self, view: peers.View, now: float) -> 'Farewells':
+    def after(self, view: peers.View, now: float) -> 'StopMarkers':
         """Return the farewells after one more look.
 
         :param view: what was seen.
@@ -108,7 +108,7 @@ class Farewells:
                 words, since = self.heard.get(host, ('', now))
                 heard[host] = (service.farewell,
                                since if words == service.farewell else now)
-        return Farewells(types.MappingProxyType(heard))
+        return StopMarkers(types.MappingProxyType(heard))
 
     def over(self, now: float, down_time: float
              ) -> frozenset[tuple[HostKey, str]]:

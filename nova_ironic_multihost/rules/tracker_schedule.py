@@ -23,7 +23,7 @@ from collections.abc import Mapping
 import dataclasses
 import zlib
 
-from nova_ironic_multihost.rules.mirror import Row
+from nova_ironic_multihost.rules.mirror import NodeRow
 from nova_ironic_multihost.rules.ownership import Reason
 
 #: The part of the interval after which the first nodes are audited again. All
@@ -43,7 +43,7 @@ CAME = frozenset({Reason.ADOPTED, Reason.PULLED})
 
 
 @dataclasses.dataclass(frozen=True)
-class Basis:
+class NodeInputs:
     """What an audit of a node depends on, besides what is noted when it is.
 
     :param node: what Ironic has of it.
@@ -52,13 +52,13 @@ class Basis:
         all nodes depend on.
     """
 
-    node: Row
+    node: NodeRow
     reason: Reason
     era: int
 
 
 @dataclasses.dataclass(frozen=True)
-class Success:
+class NodeAudit:
     """An audit of a node that succeeded.
 
     :param basis: how things stood when it began.
@@ -66,11 +66,11 @@ class Success:
         this audit or one before; seconds, by a monotonic clock.
     """
 
-    basis: Basis
+    basis: NodeInputs
     at: float
 
 
-def due(basis: Basis, last: Success | None, now: float, interval: float
+def due(basis: NodeInputs, last: NodeAudit | None, now: float, interval: float
         ) -> bool:
     """Whether a node is to be audited.
 
@@ -84,7 +84,7 @@ def due(basis: Basis, last: Success | None, now: float, interval: float
             or is_over(basis.node.uuid, last, now, interval))
 
 
-def is_over(node: str, last: Success, now: float, interval: float) -> bool:
+def is_over(node: str, last: NodeAudit, now: float, interval: float) -> bool:
     """Whether a node is audited without any reason but the time.
 
     :param node: its uuid.
@@ -93,7 +93,7 @@ def is_over(node: str, last: Success, now: float, interval: float) -> bool:
     return now - last.at >= interval * moment(node)
 
 
-def _same(before: Basis, now: Basis) -> bool:
+def _same(before: NodeInputs, now: NodeInputs) -> bool:
     """Whether an audit by what was before has said all that there is now.
 
     Of a free node that has come it says what it says of one that is kept. Not

@@ -26,7 +26,7 @@ from prometheus_client import core as families
 
 from nova_ironic_multihost.rules.counters import Event
 from nova_ironic_multihost.rules.counters import Work
-from nova_ironic_multihost.rules.health import Picture
+from nova_ironic_multihost.rules.health import StatusSnapshot
 from nova_ironic_multihost.rules import ownership
 
 #: How the name of each metric begins.
@@ -48,7 +48,9 @@ class Exposition:
     :param version: of this package.
     """
 
-    def __init__(self, picture: Callable[[], Picture], version: str) -> None:
+    def __init__(
+        self, picture: Callable[[], StatusSnapshot], version: str
+    ) -> None:
         self._picture = picture
         self._version = version
         self._registry = prometheus_client.CollectorRegistry()
@@ -73,7 +75,7 @@ class Exposition:
         yield from _of_work(picture)
 
 
-def _of_nodes(picture: Picture) -> Iterator[families.Metric]:
+def _of_nodes(picture: StatusSnapshot) -> Iterator[families.Metric]:
     if picture.view is not None and not picture.ending:
         members = picture.view.members
         yield _gauge('members', 'Compute services that share the nodes, as '
@@ -93,7 +95,7 @@ def _of_nodes(picture: Picture) -> Iterator[families.Metric]:
                      'as too many have vanished.', picture.braked)
 
 
-def _of_events(picture: Picture) -> Iterator[families.Metric]:
+def _of_events(picture: StatusSnapshot) -> Iterator[families.Metric]:
     counts = picture.tallies.counts
     for name, text, results in (
             ('moves', 'Free nodes that came to this compute service.', MOVES),
@@ -115,7 +117,7 @@ def _of_events(picture: Picture) -> Iterator[families.Metric]:
                  picture.pending_seconds)
 
 
-def _of_work(picture: Picture) -> Iterator[families.Metric]:
+def _of_work(picture: StatusSnapshot) -> Iterator[families.Metric]:
     for name, work, what in (
             ('listing', Work.LISTING, 'asking Ironic what has changed'),
             ('audit', Work.AUDIT, 'an audit of all nodes')):

@@ -51,7 +51,7 @@ FAREWELL = 1
 
 
 @dataclasses.dataclass(frozen=True)
-class Page:
+class HttpPage:
     """An answer.
 
     :param status: of HTTP.
@@ -63,9 +63,9 @@ class Page:
     body: bytes
 
 
-def line(status: int, sentence: str) -> Page:
+def line(status: int, sentence: str) -> HttpPage:
     """Return a page of one line of text."""
-    return Page(status, 'text/plain; charset=utf-8',
+    return HttpPage(status, 'text/plain; charset=utf-8',
                 f'{sentence}\n'.encode())
 
 
@@ -80,7 +80,7 @@ class Server:
     """
 
     def __init__(self, address: str, port: int,
-                 pages: Mapping[str, Callable[[], Page]],
+                 pages: Mapping[str, Callable[[], HttpPage]],
                  benign: Set[str] = frozenset()) -> None:
         self._address = address, port
         self._pages = pages
@@ -128,7 +128,7 @@ class _TCPServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
     request_queue_size = READERS
 
     def __init__(self, address: tuple[str, int],
-                 pages: Mapping[str, Callable[[], Page]],
+                 pages: Mapping[str, Callable[[], HttpPage]],
                  benign: Set[str]) -> None:
         self.pages = pages
         self.benign = benign
@@ -234,7 +234,7 @@ class _Handler(server.BaseHTTPRequestHandler):
 
     do_HEAD = do_GET
 
-    def _made(self, path: str, make: Callable[[], Page]) -> Page:
+    def _made(self, path: str, make: Callable[[], HttpPage]) -> HttpPage:
         try:
             return make()
         except Exception:

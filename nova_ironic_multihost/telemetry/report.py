@@ -20,7 +20,7 @@ from collections.abc import Iterator
 
 from nova_ironic_multihost.rules.counters import Pending
 from nova_ironic_multihost.rules.counters import Work
-from nova_ironic_multihost.rules.health import Picture
+from nova_ironic_multihost.rules.health import StatusSnapshot
 from nova_ironic_multihost.rules import ownership
 
 #: What the section is called.
@@ -30,12 +30,12 @@ TITLE = 'Ironic multi-host'
 SHOWN = 20
 
 
-def text(picture: Picture) -> str:
+def text(picture: StatusSnapshot) -> str:
     """Return what is seen, in lines."""
     return '\n'.join(_lines(picture))
 
 
-def _lines(picture: Picture) -> Iterator[str]:
+def _lines(picture: StatusSnapshot) -> Iterator[str]:
     yield f'Compute service: {picture.host}'
     yield f'Health: {picture.verdict.why}'
     yield from _members(picture)
@@ -53,7 +53,7 @@ def _lines(picture: Picture) -> Iterator[str]:
         yield f'  {number} times {event.value}'
 
 
-def _members(picture: Picture) -> Iterator[str]:
+def _members(picture: StatusSnapshot) -> Iterator[str]:
     if picture.view is None:
         yield 'Members: not known yet'
         return
@@ -64,7 +64,7 @@ def _members(picture: Picture) -> Iterator[str]:
     yield from (f'  {host}' for host in members)
 
 
-def _nodes(picture: Picture) -> Iterator[str]:
+def _nodes(picture: StatusSnapshot) -> Iterator[str]:
     if picture.reasons is None:
         yield 'Nodes: not known yet'
         return
@@ -80,7 +80,7 @@ def _nodes(picture: Picture) -> Iterator[str]:
            if picture.braked else 'Brake of vanished nodes: not engaged')
 
 
-def _pending(picture: Picture) -> Iterator[str]:
+def _pending(picture: StatusSnapshot) -> Iterator[str]:
     for kind in Pending:
         waiting = picture.waiting(kind)
         yield f'{kind.value.capitalize()}: {len(waiting)}'
@@ -88,7 +88,7 @@ def _pending(picture: Picture) -> Iterator[str]:
                     for uuid, seconds in waiting[:SHOWN])
 
 
-def _turns(picture: Picture, work: Work) -> str:
+def _turns(picture: StatusSnapshot, work: Work) -> str:
     turns = picture.tallies.turns[work]
     if turns.succeeded is None:
         return 'not done yet' + (

@@ -17,8 +17,8 @@ from importlib import metadata
 
 from oslo_log import log as logging
 
-from nova_ironic_multihost.rules.health import Picture
-from nova_ironic_multihost.rules.health import Verdict
+from nova_ironic_multihost.rules.health import HealthState
+from nova_ironic_multihost.rules.health import StatusSnapshot
 from nova_ironic_multihost.telemetry import exposition
 from nova_ironic_multihost.telemetry import http_server
 from nova_ironic_multihost.telemetry import report
@@ -31,7 +31,7 @@ TITLE = report.TITLE
 DISTRIBUTION = 'nova-ironic-multihost'
 
 
-class Window:
+class StatusServer:
     """Shows metrics, health and a report.
 
     The name of the host is in the paths of the pages that probes ask for, as
@@ -44,9 +44,9 @@ class Window:
     :param where: (address, port) of the server, None for none.
     """
 
-    def __init__(self, host: str, picture: Callable[[], Picture],
-                 verdict: Callable[[], Verdict],
-                 lease: Callable[[], Verdict],
+    def __init__(self, host: str, picture: Callable[[], StatusSnapshot],
+                 verdict: Callable[[], HealthState],
+                 lease: Callable[[], HealthState],
                  where: tuple[str, int] | None) -> None:
         self._picture = picture
         self._exposition = exposition.Exposition(picture, version())
@@ -100,14 +100,16 @@ class Window:
         """Return the section of a report."""
         return report.text(self._picture())
 
-    def _metrics(self) -> http_server.Page:
-        return http_server.Page(
+    def _metrics(self) -> http_server.HttpPage:
+        return http_server.HttpPage(
             200, exposition.CONTENT_TYPE, self._exposition.text())
 
 
-def _page(judge: Callable[[], Verdict]) -> Callable[[], http_server.Page]:
+def _page(
+    judge: Callable[[], HealthState],
+) -> Callable[[], http_server.HttpPage]:
     """Return what makes the page of a verdict."""
-    def make() -> http_server.Page:
+    def make() -> http_server.HttpPage:
         verdict = judge()
         return http_server.line(200 if verdict.well else 503, verdict.why)
 

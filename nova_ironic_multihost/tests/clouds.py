@@ -151,7 +151,7 @@ class FakeCloud(fixtures.Fixture):
                               ('baremetal', IRONIC))})
 
     def survey(self):
-        return cloud_client.Survey(self.connection(), self.connection())
+        return cloud_client.CloudClient(self.connection(), self.connection())
 
     def _note(self, request):
         self.asked[request.path] += 1

@@ -25,18 +25,18 @@ def consistent():
     nodes = [cloud_state.Node(f'node-{i}') for i in range(6)]
     nodes[0] = dataclasses.replace(
         nodes[0], instance_uuid='server-0', provision_state='active')
-    return cloud_state.Observation(
+    return cloud_state.CloudState(
         at=NOW,
         services=tuple(cloud_state.Service(host, seen=NOW - 1)
                        for host in HOSTS),
-        records=tuple(cloud_state.Record(f'node-{i}', HOSTS[i % 3], id=i)
+        records=tuple(cloud_state.CloudRecord(f'node-{i}', HOSTS[i % 3], id=i)
                       for i in range(6)),
         nodes=tuple(nodes),
         providers=tuple(
             cloud_state.Provider(f'node-{i}', used=int(i == 0), id=i)
             for i in range(6)),
         allocations=(cloud_state.Allocation('server-0', 'node-0'),),
-        instances=(cloud_state.Instance(
+        instances=(cloud_state.CloudServer(
             'server-0', 'one', 'compute-1', 'node-0', updated=NOW - 500),))
 
 

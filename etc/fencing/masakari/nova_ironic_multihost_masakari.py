@@ -55,7 +55,7 @@ def asked(context):
     connection = openstack.connection.Connection(
         session=client.session, region_name=client.region_name,
         compute_interface=client.interface)
-    return cloud_client.Survey(connection, connection)
+    return cloud_client.CloudClient(connection, connection)
 
 
 class FenceBareMetalTask(base.MasakariTask):

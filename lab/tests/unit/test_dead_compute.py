@@ -101,7 +101,7 @@ class SplitBrainWatchdogTestCase(base.BaseTestCase):
                     self.split(**changes))))
 
     def test_nova_compute_starts_with_what_it_wants(self):
-        terms = lease.Terms(split_brain_watchdog.ANSWER, 10)
+        terms = lease.LeaseTiming(split_brain_watchdog.ANSWER, 10)
         self.assertLessEqual(
             terms.over_after(split_brain_watchdog.WATCHDOG),
             split_brain_watchdog.TAKEOVER_AFTER)

@@ -33,7 +33,7 @@ class DeadopsTestCase(base.BaseTestCase):
         self.assertEqual('gone, machine leaked', self.outcome(deleted=True))
 
     def test_gone(self):
-        self.assertEqual('gone', deadops.outcome(cloud_state.Observation(),
+        self.assertEqual('gone', deadops.outcome(cloud_state.CloudState(),
                                                  'server-0'))
 
 

@@ -33,7 +33,7 @@ def two(**changes):
     seen = deploying(server(vm_state='building', task_state='spawning'))
     seen = views.with_more(seen, 'allocations', cloud_state.Allocation(
         'server-1', 'node-1'))
-    return views.with_more(seen, 'instances', cloud_state.Instance(
+    return views.with_more(seen, 'instances', cloud_state.CloudServer(
         **{'uuid': 'server-1', 'vm_state': 'building',
            'task_state': 'scheduling'} | changes))
 
@@ -49,7 +49,7 @@ class StageTestCase(base.BaseTestCase):
         return fates.stage(seen, 'server-0')
 
     def test_from_the_request_to_the_end(self):
-        self.assertEqual('unclaimed', self.stage(cloud_state.Observation()))
+        self.assertEqual('unclaimed', self.stage(cloud_state.CloudState()))
         self.assertEqual('unclaimed', self.stage(server(
             host=None, node=None, vm_state='building')))
         claimed = server(vm_state='building')
@@ -72,7 +72,7 @@ class StageTestCase(base.BaseTestCase):
         third = views.with_more(
             views.with_more(two(), 'allocations', cloud_state.Allocation(
                 'server-2', 'node-3')),
-            'instances', cloud_state.Instance(
+            'instances', cloud_state.CloudServer(
                 'server-2', host='compute-1', node='node-3',
                 vm_state='building'))
         self.assertFalse(fates.half_begun(
@@ -91,7 +91,7 @@ class RestTestCase(base.BaseTestCase):
     def test_built_failed_or_gone(self):
         for seen in (server(), server(vm_state='error'),
                      server(deleted=True, task_state='deleting'),
-                     cloud_state.Observation()):
+                     cloud_state.CloudState()):
             self.assertTrue(self.at_rest(seen))
 
     def test_something_goes_on(self):
@@ -120,7 +120,7 @@ class MachineTestCase(base.BaseTestCase):
                 views.with_more(seen, 'allocations', cloud_state.Allocation(
                     'server-0', 'node-1')),
                 views.changed(seen, 'records', 0, host='compute-2'),
-                cloud_state.Observation()):
+                cloud_state.CloudState()):
             self.assertFalse(self.one(other))
 
 

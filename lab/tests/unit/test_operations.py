@@ -138,7 +138,7 @@ class BootTestCase(base.BaseTestCase):
         """What the view shows of both servers when they have settled."""
         seen = self.seen()
         for uuid in ('s-a', 's-b'):
-            seen = views.with_more(seen, 'instances', cloud_state.Instance(
+            seen = views.with_more(seen, 'instances', cloud_state.CloudServer(
                 uuid, vm_state=vm_state))
 
         def wait_for(condition, timeout, what):

@@ -33,10 +33,10 @@ class ExplainTestCase(base.BaseTestCase):
                       for i in range(10)]
         self.owner = {node: preferences.host_for(node)
                       for node in self.nodes}
-        self.seen = cloud_state.Observation(
+        self.seen = cloud_state.CloudState(
             services=tuple(cloud_state.Service(host) for host in self.hosts),
             nodes=tuple(cloud_state.Node(node) for node in self.nodes),
-            records=tuple(cloud_state.Record(node, owner)
+            records=tuple(cloud_state.CloudRecord(node, owner)
                           for node, owner in self.owner.items()))
         self.node = self.nodes[0]
         self.other, = set(self.hosts) - {self.owner[self.node]}
@@ -49,7 +49,7 @@ class ExplainTestCase(base.BaseTestCase):
     def elsewhere(self):
         """The records with the first node on the other compute."""
         return tuple(
-            cloud_state.Record(record.node, self.other)
+            cloud_state.CloudRecord(record.node, self.other)
             if record.node == self.node else record
             for record in self.seen.records)
 
@@ -105,7 +105,7 @@ class ExplainTestCase(base.BaseTestCase):
             nodes=tuple(dataclasses.replace(
                 n, instance_uuid='server') if n.uuid == node else n
                 for n in self.seen.nodes),
-            instances=(cloud_state.Instance(
+            instances=(cloud_state.CloudServer(
                 'server', host='compute-2', node=node),)), PARTITIONS,
             policy=policy)
         [sentence] = [one.sentence for one in found if one.node == node]
@@ -131,7 +131,7 @@ class ExplainTestCase(base.BaseTestCase):
         nodes = (cloud_state.Node(self.node, instance_uuid='gone'),
                  *self.seen.nodes[1:])
         found = self.explain(nodes=nodes, instances=(
-            cloud_state.Instance('gone', deleted=True),))
+            cloud_state.CloudServer('gone', deleted=True),))
         self.assertIn('nova has deleted', found[self.node])
 
     def test_node_that_ironic_has_no_more(self):

@@ -24,13 +24,13 @@ NODE = cloud_state.Node('uuid-1', 'node-1', None, 'available', 'power on',
 class NewTestCase(base.BaseTestCase):
 
     def observation(self, **more):
-        return cloud_state.Observation(**{'nodes': (NODE,)} | more)
+        return cloud_state.CloudState(**{'nodes': (NODE,)} | more)
 
     def test_free_nodes_and_nothing_else(self):
         self.assertTrue(stack.is_new(self.observation(), 1))
 
     def test_a_server_that_is_gone_leaves_nothing_behind(self):
-        gone = cloud_state.Instance(
+        gone = cloud_state.CloudServer(
             'server-1', 'gone', None, None, 'deleted', None, True, 0.0)
         self.assertTrue(
             stack.is_new(self.observation(instances=(gone,)), 1))
@@ -39,16 +39,19 @@ class NewTestCase(base.BaseTestCase):
         self.assertFalse(stack.is_new(self.observation(), 2))
 
     def test_what_computes_and_servers_leave_behind(self):
-        server = cloud_state.Instance(
+        server = cloud_state.CloudServer(
             'server-1', 'name', None, None, 'error', None, False, 0.0)
         for kind, one, is_unused in (
-                ('services', cloud_state.Service('compute-1', up=False),
-                 True),
-                ('records', cloud_state.Record('uuid-1', 'compute-1'), True),
-                ('providers', cloud_state.Provider('uuid-1', 1, 0, 0), True),
-                ('allocations', cloud_state.Allocation('server-1', 'uuid-1'),
-                 False),
-                ('instances', server, False)):
+            ('services', cloud_state.Service('compute-1', up=False), True),
+            ('records', cloud_state.CloudRecord('uuid-1', 'compute-1'), True),
+            ('providers', cloud_state.Provider('uuid-1', 1, 0, 0), True),
+            (
+                'allocations',
+                cloud_state.Allocation('server-1', 'uuid-1'),
+                False,
+            ),
+            ('instances', server, False),
+        ):
             seen = self.observation(**{kind: (one,)})
             self.assertFalse(stack.is_new(seen, 1), kind)
             self.assertEqual(is_unused, stack.is_unused(seen, 1), kind)

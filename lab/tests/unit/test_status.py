@@ -41,11 +41,11 @@ class ExplainTestCase(base.BaseTestCase):
     """What is told of the nodes that are not simply kept."""
 
     node = '1be26c0b-03f2-4d2e-ae87-c02d7f33c123'
-    seen = cloud_state.Observation(
+    seen = cloud_state.CloudState(
         services=(cloud_state.Service('east'),
                   cloud_state.Service('west', up=False)),
         nodes=(cloud_state.Node(node),),
-        records=(cloud_state.Record(node, 'west'),),
+        records=(cloud_state.CloudRecord(node, 'west'),),
         zones=(('east', 'zone-e'), ('west', 'zone-w')))
 
     def explain(self, driver, *options):
@@ -64,7 +64,7 @@ class ExplainTestCase(base.BaseTestCase):
             services=(cloud_state.Service('east'), cloud_state.Service(
                 'west', up=False, forced_down=True)),
             nodes=(cloud_state.Node(self.node, instance_uuid='server'),),
-            instances=(cloud_state.Instance(
+            instances=(cloud_state.CloudServer(
                 'server', host='west', node=self.node),))
         [reason] = self.explain('ours')
         self.assertIn('about to be taken over', reason)

@@ -42,7 +42,7 @@ class ChoicesTestCase(base.BaseTestCase):
 
     def test_server_without_allocation(self):
         choices = workload.Choices()
-        choices.see(cloud_state.Observation())
+        choices.see(cloud_state.CloudState())
         self.assertEqual(frozenset(), choices.of('server-0'))
 
 

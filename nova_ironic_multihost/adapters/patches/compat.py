@@ -35,7 +35,7 @@ from nova.scheduler.client import report
 from nova import service
 
 
-class Root(nova_tree.ProviderTree):
+class ProviderSubtree(nova_tree.ProviderTree):
     """A copy of one root of a provider tree, with all that is below it.
 
     :param tree: the provider tree.
@@ -53,7 +53,7 @@ class Root(nova_tree.ProviderTree):
         self.roots_by_name[root.name] = root
 
 
-class Known:
+class SubtreeView:
     """The provider tree of nova's client, as far as one root goes.
 
     It is no copy. Who asks for a certain provider gets it, whichever that is.
@@ -69,8 +69,8 @@ class Known:
     def __getattr__(self, name: str) -> typing.Any:
         return getattr(self._tree, name)
 
-    def __deepcopy__(self, memo: dict) -> Root:
-        return Root(self._tree, self._provider)
+    def __deepcopy__(self, memo: dict) -> ProviderSubtree:
+        return ProviderSubtree(self._tree, self._provider)
 
     def get_provider_uuids(self) -> list[str]:
         """Return the uuids of all providers, each after its parent.
@@ -84,7 +84,7 @@ class Known:
             return []
 
 
-class Client:
+class SubtreeClient:
     """nova's client of placement, to a method of it that compares trees.
 
     To all that the method calls it is the client itself.
@@ -102,22 +102,25 @@ class Client:
         return getattr(self._whole, name)
 
     @property
-    def _provider_tree(self) -> Known:
-        return Known(self._whole._provider_tree, self._provider)
+    def _provider_tree(self) -> SubtreeView:
+        return SubtreeView(self._whole._provider_tree, self._provider)
 
 
 def get_root(parts, call):
     """Return a copy of one root, which is in placement then."""
     client = call.target
     return type(client).get_provider_tree_and_ensure_root(
-        Client(client, call['rp_uuid']), **call.arguments())
+        SubtreeClient(client, call['rp_uuid']), **call.arguments())
 
 
 def flush_root(parts, call):
     """Send to placement what has changed in the copy of a tree."""
     client, tree = call.target, call['new_tree']
-    comparing = (Client(client, tree.provider) if isinstance(tree, Root)
-                 else client)
+    comparing = (
+        SubtreeClient(client, tree.provider)
+        if isinstance(tree, ProviderSubtree)
+        else client
+    )
     type(client).update_from_provider_tree(comparing, **call.arguments())
 
 

@@ -67,7 +67,7 @@ class Parts:
     current: Callable[[], Iterable[Record]]
     may_take: Callable[[Record], bool]
     may_create: Callable[[str], bool]
-    #: As for :class:`.adapters.nova_tracker.Tracker`.
+    #: As for :class:`.adapters.nova_tracker.NovaTracker`.
     moved: Callable[[str, bool], None]
     barred: Callable[[str, Exception], None]
     #: Called when nova begins and has ended with a node.

@@ -242,11 +242,12 @@ def _conflict(operation, instance):
         method=operation)
 
 
-class AskingConnection:
+class GuardedConnection:
     """A connection to Ironic that asks the gate before each change.
 
     :param connection: what nova's driver works with.
-    :param gate: :class:`nova_ironic_multihost.engine.builds.guard.Gate`.
+    :param gate:
+        :class:`nova_ironic_multihost.engine.builds.guard.OperationGuard`.
     :param asking: returns a context manager that is entered while a request
         is under way.
     """

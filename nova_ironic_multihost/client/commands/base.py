@@ -68,7 +68,7 @@ class CloudCommand:
         :raises SurveyError: without usable credentials
         """
         if self._survey is None:
-            self._survey = cloud_client.Survey(*self.connections())
+            self._survey = cloud_client.CloudClient(*self.connections())
         return self._survey
 
     def get_parser(self, prog_name):

@@ -20,7 +20,7 @@ _HEIGHT = 0.36
 def draw(planned, path):
     """Draw the free nodes of each compute service before and after.
 
-    :param planned: a :class:`.forecast.Plan`
+    :param planned: a :class:`.forecast.Forecast`
     :param path: the file; its name ends with the format
     :raises ValueError: if matplotlib does not know the format
     """

@@ -40,7 +40,7 @@ def judged(command, args):
     :param args: what the parser made of the options
     :raises SurveyError: when somebody does not answer
     """
-    return ownership_report.Judgement(
+    return ownership_report.OwnershipReport(
         command.survey().read(zones=True), given(args))
 
 
@@ -49,6 +49,6 @@ def given(args):
 
     :param args: what the parser made of the options
     """
-    return ownership_report.Settings(
+    return ownership_report.SharedSettings(
         args.ring_partitions, args.move_across_zones
     )

@@ -29,7 +29,7 @@ from nova_ironic_multihost.client.upgrade import host_names
 from nova_ironic_multihost.client.upgrade import inputs
 from nova_ironic_multihost.client.upgrade import nova_release
 from nova_ironic_multihost.client.upgrade import other_drivers
-from nova_ironic_multihost.client.upgrade.problem import Complaint
+from nova_ironic_multihost.client.upgrade.problem import Problem
 from nova_ironic_multihost.client.upgrade import shared_nodes
 from nova_ironic_multihost.client.upgrade import shared_options
 from nova_ironic_multihost.client.upgrade import stop_timeout
@@ -90,7 +90,7 @@ error.
 class Commands(upgradecheck.UpgradeCommands):
     """The checks, in the order in which they are shown.
 
-    :param known: an :class:`.inputs.Evidence`.
+    :param known: an :class:`.inputs.UpgradeInputs`.
     """
 
     display_title = 'Upgrade Check Results'
@@ -128,7 +128,7 @@ class Commands(upgradecheck.UpgradeCommands):
         try:
             return list(judge(self._known))
         except inputs.ERRORS as error:
-            return [Complaint(f'Not known: {error}')]
+            return [Problem(f'Not known: {error}')]
 
 
 def _laid_out(paragraphs):
@@ -146,7 +146,7 @@ def _laid_out(paragraphs):
 
 def _contradictions(known):
     for sentence in known.settings.contradictions:
-        yield Complaint(sentence, fatal=True)
+        yield Problem(sentence, fatal=True)
 
 
 def _missing(known):
@@ -208,7 +208,7 @@ CHECKS = (
         lambda known: other_drivers.judge_settings(known.collected),
         _marks, _drivers)),
     ('Records of nodes', (lambda known: (
-        Complaint(found.sentence)
+        Problem(found.sentence)
         for found in findings.second_records(known.seen)),)),
     ('Placement', (lambda known: double_allocation.judge(known.placement),)),
 )
@@ -225,7 +225,7 @@ def main(argv=None):
     # it among the results.
     logging.basicConfig(handlers=[logging.NullHandler()])
     return upgradecheck.main(
-        cfg.ConfigOpts(), PROGRAM, Commands(inputs.Evidence(args)),
+        cfg.ConfigOpts(), PROGRAM, Commands(inputs.UpgradeInputs(args)),
         ['upgrade', 'check', *(['--json'] if args.json else [])],
         default_config_files=[])
 

@@ -47,7 +47,7 @@ SHARED = (('ironic_multihost', 'ring_partitions'),
 
 
 def read(files: Sequence[str] = (),
-         directories: Sequence[str] = ()) -> conf_settings.Settings:
+         directories: Sequence[str] = ()) -> conf_settings.ConfSettings:
     """Read the settings of the compute service of this host.
 
     Both are as nova-compute's options, with its defaults.
@@ -66,7 +66,9 @@ def read(files: Sequence[str] = (),
     return _settings(conf, origin, None)
 
 
-def read_collected(files: Sequence[str], name: str) -> conf_settings.Settings:
+def read_collected(
+    files: Sequence[str], name: str
+) -> conf_settings.ConfSettings:
     """Read the settings of another compute service.
 
     :param files: what has been collected there, in the order of reading.
@@ -114,7 +116,7 @@ def _parsed(files: Sequence[str], directories: Sequence[str],
 
 
 def _settings(conf: cfg.ConfigOpts, origin: str,
-              name: str | None) -> conf_settings.Settings:
+              name: str | None) -> conf_settings.ConfSettings:
     try:
         return _values(conf, origin, name)
     except (cfg.Error, ValueError) as error:
@@ -122,7 +124,7 @@ def _settings(conf: cfg.ConfigOpts, origin: str,
 
 
 def _values(conf: cfg.ConfigOpts, origin: str,
-            name: str | None) -> conf_settings.Settings:
+            name: str | None) -> conf_settings.ConfSettings:
     host = conf.host
     if name and not conf.get_location('host').location.is_user_controlled:
         host = name
@@ -136,7 +138,7 @@ def _values(conf: cfg.ConfigOpts, origin: str,
     if mine.label:
         shared.append(('[ironic]peer_list', ' '.join(
             sorted({host_key(peer) for peer in mine.peer_list}))))
-    return conf_settings.Settings(
+    return conf_settings.ConfSettings(
         origin, host, conf.compute_driver, mine, tuple(shared),
         tuple(validation.find(conf, host)),
         _value(conf, 'ironic_multihost', 'move_across_zones') == 'True',
@@ -148,7 +150,7 @@ def _values(conf: cfg.ConfigOpts, origin: str,
             _value(conf, 'ironic_multihost', 'instance_takeover')
             or takeover.NEVER,
             float(_value(conf, 'ironic_multihost', 'takeover_after') or 0)),
-        lease.Terms(conf.rpc_response_timeout, conf.service_down_time))
+        lease.LeaseTiming(conf.rpc_response_timeout, conf.service_down_time))
 
 
 def _value(conf: cfg.ConfigOpts, group: str | None,

@@ -31,7 +31,7 @@ STOCK = 'ironic.IronicDriver'
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
+class ConfSettings:
     """The options of one compute service, or of a controller.
 
     Times are in seconds.
@@ -62,7 +62,7 @@ class Settings:
     manager_shutdown_timeout: int | None = None
     base_driver: str | None = None
     policy: takeover.Policy = takeover.Policy()
-    terms: lease.Terms = lease.Terms(60, 60)
+    terms: lease.LeaseTiming = lease.LeaseTiming(60, 60)
 
     @property
     def key(self) -> HostKey:

@@ -16,11 +16,11 @@ from collections.abc import Iterator
 import dataclasses
 import urllib.parse
 
-from nova_ironic_multihost.client.upgrade.problem import Complaint
+from nova_ironic_multihost.client.upgrade.problem import Problem
 
 
 @dataclasses.dataclass(frozen=True)
-class Placement:
+class PlacementFacts:
     """What one ``placement.conf`` says.
 
     :ivar origin: where it was read, for people.
@@ -34,11 +34,11 @@ class Placement:
     connection: str | None = dataclasses.field(default=None, repr=False)
 
 
-def judge(found: Placement) -> Iterator[Complaint]:
+def judge(found: PlacementFacts) -> Iterator[Problem]:
     """Say whether a conflict can end with two allocations."""
     if found.retries == 1 or not _with_snapshots(found.connection):
         return
-    yield Complaint(
+    yield Problem(
         f'With {found.origin} placement may allocate one node to two servers, '
         'of which one has to go to another: set '
         '[placement]allocation_conflict_retry_count = 1, or READ COMMITTED '

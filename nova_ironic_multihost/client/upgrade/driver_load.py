@@ -17,7 +17,7 @@ import dataclasses
 
 from nova_ironic_multihost.client.upgrade import conf_settings
 from nova_ironic_multihost.client.upgrade import problem
-from nova_ironic_multihost.client.upgrade.problem import Complaint
+from nova_ironic_multihost.client.upgrade.problem import Problem
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,42 +42,42 @@ class Probe:
     shadowed: tuple[str, ...] = ()
 
 
-def judge(probe: Probe) -> Iterator[Complaint]:
+def judge(probe: Probe) -> Iterator[Problem]:
     """Say why nova-compute cannot load the driver."""
     if not probe.registered:
-        yield Complaint(
+        yield Problem(
             f'os-vif of {probe.python} has no plug-in "ironic_multihost", by '
             'which nova-compute finds the driver: install the package there, '
             f'{probe.python} -m pip install nova-ironic-multihost. In the '
             'place of a repackaged nova-compute start '
             'nova-compute-ironic-multihost.', fatal=True)
     elif probe.error:
-        yield Complaint(
+        yield Problem(
             f'{probe.python} cannot load the driver: '
             f'{probe.error.rstrip(".")}. Mend that, then ask again.',
             fatal=True)
     elif probe.shadowed:
-        yield Complaint(
+        yield Problem(
             f'{problem.some(list(probe.shadowed))} of '
             '[ironic_multihost]base_driver are not called, or not always: see '
             'that nothing depends on them (documentation, page "A driver of '
             'your own").')
 
 
-def judge_setting(found: conf_settings.Settings) -> Iterator[Complaint]:
+def judge_setting(found: conf_settings.ConfSettings) -> Iterator[Problem]:
     """Say which driver nova-compute is told to load instead of ours."""
     driver = found.compute_driver
     wanted = f'compute_driver = {conf_settings.OURS}'
     if driver is None:
-        yield Complaint(
+        yield Problem(
             f'{found.origin} sets no compute_driver, so that no compute '
             'service is judged: ask again with the nova.conf of each one.')
     elif driver == conf_settings.STOCK:
-        yield Complaint(
+        yield Problem(
             f"compute_driver is nova's own, {driver}. To switch, set "
             f'[DEFAULT]{wanted} in {found.origin}.')
     elif driver != conf_settings.OURS:
-        yield Complaint(
+        yield Problem(
             f'compute_driver is {driver}, which is not this driver: set '
             f'[DEFAULT]{wanted} in {found.origin}. If it is a driver of your '
             "own that extends nova's for Ironic, name it in "

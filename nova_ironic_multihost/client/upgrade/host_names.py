@@ -21,12 +21,12 @@ from collections.abc import Iterator
 
 from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost.client.upgrade import problem
-from nova_ironic_multihost.client.upgrade.problem import Complaint
+from nova_ironic_multihost.client.upgrade.problem import Problem
 from nova_ironic_multihost.rules.peers import host_key
 from nova_ironic_multihost.rules.peers import HostKey
 
 
-def judge(seen: cloud_state.Observation) -> Iterator[Complaint]:
+def judge(seen: cloud_state.CloudState) -> Iterator[Problem]:
     """Say which hosts are spelled in two ways."""
     services = _services(seen)
     for same in services.values():
@@ -42,7 +42,7 @@ def judge(seen: cloud_state.Observation) -> Iterator[Complaint]:
             if host not in names.get(host_key(host), {host}))
         for host, count in sorted(others.items()):
             [name, *_] = sorted(names[host_key(host)])
-            yield Complaint(
+            yield Problem(
                 f'{problem.counted(count, word)} of {name} spelled {host}: '
                 f'set [DEFAULT]host = {host} there, as it was, or leave it '
                 'to this driver, which writes them anew when it runs there. '
@@ -50,8 +50,8 @@ def judge(seen: cloud_state.Observation) -> Iterator[Complaint]:
                 'apart.')
 
 
-def judge_setting(seen: cloud_state.Observation,
-                  host: str) -> Iterator[Complaint]:
+def judge_setting(seen: cloud_state.CloudState,
+                  host: str) -> Iterator[Problem]:
     """Compare ``[DEFAULT]host`` of a compute service with its service.
 
     :param host: as it is spelled in nova.conf.
@@ -59,12 +59,12 @@ def judge_setting(seen: cloud_state.Observation,
     same = sorted(service.host
                   for service in _services(seen).get(host_key(host), []))
     if same and host not in same:
-        yield Complaint(
+        yield Problem(
             f'nova spells this compute service {same[0]}, and [DEFAULT]host '
             f'is {host}: set [DEFAULT]host = {same[0]}.')
 
 
-def _services(seen: cloud_state.Observation
+def _services(seen: cloud_state.CloudState
               ) -> dict[HostKey, list[cloud_state.Service]]:
     services: dict[HostKey, list[cloud_state.Service]] = {}
     for service in seen.services:
@@ -72,15 +72,15 @@ def _services(seen: cloud_state.Observation
     return services
 
 
-def _twice(same: list[cloud_state.Service]) -> Iterator[Complaint]:
+def _twice(same: list[cloud_state.Service]) -> Iterator[Problem]:
     up = sorted(service.host for service in same if service.up)
     if len(up) > 1:
-        yield Complaint(
+        yield Problem(
             f'{" and ".join(up)} are up, and one host to this driver: give '
             'one of them another [DEFAULT]host.', fatal=True)
     elif len(same) > 1:
         names = ' and '.join(sorted(service.host for service in same))
-        yield Complaint(
+        yield Problem(
             f'{names} are one host: delete the service that is not used any '
             'more when it has neither servers nor nodes, "openstack compute '
             'service delete ID". nova unmaps both: "nova-manage cell_v2 '

@@ -66,7 +66,7 @@ def once(read):
     return property(get)
 
 
-class Evidence:
+class UpgradeInputs:
     """What there is on this host, and what the APIs say.
 
     Each property raises one of :data:`ERRORS` if it is not known.
@@ -165,7 +165,7 @@ class Evidence:
         try:
             conf([], project='placement', prog='placement',
                  default_config_files=files, **how)
-            return double_allocation.Placement(
+            return double_allocation.PlacementFacts(
                 origin, conf.placement.allocation_conflict_retry_count,
                 conf.placement_database.connection)
         except (cfg.ConfigFilesNotFoundError,

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 from nova_ironic_multihost.client.upgrade import driver_load
 from nova_ironic_multihost.client.upgrade import problem
-from nova_ironic_multihost.client.upgrade.problem import Complaint
+from nova_ironic_multihost.client.upgrade.problem import Problem
 
 #: Releases of nova that are supported, and the series of OpenStack.
 OLDEST, LATEST = 31, 34
@@ -32,21 +32,21 @@ def number(version: str | None) -> int | None:
     return int(first) if first.isdecimal() else None
 
 
-def judge(probe: driver_load.Probe) -> Iterator[Complaint]:
+def judge(probe: driver_load.Probe) -> Iterator[Problem]:
     """Say what is wrong with the nova of an interpreter."""
     if probe.nova is None:
-        yield Complaint(
+        yield Problem(
             f'{probe.python} has no nova: run this with the Python of '
             'nova-compute.', fatal=True)
         return
     release = number(probe.nova)
     if release is None or not OLDEST <= release <= LATEST:
-        yield Complaint(
+        yield Problem(
             f'nova is {probe.nova}, and this release of the package is for '
             f'{OLDEST} to {LATEST} ({SERIES}): use the one that is made for '
             'your nova.', fatal=True)
     if probe.lacking:
-        yield Complaint(
+        yield Problem(
             f'nova {probe.nova} has no '
             f'{problem.some(list(probe.lacking))}, or takes other '
             'parameters there. This package replaces that: nova has been '

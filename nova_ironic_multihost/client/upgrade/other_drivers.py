@@ -26,13 +26,13 @@ from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost.client.upgrade import conf_settings
 from nova_ironic_multihost.client.upgrade import nova_release
 from nova_ironic_multihost.client.upgrade import problem
-from nova_ironic_multihost.client.upgrade.problem import Complaint
+from nova_ironic_multihost.client.upgrade.problem import Problem
 from nova_ironic_multihost.rules.peers import host_key
 
 
 def judge_settings(
-    found: Sequence[conf_settings.Settings],
-) -> Iterator[Complaint]:
+    found: Sequence[conf_settings.ConfSettings],
+) -> Iterator[Problem]:
     """Say who is told to load another driver than the others."""
     stock = sorted(
         one.host
@@ -41,7 +41,7 @@ def judge_settings(
     )
     ours = [one for one in found if one.compute_driver == conf_settings.OURS]
     if stock and ours:
-        yield Complaint(
+        yield Problem(
             f'{problem.some(stock)} is not set to this driver, and '
             f'{problem.some(sorted(one.host for one in ours))} is: with '
             "nova's own a compute service takes the free nodes of others "
@@ -50,8 +50,8 @@ def judge_settings(
             'one compute service to several, and back").')
 
 
-def judge_marks(seen: cloud_state.Observation,
-                marked: Set[str]) -> Iterator[Complaint]:
+def judge_marks(seen: cloud_state.CloudState,
+                marked: Set[str]) -> Iterator[Problem]:
     """Say whose nodes are not marked as nova's.
 
     :param marked: uuids of the resource providers with the trait OWNER_NOVA.
@@ -61,7 +61,7 @@ def judge_marks(seen: cloud_state.Observation,
         if record.key in seen.up_hosts and record.node in seen.provider_of
         and record.node not in marked)
     for host, count in sorted(bare.items()):
-        yield Complaint(
+        yield Problem(
             f'{problem.counted(count, "node")} of {host} without the trait '
             f"OWNER_NOVA: {host} runs nova's own driver, or has not audited "
             'all nodes since it runs this one. Switch it, and wait for an '
@@ -70,8 +70,8 @@ def judge_marks(seen: cloud_state.Observation,
             'scheduler finds no node without it.')
 
 
-def missing(found: Sequence[conf_settings.Settings], hosts: Sequence[str],
-            nova: int | None) -> Iterator[Complaint]:
+def missing(found: Sequence[conf_settings.ConfSettings], hosts: Sequence[str],
+            nova: int | None) -> Iterator[Problem]:
     """Say of whom nothing tells the driver.
 
     :param hosts: the compute services with Ironic nodes.
@@ -83,7 +83,7 @@ def missing(found: Sequence[conf_settings.Settings], hosts: Sequence[str],
     known = {one.key for one in found}
     absent = sorted(host for host in hosts if host_key(host) not in known)
     if absent:
-        yield Complaint(
+        yield Problem(
             f'Which driver {problem.some(absent)} runs is not known: '
             f'with nova {nova_release.MARKS} nothing but its nova.conf '
             'tells. Collect that, and name the directory with --collected.')

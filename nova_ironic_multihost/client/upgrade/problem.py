@@ -24,7 +24,7 @@ class Unknown(Exception):
 
 
 @dataclasses.dataclass(frozen=True)
-class Complaint:
+class Problem:
     """One thing that is wrong, or may be: a sentence with the remedy.
 
     :param fatal: whether it stops an upgrade, or a switch to this driver.

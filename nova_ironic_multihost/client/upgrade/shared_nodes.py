@@ -23,21 +23,21 @@ from collections.abc import Set
 from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost.client.upgrade import conf_settings
 from nova_ironic_multihost.client.upgrade import problem
-from nova_ironic_multihost.client.upgrade.problem import Complaint
+from nova_ironic_multihost.client.upgrade.problem import Problem
 from nova_ironic_multihost.rules.peers import host_key
 
 
-def judge_settings(found: conf_settings.Settings) -> Iterator[Complaint]:
+def judge_settings(found: conf_settings.ConfSettings) -> Iterator[Problem]:
     """Say what has no effect, without having asked anybody."""
     if found.partition.peer_list and not found.partition.label:
-        yield Complaint(
+        yield Problem(
             '[ironic]peer_list has no effect without [ironic]conductor_group '
             'or [ironic]shard: all compute services share all nodes. Unset '
             'it, or set the group or the shard.')
 
 
-def judge(found: conf_settings.Settings, seen: cloud_state.Observation,
-          nodes: Set[str]) -> Iterator[Complaint]:
+def judge(found: conf_settings.ConfSettings, seen: cloud_state.CloudState,
+          nodes: Set[str]) -> Iterator[Problem]:
     """Compare a partition with who has its nodes.
 
     :param nodes: uuids of the nodes that are in the partition.
@@ -48,7 +48,7 @@ def judge(found: conf_settings.Settings, seen: cloud_state.Observation,
     strangers = sorted(name for name in found.partition.peer_list
                        if host_key(name) not in seen.service_of)
     if strangers:
-        yield Complaint(
+        yield Problem(
             f'[ironic]peer_list names {problem.some(strangers)}, and nova '
             'has no compute service of that name: correct it, on each host '
             'of the list, or start that one.')
@@ -57,14 +57,14 @@ def judge(found: conf_settings.Settings, seen: cloud_state.Observation,
         if record.node in nodes and record.key in seen.up_hosts
         and record.key != found.key and record.key not in peers)
     for host, count in sorted(others.items()):
-        yield Complaint(
+        yield Problem(
             f'{problem.counted(count, "node")} of the conductor group or '
             f'shard of {found.host} recorded on {host}, which '
             '[ironic]peer_list does not name: add it to the list on each '
             'host of it, or give it other nodes. Until then those stay '
             'where they are.')
     if not nodes:
-        yield Complaint(
+        yield Problem(
             'Ironic has no node in the [ironic]conductor_group or '
             f'[ironic]shard of {found.host}: compare how they are spelled, '
             'or put nodes into it.')

@@ -18,12 +18,12 @@ import itertools
 
 from nova_ironic_multihost.client.upgrade import conf_settings
 from nova_ironic_multihost.client.upgrade import problem
-from nova_ironic_multihost.client.upgrade.problem import Complaint
+from nova_ironic_multihost.client.upgrade.problem import Problem
 from nova_ironic_multihost.rules import peers
 from nova_ironic_multihost.rules.peers import host_key
 
 
-def judge(found: Sequence[conf_settings.Settings]) -> Iterator[Complaint]:
+def judge(found: Sequence[conf_settings.ConfSettings]) -> Iterator[Problem]:
     """Compare the settings of several compute services."""
     yield from _names(found)
     yield from _overlaps(found)
@@ -32,8 +32,8 @@ def judge(found: Sequence[conf_settings.Settings]) -> Iterator[Complaint]:
         yield from _differences(list(group))
 
 
-def missing(found: Sequence[conf_settings.Settings],
-            hosts: Sequence[str]) -> Iterator[Complaint]:
+def missing(found: Sequence[conf_settings.ConfSettings],
+            hosts: Sequence[str]) -> Iterator[Problem]:
     """Say whose settings are not there.
 
     :param hosts: the compute services with Ironic nodes.
@@ -41,38 +41,40 @@ def missing(found: Sequence[conf_settings.Settings],
     known = {one.key for one in found}
     absent = sorted(host for host in hosts if host_key(host) not in known)
     if absent:
-        yield Complaint(
+        yield Problem(
             f'The settings of {problem.some(absent)} are not compared: '
             'collect nova.conf of each compute service into one directory '
             'and name that with --collected.'
             + (_to_compare(found[0]) if len(found) == 1 else ''))
 
 
-def _to_compare(one: conf_settings.Settings) -> str:
+def _to_compare(one: conf_settings.ConfSettings) -> str:
     return f' {one.host} has ' + ', '.join(
         f'{option} = {value}' for option, value in one.shared) + '.'
 
 
-def _label(one: conf_settings.Settings) -> str:
+def _label(one: conf_settings.ConfSettings) -> str:
     return one.partition.label
 
 
-def _names(found: Sequence[conf_settings.Settings]) -> Iterator[Complaint]:
+def _names(found: Sequence[conf_settings.ConfSettings]) -> Iterator[Problem]:
     ordered = sorted(found, key=lambda one: (one.key, one.origin))
     for key, group in itertools.groupby(ordered, key=lambda one: one.key):
         origins = [one.origin for one in group]
         if len(origins) > 1:
-            yield Complaint(
+            yield Problem(
                 f'{problem.some(origins)} are of one host, {key}: each '
                 'compute service needs a [DEFAULT]host of its own.',
                 fatal=True)
 
 
-def _overlaps(found: Sequence[conf_settings.Settings]) -> Iterator[Complaint]:
+def _overlaps(
+    found: Sequence[conf_settings.ConfSettings],
+) -> Iterator[Problem]:
     samples = {_label(one): one for one in found}
     for one, other in itertools.combinations(samples.values(), 2):
         if not one.partition.excludes(other.partition):
-            yield Complaint(
+            yield Problem(
                 f'{one.host} serves {_described(one.partition)} and '
                 f'{other.host} {_described(other.partition)}, so that nodes '
                 'can belong to both: give each compute service an '
@@ -91,15 +93,15 @@ def _described(partition: peers.Partition) -> str:
     return ' and '.join(parts)
 
 
-def _differences(group: list[conf_settings.Settings]) -> Iterator[Complaint]:
+def _differences(group: list[conf_settings.ConfSettings]) -> Iterator[Problem]:
     if len(group) > 1 and group[0].partition.label and not any(
             one.partition.peer_list for one in group):
-        yield Complaint(
+        yield Problem(
             f'{_hosts(group)} serve the same nodes and [ironic]peer_list is '
             'empty, so that each takes itself for the only one: name all of '
             'them in it, on each.', fatal=True)
     for option in dict(group[0].shared):
-        values: dict[str | None, list[conf_settings.Settings]] = {}
+        values: dict[str | None, list[conf_settings.ConfSettings]] = {}
         for one in group:
             values.setdefault(dict(one.shared)[option], []).append(one)
         # What is invalid is told by who refuses to start with it.
@@ -107,10 +109,10 @@ def _differences(group: list[conf_settings.Settings]) -> Iterator[Complaint]:
         if len(values) > 1:
             told = '; '.join(f'{value or "nothing"} on {_hosts(those)}'
                              for value, those in values.items())
-            yield Complaint(
+            yield Problem(
                 f'{option} is {told}: set the same on all that share nodes.',
                 fatal=True)
 
 
-def _hosts(those: Sequence[conf_settings.Settings]) -> str:
+def _hosts(those: Sequence[conf_settings.ConfSettings]) -> str:
     return problem.some(sorted(one.host for one in those))

@@ -18,7 +18,7 @@ import math
 import re
 
 from nova_ironic_multihost.client.upgrade import conf_settings
-from nova_ironic_multihost.client.upgrade.problem import Complaint
+from nova_ironic_multihost.client.upgrade.problem import Problem
 
 #: Names that the service has with distributions and with devstack.
 UNITS = ('nova-compute.service', 'openstack-nova-compute.service',
@@ -82,8 +82,8 @@ def _seconds(text: str) -> float | None:
     return sum(int(number) * _SECONDS[unit] for number, unit in parts)
 
 
-def judge(found: conf_settings.Settings, release: int | None,
-          running: list[Unit] | None) -> Iterator[Complaint]:
+def judge(found: conf_settings.ConfSettings, release: int | None,
+          running: list[Unit] | None) -> Iterator[Problem]:
     """Compare how long nova takes with how long it is given.
 
     :param release: of nova; None if it is not known.
@@ -94,13 +94,13 @@ def judge(found: conf_settings.Settings, release: int | None,
     limit = found.graceful_shutdown_timeout or math.inf
     for unit in running or ():
         if not unit.watchdog and unit.seconds < limit + MARGIN:
-            yield Complaint(
+            yield Problem(
                 f'{unit.name} is killed {unit.seconds:.0f} s after it is '
                 f'told to end, and nova {_takes(limit)}: '
                 f'{_longer(limit)}or set shorter times in nova.conf '
                 f'({_PAGE}).')
     if not running and limit + MARGIN > LEAST:
-        yield Complaint(
+        yield Problem(
             ('There is no systemd here' if running is None else
              'systemd has no unit of nova-compute that is known (--unit '
              'names another)')
@@ -111,7 +111,7 @@ def judge(found: conf_settings.Settings, release: int | None,
     waits = found.manager_shutdown_timeout
     if release == ALWAYS_WAITS and waits is not None and (
             min(waits, limit) >= found.service_down_time):
-        yield Complaint(
+        yield Problem(
             f'nova {ALWAYS_WAITS} takes {min(waits, limit):.0f} s for each '
             'stop, and after service_down_time, '
             f'{found.service_down_time} s, the free nodes move to others '

@@ -15,7 +15,7 @@
 from collections.abc import Iterator
 
 from nova_ironic_multihost.client.upgrade import conf_settings
-from nova_ironic_multihost.client.upgrade.problem import Complaint
+from nova_ironic_multihost.client.upgrade.problem import Problem
 from nova_ironic_multihost.client.upgrade import stop_timeout
 from nova_ironic_multihost.rules import takeover
 
@@ -23,8 +23,8 @@ _PAGE = 'documentation, page "A watchdog instead of fencing"'
 
 
 def judge(
-    found: conf_settings.Settings, running: list[stop_timeout.Unit] | None
-) -> Iterator[Complaint]:
+    found: conf_settings.ConfSettings, running: list[stop_timeout.Unit] | None
+) -> Iterator[Problem]:
     """Compare when others take over with when it is dead for certain.
 
     :param running: units of nova-compute; None where there is no systemd.
@@ -33,7 +33,7 @@ def judge(
         return
     watched = [unit for unit in running or () if unit.watchdog]
     if not watched:
-        yield Complaint(
+        yield Problem(
             'With [ironic_multihost]instance_takeover = down instances are '
             'taken over from a compute service that may only be cut off, and '
             'no unit of systemd here has a watchdog that ends it: see that '
@@ -42,14 +42,14 @@ def judge(
     for unit in watched:
         dead_after = found.terms.over_after(unit.watchdog)
         if found.policy.after < dead_after:
-            yield Complaint(
+            yield Problem(
                 f'[ironic_multihost]takeover_after is {found.policy.after:.0f}'
                 f' s, and {unit.name} may take {dead_after:.0f} s until it is '
                 f'dead, with WatchdogSec={unit.watchdog:.0f}: nova-compute '
                 f'does not start. Make takeover_after no shorter ({_PAGE}).',
                 fatal=True)
         if unit.seconds > unit.watchdog:
-            yield Complaint(
+            yield Problem(
                 f'{unit.name} has {unit.seconds:.0f} s to end, during which '
                 'it has no watchdog: set TimeoutStopSec to no more than '
                 f'WatchdogSec, {unit.watchdog:.0f} s; nova-compute asks for '

@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 
 from nova_ironic_multihost.client.upgrade import problem
-from nova_ironic_multihost.client.upgrade.problem import Complaint
+from nova_ironic_multihost.client.upgrade.problem import Problem
 from nova_ironic_multihost.rules.peers import host_key
 from nova_ironic_multihost.rules.peers import HostKey
 
@@ -29,7 +29,7 @@ _PAGE = 'documentation, page "Scheduling"'
 
 
 def judge(hosts: Sequence[str],
-          zones: Mapping[HostKey, str]) -> Iterator[Complaint]:
+          zones: Mapping[HostKey, str]) -> Iterator[Problem]:
     """Say what the zones of those that share nodes keep from moving.
 
     :param hosts: the compute services that share nodes.
@@ -42,14 +42,14 @@ def judge(hosts: Sequence[str],
         members[zones.get(host_key(host))].append(host)
     bare = members.pop(None, [])
     if bare and members:
-        yield Complaint(
+        yield Problem(
             f'{problem.some(bare)} is in no availability zone and shares '
             'nodes with others that are: the nodes that it takes leave their '
             'zones. Put all of them into zones, or none '
             f'({_PAGE}).')
     for zone, alone in sorted(members.items(), key=str):
         if len(alone) == 1 and not bare:
-            yield Complaint(
+            yield Problem(
                 f'{alone[0]} is alone in availability zone {zone}: while it '
                 'is down nobody has its free nodes. Put another compute '
                 'service there, or set '

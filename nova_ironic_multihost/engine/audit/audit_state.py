@@ -20,7 +20,7 @@ from nova_ironic_multihost.rules import absence
 from nova_ironic_multihost.rules import aggregates
 from nova_ironic_multihost.rules import incremental
 from nova_ironic_multihost.rules.liveness import Heartbeats
-from nova_ironic_multihost.rules.mirror import Row
+from nova_ironic_multihost.rules.mirror import NodeRow
 from nova_ironic_multihost.rules.model import Record
 from nova_ironic_multihost.rules.ownership import Reason
 from nova_ironic_multihost.rules import peers
@@ -82,11 +82,11 @@ class Audit:
     view: peers.View
     preferences: ring.Preferences
     reasons: Mapping[str, Reason]
-    nodes: Mapping[str, Row]
+    nodes: Mapping[str, NodeRow]
     owners: Mapping[str, HostKey | None]
     records: tuple[Record, ...] = ()
     deleted: frozenset[str] = frozenset()
-    host_aggregates: aggregates.Known = aggregates.Known()
+    host_aggregates: aggregates.KnownAggregates = aggregates.KnownAggregates()
     recent: frozenset[str] = frozenset()
     taken_over: Mapping[str, str | None] = dataclasses.field(
         default_factory=lambda: types.MappingProxyType({}))
@@ -94,7 +94,7 @@ class Audit:
 
 
 @dataclasses.dataclass(frozen=True)
-class Memory:
+class AuditState:
     """What an audit remembers of those before.
 
     :param preferences: who is preferred for which node, None before the first
@@ -134,14 +134,14 @@ class Memory:
     barred: Mapping[str, str] = dataclasses.field(
         default_factory=lambda: types.MappingProxyType({}))
     recorded: float | None = None
-    standing: incremental.Standing | None = None
+    standing: incremental.LastAudit | None = None
     partition_labels: Mapping[HostKey, str] = dataclasses.field(
         default_factory=lambda: types.MappingProxyType({}))
     busy: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
     absences: absence.Absences = absence.Absences()
     mapped: bool = False
-    host_aggregates: aggregates.Known = aggregates.Known()
+    host_aggregates: aggregates.KnownAggregates = aggregates.KnownAggregates()
     leaving: frozenset[str] = frozenset()
     recent: tuple[frozenset[str], ...] = ()
     over: frozenset[tuple[HostKey, str]] = frozenset()

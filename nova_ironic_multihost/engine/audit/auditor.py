@@ -33,16 +33,16 @@ import types
 from oslo_log import log as logging
 
 from nova_ironic_multihost.engine.audit.audit_state import Audit
-from nova_ironic_multihost.engine.audit.audit_state import Memory
+from nova_ironic_multihost.engine.audit.audit_state import AuditState
 from nova_ironic_multihost.engine.audit.audit_state import RECENT
 from nova_ironic_multihost.engine.audit.audit_state import Settings
 from nova_ironic_multihost.engine.audit import collect
 from nova_ironic_multihost.engine.audit import decide
-from nova_ironic_multihost.engine.base.metrics import Tally
+from nova_ironic_multihost.engine.base.metrics import Metrics
 from nova_ironic_multihost.engine.base import operator_log
 from nova_ironic_multihost.engine.base.ports import Sources
 from nova_ironic_multihost.engine.base.ports import Writes
-from nova_ironic_multihost.engine.listing.lister import Reader
+from nova_ironic_multihost.engine.listing.lister import Lister
 from nova_ironic_multihost.engine.listing.lister import Wanted
 from nova_ironic_multihost.rules import absence
 from nova_ironic_multihost.rules.counters import Pending
@@ -50,7 +50,7 @@ from nova_ironic_multihost.rules.counters import Work
 from nova_ironic_multihost.rules import incremental
 from nova_ironic_multihost.rules.liveness import Outages
 from nova_ironic_multihost.rules.mirror import Mirror
-from nova_ironic_multihost.rules.mirror import Row
+from nova_ironic_multihost.rules.mirror import NodeRow
 from nova_ironic_multihost.rules.model import Record
 from nova_ironic_multihost.rules import ownership
 from nova_ironic_multihost.rules.ownership import Reason
@@ -58,7 +58,7 @@ from nova_ironic_multihost.rules import peers
 from nova_ironic_multihost.rules.peers import host_key
 from nova_ironic_multihost.rules.peers import HostKey
 from nova_ironic_multihost.rules import ring
-from nova_ironic_multihost.rules.stop_marker import Farewells
+from nova_ironic_multihost.rules.stop_marker import StopMarkers
 from nova_ironic_multihost.rules import takeover
 
 #: Why a free node will be this host's in a moment.
@@ -95,25 +95,25 @@ class Auditor:
     :ivar last: the last :class:`.audit_state.Audit`, None before the first.
     """
 
-    def __init__(self, sources: Sources, writes: Writes, reader: Reader,
+    def __init__(self, sources: Sources, writes: Writes, reader: Lister,
                  clock: Callable[[], float] = time.monotonic,
                  executor: Callable[[], futures.Executor] = (
                      lambda: futures.ThreadPoolExecutor(1)),
-                 tally: Tally | None = None) -> None:
+                 tally: Metrics | None = None) -> None:
         self.sources = sources
         self.last: Audit | None = None
         self._writes = writes
         self._reader = reader
         self._clock = clock
         self._executor = executor
-        self._tally = tally or Tally(clock)
+        self._tally = tally or Metrics(clock)
         self._lock = threading.Lock()
-        self._memory = Memory()
+        self._memory = AuditState()
         self._outages_lock = threading.Lock()
         self._outages = Outages()
         # When the heartbeats were noted last.
         self._heard: float | None = None
-        self._farewells = Farewells()
+        self._farewells = StopMarkers()
         # Replaced whole, by each look.
         self._seen: tuple[str, ...] = ()
         self._notices = operator_log.Notices(clock)
@@ -487,7 +487,7 @@ class Auditor:
         """Ask Ironic what has changed; of what is mine by now, all of it.
 
         :param settled: as for :meth:`audit`.
-        :param brief: as for :meth:`.engine.listing.lister.Reader.read`, as is
+        :param brief: as for :meth:`.engine.listing.lister.Lister.read`, as is
             ``often``.
         :returns: what there is by now.
         :raises ListingError: Ironic does not answer.
@@ -550,7 +550,7 @@ class Auditor:
         return mirror
 
     def _roster(self, settings: Settings, hosts: Iterable[str] = (),
-                starting: bool = False, zones: bool = True) -> collect.Roster:
+                starting: bool = False, zones: bool = True) -> collect.Peers:
         """Read who is there; the ring is worth remembering at once."""
         roster = collect.roster(
             self.sources, self._memory_now(settings), settings,
@@ -568,7 +568,7 @@ class Auditor:
         audited = self.last.view.hosts if self.last else ()
         return [*dict.fromkeys([*self._seen, *audited])]
 
-    def _memory_now(self, settings: Settings) -> Memory:
+    def _memory_now(self, settings: Settings) -> AuditState:
         """Return what is remembered, and what was seen since.
 
         By looks, and of what the database refuses.
@@ -582,7 +582,7 @@ class Auditor:
             barred=types.MappingProxyType({
                 **dict.fromkeys(self._met, ''), **memory.barred}))
 
-    def _audit_of(self, gathered: collect.Gathered,
+    def _audit_of(self, gathered: collect.Collected,
                   decided: decide.Decision) -> Audit:
         """Put together what an audit of all nodes has found."""
         facts, last = gathered.facts, self.last
@@ -613,12 +613,12 @@ class Auditor:
             at_rest=decided.at_rest)
 
     def _rows(self, mirror: Mirror, nodes: Iterable[str], mine: Set[str],
-              later: Set[str] = frozenset()) -> dict[str, Row]:
+              later: Set[str] = frozenset()) -> dict[str, NodeRow]:
         """Return {uuid: node} with all that nova works with, if known.
 
         :param mirror: what was decided by; there may be a later one.
         :param mine: of which nodes it is kept.
-        :param later: as for :meth:`.engine.listing.lister.Reader.complete`.
+        :param later: as for :meth:`.engine.listing.lister.Lister.complete`.
         """
         known = self._reader.complete(mine, later)
 
@@ -627,10 +627,10 @@ class Auditor:
             return (known.bodies.get(node)
                     if known.nodes.get(node) == mirror.nodes[node] else None)
 
-        return {node: Row(node, mirror.nodes[node], body(node))
+        return {node: NodeRow(node, mirror.nodes[node], body(node))
                 for node in nodes}
 
-    def _remember(self, gathered: collect.Gathered,
+    def _remember(self, gathered: collect.Collected,
                   decided: decide.Decision, audit: Audit, begun: float
                   ) -> None:
         facts = gathered.facts
@@ -649,7 +649,7 @@ class Auditor:
         assert basis is not None
         if gathered.recorded != self._memory.recorded:
             self._met = frozenset()
-        self._memory = Memory(
+        self._memory = AuditState(
             preferences=facts.preferences,
             audits=(gathered.audits + 1
                     if facts.view.member(facts.host) else 0),
@@ -660,7 +660,7 @@ class Auditor:
             recorded=gathered.recorded,
             barred=gathered.barred,
             leaving=self._memory.leaving | gathered.absences.confirmed,
-            standing=incremental.Standing(
+            standing=incremental.LastAudit(
                 basis, gathered.mirror.serial, frozenset(facts.my_nodes),
                 frozenset(facts.my_instances),
                 frozenset(node for node, reason in decided.reasons.items()
@@ -689,7 +689,7 @@ def _reasons(last: Audit | None, mirror: Mirror,
     return reasons
 
 
-def _with_taken(memory: Memory, has: Callable[[str], bool]) -> Memory:
+def _with_taken(memory: AuditState, has: Callable[[str], bool]) -> AuditState:
     """Return what is remembered, with what was taken since among my nodes.
 
     Only what nova's tracker has: placement may have refused the rest.
@@ -729,15 +729,15 @@ def _known(nodes: tuple[str, ...], decided: decide.Decision
     return tuple(node for node in nodes if node in decided.reasons)
 
 
-def _unsettled(standing: incremental.Standing | None, nodes: Iterable[str]
-               ) -> incremental.Standing | None:
+def _unsettled(standing: incremental.LastAudit | None, nodes: Iterable[str]
+               ) -> incremental.LastAudit | None:
     """Have some nodes decided on by the next audit."""
     return standing and dataclasses.replace(
         standing, unsettled=standing.unsettled.union(nodes))
 
 
 def _merged(last: Audit, reasons: Mapping[str, Reason],
-            records: Mapping[str, Record], mine: Mapping[str, Row],
+            records: Mapping[str, Record], mine: Mapping[str, NodeRow],
             taken_over: Mapping[str, str | None] | None = None,
             at_rest: frozenset[str] = frozenset()) -> Audit:
     """Return the last audit with what was decided for some nodes.

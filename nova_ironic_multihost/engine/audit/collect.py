@@ -29,17 +29,17 @@ import types
 from oslo_log import log as logging
 
 from nova_ironic_multihost.engine.audit.audit_state import Audit
-from nova_ironic_multihost.engine.audit.audit_state import Memory
+from nova_ironic_multihost.engine.audit.audit_state import AuditState
 from nova_ironic_multihost.engine.audit.audit_state import Settings
 from nova_ironic_multihost.engine.base.ports import Sources
 from nova_ironic_multihost.engine.listing.lister import FAILURES
-from nova_ironic_multihost.engine.listing.lister import Reader
+from nova_ironic_multihost.engine.listing.lister import Lister
 from nova_ironic_multihost.rules import absence
 from nova_ironic_multihost.rules import aggregates
 from nova_ironic_multihost.rules import incremental
 from nova_ironic_multihost.rules.liveness import Outages
 from nova_ironic_multihost.rules.mirror import Mirror
-from nova_ironic_multihost.rules.mirror import Row
+from nova_ironic_multihost.rules.mirror import NodeRow
 from nova_ironic_multihost.rules.model import Facts
 from nova_ironic_multihost.rules.model import InstanceState
 from nova_ironic_multihost.rules.model import Inventory
@@ -66,7 +66,7 @@ Services = tuple[peers.ComputeService, ...]
 
 
 @dataclasses.dataclass(frozen=True)
-class Roster:
+class Peers:
     """Who is there, and who is preferred for which node.
 
     :param services: all compute services that are known so far.
@@ -79,23 +79,23 @@ class Roster:
     services: Services
     view: peers.View
     preferences: ring.Preferences
-    host_aggregates: aggregates.Known
+    host_aggregates: aggregates.KnownAggregates
     outages: Outages
 
 
 @dataclasses.dataclass(frozen=True)
-class Gathered:
+class Collected:
     """What an audit has gathered.
 
     :param facts: what the decision depends on; of the nodes that are decided
         on.
     :param mirror: what Ironic has.
-    :param audits: see :class:`.audit_state.Memory`, before this audit.
+    :param audits: see :class:`.audit_state.AuditState`, before this audit.
     :param host_aggregates: nova's host aggregates, as far as they are known.
     :param mapped: whether this host is mapped, None if that is not known.
     :param records: the records of this host.
     :param recorded: when all of them were read.
-    :param barred: see :class:`.audit_state.Memory`.
+    :param barred: see :class:`.audit_state.AuditState`.
     :param basis: what the reasons of all nodes depend on.
     :param absences: nodes that are recorded here and not listed.
     :param unlisted: uuid -> node, of those of them that are not deleted, as
@@ -105,15 +105,15 @@ class Gathered:
     facts: Facts
     mirror: Mirror
     audits: int
-    host_aggregates: aggregates.Known
+    host_aggregates: aggregates.KnownAggregates
     mapped: bool | None
     records: tuple[Record, ...] = ()
     recorded: float | None = None
     barred: Mapping[str, str] = dataclasses.field(
         default_factory=lambda: types.MappingProxyType({}))
-    basis: incremental.Basis | None = None
+    basis: incremental.Inputs | None = None
     absences: absence.Absences = absence.Absences()
-    unlisted: Mapping[str, Row] = dataclasses.field(
+    unlisted: Mapping[str, NodeRow] = dataclasses.field(
         default_factory=lambda: types.MappingProxyType({}))
 
 
@@ -134,7 +134,7 @@ def services(sources: Sources, settings: Settings,
             else known)
 
 
-def view(known: Services, memory: Memory, settings: Settings,
+def view(known: Services, memory: AuditState, settings: Settings,
          starting: bool = False) -> peers.View:
     """Return how this host sees the compute services.
 
@@ -150,7 +150,7 @@ def view(known: Services, memory: Memory, settings: Settings,
         starting=starting, over=memory.over)
 
 
-def eligible(sources: Sources, memory: Memory, settings: Settings,
+def eligible(sources: Sources, memory: AuditState, settings: Settings,
              hosts: Set[str], known: Iterable[str], outages: Outages,
              now: float) -> frozenset[HostKey]:
     """Read anew whose instances may be taken over.
@@ -167,9 +167,9 @@ def eligible(sources: Sources, memory: Memory, settings: Settings,
         outages.lengths(now, settings.heartbeats), map(host_key, hosts))
 
 
-def roster(sources: Sources, memory: Memory, settings: Settings,
+def roster(sources: Sources, memory: AuditState, settings: Settings,
            outages: Outages, hosts: Iterable[str] = (),
-           starting: bool = False, zones: bool = True) -> Roster:
+           starting: bool = False, zones: bool = True) -> Peers:
     """Read who is there, and make the hash ring of the members.
 
     :param outages: what the looks have seen of outages.
@@ -185,10 +185,12 @@ def roster(sources: Sources, memory: Memory, settings: Settings,
     preferences = ring.refreshed(
         memory.preferences, _zones_of_members(seen, host_aggregates),
         settings.points, settings.move_across_zones)
-    return Roster(known, seen, preferences, host_aggregates, outages)
+    return Peers(known, seen, preferences, host_aggregates, outages)
 
 
-def _host_aggregates(sources: Sources, memory: Memory) -> aggregates.Known:
+def _host_aggregates(
+    sources: Sources, memory: AuditState
+) -> aggregates.KnownAggregates:
     """Read nova's host aggregates; what is known of them is good enough."""
     known = memory.host_aggregates
     try:
@@ -203,7 +205,7 @@ def _host_aggregates(sources: Sources, memory: Memory) -> aggregates.Known:
         return known
 
 
-def preferences_now(sources: Sources, memory: Memory, settings: Settings,
+def preferences_now(sources: Sources, memory: AuditState, settings: Settings,
                     outages: Outages, hosts: Iterable[str], starting: bool,
                     like: ring.Preferences | None) -> ring.Preferences:
     """Read who is there, and say who is preferred; of zones what is known.
@@ -219,16 +221,16 @@ def preferences_now(sources: Sources, memory: Memory, settings: Settings,
         settings.points, settings.move_across_zones)
 
 
-def _zones_of_members(seen: peers.View, known: aggregates.Known
+def _zones_of_members(seen: peers.View, known: aggregates.KnownAggregates
                       ) -> dict[HostKey, str | None]:
     zones = aggregates.zones(known.aggregates)
     return {host: zones.get(host) for host in seen.members}
 
 
-def all_nodes(sources: Sources, memory: Memory, settings: Settings,
-              roster: Roster, reader: Reader, settled: bool,
+def all_nodes(sources: Sources, memory: AuditState, settings: Settings,
+              roster: Peers, reader: Lister, settled: bool,
               last: Audit | None, now: float,
-              doubted: float | None = None) -> Gathered:
+              doubted: float | None = None) -> Collected:
     """Gather what there is to know for an audit of all nodes.
 
     :param reader: has read what Ironic has.
@@ -268,13 +270,13 @@ def all_nodes(sources: Sources, memory: Memory, settings: Settings,
     facts, mapped, audits = _facts(
         sources, memory, settings, roster, inventory, states, others, known,
         settled, now)
-    return Gathered(facts, mirror, audits, roster.host_aggregates, mapped,
+    return Collected(facts, mirror, audits, roster.host_aggregates, mapped,
                     records, recorded, memory.barred,
                     _basis(settings, roster, facts.view),
                     absences, unlisted)
 
 
-def _mapped(sources: Sources, memory: Memory, settings: Settings) -> bool:
+def _mapped(sources: Sources, memory: AuditState, settings: Settings) -> bool:
     """Ask again whether this host is mapped, if it was."""
     try:
         return memory.mapped and sources.mapped(settings.host) is not False
@@ -293,8 +295,8 @@ def without_second(records: Iterable[Record]
                 if record.second}))
 
 
-def _my_records(sources: Sources, memory: Memory, settings: Settings,
-                roster: Roster, basis: incremental.Basis, mirror: Mirror,
+def _my_records(sources: Sources, memory: AuditState, settings: Settings,
+                roster: Peers, basis: incremental.Inputs, mirror: Mirror,
                 last: Audit | None, now: float, doubted: float | None
                 ) -> tuple[tuple[Record, ...], Mapping[str, str] | None]:
     """Read the records of this host, as far as they may be others by now.
@@ -322,17 +324,17 @@ def _my_records(sources: Sources, memory: Memory, settings: Settings,
               if record.owner == roster.view.host)), None
 
 
-def _basis(settings: Settings, roster: Roster, view: peers.View
-           ) -> incremental.Basis:
-    return incremental.Basis(
+def _basis(settings: Settings, roster: Peers, view: peers.View
+           ) -> incremental.Inputs:
+    return incremental.Inputs(
         view, roster.preferences,
         aggregates.zones(roster.host_aggregates.aggregates),
         settings.partition)
 
 
-def nodes_of_hosts(sources: Sources, memory: Memory, settings: Settings,
-                   roster: Roster, hosts: Iterable[str], reader: Reader,
-                   now: float, only: Set[str] | None = None) -> Gathered:
+def nodes_of_hosts(sources: Sources, memory: AuditState, settings: Settings,
+                   roster: Peers, hosts: Iterable[str], reader: Lister,
+                   now: float, only: Set[str] | None = None) -> Collected:
     """Gather what there is to know of the nodes recorded on some hosts.
 
     :param hosts: others than this, as nova spells them.
@@ -359,10 +361,10 @@ def nodes_of_hosts(sources: Sources, memory: Memory, settings: Settings,
     facts, mapped, audits = _facts(
         sources, memory, settings, roster, inventory, states, records, known,
         True, now)
-    return Gathered(facts, mirror, audits, roster.host_aggregates, mapped)
+    return Collected(facts, mirror, audits, roster.host_aggregates, mapped)
 
 
-def _inheritable(roster: Roster, owners: Set[HostKey], mirror: Mirror,
+def _inheritable(roster: Peers, owners: Set[HostKey], mirror: Mirror,
                  only: Set[str] | None) -> dict[str, None]:
     """Return the nodes that this host may get from some owners, as keys.
 
@@ -378,7 +380,7 @@ def _inheritable(roster: Roster, owners: Set[HostKey], mirror: Mirror,
                 roster.view.host, node, theirs)}
 
 
-def _too_many(wanted: Sized, roster: Roster, owners: Set[HostKey],
+def _too_many(wanted: Sized, roster: Peers, owners: Set[HostKey],
               mirror: Mirror) -> bool:
     """Whether the owners have far fewer nodes, most likely.
 
@@ -390,9 +392,9 @@ def _too_many(wanted: Sized, roster: Roster, owners: Set[HostKey],
     return len(wanted) * len(hosts) > 2 * len(owners) * len(mirror.nodes)
 
 
-def changed_nodes(sources: Sources, memory: Memory, settings: Settings,
-                  roster: Roster, nodes: Iterable[str], reader: Reader,
-                  now: float) -> Gathered:
+def changed_nodes(sources: Sources, memory: AuditState, settings: Settings,
+                  roster: Peers, nodes: Iterable[str], reader: Lister,
+                  now: float) -> Collected:
     """Gather what there is to know of nodes of this host, or of nobody.
 
     :param nodes: uuids; those of others are left out.
@@ -420,13 +422,13 @@ def changed_nodes(sources: Sources, memory: Memory, settings: Settings,
         _met(sources, roster, roster.services, [
             state.host for state in states.values() if state.host]),
         True, now)
-    return Gathered(
+    return Collected(
         facts, mirror, audits, roster.host_aggregates, mapped,
         tuple(owners[node] for node in free if node in mine))
 
 
-def _facts(sources: Sources, memory: Memory, settings: Settings,
-           roster: Roster, inventory: Inventory,
+def _facts(sources: Sources, memory: AuditState, settings: Settings,
+           roster: Peers, inventory: Inventory,
            states: Mapping[str, InstanceState],
            records: Mapping[str, Record], known: Services, settled: bool,
            now: float) -> tuple[Facts, bool | None, int]:
@@ -436,7 +438,7 @@ def _facts(sources: Sources, memory: Memory, settings: Settings,
     :param records: of the nodes whose owner had to be looked up.
     :param known: the services, with the hosts of those instances.
     :returns: (facts, whether this host is mapped, audits); see
-        :class:`Gathered`.
+        :class:`Collected`.
     """
     known = _met(sources, roster, known,
                  [record.host for record in records.values()])
@@ -465,7 +467,7 @@ def _facts(sources: Sources, memory: Memory, settings: Settings,
     return facts, mapped, audits
 
 
-def _met(sources: Sources, roster: Roster, known: Services,
+def _met(sources: Sources, roster: Peers, known: Services,
          hosts: Iterable[str]) -> Services:
     """Add the services of hosts that were met, as the roster judges them."""
     return roster.outages.judged(
@@ -514,7 +516,7 @@ def _with_new_services(sources: Sources, known: Services, host: str
             *new.values())
 
 
-def _instance_states(sources: Sources, roster: Roster, inventory: Inventory
+def _instance_states(sources: Sources, roster: Peers, inventory: Inventory
                      ) -> tuple[Mapping[str, InstanceState], Services]:
     """Look up the instances whose host must be known, and those hosts.
 
@@ -527,7 +529,7 @@ def _instance_states(sources: Sources, roster: Roster, inventory: Inventory
         [state.host for state in states.values() if state.host])
 
 
-def _records_of_others(sources: Sources, memory: Memory, mirror: Mirror,
+def _records_of_others(sources: Sources, memory: AuditState, mirror: Mirror,
                        inventory: Inventory,
                        states: Mapping[str, InstanceState], known: Services
                        ) -> dict[str, Record]:
@@ -548,14 +550,14 @@ def _records_of_others(sources: Sources, memory: Memory, mirror: Mirror,
             if record.node not in inventory.my_nodes}
 
 
-def _unknown(memory: Memory, inventory: Inventory) -> set[HostKey]:
+def _unknown(memory: AuditState, inventory: Inventory) -> set[HostKey]:
     """Return the members whose partition is not known."""
     return {member for member in inventory.preferences.members
             if member != inventory.host
             and member not in memory.partition_labels}
 
 
-def _samples(memory: Memory, mirror: Mirror, inventory: Inventory
+def _samples(memory: AuditState, mirror: Mirror, inventory: Inventory
              ) -> Iterator[str]:
     """Yield nodes that tell which partition the members serve.
 
@@ -590,10 +592,10 @@ def _used(sources: Sources, nodes: Set[str]) -> set[str]:
         uuid not in states or not states[uuid].deleted for uuid in some)}
 
 
-def _absences(sources: Sources, reader: Reader, memory: Memory,
+def _absences(sources: Sources, reader: Lister, memory: AuditState,
               settings: Settings, mirror: Mirror, mine: Set[str],
               last: Audit | None
-              ) -> tuple[absence.Absences, dict[str, Row]]:
+              ) -> tuple[absence.Absences, dict[str, NodeRow]]:
     """Ask for the nodes that are recorded here and not listed.
 
     :returns: (what is known of them, {uuid: node} of those that are not

@@ -53,7 +53,7 @@ class Offer(enum.Enum):
     REFUSED = "it is another compute service's to speak for"
 
 
-class Offers:
+class Recheck:
     """Judges the nodes that an auditor has decided on.
 
     :param auditor: the auditor.

@@ -26,15 +26,15 @@ import threading
 import time
 
 from nova_ironic_multihost.rules import counters
+from nova_ironic_multihost.rules.counters import Counters
 from nova_ironic_multihost.rules.counters import Event
 from nova_ironic_multihost.rules.counters import Pending
-from nova_ironic_multihost.rules.counters import Tallies
-from nova_ironic_multihost.rules.counters import Turns
+from nova_ironic_multihost.rules.counters import RunStats
 from nova_ironic_multihost.rules.counters import Work
 from nova_ironic_multihost.rules.ownership import Reason
 
 
-class Tally:
+class Metrics:
     """Counts and times.
 
     :param clock: monotonic clock, in seconds.
@@ -46,10 +46,10 @@ class Tally:
         self._requests = itertools.count()
         # Which thread does some work; replaced whole.
         self._threads: dict[Work, int] = {}
-        self._tallies = Tallies(begun=clock())
+        self._tallies = Counters(begun=clock())
 
     @property
-    def tallies(self) -> Tallies:
+    def tallies(self) -> Counters:
         """What was counted and timed so far."""
         return self._tallies
 
@@ -86,7 +86,9 @@ class Tally:
         """Note that something has got a step further."""
         self._note(work, lambda turns: turns.seen(self._clock()))
 
-    def _note(self, work: Work, change: Callable[[Turns], Turns]) -> None:
+    def _note(
+        self, work: Work, change: Callable[[RunStats], RunStats]
+    ) -> None:
         with self._lock:
             self._tallies = self._tallies.with_turns(
                 work, change(self._tallies.turns[work]))

@@ -25,16 +25,16 @@ LOG = logging.getLogger(__name__)
 REST = 0.5
 
 
-class Timers:
+class PeriodicTasks:
     """Several timers that begin and stop together.
 
-    :param acts: (what is done, how often: ``seconds`` of :class:`Timer`), by
-        the name of its timer.
+    :param acts: (what is done, how often: ``seconds`` of
+        :class:`PeriodicTask`), by the name of its timer.
     """
 
     def __init__(self, **acts: tuple[
             Callable[[], object], Callable[[], float]]) -> None:
-        self._timers = {name: Timer(name, act, seconds)
+        self._timers = {name: PeriodicTask(name, act, seconds)
                         for name, (act, seconds) in acts.items()}
 
     def start(self) -> None:
@@ -43,7 +43,7 @@ class Timers:
             one.start()
 
     def wake(self, name: str) -> None:
-        """Have one of them do its thing soon: see :meth:`Timer.wake`."""
+        """Have one of them run soon, see :meth:`PeriodicTask.wake`."""
         self._timers[name].wake()
 
     def stop(self) -> None:
@@ -52,7 +52,7 @@ class Timers:
             one.stop()
 
 
-class Timer:
+class PeriodicTask:
     """Does something every few seconds, in a thread of its own.
 
     The seconds are counted from the beginning of a turn to that of the next

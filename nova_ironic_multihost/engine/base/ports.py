@@ -27,10 +27,10 @@ import typing
 
 from nova_ironic_multihost.rules.aggregates import Aggregate
 from nova_ironic_multihost.rules.evacuation import Evacuated
-from nova_ironic_multihost.rules.forwarding import Letter
-from nova_ironic_multihost.rules.lost_builds import Build
-from nova_ironic_multihost.rules.mirror import Page
-from nova_ironic_multihost.rules.mirror import Row
+from nova_ironic_multihost.rules.forwarding import QueuedRequest
+from nova_ironic_multihost.rules.lost_builds import SentBuild
+from nova_ironic_multihost.rules.mirror import ListingPage
+from nova_ironic_multihost.rules.mirror import NodeRow
 from nova_ironic_multihost.rules.model import InstanceState
 from nova_ironic_multihost.rules.model import Record
 from nova_ironic_multihost.rules import peers
@@ -86,7 +86,7 @@ class ListingError(Exception):
     """Ironic does not say which nodes it has; the message says why."""
 
 
-class MarkError(Exception):
+class MarkerNotFound(Exception):
     """Ironic has no such node, so it does not say what comes after it."""
 
 
@@ -100,7 +100,7 @@ class Pages(typing.Protocol):
 
     def page(self, partition: peers.Partition, after: str | None,
              limit: int, wanted: Callable[[str, str | None], bool] | None,
-             unused: bool = False) -> Page:
+             unused: bool = False) -> ListingPage:
         """Return some nodes in the order in which they were created.
 
         Those of the partition, and no others.
@@ -114,16 +114,21 @@ class Pages(typing.Protocol):
         :raises MarkError: there is no node ``after``.
         """
 
-    def newest(self, partition: peers.Partition, after: str | None,
-               limit: int, wanted: Callable[[str, str | None], bool]) -> Page:
+    def newest(
+        self,
+        partition: peers.Partition,
+        after: str | None,
+        limit: int,
+        wanted: Callable[[str, str | None], bool],
+    ) -> ListingPage:
         """Return some nodes, the one that was touched last first.
 
         Of whatever partition, as one that leaves is touched, too: a row says
-        whether it is :attr:`.mirror.Row.here`. Parameters as for
+        whether it is :attr:`.mirror.NodeRow.here`. Parameters as for
         :meth:`page`.
         """
 
-    def node(self, node: str) -> Row:
+    def node(self, node: str) -> NodeRow:
         """Return one node with its body, whatever its partition.
 
         :raises MarkError: there is no such node.
@@ -275,7 +280,7 @@ class Instances(typing.Protocol):
 class Builds(typing.Protocol):
     """Builds of servers before they are on a host."""
 
-    def unclaimed(self) -> Set[Build]:
+    def unclaimed(self) -> Set[SentBuild]:
         """Return those that have a node and no host yet.
 
         Not those of which either is not known.
@@ -287,7 +292,7 @@ class Builds(typing.Protocol):
         :raises Exception: that is not known.
         """
 
-    def give_up(self, build: Build, reason: str,
+    def give_up(self, build: SentBuild, reason: str,
                 absent: Callable[[], bool]) -> bool:
         """Set a build to ERROR, with a fault that says why.
 
@@ -424,7 +429,7 @@ class Traits(typing.Protocol):
         """
 
 
-class Mailbox(typing.Protocol):
+class Queue(typing.Protocol):
     """What a dead compute service was asked for and has not read.
 
     What is taken is held until it is dropped or handed on, or the mailbox is
@@ -440,7 +445,7 @@ class Mailbox(typing.Protocol):
         :raises PermissionError: this process may not ask.
         """
 
-    def take(self) -> Letter | None:
+    def take(self) -> QueuedRequest | None:
         """Take the next message; None if there is none.
 
         :raises PermissionError: this process may not.
@@ -461,7 +466,9 @@ class Mailbox(typing.Protocol):
         :raises PermissionError: this process may not.
         """
 
-    def hand_on(self, letter: Letter, host: str, copy: bool = False) -> bool:
+    def hand_on(
+        self, letter: QueuedRequest, host: str, copy: bool = False
+    ) -> bool:
         """Send a message to another host, and let go of it then.
 
         :param host: as nova spells it.
@@ -469,28 +476,28 @@ class Mailbox(typing.Protocol):
         :returns: whether that has it now.
         """
 
-    def drop(self, letter: Letter) -> None:
+    def drop(self, letter: QueuedRequest) -> None:
         """Let go of a message for good."""
 
     def close(self) -> None:
         """Give back what is held; raises nothing."""
 
 
-class Mailboxes(typing.Protocol):
+class Queues(typing.Protocol):
     """The mailboxes of the compute services."""
 
     @property
     def readable(self) -> bool:
         """Whether they can be read, with the message bus that there is."""
 
-    def open(self, host: str) -> Mailbox:
+    def open(self, host: str) -> Queue:
         """Open the mailbox of a host, whether or not there is one.
 
         :param host: as nova spells it.
         :raises Exception: nobody answers.
         """
 
-    def open_copies(self, host: str) -> Mailbox:
+    def open_copies(self, host: str) -> Queue:
         """Open where the copies of a host's builds are, likewise."""
 
 
@@ -521,7 +528,7 @@ class Attempts(typing.Protocol):
         :raises Exception: nova does not say.
         """
 
-    def undo(self, instance: Instance, copy: Letter) -> None:
+    def undo(self, instance: Instance, copy: QueuedRequest) -> None:
         """Undo what was done for a build, so that it can be done anew.
 
         It may be done several times; when it is done the instance is on no

@@ -29,15 +29,15 @@ import time
 from oslo_log import log as logging
 
 from nova_ironic_multihost.engine.base.ports import Copier
-from nova_ironic_multihost.engine.base.ports import Mailbox
-from nova_ironic_multihost.engine.base.ports import Mailboxes
-from nova_ironic_multihost.engine.builds.request_facts import Sorter
+from nova_ironic_multihost.engine.base.ports import Queue
+from nova_ironic_multihost.engine.base.ports import Queues
+from nova_ironic_multihost.engine.builds.request_facts import RequestSorter
 from nova_ironic_multihost.rules import backup_copies
 from nova_ironic_multihost.rules import forwarding
-from nova_ironic_multihost.rules.forwarding import Fate
-from nova_ironic_multihost.rules.forwarding import Letter
-from nova_ironic_multihost.rules.forwarding import Verdict
-from nova_ironic_multihost.rules.lost_builds import Build
+from nova_ironic_multihost.rules.forwarding import Action
+from nova_ironic_multihost.rules.forwarding import Disposition
+from nova_ironic_multihost.rules.forwarding import QueuedRequest
+from nova_ironic_multihost.rules.lost_builds import SentBuild
 from nova_ironic_multihost.rules.peers import host_key
 
 LOG = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ OVER = 3600
 FOUND, TOGETHER = 20, 20
 
 
-class Keeper:
+class BackupStore:
     """Holds copies. Threads of nova and a timer use it.
 
     :param host: this host.
@@ -68,8 +68,8 @@ class Keeper:
     :param clock: monotonic clock, in seconds.
     """
 
-    def __init__(self, host: str, mailboxes: Mailboxes, copier: Copier,
-                 sorter: Sorter, here: Callable[[str], bool],
+    def __init__(self, host: str, mailboxes: Queues, copier: Copier,
+                 sorter: RequestSorter, here: Callable[[str], bool],
                  clock: Callable[[], float] = time.monotonic) -> None:
         self._name = host
         self._host = host_key(host)
@@ -81,21 +81,21 @@ class Keeper:
         self._lock = threading.Lock()
         #: Builds that were here and are over -> since when, and whether the
         #: gate has refused them.
-        self._over: dict[Build, tuple[float, bool]] = {}
+        self._over: dict[SentBuild, tuple[float, bool]] = {}
         #: Builds that are undone, to be asked for again -> whether that goes
         #: on. Who has come meanwhile may say later that it was refused.
-        self._undone: dict[Build, bool] = {}
+        self._undone: dict[SentBuild, bool] = {}
         #: Builds whose copies were not found yet -> when they were sent, and
         #: what they were asked for with.
-        self._sent: dict[Build, tuple[float, Mapping[str, object]]] = {}
+        self._sent: dict[SentBuild, tuple[float, Mapping[str, object]]] = {}
         #: The copies that are held, replaced whole.
-        self._copies: Mapping[Build, Letter] = {}
+        self._copies: Mapping[SentBuild, QueuedRequest] = {}
         #: Since when not all were seen, None if they were.
         self._unseen: float | None = clock()
         # Only the timer uses these.
-        self._box: Mailbox | None = None
+        self._box: Queue | None = None
         self._opened = self._taken = self._paused = 0.0
-        self._held: list[Letter] = []
+        self._held: list[QueuedRequest] = []
         self._forbidden: float | None = None
 
     @property
@@ -108,11 +108,11 @@ class Keeper:
         """Whether all were seen that there are, or there can be none."""
         return self._unseen is None or not self.readable
 
-    def copy(self, build: Build) -> Letter | None:
+    def copy(self, build: SentBuild) -> QueuedRequest | None:
         """Return the copy of a build that is held, None if it is not."""
         return self._copies.get(build)
 
-    def may_come(self, build: Build) -> bool:
+    def may_come(self, build: SentBuild) -> bool:
         """Whether a build may still be asked for, as there may be a copy."""
         if not self.readable or self._forbidden is not None:
             return False
@@ -133,11 +133,11 @@ class Keeper:
         """
         if node is None or not self.readable or self._forbidden is not None:
             return
-        build = Build(instance, node)
+        build = SentBuild(instance, node)
         self.repeat(build)
         self._send(build, self._copier.seal(arguments))
 
-    def _send(self, build: Build, arguments: Mapping[str, object]) -> bool:
+    def _send(self, build: SentBuild, arguments: Mapping[str, object]) -> bool:
         """Send a copy; return whether RabbitMQ has taken it."""
         with self._lock:
             self._sent[build] = self._clock(), arguments
@@ -162,14 +162,14 @@ class Keeper:
             may still need the copy, but here it is not asked for again.
         """
         if node is not None:
-            build = Build(instance, node)
+            build = SentBuild(instance, node)
             with self._lock:
                 self._sent.pop(build, None)
                 # What is undone is refused because it is still here.
                 if not (refused and build in self._undone):
                     self._over[build] = self._clock(), refused
 
-    def repeat(self, build: Build) -> None:
+    def repeat(self, build: SentBuild) -> None:
         """Have a build asked for again, whatever became of it here.
 
         As soon as its instance is on no host.
@@ -178,7 +178,7 @@ class Keeper:
             self._over.pop(build, None)
 
     @contextlib.contextmanager
-    def repeating(self, build: Build) -> Iterator[None]:
+    def repeating(self, build: SentBuild) -> Iterator[None]:
         """Undo a build that is asked for again then.
 
         Also if that fails: it may have been done.
@@ -299,17 +299,17 @@ class Keeper:
                 self._held.append(copy)
                 raise
             try:
-                if verdict.fate is Fate.DROP:
+                if verdict.fate is Action.DROP:
                     box.drop(copy)
-                elif verdict.fate is Fate.KEEP or not self._hand_on(
+                elif verdict.fate is Action.KEEP or not self._hand_on(
                         box, copy, verdict):
                     continue
             except Exception:
                 self._close()
                 raise
-            here = verdict == Verdict(Fate.HAND_ON, self._host)
+            here = verdict == Disposition(Action.HAND_ON, self._host)
             asked += here
-            sent += verdict.fate is Fate.HAND_ON and not here
+            sent += verdict.fate is Action.HAND_ON and not here
             self._held.remove(copy)
         self._publish()
         if sent:
@@ -335,29 +335,33 @@ class Keeper:
                 # Each would wait, and no heartbeat goes to RabbitMQ.
                 return
 
-    def _judge(self, box: Mailbox, copy: Letter) -> Verdict:
+    def _judge(self, box: Queue, copy: QueuedRequest) -> Disposition:
         build = _build(copy)
         if build is None:
-            return Verdict(Fate.KEEP)
+            return Disposition(Action.KEEP)
         with self._lock:
             over = self._over.get(build)
         if self._here(build.instance):
-            return Verdict(Fate.KEEP)
+            return Disposition(Action.KEEP)
         if over is not None and not over[1]:
-            return Verdict(Fate.DROP)
+            return Disposition(Action.DROP)
         with box.attended():
             situation = self._sorter.situation(copy)
         if situation is None:
-            return Verdict(Fate.KEEP)
+            return Disposition(Action.KEEP)
         verdict = backup_copies.judge(
             copy, self._host, situation, refused=over is not None)
         # It may have come, and ended, since.
         with self._lock:
             if self._over.get(build) != over:
-                return Verdict(Fate.KEEP)
-        return Verdict(Fate.KEEP) if self._here(build.instance) else verdict
+                return Disposition(Action.KEEP)
+        return (
+            Disposition(Action.KEEP) if self._here(build.instance) else verdict
+        )
 
-    def _hand_on(self, box: Mailbox, copy: Letter, verdict: Verdict) -> bool:
+    def _hand_on(
+        self, box: Queue, copy: QueuedRequest, verdict: Disposition
+    ) -> bool:
         name = self._sorter.name(verdict.host)
         return name is not None and box.hand_on(copy, name, verdict.copy)
 
@@ -385,6 +389,6 @@ class Keeper:
             box.close()
 
 
-def _build(copy: Letter) -> Build | None:
-    return (Build(copy.instance, copy.node)
+def _build(copy: QueuedRequest) -> SentBuild | None:
+    return (SentBuild(copy.instance, copy.node)
             if copy.instance is not None and copy.node is not None else None)

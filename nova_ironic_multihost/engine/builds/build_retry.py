@@ -24,9 +24,9 @@ from oslo_log import log as logging
 
 from nova_ironic_multihost.engine.base.ports import Attempts
 from nova_ironic_multihost.engine.base.ports import Instance
-from nova_ironic_multihost.engine.builds.build_backups import Keeper
+from nova_ironic_multihost.engine.builds.build_backups import BackupStore
 from nova_ironic_multihost.rules import backup_copies
-from nova_ironic_multihost.rules.lost_builds import Build
+from nova_ironic_multihost.rules.lost_builds import SentBuild
 from nova_ironic_multihost.rules.takeover import Step
 
 LOG = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ LOG = logging.getLogger(__name__)
 FORGOTTEN = 3600
 
 
-class Repetition:
+class BuildRetry:
     """Says what becomes of them. Several threads use it, for others each.
 
     :param keeper: has the copies.
@@ -45,7 +45,7 @@ class Repetition:
     :param clock: monotonic clock, in seconds.
     """
 
-    def __init__(self, keeper: Keeper, attempts: Attempts,
+    def __init__(self, keeper: BackupStore, attempts: Attempts,
                  here: Callable[[str], bool],
                  clock: Callable[[], float] = time.monotonic) -> None:
         self._keeper = keeper
@@ -54,7 +54,7 @@ class Repetition:
         self._clock = clock
         self._lock = threading.Lock()
         #: Build -> when it was seen for the first time, and the last.
-        self._seen: dict[Build, tuple[float, float]] = {}
+        self._seen: dict[SentBuild, tuple[float, float]] = {}
 
     def step(self, instance: Instance, provision_state: str | None) -> Step:
         """Say what is to be done about one.
@@ -78,7 +78,7 @@ class Repetition:
             return Step.FAIL
         return step
 
-    def _waited(self, build: Build) -> float:
+    def _waited(self, build: SentBuild) -> float:
         """Return the seconds since a build was seen for the first time.
 
         One that was not looked at for long was somebody else's meanwhile.
@@ -109,5 +109,5 @@ class Repetition:
                  {'uuid': instance.uuid})
 
 
-def _build(instance: Instance) -> Build:
-    return Build(instance.uuid, instance.node or '')
+def _build(instance: Instance) -> SentBuild:
+    return SentBuild(instance.uuid, instance.node or '')

@@ -30,13 +30,13 @@ from nova_ironic_multihost.engine.base.ports import Builds
 from nova_ironic_multihost.engine.base.ports import Sources
 from nova_ironic_multihost.engine.servers.stuck_instances import attempt
 from nova_ironic_multihost.rules import forwarding
-from nova_ironic_multihost.rules.lost_builds import Build
+from nova_ironic_multihost.rules.lost_builds import SentBuild
 from nova_ironic_multihost.rules.peers import HostKey
 
 LOG = logging.getLogger(__name__)
 
 
-class Lost:
+class LostBuilds:
     """Gives up builds that are nowhere. One thread uses it.
 
     :param builds: what nova has of builds.
@@ -49,7 +49,7 @@ class Lost:
         self._builds = builds
         self._sources = sources
         self._clock = clock
-        self._since: Mapping[Build, float] = {}
+        self._since: Mapping[SentBuild, float] = {}
 
     def once(self, read: Mapping[HostKey, float], found: Set[str]
              ) -> Set[str]:
@@ -79,10 +79,12 @@ class Lost:
         """Give up a build if its node is one of a host that was read."""
         host = self._owner(node)
         if host in read and self._builds.give_up(
-                Build(uuid, node), f'Compute service {host} died before it '
-                'had begun this build, and what it was asked for is lost: '
-                'delete the server and build it anew',
-                lambda: self._owner(node) == host):
+            SentBuild(uuid, node),
+            f'Compute service {host} died before it '
+            'had begun this build, and what it was asked for is lost: '
+            'delete the server and build it anew',
+            lambda: self._owner(node) == host,
+        ):
             LOG.warning(
                 'Build %(uuid)s, which was sent to compute service %(host)s, '
                 'is in ERROR: that is dead, and nothing is left of the build '

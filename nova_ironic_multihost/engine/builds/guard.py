@@ -40,7 +40,7 @@ from oslo_log import log as logging
 
 from nova_ironic_multihost import exception
 from nova_ironic_multihost.rules import builds
-from nova_ironic_multihost.rules.builds import Claim
+from nova_ironic_multihost.rules.builds import BuildStage
 from nova_ironic_multihost.rules.peers import host_key
 from nova_ironic_multihost.rules import takeover
 
@@ -72,15 +72,15 @@ class Cancelled(BaseException):
         return str(self)
 
 
-class SilentError(Exception):
+class NoAnswer(Exception):
     """Whoever knows does not answer."""
 
 
-class ContestedError(Exception):
+class TakeoverInProgress(Exception):
     """It is not decided whose an instance is."""
 
 
-class Gate:
+class OperationGuard:
     """Lets in operations on the instances of one compute service.
 
     An instance is anything with ``uuid`` and ``node``. What is to be done,
@@ -200,7 +200,7 @@ class Gate:
 
         def act_for_this_host():
             self._thread.building = True
-            self._thread.claim = Claim.NONE
+            self._thread.claim = BuildStage.NONE
             self._thread.node = node
             try:
                 return act_or_leave()
@@ -216,7 +216,7 @@ class Gate:
                     return otherwise()
                 if later is None or self._is_given_up(instance) or not (
                         self._passing(exc, False)
-                        or self._claim is Claim.SCHEDULED):
+                        or self._claim is BuildStage.SCHEDULED):
                     raise
                 LOG.warning(
                     'The build of instance %(instance)s has failed, as it '
@@ -238,7 +238,7 @@ class Gate:
             left = self._patiently(
                 name, f'instance {instance.uuid}',
                 is_left or (lambda: self._is_elsewhere(instance)))
-        except ContestedError:
+        except TakeoverInProgress:
             self.note_unfinished(instance.uuid)
             left = True
         except Exception as exc:
@@ -346,11 +346,11 @@ class Gate:
         finally:
             self._thread.again = False
         if self._thread.silence:
-            raise SilentError(self._thread.silence)
+            raise NoAnswer(self._thread.silence)
 
     def silent(self, exc):
         """Whether an error says that a service does not answer."""
-        return isinstance(exc, SilentError) or self._passing(exc, True)
+        return isinstance(exc, NoAnswer) or self._passing(exc, True)
 
     @property
     def hurried(self):
@@ -368,11 +368,11 @@ class Gate:
         """
         if not self.building:
             return act()
-        self._thread.claim = Claim.BEGUN
+        self._thread.claim = BuildStage.BEGUN
         if self._is_begun_elsewhere_now(instance):
             raise self._cancelled(_left(name))
         result = act()
-        self._thread.claim = Claim.HELD
+        self._thread.claim = BuildStage.HELD
         return result
 
     def has_node(self):
@@ -394,7 +394,7 @@ class Gate:
         """
         def act_and_have_none():
             # It may be done, and the answer be lost.
-            self._thread.claim = Claim.RETURNED
+            self._thread.claim = BuildStage.RETURNED
             return act()
 
         return self.clean_up(name, instance, act_and_have_none, patient)
@@ -405,7 +405,7 @@ class Gate:
         And is to be carried out elsewhere. nova has its node freed next, and
         asks its conductor.
         """
-        self._thread.claim = Claim.SCHEDULED
+        self._thread.claim = BuildStage.SCHEDULED
 
     def persist(self, name, instance, act, again):
         """Write something, and write it again while nobody answers.
@@ -511,7 +511,7 @@ class Gate:
                 return ask()
             except Exception as exc:
                 if self._patience_left is None or (
-                        self._tireless and not isinstance(exc, SilentError)
+                        self._tireless and not isinstance(exc, NoAnswer)
                         and not self._passing(exc, False)):
                     self._thread.patience_left = self._patience()
                 self._thread.patience_left -= self._clock() - before
@@ -535,7 +535,7 @@ class Gate:
             return self._may_change_machine(instance)
 
         # A machine that is contested is left alone.
-        with contextlib.suppress(ContestedError):
+        with contextlib.suppress(TakeoverInProgress):
             if (self._patiently(name, f'instance {instance.uuid}', ask)
                     if self._inside else ask()):
                 if (self.building and self._thread.gone
@@ -580,7 +580,7 @@ class Gate:
     @property
     def _claim(self):
         """How far that is."""
-        return self._thread.claim if self.building else Claim.NONE
+        return self._thread.claim if self.building else BuildStage.NONE
 
     @property
     def _changing(self):
@@ -628,8 +628,9 @@ class Gate:
         state = self._sources.instance_states(
             [instance.uuid]).get(instance.uuid)
         if builds.contested(state, self._host):
-            raise ContestedError('another compute service is about to take '
-                                 'it over')
+            raise TakeoverInProgress(
+                'another compute service is about to take it over'
+            )
         return state
 
     def _is_elsewhere(self, instance):
@@ -674,7 +675,7 @@ class Gate:
         """Whether a build is another's, or about to be."""
         try:
             state = self._instance_state(instance)
-        except ContestedError:
+        except TakeoverInProgress:
             return True
         return builds.elsewhere(state, self._host, self._claim)
 
@@ -689,7 +690,7 @@ class Gate:
             self._sleep(PAUSE)
         consumers = self._sources.consumers(node)
         if consumers is None:
-            raise SilentError('placement does not say who has allocated its '
+            raise NoAnswer('placement does not say who has allocated its '
                               'node')
         return instance.uuid in consumers
 
@@ -697,7 +698,7 @@ class Gate:
         def ask():
             try:
                 state = self._instance_state(instance)
-            except ContestedError:
+            except TakeoverInProgress:
                 # Likely that is why something failed. If nobody takes it over,
                 # what is left undone is taken up (engine.servers.recovery).
                 return True

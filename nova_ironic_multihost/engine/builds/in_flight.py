@@ -31,12 +31,12 @@ from oslo_log import log as logging
 from nova_ironic_multihost.engine.audit import auditor as auditors
 from nova_ironic_multihost.engine.base.ports import Builds
 from nova_ironic_multihost.rules import lost_builds
-from nova_ironic_multihost.rules.lost_builds import Build
+from nova_ironic_multihost.rules.lost_builds import SentBuild
 
 LOG = logging.getLogger(__name__)
 
 
-class Arrivals:
+class InFlightBuilds:
     """Knows which builds are here. Threads of nova and a timer use it.
 
     :param builds: what nova has of builds.
@@ -47,7 +47,7 @@ class Arrivals:
     """
 
     def __init__(self, builds: Builds, auditor: auditors.Auditor,
-                 may_come: Callable[[Build], bool],
+                 may_come: Callable[[SentBuild], bool],
                  clock: Callable[[], float] = time.monotonic) -> None:
         self._may_come = may_come
         self._builds = builds
@@ -58,7 +58,7 @@ class Arrivals:
         # Only the timer uses these.
         self._mine: Mapping[str, float] = {}
         self._looked = False
-        self._absences: Mapping[Build, lost_builds.Absence] = {}
+        self._absences: Mapping[SentBuild, lost_builds.Absence] = {}
 
     def begin(self, instance: str) -> None:
         """Note that a build has come: it waits for its turn, or goes on."""
@@ -113,7 +113,7 @@ class Arrivals:
         self._mine = {node: self._mine.get(node, since) for node in nodes}
         self._looked = True
 
-    def _still_mine(self, lost: Set[Build]) -> list[Build]:
+    def _still_mine(self, lost: Set[SentBuild]) -> list[SentBuild]:
         """Return those builds whose nodes are this host's at this moment.
 
         Another one may have taken a node since the audit, and its build waits
@@ -127,14 +127,14 @@ class Arrivals:
             if record.owner == audit.view.host and not record.second}
         return [build for build in lost if build.node in mine]
 
-    def _absent(self, builds: Set[Build]) -> list[Build]:
+    def _absent(self, builds: Set[SentBuild]) -> list[SentBuild]:
         return [build for build in builds if build.node in self._mine
                 and not self._awaited(build)]
 
-    def _awaited(self, build: Build) -> bool:
+    def _awaited(self, build: SentBuild) -> bool:
         return self.here(build.instance) or self._may_come(build)
 
-    def _end(self, build: Build) -> bool:
+    def _end(self, build: SentBuild) -> bool:
         """End one build; whether it was as it was seen.
 
         One that comes right now is carried out.

@@ -33,17 +33,17 @@ import typing
 from oslo_log import log as logging
 
 from nova_ironic_multihost.engine.audit import auditor as auditors
-from nova_ironic_multihost.engine.base.ports import Mailbox
-from nova_ironic_multihost.engine.base.ports import Mailboxes
+from nova_ironic_multihost.engine.base.ports import Queue
+from nova_ironic_multihost.engine.base.ports import Queues
 from nova_ironic_multihost.engine.builds import dead_host_builds
 from nova_ironic_multihost.engine.builds import request_facts
 from nova_ironic_multihost.engine.moves import peer_poll
 from nova_ironic_multihost.rules import backup_copies
 from nova_ironic_multihost.rules import forwarding
-from nova_ironic_multihost.rules.forwarding import Fate
-from nova_ironic_multihost.rules.forwarding import Kind
-from nova_ironic_multihost.rules.forwarding import Letter
-from nova_ironic_multihost.rules.forwarding import Verdict
+from nova_ironic_multihost.rules.forwarding import Action
+from nova_ironic_multihost.rules.forwarding import Disposition
+from nova_ironic_multihost.rules.forwarding import QueuedRequest
+from nova_ironic_multihost.rules.forwarding import RequestKind
 from nova_ironic_multihost.rules.peers import host_key
 from nova_ironic_multihost.rules.peers import HostKey
 
@@ -63,7 +63,7 @@ KINDS = (False, True)
 ABSENT = 60
 
 
-class Box(typing.NamedTuple):
+class QueueKey(typing.NamedTuple):
     """What is read of a dead host.
 
     :param host: the host.
@@ -75,7 +75,7 @@ class Box(typing.NamedTuple):
 
 
 @dataclasses.dataclass
-class Reading:
+class QueueReading:
     """A mailbox, or copies, being read. Only the postman's thread uses it.
 
     :ivar mailbox: the mailbox, open.
@@ -89,21 +89,21 @@ class Reading:
         queue for them.
     """
 
-    mailbox: Mailbox
+    mailbox: Queue
     opened: float
     absent: float | None = None
-    held: list[Letter] = dataclasses.field(default_factory=list)
+    held: list[QueuedRequest] = dataclasses.field(default_factory=list)
     ended: float | None = None
-    counts: collections.Counter[Fate] = dataclasses.field(
+    counts: collections.Counter[Action] = dataclasses.field(
         default_factory=collections.Counter)
     copies: dict[HostKey, bool] = dataclasses.field(default_factory=dict)
 
 
-class SilentError(Exception):
+class QueueNoAnswer(Exception):
     """nova does not say what a message is about."""
 
 
-class Postman:
+class QueueForwarder:
     """Reads the mailboxes of dead hosts, again and again, from one thread.
 
     :param host: this host.
@@ -118,11 +118,11 @@ class Postman:
     def __init__(
         self,
         host: str,
-        mailboxes: Mailboxes,
+        mailboxes: Queues,
         auditor: auditors.Auditor,
-        looks: peer_poll.Look,
-        letters: request_facts.Sorter,
-        lost_builds: dead_host_builds.Lost,
+        looks: peer_poll.PeerPoller,
+        letters: request_facts.RequestSorter,
+        lost_builds: dead_host_builds.LostBuilds,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._host = host_key(host)
@@ -134,9 +134,9 @@ class Postman:
         self._clock = clock
         self._ending = threading.Event()
         self._said = self._said_forbidden = False
-        self._readings: dict[Box, Reading] = {}
+        self._readings: dict[QueueKey, QueueReading] = {}
         #: When what was given back may be read again.
-        self._pauses: dict[Box, float] = {}
+        self._pauses: dict[QueueKey, float] = {}
         #: Builds that were handed on -> to which host.
         self._handed_on: dict[str, HostKey] = {}
 
@@ -158,11 +158,11 @@ class Postman:
             self._say_unreadable()
             return
         failure = None
-        for box in [Box(host, kind) for host in sorted(mine)
+        for box in [QueueKey(host, kind) for host in sorted(mine)
                     for kind in KINDS]:
             try:
                 self._read(box, mine[box.host])
-            except SilentError:
+            except QueueNoAnswer:
                 # What was taken is held. It is the same for all of them.
                 raise
             except Exception as exc:  # noqa: BLE001
@@ -225,7 +225,7 @@ class Postman:
                 and view.peer(host)
                 and forwarding.reader(preferences, host) == self._host}
 
-    def _read(self, box: Box, name: str) -> None:
+    def _read(self, box: QueueKey, name: str) -> None:
         """Read a mailbox, or copies, to the end.
 
         :param name: the host as nova spells it.
@@ -237,7 +237,7 @@ class Postman:
         if reading is None:
             if now < self._pauses.get(box, now):
                 return
-            reading = self._readings[box] = Reading(
+            reading = self._readings[box] = QueueReading(
                 (self._mailboxes.open_copies if box.copies
                  else self._mailboxes.open)(name), now)
         elif reading.held and now - reading.opened >= forwarding.HOLDING:
@@ -258,7 +258,7 @@ class Postman:
         finally:
             self._tell(name, reading)
 
-    def _read_on(self, box: Box, reading: Reading) -> bool:
+    def _read_on(self, box: QueueKey, reading: QueueReading) -> bool:
         """Read until nothing is left.
 
         :returns: whether it is still this host's to read.
@@ -298,7 +298,9 @@ class Postman:
                 return False
         return True
 
-    def _deal(self, box: Box, reading: Reading, letter: Letter) -> bool:
+    def _deal(
+        self, box: QueueKey, reading: QueueReading, letter: QueuedRequest
+    ) -> bool:
         """Do with a message what is to be done; return whether it is gone.
 
         :raises SilentError: what that is cannot be known.
@@ -306,25 +308,25 @@ class Postman:
         try:
             verdict = self._judge(box, reading.mailbox, letter)
         except Exception as exc:
-            raise SilentError(f'it is not known what becomes of a message: '
+            raise QueueNoAnswer(f'it is not known what becomes of a message: '
                               f'{exc}') from exc
-        if verdict.fate is Fate.KEEP:
+        if verdict.fate is Action.KEEP:
             return False
         fate = verdict.fate
-        if fate is Fate.HAND_ON and not self._hand_on(
+        if fate is Action.HAND_ON and not self._hand_on(
                 reading.mailbox, letter, verdict):
             if box.copies or not verdict.copy or self._has_copies(
                     reading, verdict.host):
                 return False
             # Where the build goes on there are no copies; nobody waits for
             # this one.
-            fate = Fate.DROP
-        if fate is Fate.DROP:
+            fate = Action.DROP
+        if fate is Action.DROP:
             reading.mailbox.drop(letter)
         reading.counts[fate] += 1
         return True
 
-    def _has_copies(self, reading: Reading, host: HostKey | None) -> bool:
+    def _has_copies(self, reading: QueueReading, host: HostKey | None) -> bool:
         """Whether a host has a queue for copies, or nova does not know it.
 
         It may only not have taken one for the moment.
@@ -348,8 +350,9 @@ class Postman:
         finally:
             mailbox.close()
 
-    def _hand_on(self, mailbox: Mailbox, letter: Letter, verdict: Verdict
-                 ) -> bool:
+    def _hand_on(
+        self, mailbox: Queue, letter: QueuedRequest, verdict: Disposition
+    ) -> bool:
         name = self._sorter.name(verdict.host)
         if name is None or not mailbox.hand_on(letter, name, verdict.copy):
             return False
@@ -357,28 +360,30 @@ class Postman:
             self._handed_on[letter.instance] = verdict.host
         return True
 
-    def _judge(self, box: Box, mailbox: Mailbox, letter: Letter) -> Verdict:
-        if letter.kind is Kind.OTHER:
-            return Verdict(Fate.KEEP)
+    def _judge(
+        self, box: QueueKey, mailbox: Queue, letter: QueuedRequest
+    ) -> Disposition:
+        if letter.kind is RequestKind.OTHER:
+            return Disposition(Action.KEEP)
         with mailbox.attended():
             situation = self._sorter.situation(letter)
         if situation is None:
-            return Verdict(Fate.KEEP)
+            return Disposition(Action.KEEP)
         judge = backup_copies.judge if box.copies else forwarding.judge
         return judge(letter, box.host, situation)
 
-    def _tell(self, name: str, reading: Reading) -> None:
+    def _tell(self, name: str, reading: QueueReading) -> None:
         if reading.counts:
             LOG.info('Compute service %(host)s is dead. Of what waited for '
                      'it %(builds)d builds were handed on, and %(dropped)d '
                      'messages dropped that nobody wants any more; %(held)d '
                      'wait on.', {
                          'host': name,
-                         'builds': reading.counts[Fate.HAND_ON],
-                         'dropped': reading.counts[Fate.DROP],
+                         'builds': reading.counts[Action.HAND_ON],
+                         'dropped': reading.counts[Action.DROP],
                          'held': len(reading.held)})
 
-    def _close(self, box: Box) -> None:
+    def _close(self, box: QueueKey) -> None:
         """Give back what is held, and leave it alone for some time."""
         reading = self._readings.pop(box, None)
         if reading is None:

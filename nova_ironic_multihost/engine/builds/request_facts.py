@@ -22,15 +22,15 @@ from nova_ironic_multihost.engine.audit import auditor as auditors
 from nova_ironic_multihost.engine.base.ports import Attempts
 from nova_ironic_multihost.engine.moves import peer_poll
 from nova_ironic_multihost.rules import aggregates
-from nova_ironic_multihost.rules.forwarding import Kind
-from nova_ironic_multihost.rules.forwarding import Letter
-from nova_ironic_multihost.rules.forwarding import Situation
+from nova_ironic_multihost.rules.forwarding import QueuedRequest
+from nova_ironic_multihost.rules.forwarding import RequestFacts
+from nova_ironic_multihost.rules.forwarding import RequestKind
 from nova_ironic_multihost.rules import peers
 from nova_ironic_multihost.rules.peers import host_key
 from nova_ironic_multihost.rules.peers import HostKey
 
 
-class Sorter:
+class RequestSorter:
     """Says what a message is about. Several threads use it.
 
     :param host: this host, which lives.
@@ -40,13 +40,13 @@ class Sorter:
     """
 
     def __init__(self, host: str, auditor: auditors.Auditor,
-                 looks: peer_poll.Look, attempts: Attempts) -> None:
+                 looks: peer_poll.PeerPoller, attempts: Attempts) -> None:
         self._host = host_key(host)
         self._auditor = auditor
         self._looks = looks
         self._attempts = attempts
 
-    def situation(self, letter: Letter) -> Situation | None:
+    def situation(self, letter: QueuedRequest) -> RequestFacts | None:
         """Return what is known, None if that is nothing yet.
 
         :raises Exception: nova does not say.
@@ -56,11 +56,11 @@ class Sorter:
             return None
         sources = self._auditor.sources
         state = sources.instance_states([letter.instance]).get(letter.instance)
-        if letter.kind is not Kind.BUILD or letter.node is None:
-            return Situation(state)
+        if letter.kind is not RequestKind.BUILD or letter.node is None:
+            return RequestFacts(state)
         record = next(iter(sources.records([letter.node])), None)
         owner = record.owner if record is not None else None
-        return Situation(
+        return RequestFacts(
             state, owner, owner == self._host or view.live(owner),
             owner in self._looks.eligible,
             self._choice(letter.node, owner, last, view),

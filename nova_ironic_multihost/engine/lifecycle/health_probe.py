@@ -22,14 +22,14 @@ import math
 import time
 
 from nova_ironic_multihost.engine.audit import auditor as auditors
-from nova_ironic_multihost.engine.base.metrics import Tally
+from nova_ironic_multihost.engine.base.metrics import Metrics
 from nova_ironic_multihost.engine.moves import peer_poll
 from nova_ironic_multihost.rules.counters import Work
 from nova_ironic_multihost.rules import health
-from nova_ironic_multihost.rules.health import Picture
+from nova_ironic_multihost.rules.health import StatusSnapshot
 
 
-class Witness:
+class HealthProbe:
     """Says what is known at this moment.
 
     :param host: this host, as nova spells it.
@@ -44,8 +44,8 @@ class Witness:
     """
 
     def __init__(self, host: str, auditor: auditors.Auditor,
-                 looks: peer_poll.Look, tally: Tally,
-                 bounds: Callable[[], health.Bounds],
+                 looks: peer_poll.PeerPoller, tally: Metrics,
+                 bounds: Callable[[], health.HealthLimits],
                  ending: Callable[[], bool] = lambda: False,
                  listening: Callable[[], bool] = lambda: True,
                  clock: Callable[[], float] = time.monotonic) -> None:
@@ -58,19 +58,19 @@ class Witness:
         self._listening = listening
         self._clock = clock
         self._started: float | None = None
-        self._limits = health.Bounds(None, math.inf, math.inf)
+        self._limits = health.HealthLimits(None, math.inf, math.inf)
 
     def note_start(self) -> None:
         """Note that this service has started."""
         if self._started is None:
             self._started = self._clock()
 
-    def verdict(self) -> health.Verdict:
+    def verdict(self) -> health.HealthState:
         """Say whether this compute service is well."""
         # What is read first is not younger than the moment.
         tallies = self._tally.tallies
         turns = tallies.turns
-        return health.judge(health.Signs(
+        return health.judge(health.HealthInputs(
             started=self._started, ending=self._ending(),
             listening=self._listening(),
             audit=turns[Work.AUDIT].sign, look=turns[Work.LOOK].sign,
@@ -79,7 +79,7 @@ class Witness:
             asking=tallies.oldest_awaited), self._read_limits(),
             self._clock())
 
-    def _read_limits(self) -> health.Bounds:
+    def _read_limits(self) -> health.HealthLimits:
         """Return the bounds, as they were if they cannot be read.
 
         As if nova.conf was read anew with an error in it: that is no reason
@@ -89,12 +89,12 @@ class Witness:
             self._limits = self._bounds()
         return self._limits
 
-    def picture(self) -> Picture:
+    def picture(self) -> StatusSnapshot:
         """Return all that is known."""
         audit = self._auditor.last
         absences = self._auditor.absences
         tallies = self._tally.tallies
-        return Picture(
+        return StatusSnapshot(
             self._host, self._clock(), tallies, self.verdict(),
             view=self._looks.view or (audit.view if audit else None),
             reasons=audit.reasons if audit else None,

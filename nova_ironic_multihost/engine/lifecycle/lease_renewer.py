@@ -41,7 +41,7 @@ def clock() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-class Holder:
+class LeaseRenewer:
     """Holds the lease of this service.
 
     :param ask: returns this service as nova has it now, None if it has none.
@@ -55,7 +55,7 @@ class Holder:
     """
 
     def __init__(self, ask: Callable[[], peers.ComputeService | None],
-                 terms: Callable[[], lease.Terms],
+                 terms: Callable[[], lease.LeaseTiming],
                  period: Callable[[], float],
                  watchdog: watchdogs.Watchdog | None = None,
                  ending: Callable[[], bool] = lambda: False,
@@ -67,10 +67,10 @@ class Holder:
         self._clock = clock
         self._lease = lease.Lease(clock())
         self._lost = False
-        self._timers = [periodic.Timer('lease', self.renew, period)]
+        self._timers = [periodic.PeriodicTask('lease', self.renew, period)]
         if watchdog is not None:
             seconds = watchdog.seconds / SIGNS
-            self._timers.append(periodic.Timer(
+            self._timers.append(periodic.PeriodicTask(
                 'watchdog', self.show, lambda: seconds))
 
     @property
@@ -142,6 +142,6 @@ class Holder:
             *([watchdogs.stay(self._watchdog.seconds)] if self._ending()
               else ()))
 
-    def verdict(self) -> health.Verdict:
+    def verdict(self) -> health.HealthState:
         """Say whether the lease is valid."""
         return self._lease.verdict(self._terms(), self._clock())

@@ -42,7 +42,7 @@ def start_thread(target: Callable[..., object], *args: object) -> None:
                      name='ironic-multihost-herald').start()
 
 
-class Herald:
+class Notifier:
     """Sends notifications. Audits follow each other, in whatever threads.
 
     :param instances: sends them, by nova's bus.
@@ -56,9 +56,9 @@ class Herald:
         self._lock = threading.Lock()
         # What was told last; of a process that has begun nothing is new.
         self._braked = False
-        self._drain = notifications.Drain.IN_SERVICE
+        self._drain = notifications.DrainProgress.IN_SERVICE
 
-    def tell(self, event: notifications.Event) -> None:
+    def tell(self, event: notifications.Notification) -> None:
         """Send a notification, soon; raises nothing."""
         try:
             self._start(self._send, event)
@@ -88,7 +88,7 @@ class Herald:
                 host, state, free,
                 sum(tally[reason] for reason in ownership.SERVED)))
 
-    def _send(self, event: notifications.Event) -> None:
+    def _send(self, event: notifications.Notification) -> None:
         try:
             self._instances.notify(event.kind, event.payload)
         except Exception as exc:  # noqa: BLE001

@@ -38,7 +38,7 @@ ATTEMPTS = 12
 PAUSE = 5
 
 
-class Departure:
+class Shutdown:
     """Begins at most once in the life of a process.
 
     nova may tell it in a handler of signals, in the middle of anything that

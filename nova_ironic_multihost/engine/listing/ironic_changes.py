@@ -24,19 +24,19 @@ from nova_ironic_multihost.engine.audit.audit_state import Audit
 from nova_ironic_multihost.engine.audit.audit_state import Settings
 from nova_ironic_multihost.engine.audit import auditor as auditors
 from nova_ironic_multihost.engine.base.ports import Tracker
-from nova_ironic_multihost.rules.mirror import Row
+from nova_ironic_multihost.rules.mirror import NodeRow
 
 #: The most nodes that are audited at a time; builds have to wait for some.
 TOGETHER = 50
 
 
-class Changes:
+class IronicChanges:
     """Has what has changed audited. One thread uses it.
 
     :param auditor: reads what has changed, and audits it.
     :param tracker: nova's resource tracker.
     :param due: says whether nova's tracker has still to come to a node that is
-        mine, see :meth:`.engine.tracking.due_nodes.Schedule.is_due`.
+        mine, see :meth:`.engine.tracking.due_nodes.DueNodes.is_due`.
     :param ending: says whether this service is about to end.
     """
 
@@ -52,7 +52,7 @@ class Changes:
         self._waiting: Mapping[str, int] = {}
 
     def once(self, settings: Settings,
-             then: Callable[[Mapping[str, Row]], None]) -> bool:
+             then: Callable[[Mapping[str, NodeRow]], None]) -> bool:
         """Look once.
 
         Nothing before the first audit of all nodes. What such an audit has

@@ -21,7 +21,7 @@ from collections.abc import Callable
 import threading
 
 from nova_ironic_multihost.engine.audit.auditor import Auditor
-from nova_ironic_multihost.engine.listing.lister import Reader
+from nova_ironic_multihost.engine.listing.lister import Lister
 from nova_ironic_multihost.rules import incremental
 
 #: Of more nodes than these between two questions none is read for itself:
@@ -29,7 +29,7 @@ from nova_ironic_multihost.rules import incremental
 FEW = 20
 
 
-class Hints:
+class IronicEvents:
     """Takes hints in whatever thread, and follows them in another one.
 
     :param auditor: knows which nodes are mine.
@@ -37,7 +37,7 @@ class Hints:
     :param wake: called when Ironic is to be asked soon; may be called often.
     """
 
-    def __init__(self, auditor: Auditor, reader: Reader,
+    def __init__(self, auditor: Auditor, reader: Lister,
                  wake: Callable[[], None]) -> None:
         self._auditor = auditor
         self._reader = reader

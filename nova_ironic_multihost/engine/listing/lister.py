@@ -29,15 +29,15 @@ import time
 
 from oslo_log import log as logging
 
-from nova_ironic_multihost.engine.base.metrics import Tally
+from nova_ironic_multihost.engine.base.metrics import Metrics
 from nova_ironic_multihost.engine.base.ports import ListingError
-from nova_ironic_multihost.engine.base.ports import MarkError
+from nova_ironic_multihost.engine.base.ports import MarkerNotFound
 from nova_ironic_multihost.engine.base.ports import Pages
 from nova_ironic_multihost.rules.counters import Work
 from nova_ironic_multihost.rules import mirror as mirrors
+from nova_ironic_multihost.rules.mirror import ListingPage
 from nova_ironic_multihost.rules.mirror import Mirror
-from nova_ironic_multihost.rules.mirror import Page
-from nova_ironic_multihost.rules.mirror import Row
+from nova_ironic_multihost.rules.mirror import NodeRow
 from nova_ironic_multihost.rules import peers
 
 LOG = logging.getLogger(__name__)
@@ -72,15 +72,15 @@ HURRY = 10
 #: wanted that nova works with.
 Wanted = Callable[[str, str | None], bool]
 
-_Ask = Callable[[str | None], Page]
+_Ask = Callable[[str | None], ListingPage]
 
 
-class OddError(Exception):
+class InconsistentListing(Exception):
     """What Ironic answers does not fit together: all has to be read anew."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Reading:
+class Listing:
     """What was read so far.
 
     :param partition: whose nodes are read.
@@ -98,7 +98,7 @@ class Reading:
 
     partition: peers.Partition
     mirror: Mirror
-    top: tuple[Row, ...] = ()
+    top: tuple[NodeRow, ...] = ()
     others: int | None = None
     size: int = PAGE
     hurry: int = 0
@@ -107,7 +107,7 @@ class Reading:
     counted: float = 0.0
 
 
-class Reader:
+class Lister:
     """Reads Ironic's nodes: all of them at first, then what has changed.
 
     :param pages: how Ironic is asked.
@@ -117,13 +117,13 @@ class Reader:
 
     def __init__(self, pages: Pages,
                  clock: Callable[[], float] = time.monotonic,
-                 tally: Tally | None = None) -> None:
+                 tally: Metrics | None = None) -> None:
         self._pages = pages
         self._clock = clock
-        self._tally = tally or Tally(clock)
+        self._tally = tally or Metrics(clock)
         # One reading at a time; also guards _reading and _counts.
         self._lock = threading.Lock()
-        self._reading: Reading | None = None
+        self._reading: Listing | None = None
         self._counts = True
         # Guards what others have said; nothing is asked while it is held.
         self._changed_lock = threading.Lock()
@@ -158,13 +158,13 @@ class Reader:
             self._lock.release()
 
     def _with_news(self, partition: peers.Partition, seconds: float,
-                   wanted: Wanted) -> Reading | None:
+                   wanted: Wanted) -> Listing | None:
         before = self._reading
         if before is None or before.partition != partition:
             return before
         try:
             return self._gone_on(before, seconds, wanted)
-        except (MarkError, OddError):
+        except (MarkerNotFound, InconsistentListing):
             return before
 
     def _read_on(self, partition: peers.Partition, seconds: float,
@@ -187,10 +187,10 @@ class Reader:
                 self._seeking |= seeking or gone
 
     def _anew(self, partition: peers.Partition, seconds: float,
-              wanted: Wanted, seeking: bool, often: bool) -> Reading:
+              wanted: Wanted, seeking: bool, often: bool) -> Listing:
         before = self._reading
         if before is None:
-            return self._all(Reading(partition, Mirror()), wanted)
+            return self._all(Listing(partition, Mirror()), wanted)
         if before.partition != partition:
             return self._all(
                 dataclasses.replace(before, partition=partition), wanted)
@@ -198,7 +198,7 @@ class Reader:
             before = _hurried(before)
         try:
             return self._gone_on(before, seconds, wanted, often)
-        except (MarkError, OddError) as exc:
+        except (MarkerNotFound, InconsistentListing) as exc:
             LOG.info('All nodes of Ironic are listed: %s.', exc)
             return self._all(before, wanted)
 
@@ -208,14 +208,14 @@ class Reader:
         reading = self._reading
         return reading.mirror if reading is not None else Mirror()
 
-    def node(self, node: str) -> Row | None:
+    def node(self, node: str) -> NodeRow | None:
         """Ask Ironic for one node, in whatever partition; None if none.
 
         :raises Exception: Ironic does not answer.
         """
         try:
             return self._pages.node(node)
-        except MarkError:
+        except MarkerNotFound:
             return None
 
     def complete(self, nodes: Set[str], later: Set[str] = frozenset()
@@ -248,13 +248,13 @@ class Reader:
             self._lock.release()
 
     def _read(self, partition: peers.Partition, mirror: Mirror,
-              nodes: Sequence[str]) -> list[Row]:
+              nodes: Sequence[str]) -> list[NodeRow]:
         """Read some nodes, whichever way costs less."""
         if not nodes:
             return []
         unused = {node for node, instance in mirror.nodes.items()
                   if instance is None}
-        rows: list[Row] = []
+        rows: list[NodeRow] = []
         for listed, some in (
                 (unused, [node for node in nodes if node in unused]),
                 (mirror.nodes, [node for node in nodes
@@ -266,7 +266,7 @@ class Reader:
         return rows
 
     def _read_listed(self, partition: peers.Partition,
-                     nodes: frozenset[str], unused: bool) -> list[Row]:
+                     nodes: frozenset[str], unused: bool) -> list[NodeRow]:
         """Read some nodes out of a listing.
 
         :param unused: they have no instance, as far as is known.
@@ -275,7 +275,9 @@ class Reader:
             partition, (), lambda node, instance: node in nodes, unused)
                 for row in page.rows if row.uuid in nodes]
 
-    def _each(self, nodes: Iterable[str]) -> Iterator[tuple[str, Row | None]]:
+    def _each(
+        self, nodes: Iterable[str]
+    ) -> Iterator[tuple[str, NodeRow | None]]:
         """Yield those of some nodes that Ironic shows, or says it has not.
 
         One that it cannot show keeps nobody waiting for the others. That it
@@ -286,7 +288,7 @@ class Reader:
         for node in nodes:
             try:
                 yield node, self._pages.node(node)
-            except MarkError:
+            except MarkerNotFound:
                 yield node, None
             except ListingError as exc:
                 LOG.debug('Node %(node)s is read later: %(exc)s',
@@ -314,7 +316,7 @@ class Reader:
             self._seeking |= again or not nodes <= self._sought
             self._sought = frozenset(nodes)
 
-    def _all(self, before: Reading, wanted: Wanted) -> Reading:
+    def _all(self, before: Listing, wanted: Wanted) -> Listing:
         """List all nodes, with what was touched meanwhile.
 
         :raises ListingError: there are other nodes all the time.
@@ -324,17 +326,17 @@ class Reader:
             newest = self._pages.newest(
                 before.partition, None, mirrors.MARKS, wanted)
             first = self._first(newest.rows)
-            size, rows = PAGE, list[Row]()
+            size, rows = PAGE, list[NodeRow]()
             for page in self._from(before.partition, (), wanted):
                 rows += page.rows
                 size = max(1, len(page.rows)) if page.more else size
-        except MarkError as exc:
+        except MarkerNotFound as exc:
             raise ListingError(
                 f'nodes vanish while it lists them: {exc}') from exc
         mirror = before.mirror.listed(rows, mirrors.since(first, newest.at))
         after = self._count(before.partition)
         now = self._clock()
-        return Reading(
+        return Listing(
             before.partition, mirror, turned=now, searched=now, counted=now,
             size=size, others=_others(after, mirror),
             # One may have gone after it was listed.
@@ -359,8 +361,8 @@ class Reader:
         self._counts = True
         return total
 
-    def _gone_on(self, reading: Reading, seconds: float, wanted: Wanted,
-                 often: bool = False) -> Reading:
+    def _gone_on(self, reading: Listing, seconds: float, wanted: Wanted,
+                 often: bool = False) -> Listing:
         reading, now = self._with_touched(reading, wanted), self._clock()
         if (often and reading.others is not None
                 and now - reading.counted < COUNT):
@@ -385,8 +387,8 @@ class Reader:
         return dataclasses.replace(_alarmed(dataclasses.replace(
             reading, others=counted), others), others=others)
 
-    def _with_changed(self, reading: Reading, nodes: Set[str],
-                      wanted: Wanted) -> tuple[Reading, Set[str], bool]:
+    def _with_changed(self, reading: Listing, nodes: Set[str],
+                      wanted: Wanted) -> tuple[Listing, Set[str], bool]:
         """Read some nodes, each for itself.
 
         :returns: (what is known then, the nodes that are left, whether Ironic
@@ -403,9 +405,9 @@ class Reader:
         return (dataclasses.replace(reading, mirror=mirror), left,
                 len(read) < len(asked))
 
-    def _with_touched(self, reading: Reading, wanted: Wanted) -> Reading:
+    def _with_touched(self, reading: Listing, wanted: Wanted) -> Listing:
         """Read what was touched since, newest first."""
-        def ask(after: str | None) -> Page:
+        def ask(after: str | None) -> ListingPage:
             return self._pages.newest(
                 reading.partition, after, limit, wanted)
 
@@ -419,7 +421,7 @@ class Reader:
         while page.more and not self._before(
                 page.rows, reading.mirror.since):
             if len(rows) > MANY:
-                raise OddError(f'more than {MANY} were touched')
+                raise InconsistentListing(f'more than {MANY} were touched')
             limit = min(4 * limit, PAGE)
             page = self._after(ask, [row.uuid for row in page.rows])
             rows += page.rows
@@ -432,7 +434,7 @@ class Reader:
             top=tuple(rows) if first == FIRST
             and len(rows) <= reading.size else ())
 
-    def _with_new(self, reading: Reading, wanted: Wanted) -> Reading:
+    def _with_new(self, reading: Listing, wanted: Wanted) -> Listing:
         """Read what was created since.
 
         And the last one again: enrolled anew it would come after others.
@@ -442,8 +444,8 @@ class Reader:
             mirror = mirror.with_tail(page.rows)
         return dataclasses.replace(reading, mirror=mirror)
 
-    def _with_round(self, reading: Reading, seconds: float, wanted: Wanted
-                    ) -> Reading:
+    def _with_round(self, reading: Listing, seconds: float, wanted: Wanted
+                    ) -> Listing:
         """Read as many pages of the round as are due."""
         count = max(1, math.ceil(len(reading.mirror.nodes) / reading.size))
         pause = seconds / count
@@ -458,20 +460,20 @@ class Reader:
                 break
         return reading
 
-    def _with_page(self, reading: Reading, wanted: Wanted) -> Reading:
+    def _with_page(self, reading: Listing, wanted: Wanted) -> Listing:
         """Read the next page of the round."""
         mirror = reading.mirror
         # The last one again, as it may have been enrolled anew.
         marks = mirror.marks[:-1] if reading.size > 1 else mirror.marks
 
-        def page_with(wanted: Wanted | None) -> Page:
-            def ask(after: str | None) -> Page:
+        def page_with(wanted: Wanted | None) -> ListingPage:
+            def ask(after: str | None) -> ListingPage:
                 return self._pages.page(
                     reading.partition, after, PAGE, wanted)
 
             try:
                 return self._after(ask, marks)
-            except MarkError:
+            except MarkerNotFound:
                 return ask(None)
 
         # Who hurries wants to know no more than which there are.
@@ -493,9 +495,9 @@ class Reader:
             hurry=max(0, reading.hurry - 1))
 
     def _from(self, partition: peers.Partition, marks: Sequence[str],
-              wanted: Wanted, unused: bool = False) -> Iterator[Page]:
+              wanted: Wanted, unused: bool = False) -> Iterator[ListingPage]:
         """Yield all pages after the last of some nodes that there is."""
-        def ask(after: str | None) -> Page:
+        def ask(after: str | None) -> ListingPage:
             return self._pages.page(partition, after, PAGE, wanted, unused)
 
         page = self._after(ask, marks)
@@ -505,7 +507,7 @@ class Reader:
             yield page
 
     @staticmethod
-    def _after(ask: _Ask, marks: Sequence[str]) -> Page:
+    def _after(ask: _Ask, marks: Sequence[str]) -> ListingPage:
         """Return the page after the last of some nodes that there is.
 
         :param marks: uuids; all that is listed if there are none.
@@ -516,11 +518,11 @@ class Reader:
         for mark in reversed(marks[-mirrors.MARKS:]):
             try:
                 return ask(mark)
-            except MarkError as exc:
+            except MarkerNotFound as exc:
                 error = exc
         raise error
 
-    def _first(self, rows: Sequence[Row]) -> datetime.datetime | None:
+    def _first(self, rows: Sequence[NodeRow]) -> datetime.datetime | None:
         """Return when the first of some nodes that there is was touched.
 
         None if it never was, or that is not known.
@@ -529,7 +531,7 @@ class Reader:
         for row in rows[:mirrors.MARKS]:
             try:
                 return self._pages.touched(row.uuid)
-            except MarkError:
+            except MarkerNotFound:
                 continue
             except ListingError as exc:
                 LOG.debug('When node %(node)s was touched is not known: '
@@ -539,7 +541,7 @@ class Reader:
                     break
         return None
 
-    def _before(self, rows: Sequence[Row], since: datetime.datetime | None
+    def _before(self, rows: Sequence[NodeRow], since: datetime.datetime | None
                 ) -> bool:
         """Whether the last of some nodes that there is was touched before."""
         if since is None:
@@ -552,14 +554,14 @@ def _others(total: int | None, mirror: Mirror) -> int | None:
     return None if total is None else total - len(mirror.nodes)
 
 
-def _alarmed(reading: Reading, others: int | None) -> Reading:
+def _alarmed(reading: Listing, others: int | None) -> Listing:
     """Have a round at once if a node has gone that is still known.
 
     If one comes or goes between two questions there may be a round too many,
     and if as many come as go, under the same uuids or elsewhere, none: those
     wait for the round that visits every node.
 
-    :param others: as :attr:`Reading.others`, by now.
+    :param others: as :attr:`Listing.others`, by now.
     """
     before = reading.others
     if others is None or before is None or others >= before:
@@ -567,7 +569,7 @@ def _alarmed(reading: Reading, others: int | None) -> Reading:
     return _hurried(reading)
 
 
-def _hurried(reading: Reading) -> Reading:
+def _hurried(reading: Listing) -> Listing:
     """Have a round at once."""
     if reading.hurry:
         # What it is about may be where this round has been.

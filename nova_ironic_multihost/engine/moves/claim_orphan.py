@@ -31,12 +31,12 @@ from nova_ironic_multihost.rules.peers import host_key
 LOG = logging.getLogger(__name__)
 
 
-class Adoption:
+class OrphanClaimer:
     """Takes nodes for builds. Threads of builds use it, several at a time.
 
     :param auditor: audits the node.
     :param tracker: nova's resource tracker, which takes it.
-    :param acquired: as for :class:`.peer_poll.Look`.
+    :param acquired: as for :class:`.peer_poll.PeerPoller`.
     """
 
     def __init__(self, auditor: auditors.Auditor, tracker: Tracker,

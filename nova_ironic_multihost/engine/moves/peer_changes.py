@@ -63,7 +63,7 @@ def _down_state(view: peers.View, host: HostKey
     return service.up, service.disabled, service.forced_down
 
 
-class Watch:
+class PeerChanges:
     """What the looks so far have found, and what is left to do.
 
     :param clock: monotonic clock, in seconds.
@@ -75,7 +75,7 @@ class Watch:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.seen: peers.View | None = None
         self._clock = clock
-        self._pauses: dict[HostKey, backoff.Pause] = {}
+        self._pauses: dict[HostKey, backoff.Backoff] = {}
         self.eligible: frozenset[HostKey] = frozenset()
         self._waiting: frozenset[HostKey] = frozenset()
 
@@ -125,7 +125,7 @@ class Watch:
             **{host: pause for host, pause in last.items()
                if host not in tried and _down_state(view, host) is not None},
             # At first it is none at all.
-            **{host: backoff.Pause(
+            **{host: backoff.Backoff(
                 now + (last[host].seconds if host in last else 0),
                 backoff.longer(last.get(host), False))
                for host in hindered}}

@@ -28,7 +28,7 @@ from oslo_log import log as logging
 from nova_ironic_multihost.engine.audit.audit_state import Audit
 from nova_ironic_multihost.engine.audit.audit_state import Settings
 from nova_ironic_multihost.engine.audit import auditor as auditors
-from nova_ironic_multihost.engine.base.metrics import Tally
+from nova_ironic_multihost.engine.base.metrics import Metrics
 from nova_ironic_multihost.engine.base import operator_log
 from nova_ironic_multihost.engine.base.ports import Tracker
 from nova_ironic_multihost.engine.moves import peer_changes
@@ -56,7 +56,7 @@ UNANSWERED = 8
 AT_ONCE = 8
 
 
-class Look:
+class PeerPoller:
     """Looks, again and again, from one thread.
 
     :param auditor: audits the nodes of hosts that left.
@@ -67,12 +67,12 @@ class Look:
     :param ending: says whether this service is about to end: a look that
         goes on then takes nothing more.
     :param to_move: says of some nodes that are mine which records can be
-        moved as they are, see :meth:`.engine.audit.recheck.Offers.to_move`.
+        moved as they are, see :meth:`.engine.audit.recheck.Recheck.to_move`.
     :param tally: counts and times looks.
     :param pull: pulls some nodes that are to be pulled, and returns those
-        that it could, see :meth:`.rebalance.Pulls.pull`.
+        that it could, see :meth:`.rebalance.Rebalancer.pull`.
     :param note_pulled: called with the nodes that the look before has pulled,
-        see :meth:`.engine.tracking.due_nodes.Schedule.note_pulled`.
+        see :meth:`.engine.tracking.due_nodes.DueNodes.note_pulled`.
     """
 
     def __init__(self, auditor: auditors.Auditor, tracker: Tracker,
@@ -81,7 +81,7 @@ class Look:
                  ending: Callable[[], bool] = lambda: False,
                  to_move: Callable[[Iterable[str]], Sequence[Record]] = (
                      lambda nodes: ()),
-                 tally: Tally | None = None,
+                 tally: Metrics | None = None,
                  pull: Callable[[list[str]], Iterable[str]] = (
                      lambda nodes: ()),
                  note_pulled: Callable[[Iterable[str]], None] = (
@@ -93,8 +93,8 @@ class Look:
         self._pull = pull
         self._note_pulled = note_pulled
         self._ending = ending
-        self._tally = tally or Tally(clock)
-        self._watch = peer_changes.Watch(clock)
+        self._tally = tally or Metrics(clock)
+        self._watch = peer_changes.PeerChanges(clock)
         self._view: peers.View | None = None
         self._eligible: frozenset[HostKey] = frozenset()
         self._pulled: tuple[str, ...] = ()

@@ -25,10 +25,10 @@ from collections.abc import Iterable
 from oslo_log import log as logging
 
 from nova_ironic_multihost.engine.audit import auditor as auditors
-from nova_ironic_multihost.engine.audit.recheck import Offers
-from nova_ironic_multihost.engine.base.metrics import Tally
+from nova_ironic_multihost.engine.audit.recheck import Recheck
+from nova_ironic_multihost.engine.base.metrics import Metrics
 from nova_ironic_multihost.engine.base.ports import Tracker
-from nova_ironic_multihost.engine.tracking.due_nodes import Schedule
+from nova_ironic_multihost.engine.tracking.due_nodes import DueNodes
 from nova_ironic_multihost.rules.counters import Work
 from nova_ironic_multihost.rules.model import Record
 from nova_ironic_multihost.rules.ownership import Reason
@@ -43,7 +43,7 @@ AT_ONCE = 8
 FAILURES = 2
 
 
-class Pulls:
+class Rebalancer:
     """Pulls what audits have decided to pull. Several threads use it.
 
     :param auditor: has decided.
@@ -55,15 +55,15 @@ class Pulls:
     """
 
     def __init__(self, auditor: auditors.Auditor, tracker: Tracker,
-                 schedule: Schedule, offers: Offers,
+                 schedule: DueNodes, offers: Recheck,
                  free: Callable[[str], bool],
-                 tally: Tally | None = None) -> None:
+                 tally: Metrics | None = None) -> None:
         self._auditor = auditor
         self._tracker = tracker
         self._schedule = schedule
         self._offers = offers
         self._free = free
-        self._tally = tally or Tally()
+        self._tally = tally or Metrics()
         #: Of what was pulled last, so that the tracker keeps it: they were
         #: not this host's when its audit read its own.
         self.records: tuple[Record, ...] = ()

@@ -38,7 +38,7 @@ LOG = logging.getLogger(__name__)
 LOOK = 6
 
 
-class Refusals:
+class EvacuationRefusals:
     """Refuses evacuations. ``_lock`` guards what threads share.
 
     :param host: this host.

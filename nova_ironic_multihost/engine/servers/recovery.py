@@ -34,12 +34,12 @@ import time
 
 from oslo_log import log as logging
 
-from nova_ironic_multihost.engine.base.metrics import Tally
+from nova_ironic_multihost.engine.base.metrics import Metrics
 from nova_ironic_multihost.engine.base.ports import Instance
 from nova_ironic_multihost.engine.base.ports import Instances
 from nova_ironic_multihost.engine.base.ports import Machines
 from nova_ironic_multihost.engine.base.ports import Operations
-from nova_ironic_multihost.engine.builds.build_retry import Repetition
+from nova_ironic_multihost.engine.builds.build_retry import BuildRetry
 from nova_ironic_multihost.engine.lifecycle import notifier
 from nova_ironic_multihost.engine.servers import stuck_instances
 from nova_ironic_multihost.rules import backoff
@@ -67,7 +67,7 @@ PATROL = 6
 ASTRAY, LEFT_TO_OWNER = 2, 3 * PATROL
 
 
-class NotAtRestError(Exception):
+class StillBusy(Exception):
     """nova did not finish what an instance was in the middle of."""
 
 
@@ -94,15 +94,15 @@ class Recovery:
     :param under_way: returns the uuids of the instances that are being taken
         over at this moment.
     :param tally: told what is not at rest yet.
-    :param receive: as for :class:`.stuck_instances.Patrol`.
+    :param receive: as for :class:`.stuck_instances.StuckInstances`.
     """
 
     def __init__(self, host: str, instances: Instances, machines: Machines,
-                 operations: Operations, repetition: Repetition,
+                 operations: Operations, repetition: BuildRetry,
                  clock: Callable[[], float] = time.monotonic,
                  start: Callable[..., None] = start_thread,
                  under_way: Callable[[], Set[str]] = frozenset,
-                 tally: Tally | None = None,
+                 tally: Metrics | None = None,
                  receive: Callable[[], object] = lambda: None) -> None:
         self._name = host
         self._host = host_key(host)
@@ -110,9 +110,9 @@ class Recovery:
         self._machines = machines
         self._clock = clock
         self._start = start
-        self._herald = notifier.Herald(instances, start)
+        self._herald = notifier.Notifier(instances, start)
         self._under_way = under_way
-        self._tally = tally or Tally(clock)
+        self._tally = tally or Metrics(clock)
         self._operations = operations
         self._repetition = repetition
         self._lock = threading.Lock()
@@ -120,7 +120,7 @@ class Recovery:
         #: Instances that wait for a worker, or that one is at.
         self._at_work: set[str] = set()
         self._workers = 0
-        self._pauses: dict[str, backoff.Pause] = {}
+        self._pauses: dict[str, backoff.Backoff] = {}
         #: Instances whose mark is off -> what they were doing.
         self._unmarked: dict[str, str | None] = {}
         #: Those of them whose mark may be there, until a write takes it off
@@ -135,7 +135,7 @@ class Recovery:
         # Only the sweep uses these.
         self._sweeps = 0
         self._astray: Mapping[tuple[str, str], int] = {}
-        self._patrol = stuck_instances.Patrol(
+        self._patrol = stuck_instances.StuckInstances(
             host, instances, operations, receive, self._seen_to,
             repetition.here)
 
@@ -295,7 +295,7 @@ class Recovery:
                 {*self._at_work, *self._unmarked, *self._awaited})
 
     def _due(self, marked: frozenset[str],
-             paused: Mapping[str, backoff.Pause]) -> set[str]:
+             paused: Mapping[str, backoff.Backoff]) -> set[str]:
         """Return the instances that are to be brought to rest now.
 
         :param paused: the pauses before it was asked what is marked.
@@ -364,7 +364,7 @@ class Recovery:
                 self._patrol.suspect(uuid)
                 return not remembered
         elif takeover.is_anothers(instance.task_state, self._host):
-            raise NotAtRestError('another compute service wants to have it')
+            raise StillBusy('another compute service wants to have it')
         machine = self._machines.provision_state(instance)
         step = takeover.step(
             instance.vm_state, before, machine,
@@ -444,7 +444,7 @@ class Recovery:
                 and host_key(instance.host or '') == self._host
                 and not takeover.at_rest(
                     before, instance.vm_state, instance.task_state)):
-            raise NotAtRestError(
+            raise StillBusy(
                 f'it is still {instance.vm_state}/{instance.task_state}')
 
     def _mark_again(self, uuid: str, mine: bool = False) -> None:
@@ -538,5 +538,5 @@ class Recovery:
                 self._doubtful.discard(uuid)
                 self._awaited.pop(uuid, None)
             else:
-                self._pauses[uuid] = backoff.Pause(
+                self._pauses[uuid] = backoff.Backoff(
                     self._clock() + seconds, seconds, silent)

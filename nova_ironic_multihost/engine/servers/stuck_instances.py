@@ -68,7 +68,7 @@ def before(instances: Instances, instance: Instance) -> str | None:
         instance.task_state, lambda: instances.asked_last(instance.uuid))
 
 
-class Patrol:
+class StuckInstances:
     """Looks after the instances of this host. One thread uses it.
 
     :param host: this host.

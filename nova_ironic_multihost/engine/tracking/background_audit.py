@@ -22,7 +22,7 @@ from collections.abc import Callable
 from oslo_log import log as logging
 
 from nova_ironic_multihost.engine.base.ports import Tracker
-from nova_ironic_multihost.engine.tracking.due_nodes import Schedule
+from nova_ironic_multihost.engine.tracking.due_nodes import DueNodes
 
 LOG = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ LOG = logging.getLogger(__name__)
 TOGETHER, MANY = 50, 200
 
 
-class Upkeep:
+class BackgroundAudit:
     """Audits what is due. One thread uses it.
 
     :param schedule: says what is due.
@@ -40,7 +40,7 @@ class Upkeep:
         about to end, or there is something more urgent to do.
     """
 
-    def __init__(self, schedule: Schedule, tracker: Tracker,
+    def __init__(self, schedule: DueNodes, tracker: Tracker,
                  resting: Callable[[], bool] = lambda: False) -> None:
         self._schedule = schedule
         self._tracker = tracker

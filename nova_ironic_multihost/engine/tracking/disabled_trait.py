@@ -27,7 +27,7 @@ from oslo_log import log as logging
 
 from nova_ironic_multihost.engine.audit import auditor as auditors
 from nova_ironic_multihost.engine.base.ports import Traits
-from nova_ironic_multihost.engine.tracking.due_nodes import Schedule
+from nova_ironic_multihost.engine.tracking.due_nodes import DueNodes
 from nova_ironic_multihost.rules import peers
 
 LOG = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ LOG = logging.getLogger(__name__)
 TOGETHER = 20
 
 
-class Status:
+class DisabledTrait:
     """Compares, when there is a reason to. One thread calls :meth:`once`.
 
     :param auditor: says which nodes there are.
@@ -49,7 +49,7 @@ class Status:
     :param ending: says whether this service is about to end.
     """
 
-    def __init__(self, auditor: auditors.Auditor, schedule: Schedule,
+    def __init__(self, auditor: auditors.Auditor, schedule: DueNodes,
                  traits: Traits,
                  view: Callable[[], peers.View | None],
                  wrote: Callable[[str, int, int], None],

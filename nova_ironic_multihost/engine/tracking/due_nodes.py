@@ -30,7 +30,7 @@ from nova_ironic_multihost.engine.audit.audit_state import Audit
 from nova_ironic_multihost.engine.audit.audit_state import Settings
 from nova_ironic_multihost.engine.audit import auditor as auditors
 from nova_ironic_multihost.engine.base.ports import Tracker
-from nova_ironic_multihost.rules.mirror import Row
+from nova_ironic_multihost.rules.mirror import NodeRow
 from nova_ironic_multihost.rules.model import Record
 from nova_ironic_multihost.rules import peers
 from nova_ironic_multihost.rules import tracker_schedule
@@ -43,7 +43,7 @@ START = 5
 FIRST = 250
 
 
-class Schedule:
+class DueNodes:
     """Says of each node whether it is to be audited.
 
     :param host: this host.
@@ -61,7 +61,7 @@ class Schedule:
         self._clock = clock
         self._lock = threading.Lock()
         #: Node -> its last audit that succeeded.
-        self._audited: dict[str, tracker_schedule.Success] = {}
+        self._audited: dict[str, tracker_schedule.NodeAudit] = {}
         #: Nodes to which something has happened since their last audit began.
         self._touched: set[str] = set()
         #: Those of them of which placement is to be asked anew: nova does
@@ -86,9 +86,9 @@ class Schedule:
         #: Until when nova audits while it starts, None when that is over.
         self._until: float | None = None
         # The node that a thread audits, its
-        # :class:`.rules.tracker_schedule.Basis`, whether placement is asked
-        # anew for it, whether the audit has come to its end, whether it went
-        # by something else than the basis, and the audit before if what
+        # :class:`.rules.tracker_schedule.NodeInputs`, whether placement is
+        # asked anew for it, whether the audit has come to its end, whether it
+        # went by something else than the basis, and the audit before if what
         # placement has said then may do.
         self._current = threading.local()
 
@@ -246,7 +246,7 @@ class Schedule:
                 # Without an audit that has succeeded it stays due.
                 self._audited.pop(node, None)
                 if done and basis is not None:
-                    self._audited[node] = tracker_schedule.Success(
+                    self._audited[node] = tracker_schedule.NodeAudit(
                         basis, current.last.at if current.last is not None
                         else self._clock())
                 if current.odd:
@@ -269,7 +269,7 @@ class Schedule:
         return (getattr(self._current, 'node', None) == node
                 and self._current.last is not None)
 
-    def note_used(self, node: str, row: Row | None) -> None:
+    def note_used(self, node: str, row: NodeRow | None) -> None:
         """Note what an audit of a node goes by.
 
         What is decided is known for a moment before nova's driver has it, and
@@ -337,9 +337,9 @@ class Schedule:
             node for node in due if audit.nodes[node].instance is not None))
 
     def _basis(self, node: str, audit: Audit | None
-               ) -> tracker_schedule.Basis | None:
+               ) -> tracker_schedule.NodeInputs | None:
         row = audit.nodes.get(node) if audit is not None else None
         reason = audit.reasons.get(node) if audit is not None else None
         if row is None or reason is None:
             return None
-        return tracker_schedule.Basis(row, reason, self._era)
+        return tracker_schedule.NodeInputs(row, reason, self._era)

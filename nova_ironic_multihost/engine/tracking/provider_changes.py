@@ -35,7 +35,7 @@ LOG = logging.getLogger(__name__)
 LISTING, RETRY = 600, 120
 
 
-class Drift:
+class ProviderChanges:
     """Asks placement now and then. One thread calls :meth:`once`.
 
     :param host: this host; each asks at moments of its own.

@@ -22,7 +22,7 @@ from oslo_messaging._drivers import impl_fake
 
 from nova_ironic_multihost.adapters.patches import operations
 from nova_ironic_multihost.adapters import rpc_queue
-from nova_ironic_multihost.rules.forwarding import Letter
+from nova_ironic_multihost.rules.forwarding import QueuedRequest
 
 
 def queue(host, topic='compute'):
@@ -40,7 +40,7 @@ def copies(host):
 
 
 class Mailboxes:
-    """The port :class:`.engine.base.ports.Mailboxes`."""
+    """The port :class:`.engine.base.ports.Queues`."""
 
     readable = True
 
@@ -54,7 +54,7 @@ class Mailboxes:
 
 
 class Mailbox:
-    """The port :class:`.engine.base.ports.Mailbox`."""
+    """The port :class:`.engine.base.ports.Queue`."""
 
     def __init__(self, host, its):
         self._host = host
@@ -82,7 +82,7 @@ class Mailbox:
             return None
         self._held.append(waiting.pop(0))
         # (context, message, queue of the answer, function)
-        return Letter(*rpc_queue._request(
+        return QueuedRequest(*rpc_queue._request(
             self._held[-1][1], operations.sent_to_host(
                 manager.ComputeManager)), handle=self._held[-1],
             arguments=self._held[-1][1]['args'])

@@ -37,7 +37,7 @@ class CopiesTestCase(dead.DeadComputeTestCase):
 
     def setUp(self):
         self.useFixture(fixtures.MockPatchObject(
-            rpc_queue, 'Mailboxes', lambda virtapi: post.Mailboxes()))
+            rpc_queue, 'RpcQueues', lambda virtapi: post.Mailboxes()))
         self.networks = 'none'
         super().setUp()
         self.fleet.look('host1', 'host2')

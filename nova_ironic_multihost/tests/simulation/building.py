@@ -34,9 +34,9 @@ from nova_ironic_multihost.engine.builds import request_facts
 from nova_ironic_multihost.engine.servers import recovery
 from nova_ironic_multihost.rules import backup_copies
 from nova_ironic_multihost.rules import builds
-from nova_ironic_multihost.rules.forwarding import Kind
-from nova_ironic_multihost.rules.forwarding import Letter
-from nova_ironic_multihost.rules.lost_builds import Build
+from nova_ironic_multihost.rules.forwarding import QueuedRequest
+from nova_ironic_multihost.rules.forwarding import RequestKind
+from nova_ironic_multihost.rules.lost_builds import SentBuild
 from nova_ironic_multihost.rules.model import Record
 from nova_ironic_multihost.rules import peers
 from nova_ironic_multihost.rules.peers import host_key
@@ -116,7 +116,7 @@ class World(post.Bus):
     def unclaimed(self):
         self.check()
         return frozenset(
-            Build(uuid, self.node_of[uuid])
+            SentBuild(uuid, self.node_of[uuid])
             for uuid, state in self.placed.items()
             if state.host is None and not state.deleted
             and state.vm_state == 'building' and self.node_of[uuid])
@@ -171,7 +171,7 @@ class World(post.Bus):
             return False
         node = self.node_of[uuid] = free[0]
         self.queues[self.owners[node]].append(
-            Letter(Kind.BUILD, uuid, node))
+            QueuedRequest(RequestKind.BUILD, uuid, node))
         return True
 
     def set(self, uuid, **changes):
@@ -296,7 +296,9 @@ class Process:
                 host_aggregates=types.SimpleNamespace(aggregates=()),
                 view=types.SimpleNamespace(host=host_key(host))))
         self.looks = types.SimpleNamespace(view=None, eligible=frozenset())
-        letters = request_facts.Sorter(host, self.audits, self.looks, world)
+        letters = request_facts.RequestSorter(
+            host, self.audits, self.looks, world
+        )
 
         def here(uuid):
             return self.arrivals.here(uuid)
@@ -304,20 +306,20 @@ class Process:
         def clock():
             return world.now
 
-        self.keeper = build_backups.Keeper(
+        self.keeper = build_backups.BackupStore(
             host, self, self, letters, here, clock
         )
         self.operations = Operations()
         instances = Instances(world)
         self.recovery = recovery.Recovery(
             host, instances, instances, self.operations,
-            build_retry.Repetition(self.keeper, world, here, clock), clock,
+            build_retry.BuildRetry(self.keeper, world, here, clock), clock,
             lambda target, *args: self.threads.append((target, args)),
             receive=self.receive)
-        self.postman = queue_forwarder.Postman(
+        self.postman = queue_forwarder.QueueForwarder(
             host, self, self.audits, self.looks, letters,
-            dead_host_builds.Lost(self, world, clock), clock)
-        self.arrivals = in_flight.Arrivals(
+            dead_host_builds.LostBuilds(self, world, clock), clock)
+        self.arrivals = in_flight.InFlightBuilds(
             self, self.audits, self.keeper.may_come, clock)
         self.look()
         self.track()
@@ -441,17 +443,17 @@ class Process:
         world.attempts[uuid] += 1
         yield
         if not self.write(uuid, (None, 'scheduling'), None):
-            return self.fail(uuid, builds.Claim.NONE)
+            return self.fail(uuid, builds.BuildStage.NONE)
         yield
         # ComputeManager._build_and_run_instance: ResourceTracker.
         # instance_claim.
         if node not in self.nodes:
             return self.reschedule(uuid)
         if builds.begun_elsewhere(
-                world.placed[uuid], self.host, builds.Claim.BEGUN):
+                world.placed[uuid], self.host, builds.BuildStage.BEGUN):
             return self.end(uuid)
         if world.owners[node] != self.host:
-            return self.reschedule(uuid, builds.Claim.BEGUN)
+            return self.reschedule(uuid, builds.BuildStage.BEGUN)
         world.set(uuid, host=self.host, node=node)
         yield
         return (yield from self.spawn(uuid, node))
@@ -504,27 +506,28 @@ class Process:
         return not builds.contested(
             state, self.host) and builds.may_change_machine(
                 state, self.world.owners[node], self.host,
-                builds.Claim.HELD)
+                builds.BuildStage.HELD)
 
     def end(self, uuid):
         """The gate ends the build; nova cleans nothing up."""
         self.world.attempts[uuid] -= 1
         return True
 
-    def fail(self, uuid, claim=builds.Claim.HELD):
+    def fail(self, uuid, claim=builds.BuildStage.HELD):
         """The build fails; the gate answers if it was begun elsewhere."""
         world = self.world
         world.attempts[uuid] -= 1
         state = world.placed[uuid]
         if (builds.begun_elsewhere(state, self.host, claim)
-                # It is built, and was taken back: adapters.build_claim.Saving.
+                # It is built, and was taken back:
+                # adapters.build_claim.GuardedSave.
                 or not state.deleted and state.vm_state != 'building'):
             return True
-        if claim is builds.Claim.HELD and not state.deleted:
+        if claim is builds.BuildStage.HELD and not state.deleted:
             # ResourceTracker.abort_instance_claim.
             world.set(uuid, host=None, node=None)
             if builds.begun_elsewhere(
-                    world.placed[uuid], self.host, builds.Claim.RETURNED):
+                    world.placed[uuid], self.host, builds.BuildStage.RETURNED):
                 return True
         if not state.deleted:
             world.break_promise(f'{uuid} fails at {state}')
@@ -543,11 +546,11 @@ class Process:
         world.machines[node].instance = None
         yield
         if builds.begun_elsewhere(
-                world.placed[uuid], self.host, builds.Claim.HELD):
+                world.placed[uuid], self.host, builds.BuildStage.HELD):
             return self.end(uuid)
         world.set(uuid, host=None, node=None)
         yield
-        return self.reschedule(uuid, builds.Claim.RETURNED)
+        return self.reschedule(uuid, builds.BuildStage.RETURNED)
 
     def renew(self, uuid, node):
         """Undo what an attempt has left that nobody has ended."""
@@ -561,7 +564,7 @@ class Process:
             machine.instance = None
         world.set(uuid, task_state='scheduling')
 
-    def reschedule(self, uuid, claim=builds.Claim.NONE):
+    def reschedule(self, uuid, claim=builds.BuildStage.NONE):
         world = self.world
         world.attempts[uuid] -= 1
         if builds.begun_elsewhere(world.placed[uuid], self.host, claim):

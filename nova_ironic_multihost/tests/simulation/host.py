@@ -41,8 +41,8 @@ from nova_ironic_multihost.engine.servers import recovery
 from nova_ironic_multihost.engine.tracking import due_nodes
 from nova_ironic_multihost.rules import backoff
 from nova_ironic_multihost.rules import builds
-from nova_ironic_multihost.rules.lost_builds import Build
-from nova_ironic_multihost.rules.mirror import Row
+from nova_ironic_multihost.rules.lost_builds import SentBuild
+from nova_ironic_multihost.rules.mirror import NodeRow
 from nova_ironic_multihost.rules.model import Record
 from nova_ironic_multihost.rules import ownership
 from nova_ironic_multihost.rules.peers import host_key
@@ -258,7 +258,7 @@ class Builds:
         self._process = process
 
     def unclaimed(self):
-        return frozenset(Build(instance.uuid, instance.node)
+        return frozenset(SentBuild(instance.uuid, instance.node)
                          for instance in self._world.unclaimed())
 
     def receive(self):
@@ -438,7 +438,7 @@ class Sources:
         if uuid in self._gone or uuid not in self._world.machines:
             return None
         self.listing[uuid] = self._world.machines[uuid]
-        return Row(uuid, self._world.machines[uuid], b'read')
+        return NodeRow(uuid, self._world.machines[uuid], b'read')
 
     def instances(self, hosts):
         # Asked for right after the records.
@@ -562,7 +562,7 @@ class Pages(listings.Ironic):
                 self.change(node, instance=instance)
 
 
-class Reader(lister.Reader):
+class Reader(lister.Lister):
     """Reads at a stroke; how it reads is tested elsewhere."""
 
     def __init__(self, sources):
@@ -622,16 +622,16 @@ class Process:
             self.sources, self.sources, Reader(self.sources), clock,
             futurist.SynchronousExecutor)
         self.auditor._lock = Lock()
-        self._offers = recheck.Offers(self.auditor, self, self._is_ending)
-        self._schedule = due_nodes.Schedule(
+        self._offers = recheck.Recheck(self.auditor, self, self._is_ending)
+        self._schedule = due_nodes.DueNodes(
             self.host, self.auditor, self, clock)
         self._schedule._current = Local()
-        self._pulls = rebalance.Pulls(
+        self._pulls = rebalance.Rebalancer(
             self.auditor, self, self._schedule, self._offers,
             lambda node: self.auditor.last.nodes[node].instance is None)
-        self._changes = ironic_changes.Changes(
+        self._changes = ironic_changes.IronicChanges(
             self.auditor, self, self._schedule.is_due, self._is_ending)
-        self._look = peer_poll.Look(
+        self._look = peer_poll.PeerPoller(
             self.auditor, self, self._acquired, clock, self._is_ending,
             lambda nodes: self._offers.to_move(
                 nodes, settings.partition.label),
@@ -662,7 +662,7 @@ class Process:
             lambda: world.clock * backoff.LONGEST,
             lambda *call: self._workers.append(self._greenlet(*call)),
             receive=self._receive)
-        self.arrivals = in_flight.Arrivals(
+        self.arrivals = in_flight.InFlightBuilds(
             Builds(world, self), Audits(self, world),
             lambda instance: False,
             lambda: world.clock * backoff.LONGEST)

@@ -75,7 +75,7 @@ class Service:
     closed: bool = False
 
     def say(self, farewell, closed):
-        """adapters.service_record.Registration."""
+        """adapters.service_record.ServiceRecord."""
         if not (self.disabled or self.forced_down):
             self.farewell, self.closed = farewell, closed
 

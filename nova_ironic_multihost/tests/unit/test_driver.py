@@ -48,7 +48,7 @@ from nova_ironic_multihost import driver as multihost
 from nova_ironic_multihost.engine.base import operator_log
 from nova_ironic_multihost.engine.base import periodic
 from nova_ironic_multihost.engine.base.ports import ListingError
-from nova_ironic_multihost.engine.base.ports import MarkError
+from nova_ironic_multihost.engine.base.ports import MarkerNotFound
 from nova_ironic_multihost.engine.listing import ironic_changes
 from nova_ironic_multihost.engine.moves import peer_poll
 from nova_ironic_multihost.engine.servers import recovery
@@ -57,7 +57,7 @@ from nova_ironic_multihost.rules import aggregates
 from nova_ironic_multihost.rules import counters
 from nova_ironic_multihost.rules import incremental
 from nova_ironic_multihost.rules import mirror
-from nova_ironic_multihost.rules.mirror import Row
+from nova_ironic_multihost.rules.mirror import NodeRow
 from nova_ironic_multihost.rules.model import InstanceState
 from nova_ironic_multihost.rules.model import Record
 from nova_ironic_multihost.rules import notifications
@@ -100,9 +100,9 @@ class Pages(listings.Ironic):
     def node(self, node):
         self._answer('node')
         if node not in self._test.ironic:
-            raise MarkError(node)
+            raise MarkerNotFound(node)
         instance = self._test.ironic[node]
-        return Row(node, instance, f'{node} {instance or "-"} 0'.encode())
+        return NodeRow(node, instance, f'{node} {instance or "-"} 0'.encode())
 
     def _answer(self, question):
         super()._answer(question)
@@ -164,7 +164,7 @@ class DriverTestCase(base.BaseTestCase):
                     frozenset(self.carried))):
             self.patch(db, name, answer)
         self.registration = mock.Mock(**{'take_back.return_value': False})
-        self.patch(service_record, 'Registration', lambda host: (
+        self.patch(service_record, 'ServiceRecord', lambda host: (
             self.registration if host == ME else self.fail(host)))
         self.patch(multihost.apply, 'apply', self.apply)
         self.manager = mock.Mock()
@@ -173,7 +173,7 @@ class DriverTestCase(base.BaseTestCase):
         self.manager.rt.host = ME
         self.manager.rt.stats = collections.defaultdict(stats.Stats)
         self.pages = Pages(self)
-        self.patch(multihost.ironic, 'Pages', lambda driver: self.pages)
+        self.patch(multihost.ironic, 'NodePages', lambda driver: self.pages)
         self.patch(multihost.ironic, 'node',
                    lambda body, connection: node_of(body))
         self.driver = multihost.IronicMultiHostDriver(
@@ -321,7 +321,9 @@ class InitHostTestCase(DriverTestCase):
             'event', ['i1', 'i2']))
 
     def test_builds_that_nova_cannot_note_are_counted_from_the_start(self):
-        with mock.patch.object(build_undo.Attempts, 'note_failure') as noted:
+        with mock.patch.object(
+            build_undo.BuildAttempts, 'note_failure'
+        ) as noted:
             self.driver.init_host(ME)
             self.parts.failed('i1', 'why')
         noted.assert_called_once_with('i1', 'why')
@@ -338,7 +340,7 @@ class InitHostTestCase(DriverTestCase):
 
     def test_evacuations_are_refused_from_the_start(self):
         refused = []
-        self.patch(evacuation_undo.Evacuations, 'refuse',
+        self.patch(evacuation_undo.EvacuationUndo, 'refuse',
                    lambda evacuations, uuid: refused.append(uuid))
         self.driver.init_host(ME)
         self.parts.evacuate('i1')
@@ -356,7 +358,7 @@ class InitHostTestCase(DriverTestCase):
             'get_provider_tree_and_ensure_root' in vars(client))
 
     def test_ironic_is_reached_by_way_of_the_operations(self):
-        self.patch(operations, 'AskingConnection',
+        self.patch(operations, 'GuardedConnection',
                    lambda connection, gate, asking: ('asks', connection))
         self.assertEqual(('asks', self.connection),
                          self.driver.ironic_connection)
@@ -364,16 +366,16 @@ class InitHostTestCase(DriverTestCase):
     def test_operations_wait_for_ironic_and_audits_do_not(self):
         waiting = []
         self.pages.act = lambda: waiting.append(isinstance(
-            self.driver.ironic_connection, ironic_retry.PatientConnection))
+            self.driver.ironic_connection, ironic_retry.RetryingConnection))
         self.driver.get_available_nodes()
         # That was the start.
         self.assertIsInstance(
-            self.driver.ironic_connection, ironic_retry.PatientConnection)
+            self.driver.ironic_connection, ironic_retry.RetryingConnection)
         self.driver.get_available_nodes()
         self.driver._look()
         self.assertEqual({False}, set(waiting))
         self.assertIsInstance(
-            self.driver.ironic_connection, ironic_retry.PatientConnection)
+            self.driver.ironic_connection, ironic_retry.RetryingConnection)
 
     def test_nobody_waits_for_ironic_with_the_lock_of_the_tracker(self):
         self.driver.get_available_nodes()
@@ -381,7 +383,7 @@ class InitHostTestCase(DriverTestCase):
 
         def get_node(driver, node_id):
             waiting.append(isinstance(driver.ironic_connection,
-                                      ironic_retry.PatientConnection))
+                                      ironic_retry.RetryingConnection))
             raise TimeoutError
 
         self.patch(names.IronicDriver, '_get_node', get_node)
@@ -819,7 +821,7 @@ class LookTestCase(DriverTestCase):
     def test_nothing_is_audited_in_the_background_meanwhile(self):
         self.services['compute-2'] = False
         self.driver._look()
-        with mock.patch.object(peer_poll.Look, 'busy', True):
+        with mock.patch.object(peer_poll.PeerPoller, 'busy', True):
             self.driver._upkeep.once()
         self.assertEqual([], self.audited)
         self.driver._upkeep.once()
@@ -918,7 +920,7 @@ class LookTestCase(DriverTestCase):
         self.patch(db, 'records_of', lambda context, host: (
             asked.append(host) or read(context, host)))
         self.patch(
-            build_requests.Builds, 'unclaimed', lambda self: frozenset()
+            build_requests.BuildRequests, 'unclaimed', lambda self: frozenset()
         )
         for name in 'look', 'poll', 'arrivals', 'upkeep':
             for _ in range(10):
@@ -1193,8 +1195,8 @@ class PollTestCase(DriverTestCase):
         self.driver._timers._timers['notifications'].turn()
         self.addCleanup(self.driver._notifications._close)
         # No clock of Ironic shows that it was touched.
-        self.pages.newest = lambda *args: mirror.Page(())
-        self.pages.node = lambda node: Row(
+        self.pages.newest = lambda *args: mirror.ListingPage(())
+        self.pages.node = lambda node: NodeRow(
             node, 'i1', f'{node} i1 -'.encode())
         self.placed['i1'] = InstanceState(ME, node=NODES[0])
         transport = oslo_messaging.get_notification_transport(
@@ -1255,7 +1257,7 @@ class DeadTestCase(DriverTestCase):
         self.patch(takeover_write, 'take_over', self.take_over)
         self.notified = []
         self.recovered = []
-        self.patch(nova_tracker.Instances, 'notify',
+        self.patch(nova_tracker.ServerCalls, 'notify',
                    lambda instances, *event: self.notified.append(event))
         self.patch(self.driver._recovery, 'add', self.recovered.extend)
         self.driver.get_available_nodes()
@@ -1327,7 +1329,7 @@ class WindowTestCase(DeadTestCase):
         self.now = 10000
         for one in self.driver._tally, self.driver._witness:
             one._clock = lambda: self.now
-        self.driver._tally._tallies = counters.Tallies(begun=self.now)
+        self.driver._tally._tallies = counters.Counters(begun=self.now)
         self.patch(self.driver, '_timers', mock.Mock())
         self.lease = mock.Mock()
         self.patch(self.driver._holder, 'start', self.lease)

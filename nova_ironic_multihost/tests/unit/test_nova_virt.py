@@ -81,7 +81,7 @@ class CompositionTestCase(base.BaseTestCase):
         _nova_virt.configured()
         self.config.config(base_driver=DRIVER, group='ironic_multihost')
         error = self.assertRaises(
-            base_driver.UnfitError, importutils.import_class, DRIVER)
+            base_driver.UnsupportedDriver, importutils.import_class, DRIVER)
         self.assertIn('name your own class', str(error))
 
     def test_it_is_not_asked_for_when_the_module_is_imported(self):
@@ -97,8 +97,12 @@ class CompositionTestCase(base.BaseTestCase):
 
         acme = self.given(__init__=init)
         self.assertRaisesRegex(
-            base_driver.UnfitError, 'rename _gate', importutils.import_object,
-            DRIVER, mock.Mock())
+            base_driver.UnsupportedDriver,
+            'rename _gate',
+            importutils.import_object,
+            DRIVER,
+            mock.Mock(),
+        )
 
     def test_theirs_may_ask_ironic_at_once(self):
         def init(self, virtapi, read_only=False):

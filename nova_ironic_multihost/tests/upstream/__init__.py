@@ -34,8 +34,8 @@ from nova_ironic_multihost import conf
 from nova_ironic_multihost.driver import IronicMultiHostDriver
 from nova_ironic_multihost.engine.base.ports import ListingError
 from nova_ironic_multihost.engine.listing import lister
-from nova_ironic_multihost.rules.mirror import Page
-from nova_ironic_multihost.rules.mirror import Row
+from nova_ironic_multihost.rules.mirror import ListingPage
+from nova_ironic_multihost.rules.mirror import NodeRow
 from nova_ironic_multihost.rules.model import InstanceState
 
 
@@ -66,7 +66,7 @@ class Recordless(nova_facts.NovaSources):
         return None
 
 
-class Pages(pages.Pages):
+class Pages(pages.NodePages):
     """The Ironic of nova's tests: they say what nova's driver lists."""
 
     def page(self, partition, after, limit, wanted, unused=False):
@@ -74,21 +74,21 @@ class Pages(pages.Pages):
         try:
             for version in versions:
                 self._driver._can_send_version(version)
-            return Page(tuple(
-                Row(node.id, node.instance_id, node)
+            return ListingPage(tuple(
+                NodeRow(node.id, node.instance_id, node)
                 for node in self._driver._get_node_list(
                     fields=names.node_fields(), **filters)))
         except Exception as exc:
             raise ListingError(str(exc)) from exc
 
     def newest(self, partition, after, limit, wanted):
-        return Page(())
+        return ListingPage(())
 
     def total(self, partition):
         return None
 
 
-class Reader(lister.Reader):
+class Reader(lister.Lister):
     """Lists all nodes each time."""
 
     def _gone_on(self, before, seconds, wanted):
@@ -108,8 +108,8 @@ class Driver(IronicMultiHostDriver):
 
 
 nova_facts.NovaSources = Recordless
-lister.Reader = Reader
-pages.Pages = Pages
+lister.Lister = Reader
+pages.NodePages = Pages
 pages.node = lambda node, connection: node
 
 # nova's number, which its tests of the ring expect, in the place of ours.

@@ -142,7 +142,7 @@ class TrackerTestCase(base.BaseTestCase):
             'host-1', self.driver, reportclient=self.client)
         self.compute = mock.Mock(reportclient=self.client, rt=self.rt)
         self.virtapi = manager.ComputeVirtAPI(self.compute)
-        self.tracker = nova_tracker.Tracker(self.virtapi)
+        self.tracker = nova_tracker.NovaTracker(self.virtapi)
 
     def patch(self, target, name, **behaviour):
         return self.useFixture(fixtures.MockPatchObject(

@@ -51,7 +51,7 @@ class Good(names.IronicDriver):
 class BasesTestCase(base.BaseTestCase):
 
     def assert_unfit(self, words, call, *args):
-        error = self.assertRaises(base_driver.UnfitError, call, *args)
+        error = self.assertRaises(base_driver.UnsupportedDriver, call, *args)
         self.assertIn('[ironic_multihost]base_driver: ', str(error))
         for word in words:
             self.assertIn(word, str(error))

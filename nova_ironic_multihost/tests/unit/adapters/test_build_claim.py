@@ -56,7 +56,9 @@ class SavingTestCase(base.DatabaseTestCase):
         self.gate = mock.Mock(
             building=True, persist=lambda name, instance, act, again: act())
         self.gate.leave.side_effect = Left
-        self.build.save = build_claim.Saving(self.gate, 'build', self.build)
+        self.build.save = build_claim.GuardedSave(
+            self.gate, 'build', self.build
+        )
         self.save('networking', expected_task_state=[None])
 
     def read(self):
@@ -157,7 +159,7 @@ class SavingTestCase(base.DatabaseTestCase):
                               ('networking', [None])):
             self.be_built_elsewhere()
             again = self.read()
-            again.save = build_claim.Saving(self.gate, 'build', again)
+            again.save = build_claim.GuardedSave(self.gate, 'build', again)
             again.vm_state, again.task_state = 'building', new
             self.assertRaises(Left, functools.partial(
                 again.save, expected_task_state=expected))
@@ -265,7 +267,7 @@ class ClaimTestCase(base.DatabaseTestCase):
             has_node=lambda: self.has_node,
             persist=lambda name, instance, act, again: act(),
             leave=mock.Mock(side_effect=Left))
-        instance.save = build_claim.Saving(gate, 'build', instance)
+        instance.save = build_claim.GuardedSave(gate, 'build', instance)
         self.assertEqual('claimed', base.around(
             build_claim.claim, instance, lambda: act(instance), gate=gate))
         instance.task_state = 'networking'

@@ -25,7 +25,7 @@ from oslo_messaging._drivers import common
 from nova_ironic_multihost.adapters import build_copies
 from nova_ironic_multihost.adapters.patches import apply
 from nova_ironic_multihost.adapters import rpc_queue
-from nova_ironic_multihost.rules.forwarding import Kind
+from nova_ironic_multihost.rules.forwarding import RequestKind
 from nova_ironic_multihost.tests.unit.adapters import base
 from nova_ironic_multihost.tests.unit.adapters import test_rpc_queue
 
@@ -66,7 +66,7 @@ class CopierTestCase(test_rpc_queue.BrokerTestCase):
             objects=[objects.NetworkRequest(port_id=base.NODE)]))
         serializer = objects_base.NovaObjectSerializer()
         sent = self.content('compute.dead')
-        copier = build_copies.Copier('dead')
+        copier = build_copies.BuildCopier('dead')
         arguments = {
             'context': self.context,
             **{name: serializer.deserialize_entity(self.context, value)
@@ -78,14 +78,14 @@ class CopierTestCase(test_rpc_queue.BrokerTestCase):
         self.assertEqual(sent, self.content('compute-builds.dead'))
         copy = self.mailboxes.open_copies('dead').take()
         self.assertEqual(
-            (Kind.BUILD, test_rpc_queue.UUID, base.NODE, sent['args']),
+            (RequestKind.BUILD, test_rpc_queue.UUID, base.NODE, sent['args']),
             (copy.kind, copy.instance, copy.node, copy.arguments))
         self.assertNotIn(test_rpc_queue.SECRET, repr(copy))
 
     def test_who_cannot_send_it_is_told(self):
         self.send = self.refuse
         self.assertRaises(
-            exception.NovaException, build_copies.Copier('dead').copy,
+            exception.NovaException, build_copies.BuildCopier('dead').copy,
             {'context': self.context, 'instance': self.instance})
 
     def test_build_goes_on_while_rabbit_confirms_nothing(self):
@@ -95,7 +95,7 @@ class CopierTestCase(test_rpc_queue.BrokerTestCase):
             fixtures.MockPatchObject(build_copies, 'PATIENCE', 0.01)
         )
         self.send = lambda *args, **how: held.wait(60)
-        copier = build_copies.Copier('dead')
+        copier = build_copies.BuildCopier('dead')
         build = {'context': self.context, 'instance': self.instance}
         # The first is not confirmed, and the second does not get its turn.
         for _ in range(2):

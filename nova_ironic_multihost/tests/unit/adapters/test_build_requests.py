@@ -24,7 +24,7 @@ from oslo_utils.fixture import uuidsentinel
 
 from nova_ironic_multihost.adapters import build_requests
 from nova_ironic_multihost.adapters import db
-from nova_ironic_multihost.rules.lost_builds import Build
+from nova_ironic_multihost.rules.lost_builds import SentBuild
 from nova_ironic_multihost.tests.unit.adapters import base
 
 NODE = base.NODE
@@ -54,12 +54,12 @@ class BuildsTestCase(base.DatabaseTestCase):
         super().setUp()
         self.allocations = mock.Mock(
             return_value={'allocations': {NODE: {}}})
-        self.builds = build_requests.Builds('Mine', mock.Mock(
+        self.builds = build_requests.BuildRequests('Mine', mock.Mock(
             report_client=mock.Mock(
                 get_allocs_for_consumer=self.allocations)))
         self.row = self.instance(uuidsentinel.instance, None)
         self.set('building', 'scheduling')
-        self.build = Build(self.row.uuid, NODE)
+        self.build = SentBuild(self.row.uuid, NODE)
 
     def set(self, vm_state, task_state, host=None):
         self.row.vm_state = vm_state
@@ -101,7 +101,7 @@ class BuildsTestCase(base.DatabaseTestCase):
                         return_value=self.row.created_at.replace(
                             year=2050, tzinfo=None)):
             self.row.save()
-        self.assertEqual({Build(self.row.uuid, uuidsentinel.other)},
+        self.assertEqual({SentBuild(self.row.uuid, uuidsentinel.other)},
                          self.builds.unclaimed())
 
     def test_build_of_which_the_node_is_not_known(self):
@@ -149,7 +149,7 @@ class BuildsTestCase(base.DatabaseTestCase):
         self.allocations.return_value = {
             'allocations': {uuidsentinel.other: {}}}
         self.assertFalse(self.give_up())
-        self.assertEqual({Build(self.row.uuid, uuidsentinel.other)},
+        self.assertEqual({SentBuild(self.row.uuid, uuidsentinel.other)},
                          self.builds.unclaimed())
 
     def test_answer_that_is_lost(self):

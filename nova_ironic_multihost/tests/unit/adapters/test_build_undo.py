@@ -28,10 +28,10 @@ from nova_ironic_multihost.adapters import build_undo
 from nova_ironic_multihost.adapters import names
 from nova_ironic_multihost.adapters.patches import operations
 from nova_ironic_multihost.rules import backup_copies
-from nova_ironic_multihost.rules.forwarding import Fate
-from nova_ironic_multihost.rules.forwarding import Kind
-from nova_ironic_multihost.rules.forwarding import Letter
-from nova_ironic_multihost.rules.forwarding import Situation
+from nova_ironic_multihost.rules.forwarding import Action
+from nova_ironic_multihost.rules.forwarding import QueuedRequest
+from nova_ironic_multihost.rules.forwarding import RequestFacts
+from nova_ironic_multihost.rules.forwarding import RequestKind
 from nova_ironic_multihost.rules.model import InstanceState
 from nova_ironic_multihost.rules.peers import host_key
 from nova_ironic_multihost.tests.unit.adapters import base
@@ -72,11 +72,11 @@ class AttemptsTestCase(base.DatabaseTestCase):
         self.manager._deallocate_network = self.deallocate
         self.driver = mock.Mock(virtapi=mock.Mock(_compute=self.manager),
                                 destroy=self.destroy)
-        self.attempts = build_undo.Attempts(self.driver)
+        self.attempts = build_undo.BuildAttempts(self.driver)
         networks = objects.NetworkRequestList(objects=[
             objects.NetworkRequest(port_id=PORT)])
-        self.copy = Letter(
-            Kind.BUILD, uuidsentinel.instance, base.NODE,
+        self.copy = QueuedRequest(
+            RequestKind.BUILD, uuidsentinel.instance, base.NODE,
             arguments={'requested_networks': networks.obj_to_primitive()})
 
     def destroy(self, context, instance, network_info):
@@ -99,8 +99,8 @@ class AttemptsTestCase(base.DatabaseTestCase):
         networks = objects.NetworkRequestList(objects=[
             objects.NetworkRequest(network_id='none')])
         self.ports = None
-        self.attempts.undo(self.read(), Letter(
-            Kind.BUILD, uuidsentinel.instance, base.NODE, arguments={
+        self.attempts.undo(self.read(), QueuedRequest(
+            RequestKind.BUILD, uuidsentinel.instance, base.NODE, arguments={
                 'requested_networks': networks.obj_to_primitive()}))
         self.assertIsNone(self.read().host)
 
@@ -124,7 +124,7 @@ class AttemptsTestCase(base.DatabaseTestCase):
         row = self.read()
         row.host = row.node = row.compute_id = None
         row.save()
-        with mock.patch.object(build_undo.Attempts, 'repeatable',
+        with mock.patch.object(build_undo.BuildAttempts, 'repeatable',
                                return_value=False):
             self.attempts.renew(row.uuid, None)
         self.assertEqual([], self.done)
@@ -202,8 +202,8 @@ class AttemptsTestCase(base.DatabaseTestCase):
             self.read().host, self.read().task_state))
 
     def test_build_without_requested_networks(self):
-        self.attempts.undo(self.read(), Letter(
-            Kind.BUILD, uuidsentinel.instance, base.NODE))
+        self.attempts.undo(self.read(), QueuedRequest(
+            RequestKind.BUILD, uuidsentinel.instance, base.NODE))
         self.assertIsNone(self.read().host)
 
     def test_attempts_that_did_not_end_are_counted(self):
@@ -260,8 +260,8 @@ class AttemptsTestCase(base.DatabaseTestCase):
             self.assertRaises(exception.InstanceActionNotFound, self.build,
                               exception.InstanceActionNotFound(
                                   request_id='r', instance_uuid='i'))
-        self.assertIs(Fate.DROP, backup_copies.judge(
-            self.copy, host_key('mine'), Situation(
+        self.assertIs(Action.DROP, backup_copies.judge(
+            self.copy, host_key('mine'), RequestFacts(
                 InstanceState(None, vm_state='building'),
                 attempts=self.attempts.count(uuidsentinel.instance))).fate)
 

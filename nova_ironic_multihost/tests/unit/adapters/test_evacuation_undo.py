@@ -173,7 +173,7 @@ class EvacuationsTestCase(base.DatabaseTestCase):
         self.machine = mock.Mock(
             instance_id=self.uuid, provision_state='active',
             power_state='power off')
-        self.evacuations = evacuation_undo.Evacuations(mock.Mock(
+        self.evacuations = evacuation_undo.EvacuationUndo(mock.Mock(
             virtapi=mock.Mock(_compute=mock.Mock(
                 reportclient=self.placement)),
             _get_hypervisor_type=lambda: 'ironic',

@@ -46,7 +46,7 @@ class SectionTestCase(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         self.owner = Owner()
-        self.section = guru_report.Section('Ours', self.owner.say)
+        self.section = guru_report.ReportSection('Ours', self.owner.say)
         self.addCleanup(self.section.end)
 
     def report(self):

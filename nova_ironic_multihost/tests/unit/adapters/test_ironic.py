@@ -24,7 +24,7 @@ import requests
 from nova_ironic_multihost.adapters import ironic
 from nova_ironic_multihost.adapters import names
 from nova_ironic_multihost.engine.base.ports import ListingError
-from nova_ironic_multihost.engine.base.ports import MarkError
+from nova_ironic_multihost.engine.base.ports import MarkerNotFound
 from nova_ironic_multihost.rules import peers
 
 NODE = {
@@ -107,7 +107,7 @@ class PagesTestCase(base.BaseTestCase):
             session=session.Session(noauth.NoAuth(), session=direct),
             baremetal_endpoint_override='http://ironic/v1').baremetal
         self.driver = mock.Mock(ironic_connection=self.connection)
-        self.pages = ironic.Pages(self.driver)
+        self.pages = ironic.NodePages(self.driver)
         self.ironic.asked.clear()
 
     def answer(self, path='/nodes', status=200, **body):
@@ -202,7 +202,7 @@ class PagesTestCase(base.BaseTestCase):
 
     def test_the_mark_is_gone(self):
         self.answer(status=404)
-        self.assertRaises(MarkError, self.page, after='node-7')
+        self.assertRaises(MarkerNotFound, self.page, after='node-7')
         # Not the mark: there is none.
         self.assertRaises(ListingError, self.page)
 
@@ -218,7 +218,7 @@ class PagesTestCase(base.BaseTestCase):
         self.answer('/nodes/node-1', **NODE)
         self.assertEqual(self.page().rows, (self.pages.node('node-1'),))
         self.answer('/nodes/node-1', status=404)
-        self.assertRaises(MarkError, self.pages.node, 'node-1')
+        self.assertRaises(MarkerNotFound, self.pages.node, 'node-1')
         self.answer('/nodes/node-1', status=500)
         self.assertRaises(ListingError, self.pages.node, 'node-1')
 
@@ -228,7 +228,7 @@ class PagesTestCase(base.BaseTestCase):
         self.answer('/nodes/node-1', updated_at=None)
         self.assertIsNone(self.pages.touched('node-1'))
         self.answer('/nodes/node-1', status=404)
-        self.assertRaises(MarkError, self.pages.touched, 'node-1')
+        self.assertRaises(MarkerNotFound, self.pages.touched, 'node-1')
 
     def test_total(self):
         self.answer('/shards', shards=[{'name': 'None', 'count': 3},

@@ -275,7 +275,7 @@ class FailureTestCase(BusTestCase):
 
     def test_bus_that_is_away_is_told_once_and_tried_again(self):
         listener = self.listen()
-        act = periodic.Timer('notifications', listener.once, lambda: 1)
+        act = periodic.PeriodicTask('notifications', listener.once, lambda: 1)
         with mock.patch.object(
                 ironic_listener.Notifications, '_listening',
                 side_effect=OSError('refused')), self.assertLogs(
@@ -299,7 +299,7 @@ class FailureTestCase(BusTestCase):
                     'rabbit://u:5673/p@host:5672/'):
             self.config(group='ironic_multihost',
                         ironic_notifications_url=url)
-            act = periodic.Timer(
+            act = periodic.PeriodicTask(
                 'notifications', self.listen().once, lambda: 1)
             with self.assertLogs(level='DEBUG') as logs:
                 act.turn()

@@ -33,7 +33,7 @@ class PatienceTestCase(base.BaseTestCase):
         self.now = 0
         self.started = True
         self.connection = mock.Mock()
-        self.patience = ironic_retry.Patience(
+        self.patience = ironic_retry.IronicRetry(
             lambda: 300, lambda: self.started, lambda: self.now, self.sleep)
         self.logged = self.useFixture(fixtures.FakeLogger())
 

@@ -29,7 +29,7 @@ class MachinesTestCase(test_base.BaseTestCase):
         super().setUp()
         self.driver = mock.Mock(
             spec=['_get_node', 'ironic_connection'])
-        self.machines = machines.Machines(self.driver)
+        self.machines = machines.IronicMachines(self.driver)
         self.instance = mock.Mock(uuid='i1', node='n1')
 
     def test_what_ironic_has_on_the_node(self):

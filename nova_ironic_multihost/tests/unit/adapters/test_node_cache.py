@@ -22,7 +22,7 @@ from oslotest import base
 
 from nova_ironic_multihost.adapters import names
 from nova_ironic_multihost.adapters import node_cache
-from nova_ironic_multihost.rules.mirror import Row
+from nova_ironic_multihost.rules.mirror import NodeRow
 
 
 class Node:
@@ -35,7 +35,7 @@ class Node:
 
 def rows(bodies, **instances):
     """Return what was listed: {uuid: row}."""
-    return {uuid: Row(uuid, instances.get(uuid),
+    return {uuid: NodeRow(uuid, instances.get(uuid),
                       None if body is None else str(body).encode())
             for uuid, body in bodies.items()}
 

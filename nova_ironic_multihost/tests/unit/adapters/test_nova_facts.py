@@ -45,15 +45,15 @@ class SignaturesTestCase(base.SignaturesTestCase):
     def test_ports_are_implemented(self):
         for port, adapter in (
                 (ports.Sources, nova_facts.NovaSources),
-                (ports.Pages, ironic.Pages),
+                (ports.Pages, ironic.NodePages),
                 (ports.Writes, nova_facts.NovaWrites),
-                (ports.Instances, nova_tracker.Instances),
-                (ports.Machines, machines.Machines),
-                (ports.Registration, service_record.Registration),
-                (ports.Tracker, nova_tracker.Tracker),
-                (ports.Traits, placement.Traits),
-                (ports.Mailbox, rpc_queue.Mailbox),
-                (ports.Mailboxes, rpc_queue.Mailboxes)):
+                (ports.Instances, nova_tracker.ServerCalls),
+                (ports.Machines, machines.IronicMachines),
+                (ports.Registration, service_record.ServiceRecord),
+                (ports.Tracker, nova_tracker.NovaTracker),
+                (ports.Traits, placement.TraitWriter),
+                (ports.Queue, rpc_queue.RpcQueue),
+                (ports.Queues, rpc_queue.RpcQueues)):
             for name, method in vars(port).items():
                 if inspect.isfunction(method) and not name.startswith('_'):
                     self.assertEqual(
@@ -105,7 +105,7 @@ class SignaturesTestCase(base.SignaturesTestCase):
         moved = self.useFixture(fixtures.MockPatchObject(
             takeover_write, 'take_over', return_value={'uuid': True})).mock
         ending = False
-        tally = tallies.Tally()
+        tally = tallies.Metrics()
         writes = nova_facts.NovaWrites(lambda: ending, tally)
         wanted = {'uuid': mock.Mock()}
         self.assertEqual(
@@ -120,7 +120,7 @@ class SignaturesTestCase(base.SignaturesTestCase):
         take_over = self.useFixture(fixtures.MockPatchObject(
             takeover_write, 'take_over', return_value={
                 'i1': True, 'i2': True, 'i3': False, 'i4': OSError()})).mock
-        tally = tallies.Tally()
+        tally = tallies.Metrics()
         failed = mock.Mock()
         writes = nova_facts.NovaWrites(tally=tally, failed=failed)
         wanted = dict.fromkeys(['i1', 'i2', 'i3', 'i4'])

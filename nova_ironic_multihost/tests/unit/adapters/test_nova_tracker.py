@@ -74,7 +74,7 @@ class TrackerTestCase(base.TrackerTestCase):
             self.assertIn(attribute, source)
 
     def test_a_driver_on_its_own_has_no_tracker(self):
-        tracker = nova_tracker.Tracker(None)
+        tracker = nova_tracker.NovaTracker(None)
         self.assertFalse(tracker.has(NODE))
         tracker.audit(NODE)
         tracker.drop(NODE)
@@ -203,7 +203,7 @@ class TrackerTestCase(base.TrackerTestCase):
             self.assertIn(NODE, client._association_refresh_time)
 
     def test_provider_that_nova_has_not_asked_for_is_not_confirmed(self):
-        nova_tracker.Tracker(None).confirm(NODE)
+        nova_tracker.NovaTracker(None).confirm(NODE)
         self.client._provider_tree.new_root(NODE, NODE, generation=1)
         self.assertLess(3, len(self.confirm(1)))
 
@@ -213,7 +213,7 @@ class TrackerTestCase(base.TrackerTestCase):
         self.assertTrue(self.tracker.has(NODE))
 
     def test_of_each_record_there_is_one_row(self):
-        self.assertEqual([], nova_tracker.Tracker(None).at_hand([]))
+        self.assertEqual([], nova_tracker.NovaTracker(None).at_hand([]))
         unknown, tracked = self.record(), self.record()
         self.assertIs(unknown.row, self.tracker.at_hand([unknown])[0].row)
         self.tracker.fill([tracked])
@@ -302,7 +302,7 @@ class TrackerTestCase(base.TrackerTestCase):
         other, lost = uuidsentinel.other, uuidsentinel.lost
         refused = uuidsentinel.refused
         saved, self.moved, barred = [], [], []
-        self.tracker = nova_tracker.Tracker(
+        self.tracker = nova_tracker.NovaTracker(
             self.virtapi, lambda *move: self.moved.append(move),
             lambda node, exc: barred.append(node))
 
@@ -368,7 +368,9 @@ class TrackerTestCase(base.TrackerTestCase):
         self.assertEqual(set(), self.tracker.unchanged([uuidsentinel.none]))
         self.patch(db, 'generation', return_value=None)
         self.assertEqual(set(), self.tracker.unchanged([NODE]))
-        self.assertEqual(set(), nova_tracker.Tracker(None).unchanged([NODE]))
+        self.assertEqual(
+            set(), nova_tracker.NovaTracker(None).unchanged([NODE])
+        )
 
     def test_what_the_tracker_knows_stays(self):
         known = self.rt.compute_nodes[NODE] = objects.ComputeNode()
@@ -416,7 +418,7 @@ class InstanceOfThisHostTestCase(base.DatabaseTestCase):
             'terminate_instance'])
         self.manager.host = 'mine'
         self.init = self.manager._init_instance
-        self.instances = nova_tracker.Instances(
+        self.instances = nova_tracker.ServerCalls(
             mock.Mock(_compute=self.manager))
 
     def now(self):

@@ -90,7 +90,7 @@ class FollowAggregatesTestCase(oslo_base.BaseTestCase):
         self.tree.new_root(NODE, NODE)
         self.audit = mock.Mock(
             view=mock.Mock(host='me', services={'me': None, 'other': None}),
-            host_aggregates=aggregates.Known().after((
+            host_aggregates=aggregates.KnownAggregates().after((
                 aggregates.Aggregate.of('ours', frozenset({'me'})),
                 aggregates.Aggregate.of('theirs', frozenset({'other'})))))
         self.asked = self.useFixture(fixtures.MockPatchObject(

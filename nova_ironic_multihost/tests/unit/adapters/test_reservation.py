@@ -255,5 +255,5 @@ class PullTestCase(base.TrackerTestCase):
 
     def test_a_driver_on_its_own_pulls_nothing(self):
         self.assertEqual(
-            set(), nova_tracker.Tracker(None).pull(NODES, self.judge))
+            set(), nova_tracker.NovaTracker(None).pull(NODES, self.judge))
         self.assertEqual(set(), self.tracker.pull([], self.judge))

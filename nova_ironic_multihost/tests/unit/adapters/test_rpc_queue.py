@@ -40,7 +40,7 @@ from oslo_messaging._drivers import pool
 
 from nova_ironic_multihost.adapters import names
 from nova_ironic_multihost.adapters import rpc_queue
-from nova_ironic_multihost.rules.forwarding import Kind
+from nova_ironic_multihost.rules.forwarding import RequestKind
 from nova_ironic_multihost.tests.unit.adapters import base
 
 UUID = '1be26c0b-03f2-4d2e-ae87-c02d7f33c111'
@@ -184,7 +184,7 @@ class BrokerTestCase(base.SignaturesTestCase):
             self.driver._connection_pool, 'create',
             return_value=self.connection)).mock
         compute = object.__new__(manager.ComputeManager)
-        self.mailboxes = rpc_queue.Mailboxes(mock.Mock(_compute=compute))
+        self.mailboxes = rpc_queue.RpcQueues(mock.Mock(_compute=compute))
         self.context = nova_context.RequestContext('user', 'project')
         self.instance = objects.Instance(uuid=UUID)
 
@@ -238,7 +238,7 @@ class MailboxTestCase(BrokerTestCase):
         box = self.open()
         self.create.assert_called_once_with('listen', retry=2)
         letter = box.take()
-        self.assertEqual((Kind.BUILD, UUID, base.NODE, 0), (
+        self.assertEqual((RequestKind.BUILD, UUID, base.NODE, 0), (
             letter.kind, letter.instance, letter.node, letter.returns))
         self.assertIsNone(box.take())
         self.assertEqual([], self.acknowledged)
@@ -365,7 +365,7 @@ class MailboxTestCase(BrokerTestCase):
         rpcapi.ComputeAPI().reboot_instance(
             self.context, self.instance_on('dead'), {}, 'SOFT')
         letter = self.open().take()
-        self.assertEqual((Kind.OPERATION, UUID),
+        self.assertEqual((RequestKind.OPERATION, UUID),
                          (letter.kind, letter.instance))
 
     def instance_on(self, host):
@@ -377,13 +377,23 @@ class MailboxTestCase(BrokerTestCase):
         for method, more in (('rebuild_instance', {'recreate': True}),
                              ('prep_resize', {}),
                              ('external_instance_event', {})):
-            self.assertEqual((Kind.OTHER, None, None), rpc_queue._request(
-                {'method': method, 'args': {'instance': instance, **more}},
-                {'rebuild_instance'}))
-        self.assertEqual((Kind.OPERATION, UUID, None), rpc_queue._request(
-            {'method': 'rebuild_instance', 'args': {
-                'instance': instance, 'recreate': False}},
-            {'rebuild_instance'}))
+            self.assertEqual(
+                (RequestKind.OTHER, None, None),
+                rpc_queue._request(
+                    {'method': method, 'args': {'instance': instance, **more}},
+                    {'rebuild_instance'},
+                ),
+            )
+        self.assertEqual(
+            (RequestKind.OPERATION, UUID, None),
+            rpc_queue._request(
+                {
+                    'method': 'rebuild_instance',
+                    'args': {'instance': instance, 'recreate': False},
+                },
+                {'rebuild_instance'},
+            ),
+        )
 
     def test_what_is_not_understood(self):
         logged = self.useFixture(fixtures.FakeLogger(level=logging.DEBUG))
@@ -398,7 +408,7 @@ class MailboxTestCase(BrokerTestCase):
                      content_encoding='utf-8')
         box = self.open()
         while letter := box.take():
-            self.assertEqual((Kind.OTHER, None), (
+            self.assertEqual((RequestKind.OTHER, None), (
                 letter.kind, letter.instance))
             self.assertNotIn(SECRET, repr(letter))
         self.assertIn('not understood', logged.output)

@@ -31,7 +31,7 @@ class RegistrationTestCase(base.DatabaseTestCase):
 
     def setUp(self):
         super().setUp()
-        self.mine = service_record.Registration('a')
+        self.mine = service_record.ServiceRecord('a')
 
     def row(self):
         return objects.Service.get_by_compute_host(self.context, 'a')

@@ -54,7 +54,9 @@ class SettingsTestCase(base.BaseTestCase):
 
     def test_bounds_of_health_follow_the_intervals_of_nova(self):
         self.configure()
-        self.assertEqual(health.Bounds(1082, 330, 300), settings.bounds())
+        self.assertEqual(
+            health.HealthLimits(1082, 330, 300), settings.bounds()
+        )
         config = self.configure(
             update_resources_interval=600, periodic_fuzzy_delay=0,
             report_interval=5, service_down_time=30, rpc_response_timeout=90)
@@ -66,7 +68,7 @@ class SettingsTestCase(base.BaseTestCase):
 
     def test_terms_of_the_lease(self):
         self.configure(service_down_time=30, rpc_response_timeout=90)
-        self.assertEqual(lease.Terms(90, 30), settings.terms())
+        self.assertEqual(lease.LeaseTiming(90, 30), settings.terms())
 
     def test_no_bound_for_audits_that_nova_does_not_make(self):
         config = self.configure(update_resources_interval=-1)

@@ -45,7 +45,7 @@ class TraitsTestCase(base.TrackerTestCase):
 
     def setUp(self):
         super().setUp()
-        self.traits = placement.Traits(self.tracker)
+        self.traits = placement.TraitWriter(self.tracker)
         self.placement = {NODE: [4, {'CUSTOM_A'}],
                           OTHER: [7, {'CUSTOM_A', DISABLED}]}
         self.puts = []

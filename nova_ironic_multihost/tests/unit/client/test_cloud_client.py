@@ -48,7 +48,7 @@ class ReadTestCase(SurveyTestCase):
         self.assertEqual({'n-0': 'east', 'n-1': 'east', 'n-2': 'west'},
                          seen.owner_of)
         self.assertEqual({'n-0'}, seen.used_nodes)
-        self.assertEqual((cloud_state.Instance(
+        self.assertEqual((cloud_state.CloudServer(
             's-0', 's-0', 'east', 'n-0', updated=1767225620.0),),
             seen.instances)
         self.assertEqual([], self.kinds(seen))

@@ -95,7 +95,7 @@ class CloudTestCase(base.BaseTestCase):
 
     def test_node_on_the_way_to_which_a_server_is_is_used(self):
         seen = views.with_more(views.consistent(), 'instances',
-                               cloud_state.Instance(
+                               cloud_state.CloudServer(
                                    'new', host='compute-2', node='node-4',
                                    vm_state='building', updated=views.NOW))
         self.assertEqual((1, 1, 0), self.nodes(seen, 'compute-2'))
@@ -127,7 +127,7 @@ class CloudTestCase(base.BaseTestCase):
 
     def test_record_of_a_node_that_ironic_lacks_is_not_counted(self):
         seen = views.with_more(views.consistent(), 'records',
-                               cloud_state.Record('gone', 'compute-2'))
+                               cloud_state.CloudRecord('gone', 'compute-2'))
         self.assertEqual((2, 0, 0), self.nodes(seen, 'compute-2'))
 
     def test_compute_that_was_never_heard_of(self):

@@ -23,5 +23,5 @@ class ObservationTestCase(base.BaseTestCase):
                     # It is fenced.
                     cloud_state.Service('east', up=False, seen=2)):
             for pair in (old, new), (new, old):
-                seen = cloud_state.Observation(services=pair)
+                seen = cloud_state.CloudState(services=pair)
                 self.assertEqual({'east': new}, seen.service_of)

@@ -30,8 +30,8 @@ class RowsTestCase(base.BaseTestCase):
         return {
             row.host: row
             for row in compute_table.rows(
-                ownership_report.Judgement(
-                    seen, ownership_report.Settings(points=8)
+                ownership_report.OwnershipReport(
+                    seen, ownership_report.SharedSettings(points=8)
                 )
             )
         }

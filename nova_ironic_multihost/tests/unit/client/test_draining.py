@@ -22,7 +22,7 @@ from nova_ironic_multihost.client import successors
 from nova_ironic_multihost.rules import stop_marker
 from nova_ironic_multihost.tests import views
 
-SETTINGS = ownership_report.Settings(1024)
+SETTINGS = ownership_report.SharedSettings(1024)
 
 FAREWELL = stop_marker.farewell(datetime.datetime(2026, 5, 4))
 
@@ -95,7 +95,7 @@ class LeftTestCase(base.BaseTestCase):
         super().setUp()
         self.seen = views.changed(
             views.consistent(), 'services', 1, disabled=True)
-        them = successors.Heirs(self.seen, 'compute-2', SETTINGS)
+        them = successors.Successors(self.seen, 'compute-2', SETTINGS)
         self.heirs = [them.of_node('node-1'), them.of_node('node-4')]
 
     def change(self, field, index, **changes):
@@ -124,7 +124,7 @@ class LeftTestCase(base.BaseTestCase):
     def test_nodes_with_servers_stay(self):
         self.change('nodes', 1, instance_uuid='s')
         self.seen = views.with_more(
-            self.seen, 'instances', cloud_state.Instance('s'))
+            self.seen, 'instances', cloud_state.CloudServer('s'))
         found = self.left()
         self.assertEqual((1, 1, 0), (
             found.free, found.serving, found.strays))
@@ -134,7 +134,7 @@ class LeftTestCase(base.BaseTestCase):
         self.change('nodes', 1, instance_uuid='gone')
         self.change('nodes', 4, instance_uuid='unknown')
         self.seen = views.with_more(
-            self.seen, 'instances', cloud_state.Instance(
+            self.seen, 'instances', cloud_state.CloudServer(
                 'gone', deleted=True))
         found = self.left()
         self.assertEqual((0, 0, 2), (
@@ -145,13 +145,13 @@ class LeftTestCase(base.BaseTestCase):
 
     def test_nodes_that_a_build_has_claimed_stay(self):
         self.seen = views.with_more(
-            self.seen, 'instances', cloud_state.Instance(
+            self.seen, 'instances', cloud_state.CloudServer(
                 's', host='compute-2', node='node-1', vm_state='building'))
         self.assertEqual((1, 1), (self.left().free, self.left().serving))
 
     def test_a_server_that_is_gone_holds_nothing(self):
         self.seen = views.with_more(
-            self.seen, 'instances', cloud_state.Instance(
+            self.seen, 'instances', cloud_state.CloudServer(
                 's', host='compute-2', node='node-1', deleted=True))
         self.assertEqual((2, 0), (self.left().free, self.left().serving))
 
@@ -177,6 +177,6 @@ class LeftTestCase(base.BaseTestCase):
     def test_nothing_is_left(self):
         self.change('records', 1, host='compute-1')
         self.change('records', 4, host='compute-3')
-        self.assertEqual(draining.Left({}, 0, 0, 0, 0), self.left())
+        self.assertEqual(draining.Leftover({}, 0, 0, 0, 0), self.left())
         self.assertEqual(0, self.left().free)
         self.assertEqual([], self.told())

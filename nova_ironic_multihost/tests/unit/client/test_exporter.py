@@ -366,9 +366,9 @@ from nova_ironic_multihost.tests import views
 from nova_ironic_multihost.telemetry import http_server
 import sys
 from unittest import mock
-survey.connect = mock.Mock()
-survey.connect.return_value.read.return_value = views.consistent()
-server._Handler.timeout = float(sys.argv.pop(1))
+cloud_client.connect = mock.Mock()
+cloud_client.connect.return_value.read.return_value = views.consistent()
+http_server._Handler.timeout = float(sys.argv.pop(1))
 sys.exit(exporter.main(sys.argv[1:]))
 """
 

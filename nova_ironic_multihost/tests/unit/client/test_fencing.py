@@ -22,7 +22,7 @@ from nova_ironic_multihost.client import successors
 from nova_ironic_multihost.rules import stop_marker
 from nova_ironic_multihost.tests import views
 
-SETTINGS = ownership_report.Settings(1024)
+SETTINGS = ownership_report.SharedSettings(1024)
 
 FAREWELL = stop_marker.farewell(datetime.datetime(2026, 5, 4))
 
@@ -165,11 +165,11 @@ class PlanTestCase(base.BaseTestCase):
             provision_state='active')
         self.add('server-1', 'node-1')
         self.seen = views.changed(self.seen, 'services', 1, **FENCED)
-        self.heirs = successors.Heirs(self.seen, 'compute-2', SETTINGS)
+        self.heirs = successors.Successors(self.seen, 'compute-2', SETTINGS)
 
     def add(self, uuid, node, **more):
         self.seen = views.with_more(
-            self.seen, 'instances', cloud_state.Instance(
+            self.seen, 'instances', cloud_state.CloudServer(
                 uuid, f'{uuid}-name', 'compute-2', node, **more))
 
     def change(self, field, index, **changes):
@@ -252,7 +252,7 @@ class PlanTestCase(base.BaseTestCase):
         self.change('records', 1, host='compute-1')
         # The record follows it.
         self.assertEqual({'compute-3': 1}, self.plan().servers)
-        anywhere = ownership_report.Settings(1024, cross_zones=True)
+        anywhere = ownership_report.SharedSettings(1024, cross_zones=True)
         self.assertEqual({'compute-1': 1},
                          self.plan(settings=anywhere).servers)
         self.zones('here', 'here', None)

@@ -89,13 +89,13 @@ class InconsistenciesTestCase(base.BaseTestCase):
 
     def test_node_with_two_records(self):
         seen = views.with_more(views.consistent(), 'records',
-                               cloud_state.Record('node-1', 'compute-3'))
+                               cloud_state.CloudRecord('node-1', 'compute-3'))
         self.assertIn('node-with-many-records', self.kinds(seen))
 
     def test_second_record_of_a_node(self):
         seen = views.with_more(
             views.consistent(), 'records',
-            cloud_state.Record('row', 'compute-3', name='node-1'))
+            cloud_state.CloudRecord('row', 'compute-3', name='node-1'))
         [found] = findings.inconsistencies(seen, views.NOW)
         self.assertEqual(('second-record', 'node-1'),
                          (found.kind, found.subject))
@@ -117,7 +117,7 @@ class InconsistenciesTestCase(base.BaseTestCase):
 
     def test_node_of_a_build_stays_with_a_host_that_is_down(self):
         seen = views.changed(views.consistent(), 'services', 1, up=False)
-        seen = views.with_more(seen, 'instances', cloud_state.Instance(
+        seen = views.with_more(seen, 'instances', cloud_state.CloudServer(
             'new', host='compute-2', node='node-4', vm_state='building',
             task_state='spawning', updated=views.NOW))
         seen = views.with_more(seen, 'allocations',
@@ -138,8 +138,11 @@ class InconsistenciesTestCase(base.BaseTestCase):
         self.assertEqual([], self.kinds(seen))
 
     def test_record_of_a_node_that_ironic_lacks(self):
-        seen = views.with_more(views.consistent(), 'records',
-                               cloud_state.Record('stranger', 'compute-1'))
+        seen = views.with_more(
+            views.consistent(),
+            'records',
+            cloud_state.CloudRecord('stranger', 'compute-1'),
+        )
         self.assertEqual(['record-without-node'], self.kinds(seen))
 
     def test_host_not_mapped(self):
@@ -210,13 +213,13 @@ class InconsistenciesTestCase(base.BaseTestCase):
     def test_server_that_was_offloaded_needs_no_machine(self):
         seen = views.with_more(
             views.consistent(), 'instances',
-            cloud_state.Instance('away', vm_state='shelved_offloaded'))
+            cloud_state.CloudServer('away', vm_state='shelved_offloaded'))
         self.assertEqual([], self.kinds(seen))
 
     def test_server_that_waits_for_a_host_needs_no_allocation(self):
         seen = views.with_more(
             views.consistent(), 'instances',
-            cloud_state.Instance('new', vm_state='building',
+            cloud_state.CloudServer('new', vm_state='building',
                           task_state='scheduling', updated=views.NOW))
         self.assertEqual([], self.kinds(seen))
 

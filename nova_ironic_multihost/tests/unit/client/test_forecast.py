@@ -36,7 +36,7 @@ class PlanTestCase(base.BaseTestCase):
         settings=test_ownership_report.SETTINGS,
         **change,
     ):
-        return forecast.plan(ownership_report.Judgement(seen, settings),
+        return forecast.plan(ownership_report.OwnershipReport(seen, settings),
                          forecast.Change(**change), imagined)
 
     def refused(self, seen=None, **change):
@@ -82,7 +82,7 @@ class PlanTestCase(base.BaseTestCase):
                 if move.held]
         self.assertEqual([('compute-1', '')],
                          [(move.source, move.target) for move in held])
-        crossing = ownership_report.Settings(points=64, cross_zones=True)
+        crossing = ownership_report.SharedSettings(points=64, cross_zones=True)
         held = [move for move in self.plan(
             seen, settings=crossing, remove=('compute-1',)).moves
             if move.held]

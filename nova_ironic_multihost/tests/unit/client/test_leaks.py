@@ -22,8 +22,8 @@ class LeaksTestCase(base.BaseTestCase):
 
     def found(self, seen):
         return leaks.found(
-            ownership_report.Judgement(
-                seen, ownership_report.Settings(points=8)
+            ownership_report.OwnershipReport(
+                seen, ownership_report.SharedSettings(points=8)
             )
         )
 

@@ -23,7 +23,7 @@ from nova_ironic_multihost.rules import ring
 from nova_ironic_multihost.rules import stop_marker
 from nova_ironic_multihost.tests import views
 
-SETTINGS = ownership_report.Settings(points=64)
+SETTINGS = ownership_report.SharedSettings(points=64)
 
 
 def at_home():
@@ -47,12 +47,14 @@ class JudgementTestCase(base.BaseTestCase):
         self.seen = at_home()
 
     def judge(self, seen, index=0, settings=SETTINGS):
-        return ownership_report.Judgement(seen, settings).verdict(
+        return ownership_report.OwnershipReport(seen, settings).verdict(
             seen.nodes[index]
         )
 
     def all(self, seen, settings=SETTINGS):
-        return ownership_report.Judgement(seen, settings).verdicts(seen.nodes)
+        return ownership_report.OwnershipReport(seen, settings).verdicts(
+            seen.nodes
+        )
 
     def test_healthy(self):
         for verdict in self.all(self.seen):
@@ -132,7 +134,7 @@ class JudgementTestCase(base.BaseTestCase):
         self.assertEqual('', self.judge(seen, index).ahead)
         later = dataclasses.replace(seen, at=views.NOW + 60)
         self.assertIs(Reason.PULLED, self.judge(later, index).next)
-        patient = ownership_report.Settings(points=64, down_time=61)
+        patient = ownership_report.SharedSettings(points=64, down_time=61)
         self.assertEqual('', self.judge(later, index, patient).ahead)
         self.assertIs(Reason.PULLED, self.judge(
             service(seen, host, over=True), index).next)
@@ -184,7 +186,7 @@ class JudgementTestCase(base.BaseTestCase):
             zones=tuple((host_key(name), zone) for name, zone in (
                 (host, 'a'), (other[0], 'b'), (other[1], 'b'))))
         self.assertEqual('nobody can take it', self.judge(seen, index).ahead)
-        crossing = ownership_report.Settings(points=64, cross_zones=True)
+        crossing = ownership_report.SharedSettings(points=64, cross_zones=True)
         self.assertIs(Reason.ADOPTED,
                       self.judge(seen, index, crossing).next)
 
@@ -202,7 +204,7 @@ class JudgementTestCase(base.BaseTestCase):
         self.assertIn('not known', self.judge(seen, -1).ahead)
 
     def test_who_is_on_the_ring(self):
-        judged = ownership_report.Judgement(
+        judged = ownership_report.OwnershipReport(
             service(self.seen, 'compute-2', disabled=True), SETTINGS)
         self.assertEqual([True, False, True], [
             judged.is_member(host) for host in views.HOSTS])

@@ -29,13 +29,13 @@ def grouped(*kinds):
 class PartitionsTestCase(base.BaseTestCase):
 
     def labels(self, seen):
-        found = partitions.Partitions.of(seen)
+        found = partitions.NodeShares.of(seen)
         return {host: part.label if (part := found.of_host(host)) else None
                 for host in (*views.HOSTS, 'new')}
 
     def test_all_share_all(self):
         seen = views.consistent()
-        found = partitions.Partitions.of(seen)
+        found = partitions.NodeShares.of(seen)
         self.assertEqual({'compute-1': 'all', 'compute-2': 'all',
                           'compute-3': 'all', 'new': None},
                          self.labels(seen))
@@ -53,7 +53,7 @@ class PartitionsTestCase(base.BaseTestCase):
         self.assertEqual(
             {'compute-1': 'group a', 'compute-2': 'shard x',
              'compute-3': 'default group', 'new': None}, self.labels(seen))
-        self.assertEqual('shard x', partitions.Partitions.of(seen).of_node(
+        self.assertEqual('shard x', partitions.NodeShares.of(seen).of_node(
             seen.nodes[4]).label)
 
     def test_who_owns_nothing_is_not_known_among_several(self):
@@ -65,7 +65,7 @@ class PartitionsTestCase(base.BaseTestCase):
              'compute-3': 'group b, shard x', 'new': None},
             self.labels(seen))
         # Nobody owns one like this.
-        self.assertIsNone(partitions.Partitions.of(seen).of_node(
+        self.assertIsNone(partitions.NodeShares.of(seen).of_node(
             seen.nodes[1]))
 
     def test_what_a_dead_one_owns_tells_nothing_if_a_live_one_does(self):

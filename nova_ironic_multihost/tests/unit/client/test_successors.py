@@ -42,8 +42,11 @@ class HeirsTestCase(base.BaseTestCase):
         self.seen = views.consistent()
 
     def heirs(self, points=8, cross_zones=False):
-        return successors.Heirs(self.seen, 'Compute-2',
-                           ownership_report.Settings(points, cross_zones))
+        return successors.Successors(
+            self.seen,
+            'Compute-2',
+            ownership_report.SharedSettings(points, cross_zones),
+        )
 
     def zones(self, *zones):
         self.seen = dataclasses.replace(self.seen, zones=tuple(

@@ -67,9 +67,9 @@ class ProbesTestCase(base.BaseTestCase):
     def test_programs_that_ask(self):
         [command] = {tuple(probe['exec']['command'])
                      for _, _, probe in probes() if 'exec' in probe}
-        verdict = health.Verdict(True, 'It is valid.')
+        verdict = health.HealthState(True, 'It is valid.')
         mine, other = (
-            status_server.Window(
+            status_server.StatusServer(
                 host, None, None, lambda: verdict, ('127.0.0.1', 0)
             )
             for host in (socket.gethostname(), 'other')
@@ -80,7 +80,7 @@ class ProbesTestCase(base.BaseTestCase):
         port = mine.server.port
         self.assertEqual(0, self.probe(port, command))
         self.assertNotEqual(0, self.probe(other.server.port, command))
-        verdict = health.Verdict(False, 'It has run out.')
+        verdict = health.HealthState(False, 'It has run out.')
         self.assertNotEqual(0, self.probe(port, command))
         mine.close()
         self.assertNotEqual(0, self.probe(port, command))

@@ -21,7 +21,7 @@ from oslotest import base
 from nova_ironic_multihost.engine.audit import audit_state
 from nova_ironic_multihost.engine.audit import auditor
 from nova_ironic_multihost.engine.audit import recheck
-from nova_ironic_multihost.engine.base.ports import MarkError
+from nova_ironic_multihost.engine.base.ports import MarkerNotFound
 from nova_ironic_multihost.engine.listing import lister
 from nova_ironic_multihost.rules import mirror
 from nova_ironic_multihost.rules.model import InstanceState
@@ -157,8 +157,8 @@ class Pages(listings.Ironic):
         self._cloud.asked.append(('node', node))
         self._answer('node')
         if node not in self._cloud.ironic:
-            raise MarkError(node)
-        return mirror.Row(node, self._cloud.ironic[node], b'read')
+            raise MarkerNotFound(node)
+        return mirror.NodeRow(node, self._cloud.ironic[node], b'read')
 
     def page(self, partition, *args):
         return super().page(peers.Partition(), *args)
@@ -251,7 +251,7 @@ class AuditTestCase(base.BaseTestCase):
     def new_auditor(self):
         """Return a new one, which at each reading visits all nodes."""
         return auditor.Auditor(
-            self.cloud, self.cloud, lister.Reader(
+            self.cloud, self.cloud, lister.Lister(
                 Pages(self.cloud), functools.partial(
                     next, itertools.count(0, audit_state.Settings('a')
                                           .sweep_interval))), self.clock)
@@ -292,7 +292,7 @@ class AuditTestCase(base.BaseTestCase):
 
     def offers(self, host='a', *tracked):
         """Return what judges the nodes of a host that tracks some."""
-        return recheck.Offers(self.auditors[host], Tracker(*tracked))
+        return recheck.Recheck(self.auditors[host], Tracker(*tracked))
 
     def asked(self, what):
         return [about for kind, about in self.cloud.asked if kind == what]

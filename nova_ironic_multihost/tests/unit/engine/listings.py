@@ -26,9 +26,9 @@ import datetime
 import itertools
 
 from nova_ironic_multihost.engine.base.ports import ListingError
-from nova_ironic_multihost.engine.base.ports import MarkError
-from nova_ironic_multihost.rules.mirror import Page
-from nova_ironic_multihost.rules.mirror import Row
+from nova_ironic_multihost.engine.base.ports import MarkerNotFound
+from nova_ironic_multihost.rules.mirror import ListingPage
+from nova_ironic_multihost.rules.mirror import NodeRow
 from nova_ironic_multihost.rules.peers import Partition
 
 START = datetime.datetime(2026, 3, 1, 12, tzinfo=datetime.UTC)
@@ -55,11 +55,11 @@ class Node:
     def is_in(self, partition: Partition) -> bool:
         return not partition.shard or self.shard == partition.shard
 
-    def row(self, wanted, partition: Partition = Partition()) -> Row:
+    def row(self, wanted, partition: Partition = Partition()) -> NodeRow:
         if not self.is_in(partition):
-            return Row(self.uuid, self.instance, here=False)
+            return NodeRow(self.uuid, self.instance, here=False)
         body = f'{self.uuid} {self.instance or "-"} {self.content}'
-        return Row(self.uuid, self.instance, body.encode() if wanted and
+        return NodeRow(self.uuid, self.instance, body.encode() if wanted and
                    wanted(self.uuid, self.instance) else None)
 
 
@@ -117,13 +117,15 @@ class Ironic:
         self.now += datetime.timedelta(seconds=seconds)
 
     def truth(self, partition: Partition = Partition(), wanted=None
-              ) -> dict[str, Row]:
+              ) -> dict[str, NodeRow]:
         return {node.uuid: node.row(wanted)
                 for node in self._visible(partition)}
 
     # The port.
 
-    def page(self, partition, after, limit, wanted, unused=False) -> Page:
+    def page(
+        self, partition, after, limit, wanted, unused=False
+    ) -> ListingPage:
         self._answer('unused' if unused else 'page')
         mark = self._mark(after)
         return self._page(limit, wanted, (
@@ -132,7 +134,7 @@ class Ironic:
             if (mark is None or node.id > mark.id)
             and not (unused and node.instance)))
 
-    def newest(self, partition, after, limit, wanted) -> Page:
+    def newest(self, partition, after, limit, wanted) -> ListingPage:
         def key(node: Node) -> tuple[datetime.datetime, int]:
             return node.touched or datetime.datetime.min.replace(
                 tzinfo=datetime.UTC), node.id
@@ -145,7 +147,7 @@ class Ironic:
             if mark is None or (mark.touched and node.touched
                                 and key(node) < key(mark))), partition)
 
-    def node(self, node) -> Row:
+    def node(self, node) -> NodeRow:
         self._answer('node')
         found = self._shown(node)
         return found.row(lambda uuid, instance: True)
@@ -167,22 +169,24 @@ class Ironic:
         if uuid in self.broken:
             raise SilentError(f'500 for {uuid}')
         if self.blind or uuid not in self._table:
-            raise MarkError(f'no node {uuid}')
+            raise MarkerNotFound(f'no node {uuid}')
         return self._table[uuid]
 
     def _mark(self, uuid: str | None) -> Node | None:
         if uuid is None:
             return None
         if uuid not in self._table:
-            raise MarkError(f'no node {uuid}')
+            raise MarkerNotFound(f'no node {uuid}')
         return self._table[uuid]
 
     def _visible(self, partition: Partition = Partition()) -> Iterator[Node]:
         return (node for node in list(self._table.values())
                 if not self.blind and node.is_in(partition))
 
-    def _page(self, limit, wanted, nodes, partition=Partition()) -> Page:
+    def _page(
+        self, limit, wanted, nodes, partition=Partition()
+    ) -> ListingPage:
         limit = min(limit, self._limit)
         rows = [node.row(wanted, partition)
                 for node in itertools.islice(nodes, limit)]
-        return Page(tuple(rows), len(rows) == limit, self.now)
+        return ListingPage(tuple(rows), len(rows) == limit, self.now)

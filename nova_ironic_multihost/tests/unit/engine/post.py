@@ -21,8 +21,8 @@ from nova_ironic_multihost.engine.builds import queue_forwarder
 from nova_ironic_multihost.engine.builds import request_facts
 from nova_ironic_multihost.engine.moves import peer_poll
 from nova_ironic_multihost.rules import forwarding
-from nova_ironic_multihost.rules.forwarding import Kind
-from nova_ironic_multihost.rules.forwarding import Letter
+from nova_ironic_multihost.rules.forwarding import QueuedRequest
+from nova_ironic_multihost.rules.forwarding import RequestKind
 from nova_ironic_multihost.rules.liveness import Heartbeats
 from nova_ironic_multihost.rules.model import InstanceState
 from nova_ironic_multihost.rules import takeover
@@ -164,20 +164,20 @@ class PostTestCase(cloud.AuditTestCase):
         for host in 'bc':
             self.audit(host, pulls_per_audit=0)
             self.trackers[host] = cloud.Tracker()
-            self.looks[host] = peer_poll.Look(
+            self.looks[host] = peer_poll.PeerPoller(
                 self.auditors[host], self.trackers[host],
                 lambda audit, mine: None, self.clock)
             self.begin(host)
             self.look(host)
 
     def begin(self, host):
-        self.posts[host] = queue_forwarder.Postman(
+        self.posts[host] = queue_forwarder.QueueForwarder(
             host, self.bus, self.auditors[host], self.looks[host],
             self.sorter(host),
             mock.Mock(once=lambda read, found: found), self.clock)
 
     def sorter(self, host):
-        return request_facts.Sorter(
+        return request_facts.RequestSorter(
             host, self.auditors[host], self.looks[host], self)
 
     def count(self, instance):
@@ -201,7 +201,7 @@ class PostTestCase(cloud.AuditTestCase):
         instance = instance or f'build-{node[-2:]}'
         self.cloud.allocations[node] = frozenset({instance})
         self.cloud.placed[instance] = state
-        letter = Letter(Kind.BUILD, instance, node)
+        letter = QueuedRequest(RequestKind.BUILD, instance, node)
         self.bus.queues[host].append(letter)
         return letter
 

@@ -17,7 +17,7 @@ import re
 from nova_ironic_multihost.client import cloud_metrics
 from nova_ironic_multihost.client import findings
 from nova_ironic_multihost.rules import counters
-from nova_ironic_multihost.rules.counters import Turns
+from nova_ironic_multihost.rules.counters import RunStats
 from nova_ironic_multihost.rules.counters import Work
 from nova_ironic_multihost.telemetry import exposition
 from nova_ironic_multihost.tests.unit.telemetry import pictures
@@ -27,9 +27,9 @@ from nova_ironic_multihost.tests import views
 OF_COMPUTES = {
     sample.name: set(sample.labels)
     for family in exposition.Exposition(lambda: pictures.of(
-        counters.Tallies().with_turns(
-            Work.LISTING, Turns(1, 1, 1, 1)).with_turns(
-                Work.AUDIT, Turns(1, 1, 1, 1)),
+        counters.Counters().with_turns(
+            Work.LISTING, RunStats(1, 1, 1, 1)).with_turns(
+                Work.AUDIT, RunStats(1, 1, 1, 1)),
         view=pictures.VIEW, reasons={}), '1').collect()
     for sample in family.samples}
 

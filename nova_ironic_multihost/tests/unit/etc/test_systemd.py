@@ -56,8 +56,11 @@ class DropInTestCase(base.BaseTestCase):
                    if option.name == 'takeover_after']
         # nova's defaults.
         self.assertLessEqual(
-            lease.Terms(60, 60).over_after(int(self.service['WatchdogSec'])),
-            after)
+            lease.LeaseTiming(60, 60).over_after(
+                int(self.service['WatchdogSec'])
+            ),
+            after,
+        )
 
     def test_no_longer_to_end_than_the_watchdog_waits(self):
         self.assertLessEqual(int(self.service['TimeoutStopSec']),

@@ -39,7 +39,7 @@ def readings(draw):
 @st.composite
 def experiences(draw):
     """What is known after some readings, not all of which succeeded."""
-    seen = aggregates.Known()
+    seen = aggregates.KnownAggregates()
     for reading in draw(st.lists(st.none() | readings(), max_size=3)):
         seen = seen.after(reading)
     return seen
@@ -55,7 +55,7 @@ def aggregate(uuid, *hosts, zone=None):
 
 
 def known(*listed):
-    return aggregates.Known().after(listed)
+    return aggregates.KnownAggregates().after(listed)
 
 
 def wanted(host, seen, current):
@@ -116,7 +116,7 @@ class WantedTestCase(base.BaseTestCase):
 
     @given(HOSTS, PROVIDERS)
     def test_nothing_changes_while_nothing_is_known(self, host, provider):
-        seen = aggregates.Known().after(None)
+        seen = aggregates.KnownAggregates().after(None)
         self.assertEqual(provider, wanted(host, seen, provider))
 
     @given(HOSTS, experiences(), PROVIDERS)
@@ -143,7 +143,12 @@ class WantedTestCase(base.BaseTestCase):
            FOREIGN_SETS)
     def test_only_the_last_owner_and_the_last_reading_count(
             self, audits, foreign):
-        seen, current, provider, host = aggregates.Known(), (), foreign, 'a'
+        seen, current, provider, host = (
+            aggregates.KnownAggregates(),
+            (),
+            foreign,
+            'a',
+        )
         for host, reading in audits:
             seen = seen.after(reading)
             current = current if reading is None else reading
@@ -165,4 +170,6 @@ class ZonesTestCase(base.BaseTestCase):
         self.assertEqual(aggregates.zones(listed), aggregates.zones(shuffled))
 
     def test_without_aggregates_there_are_no_zones(self):
-        self.assertEqual({}, aggregates.zones(aggregates.Known().aggregates))
+        self.assertEqual(
+            {}, aggregates.zones(aggregates.KnownAggregates().aggregates)
+        )

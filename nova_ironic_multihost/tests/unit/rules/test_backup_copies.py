@@ -16,16 +16,16 @@ import hypothesis
 from oslotest import base
 
 from nova_ironic_multihost.rules import backup_copies
-from nova_ironic_multihost.rules.forwarding import Fate
-from nova_ironic_multihost.rules.forwarding import Kind
-from nova_ironic_multihost.rules.forwarding import Letter
-from nova_ironic_multihost.rules.forwarding import Situation
-from nova_ironic_multihost.rules.forwarding import Verdict
+from nova_ironic_multihost.rules.forwarding import Action
+from nova_ironic_multihost.rules.forwarding import Disposition
+from nova_ironic_multihost.rules.forwarding import QueuedRequest
+from nova_ironic_multihost.rules.forwarding import RequestFacts
+from nova_ironic_multihost.rules.forwarding import RequestKind
 from nova_ironic_multihost.rules.model import InstanceState
 from nova_ironic_multihost.rules.takeover import Step
 from nova_ironic_multihost.tests.unit.rules import test_forwarding
 
-COPY = Letter(Kind.BUILD, 'i1', 'n1')
+COPY = QueuedRequest(RequestKind.BUILD, 'i1', 'n1')
 WAITING = test_forwarding.WAITING
 
 
@@ -36,54 +36,60 @@ def on(host, node='n1', vm_state='building'):
 class JudgeTestCase(base.BaseTestCase):
 
     def judge(self, state, owner='home', live=True, copy=COPY):
-        return backup_copies.judge(copy, 'home', Situation(
+        return backup_copies.judge(copy, 'home', RequestFacts(
             state, owner, live, choice='third'))
 
     def assertFate(self, fate, state, **more):
-        self.assertEqual(Verdict(fate), self.judge(state, **more))
+        self.assertEqual(Disposition(fate), self.judge(state, **more))
 
     def test_build_that_had_not_begun_is_asked_for_again(self):
-        self.assertEqual(Verdict(Fate.HAND_ON, 'home'), self.judge(WAITING))
+        self.assertEqual(
+            Disposition(Action.HAND_ON, 'home'), self.judge(WAITING)
+        )
 
     def test_it_goes_to_who_has_its_node_by_now(self):
-        self.assertEqual(Verdict(Fate.HAND_ON, 'other'),
+        self.assertEqual(Disposition(Action.HAND_ON, 'other'),
                          self.judge(WAITING, owner='other'))
 
     def test_what_was_refused_is_not_asked_for_there_again(self):
         def judge(owner, state=WAITING):
-            return backup_copies.judge(COPY, 'home', Situation(
+            return backup_copies.judge(COPY, 'home', RequestFacts(
                 state, owner, live=True), refused=True)
 
-        self.assertEqual(Verdict(Fate.DROP), judge('home'))
-        self.assertEqual(Verdict(Fate.HAND_ON, 'other'), judge('other'))
-        self.assertEqual(Verdict(Fate.KEEP), judge('home', on('home')))
+        self.assertEqual(Disposition(Action.DROP), judge('home'))
+        self.assertEqual(Disposition(Action.HAND_ON, 'other'), judge('other'))
+        self.assertEqual(Disposition(Action.KEEP), judge('home', on('home')))
 
     def test_what_ends_each_process_is_not_asked_for_for_ever(self):
-        self.assertEqual(Verdict(Fate.DROP), backup_copies.judge(
-            COPY, 'home', Situation(
+        self.assertEqual(Disposition(Action.DROP), backup_copies.judge(
+            COPY, 'home', RequestFacts(
                 WAITING, 'home', live=True, attempts=backup_copies.ATTEMPTS)))
 
     def test_it_waits_for_who_may_come_back(self):
-        self.assertFate(Fate.KEEP, WAITING, owner='other', live=False)
+        self.assertFate(Action.KEEP, WAITING, owner='other', live=False)
 
     def test_build_that_has_claimed_its_node_is_brought_to_rest_first(self):
-        self.assertFate(Fate.KEEP, on('HOME'))
+        self.assertFate(Action.KEEP, on('HOME'))
 
     def test_that_of_one_that_was_taken_over_goes_there(self):
-        self.assertEqual(Verdict(Fate.HAND_ON, 'other', copy=True),
+        self.assertEqual(Disposition(Action.HAND_ON, 'other', copy=True),
                          self.judge(on('Other')))
 
     def test_what_is_over_is_dropped(self):
         for host in 'home', 'other':
             for vm_state in 'active', 'error', 'stopped':
-                self.assertFate(Fate.DROP, on(host, vm_state=vm_state))
-            self.assertFate(Fate.DROP, on(host, node='n2'))
-        self.assertFate(Fate.DROP, None)
-        self.assertFate(Fate.DROP, InstanceState(None, deleted=True))
+                self.assertFate(Action.DROP, on(host, vm_state=vm_state))
+            self.assertFate(Action.DROP, on(host, node='n2'))
+        self.assertFate(Action.DROP, None)
+        self.assertFate(Action.DROP, InstanceState(None, deleted=True))
 
     def test_what_is_none_is_left_alone(self):
-        self.assertFate(Fate.KEEP, WAITING, copy=Letter(Kind.OTHER))
-        self.assertFate(Fate.KEEP, WAITING, copy=Letter(Kind.BUILD, 'i1'))
+        self.assertFate(
+            Action.KEEP, WAITING, copy=QueuedRequest(RequestKind.OTHER)
+        )
+        self.assertFate(
+            Action.KEEP, WAITING, copy=QueuedRequest(RequestKind.BUILD, 'i1')
+        )
 
     @hypothesis.given(test_forwarding.situations)
     def test_no_build_is_lost(self, situation):
@@ -93,8 +99,8 @@ class JudgeTestCase(base.BaseTestCase):
         if (state is not None and not state.deleted
                 and state.vm_state == 'building'
                 and (state.host_key is None or state.node == 'n1')):
-            self.assertIsNot(Fate.DROP, verdict.fate)
-        if verdict.fate is Fate.HAND_ON:
+            self.assertIsNot(Action.DROP, verdict.fate)
+        if verdict.fate is Action.HAND_ON:
             # As a build while nobody has it, as a copy if somebody has.
             self.assertEqual(state.host_key is not None, verdict.copy)
             self.assertNotEqual('dead', verdict.copy and verdict.host)

@@ -14,7 +14,7 @@
 from oslotest import base
 
 from nova_ironic_multihost.rules import builds
-from nova_ironic_multihost.rules.builds import Claim
+from nova_ironic_multihost.rules.builds import BuildStage
 from nova_ironic_multihost.rules.model import InstanceState
 from nova_ironic_multihost.rules import takeover
 
@@ -34,21 +34,24 @@ class RuleTestCase(base.BaseTestCase):
 
     def test_what_is_claimed_and_on_no_host_was_taken_over(self):
         state = InstanceState(None, vm_state='building')
-        self.assertTrue(builds.elsewhere(state, 'me', Claim.HELD))
-        self.assertTrue(builds.begun_elsewhere(state, 'me', Claim.HELD))
+        self.assertTrue(builds.elsewhere(state, 'me', BuildStage.HELD))
+        self.assertTrue(builds.begun_elsewhere(state, 'me', BuildStage.HELD))
         self.assertFalse(
-            builds.may_change_machine(state, None, 'me', Claim.HELD))
+            builds.may_change_machine(state, None, 'me', BuildStage.HELD))
         for state in None, InstanceState('me'):
-            self.assertFalse(builds.elsewhere(state, 'me', Claim.HELD))
+            self.assertFalse(builds.elsewhere(state, 'me', BuildStage.HELD))
         self.assertTrue(builds.may_change_machine(
-            InstanceState(None, deleted=True), 'me', 'me', Claim.HELD))
+            InstanceState(None, deleted=True), 'me', 'me', BuildStage.HELD))
 
     def test_what_was_given_back_and_scheduled_anew_goes_on_elsewhere(self):
         state = InstanceState(
             None, vm_state='building', task_state='scheduling')
-        for claim, elsewhere in ((Claim.RETURNED, True), (Claim.BEGUN, True),
-                                 (Claim.NONE, False),
-                                 (Claim.SCHEDULED, False)):
+        for claim, elsewhere in (
+            (BuildStage.RETURNED, True),
+            (BuildStage.BEGUN, True),
+            (BuildStage.NONE, False),
+            (BuildStage.SCHEDULED, False),
+        ):
             self.assertEqual(elsewhere, builds.begun_elsewhere(
                 state, 'me', claim))
         for other in (InstanceState('me', task_state='spawning'),
@@ -56,11 +59,14 @@ class RuleTestCase(base.BaseTestCase):
                                     task_state='networking'),
                       InstanceState(None)):
             self.assertFalse(builds.begun_elsewhere(
-                other, 'me', Claim.RETURNED))
+                other, 'me', BuildStage.RETURNED))
 
     def test_what_is_claimed_and_scheduled_anew_goes_on_elsewhere(self):
         """Another had begun it, given it back, and writes so late."""
-        for claim, elsewhere in ((Claim.HELD, True), (Claim.NONE, False)):
+        for claim, elsewhere in (
+            (BuildStage.HELD, True),
+            (BuildStage.NONE, False),
+        ):
             self.assertEqual(elsewhere, builds.begun_elsewhere(
                 InstanceState('me', vm_state='building',
                               task_state='scheduling'), 'me', claim))

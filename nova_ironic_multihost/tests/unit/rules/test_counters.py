@@ -22,7 +22,7 @@ from nova_ironic_multihost.rules.counters import Work
 
 class TalliesTestCase(base.BaseTestCase):
 
-    none = counters.Tallies(begun=5)
+    none = counters.Counters(begun=5)
 
     def test_counts_begin_with_0_and_add_up(self):
         self.assertEqual(dict.fromkeys(Event, 0), dict(self.none.counts))
@@ -32,18 +32,18 @@ class TalliesTestCase(base.BaseTestCase):
         self.assertEqual(0, self.none.counts[Event.PULLED])
 
     def test_work_that_is_done(self):
-        done = counters.Turns().over(10, 12, True)
-        self.assertEqual(counters.Turns(12, 12, 12, 2), done)
+        done = counters.RunStats().over(10, 12, True)
+        self.assertEqual(counters.RunStats(12, 12, 12, 2), done)
         # One that fails comes to its end, and that is all.
         failed = done.seen(20).over(20, 25, False)
-        self.assertEqual(counters.Turns(25, 25, 12, 2), failed)
+        self.assertEqual(counters.RunStats(25, 25, 12, 2), failed)
         self.assertEqual(30, failed.seen(30).sign)
         self.assertEqual(25, failed.seen(30).ended)
 
     def test_age_counts_from_the_beginning_if_it_was_never_done(self):
         self.assertEqual(15, self.none.age(Work.AUDIT, 20))
         done = self.none.with_turns(
-            Work.AUDIT, counters.Turns().over(10, 12, True))
+            Work.AUDIT, counters.RunStats().over(10, 12, True))
         self.assertEqual(8, done.age(Work.AUDIT, 20))
         self.assertEqual(15, done.age(Work.LISTING, 20))
 

@@ -34,10 +34,19 @@ def asked(name, minute, failed=False, ended=None):
     :param ended: the minute in which it has found none, None if that is not
         noted.
     """
-    return evacuation.Action(name, at(minute), failed, lambda: [
-        evacuation.Event(evacuation.SCHEDULED, at(minute),
-                         ended and at(ended)),
-        evacuation.Event(evacuation.REBUILT, at(minute), at(minute))])
+    return evacuation.EvacuationAction(
+        name,
+        at(minute),
+        failed,
+        lambda: [
+            evacuation.EvacuationEvent(
+                evacuation.SCHEDULED, at(minute), ended and at(ended)
+            ),
+            evacuation.EvacuationEvent(
+                evacuation.REBUILT, at(minute), at(minute)
+            ),
+        ],
+    )
 
 
 class InterruptedTestCase(base.BaseTestCase):
@@ -69,11 +78,15 @@ class AskedLastTestCase(base.BaseTestCase):
 
     def asked(self, *names, over=True):
         """Return the answer for actions, the latest first."""
-        events = [evacuation.Event(name, at(1), at(2) if ended else None)
-                  for name, ended in ((evacuation.SCHEDULED, True),
-                                      (evacuation.REBUILT, over))]
+        events = [
+            evacuation.EvacuationEvent(name, at(1), at(2) if ended else None)
+            for name, ended in (
+                (evacuation.SCHEDULED, True),
+                (evacuation.REBUILT, over),
+            )
+        ]
         return evacuation.asked_last([
-            evacuation.Action(name, at(0), events=lambda: events)
+            evacuation.EvacuationAction(name, at(0), events=lambda: events)
             for name in names])
 
     def test_the_last_of_both(self):
@@ -144,11 +157,26 @@ class LeftByTestCase(base.BaseTestCase):
     def test_clocks_of_api_and_conductors_do_not_agree(self):
         """Each fault is compared with what its own conductor wrote."""
         for ahead in -29, -2, -1, 1, 2, 29:
-            first = evacuation.Action('evacuate', at(30), True, lambda: [
-                evacuation.Event(evacuation.SCHEDULED, at(30 + ahead),
-                                 at(30 + ahead))])
-            second = evacuation.Action('evacuate', at(31), True, lambda: [
-                evacuation.Event(evacuation.SCHEDULED, at(31), at(32))])
+            first = evacuation.EvacuationAction(
+                'evacuate',
+                at(30),
+                True,
+                lambda: [
+                    evacuation.EvacuationEvent(
+                        evacuation.SCHEDULED, at(30 + ahead), at(30 + ahead)
+                    )
+                ],
+            )
+            second = evacuation.EvacuationAction(
+                'evacuate',
+                at(31),
+                True,
+                lambda: [
+                    evacuation.EvacuationEvent(
+                        evacuation.SCHEDULED, at(31), at(32)
+                    )
+                ],
+            )
             self.assertEqual(('active', None), self.states(
                 'error', None, [second, first, asked('create', 29)],
                 [31, 30 + ahead]))

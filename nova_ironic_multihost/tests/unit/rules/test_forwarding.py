@@ -18,16 +18,16 @@ from oslotest import base
 
 from nova_ironic_multihost.rules import builds
 from nova_ironic_multihost.rules import forwarding
-from nova_ironic_multihost.rules.forwarding import Fate
-from nova_ironic_multihost.rules.forwarding import Kind
-from nova_ironic_multihost.rules.forwarding import Letter
-from nova_ironic_multihost.rules.forwarding import Situation
-from nova_ironic_multihost.rules.lost_builds import Build
+from nova_ironic_multihost.rules.forwarding import Action
+from nova_ironic_multihost.rules.forwarding import QueuedRequest
+from nova_ironic_multihost.rules.forwarding import RequestFacts
+from nova_ironic_multihost.rules.forwarding import RequestKind
+from nova_ironic_multihost.rules.lost_builds import SentBuild
 from nova_ironic_multihost.rules.model import InstanceState
 from nova_ironic_multihost.rules import ring
 
-BUILD = Letter(Kind.BUILD, 'i1', 'n1')
-REBOOT = Letter(Kind.OPERATION, 'i1')
+BUILD = QueuedRequest(RequestKind.BUILD, 'i1', 'n1')
+REBOOT = QueuedRequest(RequestKind.OPERATION, 'i1')
 WAITING = InstanceState(None, vm_state='building', task_state='scheduling')
 
 hosts = strategies.sampled_from([None, 'dead', 'DEAD', 'other', 'third'])
@@ -38,12 +38,12 @@ states = strategies.none() | strategies.builds(
     task_state=strategies.sampled_from(
         [None, 'scheduling', 'spawning', 'taking-over:x:scheduling']))
 situations = strategies.builds(
-    Situation, state=states,
+    RequestFacts, state=states,
     owner=strategies.sampled_from([None, 'dead', 'other']),
     live=strategies.booleans(), dead=strategies.booleans(),
     choice=strategies.sampled_from([None, 'other', 'third']))
 letters = strategies.builds(
-    Letter, kind=strategies.sampled_from(Kind),
+    QueuedRequest, kind=strategies.sampled_from(RequestKind),
     instance=strategies.sampled_from([None, 'i1']),
     node=strategies.sampled_from([None, 'n1']),
     returns=strategies.integers(0, 30))
@@ -53,7 +53,7 @@ class BuildTestCase(base.BaseTestCase):
 
     def judge(self, state=WAITING, owner='dead', live=False, dead=True,
               choice='third', letter=BUILD):
-        verdict = forwarding.judge(letter, 'dead', Situation(
+        verdict = forwarding.judge(letter, 'dead', RequestFacts(
             state, owner, live, dead, choice))
         return verdict.host or verdict.fate
 
@@ -70,63 +70,63 @@ class BuildTestCase(base.BaseTestCase):
             InstanceState(None, vm_state='error')))
 
     def test_waits_for_an_owner_that_may_be_back(self):
-        self.assertEqual(Fate.KEEP, self.judge(owner='other', dead=False))
+        self.assertEqual(Action.KEEP, self.judge(owner='other', dead=False))
 
     def test_waits_if_nobody_may_have_its_node(self):
-        self.assertEqual(Fate.KEEP, self.judge(choice=None))
+        self.assertEqual(Action.KEEP, self.judge(choice=None))
 
     def test_waits_while_it_is_not_known_what_it_is_about(self):
-        self.assertEqual(Fate.KEEP, self.judge(None))
-        self.assertEqual(Fate.KEEP, self.judge(
-            letter=Letter(Kind.BUILD, 'i1')))
+        self.assertEqual(Action.KEEP, self.judge(None))
+        self.assertEqual(Action.KEEP, self.judge(
+            letter=QueuedRequest(RequestKind.BUILD, 'i1')))
 
     def test_goes_when_its_node_is_gone(self):
         """nova schedules it again there."""
         self.assertEqual('third', self.judge(owner=None, dead=False))
 
     def test_is_dropped_when_it_is_deleted(self):
-        self.assertEqual(Fate.DROP, self.judge(
+        self.assertEqual(Action.DROP, self.judge(
             InstanceState(None, deleted=True)))
 
     def test_is_dropped_when_it_is_anothers(self):
-        self.assertEqual(Fate.DROP, self.judge(InstanceState('other')))
+        self.assertEqual(Action.DROP, self.judge(InstanceState('other')))
 
     def test_is_dropped_when_its_host_had_begun_it(self):
-        self.assertEqual(Fate.DROP, self.judge(
+        self.assertEqual(Action.DROP, self.judge(
             InstanceState('DEAD', node='n1')))
 
     def test_becomes_a_copy_for_who_has_begun_it(self):
         for host in 'other', 'DEAD':
             state = InstanceState(host, node='n1', vm_state='building')
             self.assertEqual(
-                forwarding.Verdict(
-                    Fate.HAND_ON, state.host_key, copy=True),
-                forwarding.judge(BUILD, 'dead', Situation(
+                forwarding.Disposition(
+                    Action.HAND_ON, state.host_key, copy=True),
+                forwarding.judge(BUILD, 'dead', RequestFacts(
                     state, 'dead', False, True, 'third')))
-        self.assertEqual(Fate.DROP, self.judge(
+        self.assertEqual(Action.DROP, self.judge(
             InstanceState('other', node='n2', vm_state='building')))
 
     def test_waits_when_its_host_had_claimed_another_node(self):
-        self.assertEqual(Fate.KEEP, self.judge(
+        self.assertEqual(Action.KEEP, self.judge(
             InstanceState('dead', node='n2', vm_state='building')))
 
 
 class OperationTestCase(base.BaseTestCase):
 
     def judge(self, state, letter=REBOOT):
-        return forwarding.judge(letter, 'dead', Situation(state)).fate
+        return forwarding.judge(letter, 'dead', RequestFacts(state)).fate
 
     def test_is_dropped_when_its_instance_has_moved(self):
-        self.assertIs(Fate.DROP, self.judge(InstanceState('other')))
+        self.assertIs(Action.DROP, self.judge(InstanceState('other')))
 
     def test_waits_for_the_host_of_its_instance(self):
         for state in (InstanceState('DEAD'), InstanceState(None), None,
                       InstanceState('other', deleted=True)):
-            self.assertIs(Fate.KEEP, self.judge(state))
+            self.assertIs(Action.KEEP, self.judge(state))
 
     def test_what_is_not_understood_waits(self):
-        self.assertIs(Fate.KEEP, self.judge(
-            InstanceState('other'), Letter(Kind.OTHER, 'i1')))
+        self.assertIs(Action.KEEP, self.judge(
+            InstanceState('other'), QueuedRequest(RequestKind.OTHER, 'i1')))
 
 
 class AnyTestCase(base.BaseTestCase):
@@ -135,10 +135,10 @@ class AnyTestCase(base.BaseTestCase):
     def test_only_builds_that_would_be_admitted_go_anywhere(
             self, letter, situation):
         verdict = forwarding.judge(letter, 'dead', situation)
-        if verdict.fate is not Fate.HAND_ON:
+        if verdict.fate is not Action.HAND_ON:
             self.assertIsNone(verdict.host)
             return
-        self.assertIs(Kind.BUILD, letter.kind)
+        self.assertIs(RequestKind.BUILD, letter.kind)
         if verdict.copy:
             self.assertEqual(
                 (situation.state.host_key, letter.node, 'building'),
@@ -155,12 +155,12 @@ class AnyTestCase(base.BaseTestCase):
     def test_nothing_is_dropped_that_its_host_would_do(
             self, letter, situation):
         if forwarding.judge(
-                letter, 'dead', situation).fate is not Fate.DROP:
+                letter, 'dead', situation).fate is not Action.DROP:
             return
         state = situation.state
         self.assertTrue(
             state.deleted or builds.elsewhere(state, 'dead')
-            or letter.kind is Kind.BUILD and builds.outdated(
+            or letter.kind is RequestKind.BUILD and builds.outdated(
                 state, letter.node, 'dead', lambda: True))
 
 
@@ -188,16 +188,18 @@ class ReaderTestCase(base.BaseTestCase):
     @hypothesis.given(strategies.integers(0, 40))
     def test_pauses_grow_before_anything_has_come_back_too_often(
             self, returns):
-        some = [BUILD, Letter(Kind.OTHER, returns=returns)]
+        some = [BUILD, QueuedRequest(RequestKind.OTHER, returns=returns)]
         pause = forwarding.pause(some)
         self.assertLessEqual(forwarding.PAUSE, pause)
         self.assertLessEqual(pause, forwarding.LONGEST_PAUSE)
         self.assertLessEqual(pause, forwarding.pause(
-            [Letter(Kind.OTHER, returns=returns + 1)]))
+            [QueuedRequest(RequestKind.OTHER, returns=returns + 1)]))
 
     def test_twenty_returns_take_more_than_a_week(self):
-        seconds = sum(forwarding.pause([Letter(Kind.OTHER, returns=count)])
-                      for count in range(20))
+        seconds = sum(
+            forwarding.pause([QueuedRequest(RequestKind.OTHER, returns=count)])
+            for count in range(20)
+        )
         self.assertLess(7 * 86400, seconds)
 
 
@@ -205,6 +207,6 @@ class WaitingTestCase(base.BaseTestCase):
 
     def test_overdue(self):
         now = 1000 + forwarding.GRACE
-        i1, i2, i3 = (Build(uuid, 'n1') for uuid in ('i1', 'i2', 'i3'))
+        i1, i2, i3 = (SentBuild(uuid, 'n1') for uuid in ('i1', 'i2', 'i3'))
         since = {i1: 1000, i2: 1001, i3: 1000}
         self.assertEqual([i1], forwarding.overdue(since, {'i3'}, now))

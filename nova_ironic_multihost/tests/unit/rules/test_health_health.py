@@ -19,7 +19,7 @@ from hypothesis import strategies
 from oslotest import base
 
 from nova_ironic_multihost.rules import health
-from nova_ironic_multihost.rules.health import Signs
+from nova_ironic_multihost.rules.health import HealthInputs
 
 #: nova's defaults.
 BOUNDS = health.bounds(60, 10, 60)
@@ -28,7 +28,7 @@ NOW = 100000.0
 
 times = strategies.none() | strategies.integers(0, int(NOW))
 signs = strategies.builds(
-    Signs, started=times, ending=strategies.booleans(),
+    HealthInputs, started=times, ending=strategies.booleans(),
     listening=strategies.booleans(), audit=times, look=times,
     look_ended=times, services=times, asking=times)
 bounds = strategies.builds(
@@ -42,7 +42,7 @@ def ago(seconds):
 
 class HealthTestCase(base.BaseTestCase):
 
-    well = Signs(started=ago(50000), audit=ago(5), look=ago(1),
+    well = HealthInputs(started=ago(50000), audit=ago(5), look=ago(1),
                  look_ended=ago(1), services=ago(2))
 
     def judge(self, limits=BOUNDS, **changes):
@@ -99,10 +99,10 @@ class HealthTestCase(base.BaseTestCase):
         self.assertWell('is well', limits=off, audit=ago(50000))
 
     def test_bounds_follow_the_intervals(self):
-        self.assertEqual(health.Bounds(780, 330, 300), BOUNDS)
-        self.assertEqual(health.Bounds(1500, 603, 600),
+        self.assertEqual(health.HealthLimits(780, 330, 300), BOUNDS)
+        self.assertEqual(health.HealthLimits(1500, 603, 600),
                          health.bounds(100, 1, 120))
-        self.assertEqual(health.Bounds(1600, 603, 600),
+        self.assertEqual(health.HealthLimits(1600, 603, 600),
                          health.bounds(100, 1, 120, 100))
         self.assertIsNone(health.bounds(None, 1, 120, 100).audit)
 

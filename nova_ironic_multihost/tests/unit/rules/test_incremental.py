@@ -19,7 +19,7 @@ from oslotest import base
 
 from nova_ironic_multihost.rules import incremental
 from nova_ironic_multihost.rules.mirror import Mirror
-from nova_ironic_multihost.rules.mirror import Row
+from nova_ironic_multihost.rules.mirror import NodeRow
 from nova_ironic_multihost.rules.model import Facts
 from nova_ironic_multihost.rules.model import InstanceState
 from nova_ironic_multihost.rules.model import Record
@@ -41,8 +41,12 @@ def view(*up, down=()):
 
 def listed(**instances):
     return Mirror().listed(
-        [Row(node, instances.get(node.replace('-', '_'))) for node in NODES],
-        None)
+        [
+            NodeRow(node, instances.get(node.replace('-', '_')))
+            for node in NODES
+        ],
+        None,
+    )
 
 
 class _StandingTestCase(base.BaseTestCase):
@@ -50,11 +54,11 @@ class _StandingTestCase(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         self.preferences = ring.Preferences({'a': None, 'b': None}, 8)
-        self.basis = incremental.Basis(
+        self.basis = incremental.Inputs(
             view('a', 'b'), self.preferences, {}, ALL
         )
         self.mirror = listed(node_1='i1')
-        self.before = incremental.Standing(
+        self.before = incremental.LastAudit(
             self.basis, self.mirror.serial, frozenset({'node-0'}),
             frozenset({'i1'}), frozenset())
 
@@ -98,7 +102,9 @@ class DueTestCase(_StandingTestCase):
             self.basis, view=view('b', 'a'))))
 
     def test_what_has_changed(self):
-        mirror = self.mirror.met([Row('node-2', 'i2'), Row('new', None)])
+        mirror = self.mirror.met(
+            [NodeRow('node-2', 'i2'), NodeRow('new', None)]
+        )
         self.assertEqual({'node-2', 'new'}, self.due(mirror=mirror))
 
     def test_node_that_is_gone_is_nobodys(self):
@@ -147,7 +153,7 @@ class UncertainTestCase(_StandingTestCase):
 
     def test_node_with_an_instance_of_mine_is_nobodys_to_take(self):
         node = self.theirs[0]
-        mirror = self.mirror.met([Row(node, 'i1')])
+        mirror = self.mirror.met([NodeRow(node, 'i1')])
         before = dataclasses.replace(self.before, serial=mirror.serial)
         self.assertEqual(set(), self.uncertain(
             [node], mirror=mirror, before=before))
@@ -155,7 +161,7 @@ class UncertainTestCase(_StandingTestCase):
     def test_what_has_changed_or_is_unsettled_or_gone(self):
         first, second, third = self.mine[:3]
         self.assertEqual({first, second, third}, self.uncertain(
-            self.mine, mirror=self.mirror.met([Row(first, 'i2')]).without(
+            self.mine, mirror=self.mirror.met([NodeRow(first, 'i2')]).without(
                 [second]), before=dataclasses.replace(
                     self.before, unsettled=frozenset({third, 'gone'}))))
 

@@ -19,18 +19,18 @@ from hypothesis import strategies
 from oslotest import base
 
 from nova_ironic_multihost.rules import lease
-from nova_ironic_multihost.rules.lease import Word
+from nova_ironic_multihost.rules.lease import ServiceState
 from nova_ironic_multihost.rules import peers
 
 #: nova's defaults.
-TERMS = lease.Terms(answer=60, down_time=60)
+TERMS = lease.LeaseTiming(answer=60, down_time=60)
 
 UP = peers.ComputeService('me', up=True)
 DOWN = peers.ComputeService('me', up=False)
 FENCED = peers.ComputeService('me', up=False, forced_down=True)
 
 seconds = strategies.integers(1, 600)
-some_terms = strategies.builds(lease.Terms, seconds, seconds)
+some_terms = strategies.builds(lease.LeaseTiming, seconds, seconds)
 services = strategies.sampled_from([UP, DOWN, FENCED, None])
 
 
@@ -98,8 +98,14 @@ class LeaseTestCase(base.BaseTestCase):
 
     def test_word(self):
         self.assertEqual(
-            [Word.UP, Word.DOWN, Word.FENCED, Word.GONE],
-            [lease.word(one) for one in (UP, DOWN, FENCED, None)])
+            [
+                ServiceState.UP,
+                ServiceState.DOWN,
+                ServiceState.FENCED,
+                ServiceState.GONE,
+            ],
+            [lease.word(one) for one in (UP, DOWN, FENCED, None)],
+        )
 
 
 class ProofTestCase(base.BaseTestCase):

@@ -15,9 +15,9 @@ from hypothesis import strategies
 from oslotest import base
 
 from nova_ironic_multihost.rules import lost_builds
-from nova_ironic_multihost.rules.lost_builds import Build
+from nova_ironic_multihost.rules.lost_builds import SentBuild
 
-BUILD = Build('i1', 'n1')
+BUILD = SentBuild('i1', 'n1')
 ALWAYS = float('-inf')
 
 

@@ -15,10 +15,14 @@ import datetime
 from oslotest import base
 
 from nova_ironic_multihost.rules import mirror
-from nova_ironic_multihost.rules.mirror import Row
+from nova_ironic_multihost.rules.mirror import NodeRow
 
 NOON = datetime.datetime(2026, 3, 1, 12, tzinfo=datetime.UTC)
-ROWS = (Row('a', None, b'a'), Row('b', 's', None), Row('c', None, None))
+ROWS = (
+    NodeRow('a', None, b'a'),
+    NodeRow('b', 's', None),
+    NodeRow('c', None, None),
+)
 
 
 class MirrorTestCase(base.BaseTestCase):
@@ -42,7 +46,7 @@ class MirrorTestCase(base.BaseTestCase):
             empty.serial))
 
     def test_listed_once_more(self):
-        later = self.first.listed((Row('a', None, b'A'), ROWS[1]), None)
+        later = self.first.listed((NodeRow('a', None, b'A'), ROWS[1]), None)
         self.assertEqual({'a'}, self.changes(later))
         self.assertEqual({'a', 'b'}, later.nodes.keys())
 
@@ -51,23 +55,23 @@ class MirrorTestCase(base.BaseTestCase):
         self.assertEqual(set(), self.changes(self.first.met(ROWS)))
 
     def test_met_with_another_instance(self):
-        later = self.first.met([Row('a', 't'), Row('b', None)])
+        later = self.first.met([NodeRow('a', 't'), NodeRow('b', None)])
         self.assertEqual({'a', 'b'}, self.changes(later))
         # What was known of it is outdated.
         self.assertEqual({}, later.bodies)
 
     def test_of_two_that_are_one_the_first_counts(self):
-        later = self.first.met([Row('b', 'new'), Row('b', 's')])
+        later = self.first.met([NodeRow('b', 'new'), NodeRow('b', 's')])
         self.assertEqual('new', later.nodes['b'])
 
     def test_changes_add_up(self):
-        one = self.first.met([Row('b', None)])
-        two = one.met([Row('c', 's')])
+        one = self.first.met([NodeRow('b', None)])
+        two = one.met([NodeRow('c', 's')])
         self.assertEqual({'b', 'c'}, self.changes(two))
         self.assertEqual({'c'}, set(two.changed_since(one.serial)))
 
     def test_what_is_gone_is_forgotten(self):
-        later = self.first.met([Row('b', None)]).without(['b', 'unknown'])
+        later = self.first.met([NodeRow('b', None)]).without(['b', 'unknown'])
         self.assertEqual(set(), self.changes(later))
         self.assertEqual({'a', 'c'}, later.nodes.keys())
 
@@ -75,12 +79,12 @@ class MirrorTestCase(base.BaseTestCase):
         self.assertEqual({}, self.first.without(['a']).bodies)
 
     def test_who_leaves_the_partition_is_gone(self):
-        later = self.first.met([Row('a', None, here=False),
-                                Row('unknown', None, here=False)])
+        later = self.first.met([NodeRow('a', None, here=False),
+                                NodeRow('unknown', None, here=False)])
         self.assertEqual({'b', 'c'}, later.nodes.keys())
 
     def test_what_was_known_before_stays_as_it_was(self):
-        self.first.met([Row('b', None)]).without(['a'])
+        self.first.met([NodeRow('b', None)]).without(['a'])
         self.assertEqual('s', self.first.nodes['b'])
         self.assertIn('a', self.first.nodes)
 
@@ -90,7 +94,7 @@ class MirrorTestCase(base.BaseTestCase):
 
     def test_more_that_is_known_of_a_node_is_no_change_of_it(self):
         later = self.first.completed([
-            Row('b', 's', b'b'), Row('c', 'new', b'c')])
+            NodeRow('b', 's', b'b'), NodeRow('c', 'new', b'c')])
         self.assertEqual({'a': b'a', 'b': b'b', 'c': b'c'}, later.bodies)
         self.assertEqual({'c'}, self.changes(later))
         self.assertIs(self.first, self.first.completed([]))
@@ -107,20 +111,20 @@ class MirrorTestCase(base.BaseTestCase):
 
     def test_a_round_spares_who_left_and_came_back_behind_it(self):
         later = self.first.begun().gone_on(ROWS[:2]).met(
-            [Row('c', None, here=False)]).met(ROWS[2:])
+            [NodeRow('c', None, here=False)]).met(ROWS[2:])
         self.assertEqual({'a', 'b', 'c'}, later.ended().nodes.keys())
 
     def test_a_round_spares_who_came_meanwhile(self):
         later = self.first.begun().gone_on(ROWS[:1]).met(
-            [Row('d', None)]).gone_on(ROWS[1:])
+            [NodeRow('d', None)]).gone_on(ROWS[1:])
         self.assertEqual({'d'}, self.changes(later.ended()))
 
     def test_a_round_misses_who_came_before_it_and_went(self):
-        later = self.first.begun().met([Row('d', None)]).gone_on(ROWS)
+        later = self.first.begun().met([NodeRow('d', None)]).gone_on(ROWS)
         self.assertEqual({'a', 'b', 'c'}, later.ended().nodes.keys())
 
     def test_the_last_of_a_round_are_the_tail(self):
-        rows = [Row(str(n), None) for n in range(20)]
+        rows = [NodeRow(str(n), None) for n in range(20)]
         later = self.first.begun().gone_on(rows[:19]).gone_on(
             rows[19:]).ended()
         self.assertEqual(tuple(str(n) for n in range(12, 20)), later.tail)

@@ -17,7 +17,7 @@ import json
 from oslotest import base
 
 from nova_ironic_multihost.rules import notifications
-from nova_ironic_multihost.rules.notifications import Drain
+from nova_ironic_multihost.rules.notifications import DrainProgress
 
 #: Of every one: (type, name, version, fields). Whoever changes one raises
 #: its version, and doc/source/reference/notifications.rst.
@@ -28,7 +28,7 @@ SENT = (
     (notifications.brake('me', True, 7), (
         'ironic_multihost.brake', 'BrakePayload', '1.0', {
             'host': 'me', 'engaged': True, 'missing': 7})),
-    (notifications.drain('me', Drain.DRAINING, 3, 2), (
+    (notifications.drain('me', DrainProgress.DRAINING, 3, 2), (
         'ironic_multihost.drain', 'DrainPayload', '1.0', {
             'host': 'me', 'state': 'draining', 'free': 3, 'served': 2})),
 )
@@ -47,7 +47,11 @@ class EventsTestCase(base.BaseTestCase):
                 json.loads(json.dumps(event.payload)))
 
     def test_drain_goes_on_while_a_node_is_free(self):
-        self.assertIs(Drain.IN_SERVICE, notifications.drained(False, 0))
-        self.assertIs(Drain.IN_SERVICE, notifications.drained(False, 3))
-        self.assertIs(Drain.DRAINING, notifications.drained(True, 3))
-        self.assertIs(Drain.DRAINED, notifications.drained(True, 0))
+        self.assertIs(
+            DrainProgress.IN_SERVICE, notifications.drained(False, 0)
+        )
+        self.assertIs(
+            DrainProgress.IN_SERVICE, notifications.drained(False, 3)
+        )
+        self.assertIs(DrainProgress.DRAINING, notifications.drained(True, 3))
+        self.assertIs(DrainProgress.DRAINED, notifications.drained(True, 0))

@@ -21,24 +21,24 @@ from nova_ironic_multihost.rules import health
 from nova_ironic_multihost.rules import health as picture
 from nova_ironic_multihost.rules.ownership import Reason
 
-WELL = health.Verdict(True, 'This compute service is well.')
+WELL = health.HealthState(True, 'This compute service is well.')
 
 
 class PictureTestCase(base.BaseTestCase):
 
-    def of(self, some=counters.Tallies(), **fields):
-        return picture.Picture('me', 100, some, WELL, **fields)
+    def of(self, some=counters.Counters(), **fields):
+        return picture.StatusSnapshot('me', 100, some, WELL, **fields)
 
     def test_how_long_take_overs_have_been_pending(self):
         self.assertEqual(0, self.of().pending_seconds)
-        some = counters.Tallies().with_pending(Pending.TURN, {'n1'}, 90)
+        some = counters.Counters().with_pending(Pending.TURN, {'n1'}, 90)
         self.assertEqual(10, self.of(some).pending_seconds)
         # Noted after the moment was taken.
-        some = counters.Tallies().with_pending(Pending.TURN, {'n1'}, 101)
+        some = counters.Counters().with_pending(Pending.TURN, {'n1'}, 101)
         self.assertEqual(0, self.of(some).pending_seconds)
 
     def test_what_is_pending_oldest_first(self):
-        some = counters.Tallies().with_pending(Pending.REST, {'i2'}, 80)
+        some = counters.Counters().with_pending(Pending.REST, {'i2'}, 80)
         some = some.with_pending(Pending.REST, {'i1', 'i2', 'i3'}, 90)
         self.assertEqual([('i2', 20), ('i1', 10), ('i3', 10)],
                          self.of(some).waiting(Pending.REST))
@@ -53,5 +53,5 @@ class PictureTestCase(base.BaseTestCase):
                 'n4': Reason.QUEUED}).moving().items()))
 
     def test_age(self):
-        self.assertEqual(95, self.of(counters.Tallies(begun=5)).age(
+        self.assertEqual(95, self.of(counters.Counters(begun=5)).age(
             Work.AUDIT))

@@ -113,7 +113,7 @@ class FarewellsTestCase(base.BaseTestCase):
 
     def after(self, *looks):
         """Return the farewells after some looks: (time, what was seen)."""
-        found = stop_marker.Farewells()
+        found = stop_marker.StopMarkers()
         for moment, seen in looks:
             found = found.after(seen, moment)
         return found

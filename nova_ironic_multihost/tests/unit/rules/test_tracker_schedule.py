@@ -14,13 +14,13 @@ import hypothesis
 from hypothesis import strategies
 from oslotest import base
 
-from nova_ironic_multihost.rules.mirror import Row
+from nova_ironic_multihost.rules.mirror import NodeRow
 from nova_ironic_multihost.rules.ownership import Reason
 from nova_ironic_multihost.rules import tracker_schedule
-from nova_ironic_multihost.rules.tracker_schedule import Basis
+from nova_ironic_multihost.rules.tracker_schedule import NodeInputs
 
 NODES = [f'1be26c0b-03f2-4d2e-ae87-c02d7f33c1{i:02}' for i in range(40)]
-BASIS = Basis(Row(NODES[0], None, b'content'), Reason.KEPT, 1)
+BASIS = NodeInputs(NodeRow(NODES[0], None, b'content'), Reason.KEPT, 1)
 INTERVAL = 1000
 
 
@@ -29,7 +29,7 @@ class DueTestCase(base.BaseTestCase):
     def due(self, basis=BASIS, last=BASIS, passed=0):
         return tracker_schedule.due(
             basis,
-            last and tracker_schedule.Success(last, 50),
+            last and tracker_schedule.NodeAudit(last, 50),
             50 + passed,
             INTERVAL,
         )
@@ -39,38 +39,44 @@ class DueTestCase(base.BaseTestCase):
 
     def test_node_of_which_nothing_has_changed(self):
         self.assertFalse(self.due())
-        same = Basis(Row(NODES[0], None, b'cont' + b'ent'), Reason.KEPT, 1)
+        same = NodeInputs(
+            NodeRow(NODES[0], None, b'cont' + b'ent'), Reason.KEPT, 1
+        )
         self.assertFalse(self.due(same, passed=INTERVAL / 3))
 
     def test_whatever_an_audit_depends_on(self):
         row = BASIS.node
         for changed in (
-                Basis(row._replace(body=b'other'), Reason.KEPT, 1),
-                Basis(row._replace(instance='i1'), Reason.KEPT, 1),
-                Basis(row, Reason.LEAKED, 1), Basis(row, Reason.KEPT, 2)):
+            NodeInputs(row._replace(body=b'other'), Reason.KEPT, 1),
+            NodeInputs(row._replace(instance='i1'), Reason.KEPT, 1),
+            NodeInputs(row, Reason.LEAKED, 1),
+            NodeInputs(row, Reason.KEPT, 2),
+        ):
             self.assertTrue(self.due(changed))
 
     def test_node_that_came_and_is_kept_now(self):
         for reason in Reason.ADOPTED, Reason.PULLED:
-            came = Basis(BASIS.node, reason, 1)
+            came = NodeInputs(BASIS.node, reason, 1)
             self.assertFalse(self.due(last=came))
             # It has been another's in between.
             self.assertTrue(self.due(came))
-            self.assertTrue(self.due(Basis(BASIS.node, Reason.KEPT, 2), came))
+            self.assertTrue(
+                self.due(NodeInputs(BASIS.node, Reason.KEPT, 2), came)
+            )
             self.assertTrue(self.due(
-                Basis(BASIS.node, Reason.LEAKED, 1), came))
-            self.assertTrue(self.due(Basis(
+                NodeInputs(BASIS.node, Reason.LEAKED, 1), came))
+            self.assertTrue(self.due(NodeInputs(
                 BASIS.node._replace(instance='i'), Reason.KEPT, 1), came))
         self.assertTrue(self.due(
-            last=Basis(BASIS.node, Reason.INSTANCE_HERE, 1)))
+            last=NodeInputs(BASIS.node, Reason.INSTANCE_HERE, 1)))
 
     def test_node_of_which_it_is_not_known_what_it_is(self):
-        unknown = Basis(BASIS.node._replace(body=None), Reason.KEPT, 1)
+        unknown = NodeInputs(BASIS.node._replace(body=None), Reason.KEPT, 1)
         self.assertTrue(self.due(unknown, unknown))
 
     @hypothesis.given(strategies.uuids(version=4).map(str))
     def test_each_once_in_the_interval(self, node):
-        basis = Basis(Row(node, None, b''), Reason.KEPT, 1)
+        basis = NodeInputs(NodeRow(node, None, b''), Reason.KEPT, 1)
         self.assertTrue(self.due(basis, basis, INTERVAL))
         self.assertFalse(self.due(
             basis, basis, INTERVAL * tracker_schedule.EARLIEST - 1))

@@ -17,7 +17,7 @@ from nova_ironic_multihost.rules import health
 from nova_ironic_multihost.rules import health as picture
 from nova_ironic_multihost.rules import peers
 
-WELL = health.Verdict(True, 'This compute service is well.')
+WELL = health.HealthState(True, 'This compute service is well.')
 
 VIEW = peers.view(
     [peers.ComputeService('Me', True),
@@ -28,5 +28,5 @@ VIEW = peers.view(
 
 def of(some=None, verdict=WELL, **fields):
     """Return one at 100 s, of a process that began at 40 s."""
-    return picture.Picture(
-        'Me', 100, some or counters.Tallies(begun=40), verdict, **fields)
+    return picture.StatusSnapshot(
+        'Me', 100, some or counters.Counters(begun=40), verdict, **fields)

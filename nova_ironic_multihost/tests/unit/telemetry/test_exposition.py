@@ -22,7 +22,7 @@ from prometheus_client import parser
 from nova_ironic_multihost.rules import counters
 from nova_ironic_multihost.rules.counters import Event
 from nova_ironic_multihost.rules.counters import Pending
-from nova_ironic_multihost.rules.counters import Turns
+from nova_ironic_multihost.rules.counters import RunStats
 from nova_ironic_multihost.rules.counters import Work
 from nova_ironic_multihost.rules.ownership import Reason
 from nova_ironic_multihost.rules import peers
@@ -92,7 +92,7 @@ class ExpositionTestCase(base.BaseTestCase):
             1, self.read(reasons={}, braked=True)['brake_engaged',])
 
     def test_events_are_counted_each_for_itself(self):
-        some = counters.Tallies()
+        some = counters.Counters()
         for number, event in enumerate(Event, 1):
             some = some.counted(event, number)
         found = self.read(some)
@@ -108,14 +108,14 @@ class ExpositionTestCase(base.BaseTestCase):
              if key[0].endswith('_total')})
 
     def test_take_overs_that_are_pending(self):
-        some = counters.Tallies().with_pending(Pending.REST, {'i1'}, 70)
+        some = counters.Counters().with_pending(Pending.REST, {'i1'}, 70)
         self.assertEqual(
             30, self.read(some)['takeover_oldest_pending_seconds',])
 
     def test_work_by_how_long_it_took_and_when(self):
-        some = counters.Tallies().with_turns(
-            Work.LISTING, Turns(90, 90, 90, 2)).with_turns(
-                Work.AUDIT, Turns(95, 95, 80, 7))
+        some = counters.Counters().with_turns(
+            Work.LISTING, RunStats(90, 90, 90, 2)).with_turns(
+                Work.AUDIT, RunStats(95, 95, 80, 7))
         found = self.read(some)
         self.assertEqual(
             (2, 10, 7, 20),
@@ -147,9 +147,9 @@ class ExpositionTestCase(base.BaseTestCase):
 
     def test_each_metric_is_documented_with_its_type(self):
         text = self.text(
-            counters.Tallies().with_turns(
-                Work.LISTING, Turns(1, 1, 1, 1)).with_turns(
-                    Work.AUDIT, Turns(1, 1, 1, 1)),
+            counters.Counters().with_turns(
+                Work.LISTING, RunStats(1, 1, 1, 1)).with_turns(
+                    Work.AUDIT, RunStats(1, 1, 1, 1)),
             view=pictures.VIEW, reasons={})
         types = dict(re.findall(
             r'^# TYPE nova_ironic_multihost_(\w+) (\w+)$', text, re.M))

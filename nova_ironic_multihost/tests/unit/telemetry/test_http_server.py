@@ -37,10 +37,11 @@ import urllib.request
 
 from nova_ironic_multihost.telemetry import http_server
 
-one = server.Server('127.0.0.1', 0, {'/page': lambda: server.line(200, 'It')})
+one = http_server.Server(
+    '127.0.0.1', 0, {'/page': lambda: http_server.line(200, 'It')})
 one.start()
 silent = [socket.create_connection(('127.0.0.1', one.port))
-          for _ in range(2 * server.READERS)]
+          for _ in range(2 * http_server.READERS)]
 turns = 0
 
 

@@ -17,7 +17,7 @@ from oslotest import base
 from nova_ironic_multihost.rules import counters
 from nova_ironic_multihost.rules.counters import Event
 from nova_ironic_multihost.rules.counters import Pending
-from nova_ironic_multihost.rules.counters import Turns
+from nova_ironic_multihost.rules.counters import RunStats
 from nova_ironic_multihost.rules.counters import Work
 from nova_ironic_multihost.rules import health
 from nova_ironic_multihost.rules.ownership import Reason
@@ -40,7 +40,7 @@ class ReportTestCase(base.BaseTestCase):
         return found
 
     def test_who_it_is_and_how_it_goes(self):
-        lines = self.lines(verdict=health.Verdict(False, 'It hangs: why.'))
+        lines = self.lines(verdict=health.HealthState(False, 'It hangs: why.'))
         self.assertEqual(['Compute service: Me', 'Health: It hangs: why.'],
                          lines[:2])
 
@@ -73,7 +73,7 @@ class ReportTestCase(base.BaseTestCase):
                       self.lines(reasons={}, braked=True, missing=7))
 
     def test_pending_the_oldest_first_and_not_all(self):
-        some = counters.Tallies().with_pending(
+        some = counters.Counters().with_pending(
             Pending.REST, {f'i{i:02}' for i in range(30)}, 99)
         some = some.with_pending(Pending.TURN, {'n1'}, 70)
         lines = self.lines(some)
@@ -86,9 +86,9 @@ class ReportTestCase(base.BaseTestCase):
         self.assertEqual('i00, for 1 s', shown[0])
 
     def test_work(self):
-        some = counters.Tallies().with_turns(
-            Work.AUDIT, Turns(95, 80, 80, 7)).with_turns(
-                Work.LOOK, Turns(sign=60)).asked(1, 88)
+        some = counters.Counters().with_turns(
+            Work.AUDIT, RunStats(95, 80, 80, 7)).with_turns(
+                Work.LOOK, RunStats(sign=60)).asked(1, 88)
         lines = self.after('Work:', self.lines(some))
         self.assertIn('an audit of all nodes: done 20.0 s ago, took 7.0 s, '
                       'last sign of it 5.0 s ago', lines)
@@ -98,6 +98,6 @@ class ReportTestCase(base.BaseTestCase):
                       lines)
 
     def test_events(self):
-        lines = self.lines(counters.Tallies().counted(Event.PULLED, 3))
+        lines = self.lines(counters.Counters().counted(Event.PULLED, 3))
         self.assertIn(f'3 times {Event.PULLED.value}',
                       self.after('Since the process began:', lines))

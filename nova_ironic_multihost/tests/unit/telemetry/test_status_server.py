@@ -27,7 +27,7 @@ class WindowTestCase(base.BaseTestCase):
     verdict = lease = pictures.WELL
 
     def window(self, where, host='me-1'):
-        one = status_server.Window(
+        one = status_server.StatusServer(
             host, lambda: pictures.of(view=pictures.VIEW),
             lambda: self.verdict, lambda: self.lease, where)
         self.addCleanup(one.close)
@@ -48,7 +48,7 @@ class WindowTestCase(base.BaseTestCase):
         self.assertEqual(
             (200, b'This compute service is well.\n'),
             test_http_server.get(one.server, '/healthz/me-1')[::2])
-        self.verdict = health.Verdict(False, 'It hangs.')
+        self.verdict = health.HealthState(False, 'It hangs.')
         self.assertEqual(
             (503, b'It hangs.\n'),
             test_http_server.get(one.server, '/healthz/me-1')[::2])
@@ -58,7 +58,7 @@ class WindowTestCase(base.BaseTestCase):
         self.assertEqual(
             200, test_http_server.get(one.server, '/leasez/me-1')[0]
         )
-        self.lease = health.Verdict(False, 'The lease has run out.')
+        self.lease = health.HealthState(False, 'The lease has run out.')
         self.assertEqual(
             (503, b'The lease has run out.\n'),
             test_http_server.get(one.server, '/leasez/me-1')[::2])
@@ -89,7 +89,7 @@ class WindowTestCase(base.BaseTestCase):
     def port_in_use(self):
         """Return a window whose port another one has."""
         port = self.window(('127.0.0.1', 0), 'me-2').server.port
-        return status_server.Window(
+        return status_server.StatusServer(
             'me-1', None, None, None, ('127.0.0.1', port)
         )
 
@@ -112,12 +112,17 @@ class WindowTestCase(base.BaseTestCase):
 
     def test_nothing_is_required_where_nothing_listens(self):
         """A WARNING says then that nothing ends it, for all it knows."""
-        one = status_server.Window('me-1', None, None, None, None)
+        one = status_server.StatusServer('me-1', None, None, None, None)
         self.assertEqual([], one.open(required=True))
 
     def test_health_that_is_not_known_ends_nobody(self):
-        one = status_server.Window('me-1', None, lambda: self.verdict.nothing,
-                           lambda: self.lease, ('127.0.0.1', 0))
+        one = status_server.StatusServer(
+            'me-1',
+            None,
+            lambda: self.verdict.nothing,
+            lambda: self.lease,
+            ('127.0.0.1', 0),
+        )
         self.addCleanup(one.close)
         one.open()
         for path, status in (('/healthz/me-1', 200), ('/metrics', 500)):

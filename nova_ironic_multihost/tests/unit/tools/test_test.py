@@ -155,7 +155,7 @@ class ChooseTestCase(base.BaseTestCase):
         chosen = self.choose('for', 'nova_ironic_multihost/rules/ring.py')
         self.assertEqual((), chosen['simulation'])
         self.assertEqual((), chosen['pep8'])
-        self.assertIn('core', chosen['py3-nova34'][0])
+        self.assertIn('rules', chosen['py3-nova34'][0])
         self.assertNotIn('py3-nova31', chosen)
 
     def test_for_several_files(self):

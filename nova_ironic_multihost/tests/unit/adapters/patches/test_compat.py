@@ -729,7 +729,7 @@ class LockTestCase(RootsTestCase):
         self.assertTrue(self.tree.exists(NODE))
 
     def test_unknown_provider(self):
-        self.assertRaises(ValueError, compat.Root, self.tree, NODE)
+        self.assertRaises(ValueError, compat.ProviderSubtree, self.tree, NODE)
 
 
 class WholeTreeTestCase(RootsTestCase):

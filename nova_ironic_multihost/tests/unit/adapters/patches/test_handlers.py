@@ -401,7 +401,7 @@ class NodeAuditsTestCase(base.TrackerTestCase):
         super().setUp()
         self.compute = object.__new__(manager.ComputeManager)
         self.compute.rt, self.compute.reportclient = self.rt, self.client
-        self.tracker = nova_tracker.Tracker(
+        self.tracker = nova_tracker.NovaTracker(
             manager.ComputeVirtAPI(self.compute)
         )
         self.record = objects.ComputeNode(

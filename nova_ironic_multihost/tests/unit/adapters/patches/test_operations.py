@@ -299,7 +299,7 @@ class SeamTestCase(base.BaseTestCase):
         self.manager = Endpoint(
             lambda context, instance: self.build(context, instance))
         self.driver = names.IronicDriver(None)
-        self.gate = guard.Gate('me', sources, passing=errors.passing)
+        self.gate = guard.OperationGuard('me', sources, passing=errors.passing)
         self.evacuated = []
         self.failed = []
         seams.replace(
@@ -599,7 +599,7 @@ class SeamTestCase(base.BaseTestCase):
         ironic = mock.Mock(microversion='1.82')
         ironic.get.side_effect = lambda path: (path, len(under_way))
         ironic.nodes.side_effect = OSError
-        connection = operations.AskingConnection(ironic, self.gate, asking)
+        connection = operations.GuardedConnection(ironic, self.gate, asking)
         self.assertEqual(('/nodes', 1), connection.get('/nodes'))
         self.assertRaises(OSError, connection.nodes)
         self.assertEqual([], under_way)
@@ -607,7 +607,7 @@ class SeamTestCase(base.BaseTestCase):
 
     def test_machine_is_left_alone_from_the_moment_it_moves(self):
         ironic = mock.Mock()
-        connection = operations.AskingConnection(ironic, self.gate)
+        connection = operations.GuardedConnection(ironic, self.gate)
 
         def power_off(instance):
             connection.set_node_power_state('soft')

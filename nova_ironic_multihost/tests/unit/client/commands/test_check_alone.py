@@ -58,9 +58,9 @@ class CheckTestCase(base.BaseTestCase):
              'owner\n', ''), self.check())
 
     def test_one_node_and_one_compute(self):
-        self.read.return_value = cloud_state.Observation(
+        self.read.return_value = cloud_state.CloudState(
             services=(cloud_state.Service('one'),),
-            records=(cloud_state.Record('n', 'one'),),
+            records=(cloud_state.CloudRecord('n', 'one'),),
             nodes=(cloud_state.Node('n'),),
             providers=(cloud_state.Provider('n'),))
         self.assertIn('1 node, 1 compute service up: ', self.check()[1])

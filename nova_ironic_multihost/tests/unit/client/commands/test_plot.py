@@ -14,7 +14,7 @@ import sys
 import types
 from unittest import mock
 
-from nova_ironic_multihost import shell
+from nova_ironic_multihost.client import commands
 from nova_ironic_multihost.tests.unit.client.commands import base
 
 CHART = 'nova_ironic_multihost.client.commands.chart'
@@ -27,7 +27,7 @@ class PlotTestCase(base.ShellTestCase):
         # The module that imports it is to be imported anew.
         with mock.patch.dict(sys.modules, modules):
             sys.modules.pop(CHART, None)
-            vars(shell).pop('chart', None)
+            vars(commands).pop('chart', None)
             return self.shell('plan', '--add', 'New', '--nodes', '90',
                               '--plot', 'plan.png')
 

@@ -23,7 +23,7 @@ SHARED = {'[ironic_multihost]ring_partitions': '1024',
 
 def of_host(host, group=None, shard=None, peers=(), shared=(), **more):
     """Settings of a host; ``shared`` is what it has otherwise."""
-    return conf_settings.Settings(
+    return conf_settings.ConfSettings(
         f'{host}.conf', host,
         partition=membership.Partition(group, shard, tuple(peers)),
         shared=tuple({**SHARED, **dict(shared)}.items()), **more)

@@ -119,7 +119,7 @@ class CleanTestCase(StatusTestCase):
         self.assertEqual((SUCCESS, {}), self.check())
 
     def test_a_single_compute_service_is_compared_with_nobody(self):
-        self.seen = cloud_state.Observation(
+        self.seen = cloud_state.CloudState(
             services=self.seen.services[:1], records=self.seen.records[:1],
             nodes=self.seen.nodes[:1], providers=self.seen.providers[:1])
         self.assertEqual((SUCCESS, {}), self.check(collected=False))
@@ -241,7 +241,7 @@ class FaultTestCase(StatusTestCase):
 
     def test_second_record_of_a_node(self):
         self.seen = views.with_more(
-            self.seen, 'records', cloud_state.Record(
+            self.seen, 'records', cloud_state.CloudRecord(
                 'row', 'compute-2', name='node-1'))
         self.assert_found(WARNING, 'Records of nodes',
                           'compute-2 has a second record of node node-1')

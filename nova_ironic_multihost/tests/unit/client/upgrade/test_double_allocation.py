@@ -20,7 +20,7 @@ class JudgeTestCase(base.JudgeTestCase):
 
     def judge(self, retries=10, connection=URL):
         return double_allocation.judge(
-            double_allocation.Placement('p.conf', retries, connection))
+            double_allocation.PlacementFacts('p.conf', retries, connection))
 
     def test_as_it_comes(self):
         for url in (URL, 'mariadb://db/placement', None):
@@ -46,4 +46,5 @@ class JudgeTestCase(base.JudgeTestCase):
     def test_the_password_is_not_told(self):
         self.assertNotIn('secret', self.judge().__next__().sentence)
         self.assertNotIn(
-            'secret', repr(double_allocation.Placement('p.conf', 10, URL)))
+            'secret', repr(double_allocation.PlacementFacts('p.conf', 10, URL))
+        )

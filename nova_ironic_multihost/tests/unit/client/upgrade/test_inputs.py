@@ -51,7 +51,7 @@ class EvidenceTestCase(base.BaseTestCase):
     def known(self, *argv):
         """The evidence with a nova.conf of compute-1, and more options."""
         mine = self.write('mine/nova.conf', f'{OURS}host = compute-1\n')
-        return inputs.Evidence(command.parser().parse_args(
+        return inputs.UpgradeInputs(command.parser().parse_args(
             ['upgrade', 'check', '--config-file', mine, *argv]))
 
     def run_instead(self, stdout='', code=0, stderr='', fails=None):

@@ -26,4 +26,4 @@ class WordsTestCase(base.BaseTestCase):
         self.assertEqual('2 nodes', problem.counted(2, 'node'))
 
     def test_what_is_not_said_to_stop_an_upgrade_does_not(self):
-        self.assertFalse(problem.Complaint('Do it.').fatal)
+        self.assertFalse(problem.Problem('Do it.').fatal)

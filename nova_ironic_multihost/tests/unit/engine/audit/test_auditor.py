@@ -24,7 +24,7 @@ from nova_ironic_multihost.engine.audit import auditor
 from nova_ironic_multihost.engine.base import operator_log
 from nova_ironic_multihost.engine.listing import lister
 from nova_ironic_multihost.rules import aggregates
-from nova_ironic_multihost.rules.mirror import Page
+from nova_ironic_multihost.rules.mirror import ListingPage
 from nova_ironic_multihost.rules.model import InstanceState
 from nova_ironic_multihost.rules.ownership import Reason
 from nova_ironic_multihost.rules import peers
@@ -479,7 +479,7 @@ class FirstRecordsTestCase(cloud.AuditTestCase):
         waits = threading.Event()
         self.while_reading(lambda: self.assertTrue(waits.wait(60)))
         wait, page = futures.wait, self.pages.page
-        self.pages.newest = lambda *args: Page(())
+        self.pages.newest = lambda *args: ListingPage(())
         others = sorted(set(cloud.NODES) - self.preferred('a', 'a', 'b'))
         found = []
 
@@ -503,7 +503,7 @@ class FirstRecordsTestCase(cloud.AuditTestCase):
         held, listed = threading.Event(), threading.Event()
         self.while_reading(lambda: self.assertTrue(held.wait(60)))
         page, auditor_ = self.pages.page, self.auditors['a']
-        self.pages.newest = lambda *args: Page(())
+        self.pages.newest = lambda *args: ListingPage(())
         other = min(set(cloud.NODES) - self.preferred('a', 'a', 'b'))
 
         def hold():
@@ -890,7 +890,7 @@ class ShardsTestCase(cloud.AuditTestCase):
 
     def new_auditor(self):
         return auditor.Auditor(
-            self.cloud, self.cloud, lister.Reader(self.ironic, self.clock),
+            self.cloud, self.cloud, lister.Lister(self.ironic, self.clock),
             self.clock)
 
     def audit(self, host='a', settled=True, **options):

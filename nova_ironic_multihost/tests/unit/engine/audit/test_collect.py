@@ -263,7 +263,7 @@ class NodesOfHostsTestCase(cloud.AuditTestCase):
         """Return {node: reason} of the nodes of the dead that concern a."""
         settings = audit_state.Settings(
             'a', points=32, policy=takeover.Policy('forced_down'))
-        memory = audit_state.Memory(mapped=True)
+        memory = audit_state.AuditState(mapped=True)
         its.asked.clear()
         return ownership.decide(collect.nodes_of_hosts(
             its, memory, settings, collect.roster(

@@ -45,7 +45,7 @@ class StillValidTestCase(cloud.AuditTestCase):
         self.assertFalse(self.offers().still_valid(self.node))
 
     def test_nothing_before_the_first_audit(self):
-        offers = recheck.Offers(self.new_auditor(), cloud.Tracker())
+        offers = recheck.Recheck(self.new_auditor(), cloud.Tracker())
         self.assertFalse(offers.still_valid(self.node))
         # nova's start is not over: it is not for us to judge.
         self.assertTrue(offers.may_take(self.node))
@@ -217,7 +217,7 @@ class OfferTestCase(cloud.AuditTestCase):
         ending = True
         self.cloud.owners = dict.fromkeys(cloud.NODES, 'b')
         self.audit('b')
-        offers = recheck.Offers(self.auditors['b'], cloud.Tracker(
+        offers = recheck.Recheck(self.auditors['b'], cloud.Tracker(
             *cloud.NODES), lambda: ending)
         mine, = sorted(self.preferred('b', 'a', 'b'))[:1]
         self.assertIs(Offer.AS_IRONIC_SAYS, offers.of(mine))
@@ -242,7 +242,7 @@ class OfferTestCase(cloud.AuditTestCase):
                 (False, True, False)):
             if barred:
                 auditor.bar(node)
-            offers = recheck.Offers(
+            offers = recheck.Recheck(
                 auditor, cloud.Tracker(), lambda ending=ending: ending)
             self.assertEqual(valid, offers.still_valid(node))
 
@@ -309,7 +309,7 @@ class ToMoveTestCase(cloud.AuditTestCase):
         self.cloud.asked.clear()
 
     def to_move(self, *tracked, ending=False, label=''):
-        offers = recheck.Offers(
+        offers = recheck.Recheck(
             self.auditors['a'], cloud.Tracker(*tracked), lambda: ending)
         return sorted(record.node for record
                       in offers.to_move(cloud.NODES, label))

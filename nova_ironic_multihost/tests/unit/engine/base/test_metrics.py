@@ -38,7 +38,7 @@ class TallyTestCase(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         self.clock = cloud.Clock()
-        self.tally = metrics.Tally(self.clock)
+        self.tally = metrics.Metrics(self.clock)
 
     def turns(self, work):
         return self.tally.tallies.turns[work]
@@ -49,16 +49,16 @@ class TallyTestCase(base.BaseTestCase):
 
     def test_work_is_timed(self):
         with self.tally.turn(Work.AUDIT):
-            self.assertEqual(counters.Turns(sign=1000),
+            self.assertEqual(counters.RunStats(sign=1000),
                              self.turns(Work.AUDIT))
             self.clock.now += 5
             self.tally.sign(Work.AUDIT)
-            self.assertEqual(counters.Turns(sign=1005),
+            self.assertEqual(counters.RunStats(sign=1005),
                              self.turns(Work.AUDIT))
             self.clock.now += 2
-        self.assertEqual(counters.Turns(1007, 1007, 1007, 7),
+        self.assertEqual(counters.RunStats(1007, 1007, 1007, 7),
                          self.turns(Work.AUDIT))
-        self.assertEqual(counters.Turns(), self.turns(Work.LOOK))
+        self.assertEqual(counters.RunStats(), self.turns(Work.LOOK))
 
     def test_work_that_fails_comes_to_its_end(self):
         def work():
@@ -66,7 +66,7 @@ class TallyTestCase(base.BaseTestCase):
                 raise OSError
 
         self.assertRaises(OSError, work)
-        self.assertEqual(counters.Turns(sign=1000, ended=1000),
+        self.assertEqual(counters.RunStats(sign=1000, ended=1000),
                          self.turns(Work.LOOK))
 
     def test_moves_of_free_nodes_are_counted(self):
@@ -122,9 +122,9 @@ class TallyTestCase(base.BaseTestCase):
 
         self.clock.now += 9
         self.assertRaises(OSError, ask)
-        self.assertEqual(counters.Turns(1009, 1000, 1000, 0),
+        self.assertEqual(counters.RunStats(1009, 1000, 1000, 0),
                          self.turns(Work.AUDIT))
-        self.assertEqual(counters.Turns(1000, 1000, 1000, 0),
+        self.assertEqual(counters.RunStats(1000, 1000, 1000, 0),
                          self.turns(Work.LISTING))
 
     def test_request_of_another_thread_is_not(self):

@@ -26,7 +26,7 @@ class TimersTestCase(base.BaseTestCase):
     def test_one_that_hangs_holds_up_no_other(self):
         go_on, turns = threading.Event(), threading.Semaphore(0)
         self.addCleanup(go_on.set)
-        both = timers.Timers(
+        both = timers.PeriodicTasks(
             hangs=(lambda: go_on.wait(60), lambda: 0.001),
             turns=(turns.release, lambda: 0.001))
         both.start()
@@ -45,7 +45,7 @@ class TimersTestCase(base.BaseTestCase):
     def test_one_is_woken_by_its_name(self):
         turns = threading.Semaphore(0)
         self.useFixture(fixtures.MockPatchObject(timers, 'REST', 0))
-        both = timers.Timers(
+        both = timers.PeriodicTasks(
             turns=(turns.release, lambda: 3600),
             other=(lambda: self.fail('woken'), lambda: 3600))
         self.addCleanup(both.stop)
@@ -62,7 +62,7 @@ class PeriodTestCase(base.BaseTestCase):
         turns = threading.Semaphore(0)
         self.useFixture(fixtures.MockPatchObject(timers, 'REST', 0.001))
         log = self.useFixture(fixtures.FakeLogger())
-        timer = timers.Timer('look', turns.release, period)
+        timer = timers.PeriodicTask('look', turns.release, period)
         self.addCleanup(timer.stop)
         timer.start()
         for _ in range(5):
@@ -134,7 +134,7 @@ class WakeTestCase(base.BaseTestCase):
         self.rests, self.waits = [], []
         # Whether it was woken, at the beginning of each wait.
         self.woken = []
-        self.timer = timers.Timer('poll', self.turn, lambda: self.pause,
+        self.timer = timers.PeriodicTask('poll', self.turn, lambda: self.pause,
                                   clock=lambda: self.now)
         self.timer._stopped = Event(
             self.rests, self.sleep, lambda: self.resting())
@@ -228,7 +228,7 @@ class WakeTestCase(base.BaseTestCase):
         self.assertEqual(([], 0), (self.waits, self.turns))
 
     def test_stopping_ends_the_wait(self):
-        timer = timers.Timer('poll', self.fail, lambda: 3600)
+        timer = timers.PeriodicTask('poll', self.fail, lambda: 3600)
         self.useFixture(fixtures.MockPatchObject(timers, 'REST', 0))
         timer.start()
         thread = timer._thread
@@ -241,7 +241,7 @@ class TimerTestCase(base.BaseTestCase):
 
     def test_acts_again_and_again_until_it_is_stopped(self):
         turns = threading.Semaphore(0)
-        timer = timers.Timer('look', turns.release, lambda: 0.001)
+        timer = timers.PeriodicTask('look', turns.release, lambda: 0.001)
         timer.start()
         thread = timer._thread
         timer.start()
@@ -264,7 +264,7 @@ class TimerTestCase(base.BaseTestCase):
             if failure:
                 raise failure
 
-        timer = timers.Timer('look', act, lambda: 0)
+        timer = timers.PeriodicTask('look', act, lambda: 0)
         with self.assertLogs(timers.__name__, 'WARNING') as logs:
             for _ in failures:
                 timer.turn()
@@ -277,7 +277,7 @@ class TimerTestCase(base.BaseTestCase):
         service = threading.Thread(target=lambda: None)
         service.start()
         service.join()
-        timer = timers.Timer('look', self.fail, lambda: 0, service)
+        timer = timers.PeriodicTask('look', self.fail, lambda: 0, service)
         with self.assertLogs(timers.__name__, 'ERROR') as logs:
             timer.start()
             timer._thread.join(60)

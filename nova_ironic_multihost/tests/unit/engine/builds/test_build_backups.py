@@ -19,16 +19,16 @@ import fixtures
 from nova_ironic_multihost.engine.builds import build_backups
 from nova_ironic_multihost.rules import backup_copies as rules
 from nova_ironic_multihost.rules import forwarding
-from nova_ironic_multihost.rules.forwarding import Kind
-from nova_ironic_multihost.rules.forwarding import Letter
-from nova_ironic_multihost.rules.lost_builds import Build
+from nova_ironic_multihost.rules.forwarding import QueuedRequest
+from nova_ironic_multihost.rules.forwarding import RequestKind
+from nova_ironic_multihost.rules.lost_builds import SentBuild
 from nova_ironic_multihost.rules.model import InstanceState
 from nova_ironic_multihost.tests.unit.engine import cloud
 from nova_ironic_multihost.tests.unit.engine import post
 
 NODE, OTHER = cloud.NODES[:2]
-BUILD = Letter(Kind.BUILD, 'i1', NODE)
-FIRST = Build('i1', NODE)
+BUILD = QueuedRequest(RequestKind.BUILD, 'i1', NODE)
+FIRST = SentBuild('i1', NODE)
 COPIES = 'b copies'
 
 
@@ -46,7 +46,7 @@ class KeeperTestCase(post.PostTestCase):
 
     def start(self):
         self.here = set()
-        return build_backups.Keeper(
+        return build_backups.BackupStore(
             'b', self.bus, self, self.sorter('b'), self.here.__contains__,
             self.clock)
 
@@ -86,7 +86,7 @@ class KeeperTestCase(post.PostTestCase):
             self.assertEqual([], self.copies)
             self.assertEqual([], self.bus.queues['b'])
             self.assertEqual(BUILD, self.keeper.copy(FIRST))
-        self.assertIsNone(self.keeper.copy(Build('i1', OTHER)))
+        self.assertIsNone(self.keeper.copy(SentBuild('i1', OTHER)))
         self.assertEqual(1, self.bus.held)
 
     def test_it_goes_when_its_build_is_over_whatever_nova_says(self):
@@ -181,7 +181,7 @@ class KeeperTestCase(post.PostTestCase):
     def test_who_does_not_answer_is_not_asked_for_each(self):
         for number in range(3):
             self.cloud.placed[f'i{number}'] = post.WAITING
-            self.arrive(Letter(Kind.BUILD, f'i{number}', NODE))
+            self.arrive(QueuedRequest(RequestKind.BUILD, f'i{number}', NODE))
         self.die()
         asked = []
 
@@ -214,7 +214,7 @@ class KeeperTestCase(post.PostTestCase):
         self.assertTrue(self.keeper.all_seen)
 
     def test_what_breaks_in_the_middle_is_done_anew(self):
-        second = Letter(Kind.BUILD, 'i2', OTHER)
+        second = QueuedRequest(RequestKind.BUILD, 'i2', OTHER)
         self.cloud.placed['i2'] = post.WAITING
         for letter in BUILD, second:
             self.arrive(letter)
@@ -229,7 +229,7 @@ class KeeperTestCase(post.PostTestCase):
         self.assertEqual([BUILD, second], self.copies)
         # No build counts as lost meanwhile.
         self.assertTrue(self.keeper.may_come(FIRST))
-        self.assertTrue(self.keeper.may_come(Build('i2', OTHER)))
+        self.assertTrue(self.keeper.may_come(SentBuild('i2', OTHER)))
         self.bus.on_take = lambda: None
         self.keeper.once()
         self.assertEqual([BUILD, second], self.bus.queues['b'])
@@ -354,12 +354,12 @@ class KeeperTestCase(post.PostTestCase):
         self.assertTrue(self.keeper.may_come(FIRST))
 
     def test_one_that_was_scheduled_again_has_two(self):
-        again = Letter(Kind.BUILD, 'i1', OTHER)
+        again = QueuedRequest(RequestKind.BUILD, 'i1', OTHER)
         self.arrive()
         self.finish()
         self.arrive(again)
         self.keeper.once()
-        self.assertEqual(again, self.keeper.copy(Build('i1', OTHER)))
+        self.assertEqual(again, self.keeper.copy(SentBuild('i1', OTHER)))
         self.finish(again)
         self.keeper.once()
         self.assertEqual(([], 0), (self.copies, self.bus.held))
@@ -389,7 +389,7 @@ class KeeperTestCase(post.PostTestCase):
     def test_copies_are_not_sent_once_more_while_none_is_confirmed(self):
         """Each waits 20 s, and nothing else comes over the connection."""
         self.bus.missing.add(COPIES)
-        letters = [Letter(Kind.BUILD, f'i{number}', NODE)
+        letters = [QueuedRequest(RequestKind.BUILD, f'i{number}', NODE)
                    for number in range(3)]
         for letter in letters:
             self.arrive(letter)
@@ -426,7 +426,7 @@ class KeeperTestCase(post.PostTestCase):
 
     def test_what_is_counted_is_not_taken_again_at_once(self):
         """RabbitMQ drops it when it has come back too often."""
-        counted = Letter(Kind.BUILD, 'i1', NODE, returns=2)
+        counted = QueuedRequest(RequestKind.BUILD, 'i1', NODE, returns=2)
         self.cloud.placed['i1'] = InstanceState(
             'b', vm_state='building', node=NODE)
         self.copies.append(counted)
@@ -475,7 +475,7 @@ class KeeperTestCase(post.PostTestCase):
         self.assertFalse(self.keeper.may_come(FIRST))
 
     def test_what_is_no_build_is_held(self):
-        self.copies.append(Letter(Kind.OTHER))
+        self.copies.append(QueuedRequest(RequestKind.OTHER))
         self.keeper.once()
         self.assertEqual(1, self.bus.held)
 

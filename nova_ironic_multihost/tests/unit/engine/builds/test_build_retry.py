@@ -19,12 +19,12 @@ from oslotest import base
 
 from nova_ironic_multihost.engine.builds import build_retry
 from nova_ironic_multihost.rules import backup_copies
-from nova_ironic_multihost.rules.forwarding import Kind
-from nova_ironic_multihost.rules.forwarding import Letter
-from nova_ironic_multihost.rules.lost_builds import Build
+from nova_ironic_multihost.rules.forwarding import QueuedRequest
+from nova_ironic_multihost.rules.forwarding import RequestKind
+from nova_ironic_multihost.rules.lost_builds import SentBuild
 from nova_ironic_multihost.rules.takeover import Step
 
-COPY = Letter(Kind.BUILD, 'i1', 'n1')
+COPY = QueuedRequest(RequestKind.BUILD, 'i1', 'n1')
 
 
 class RepetitionTestCase(base.BaseTestCase):
@@ -38,12 +38,12 @@ class RepetitionTestCase(base.BaseTestCase):
         self.undone = []
         self.now = 0
         self.here = set()
-        self.repetition = build_retry.Repetition(
+        self.repetition = build_retry.BuildRetry(
             self, self, self.here.__contains__, lambda: self.now)
         self.instance = types.SimpleNamespace(uuid='i1', node='n1')
 
     def copy(self, build):
-        return self.found if build == Build('i1', 'n1') else None
+        return self.found if build == SentBuild('i1', 'n1') else None
 
     @contextlib.contextmanager
     def repeating(self, build):
@@ -68,7 +68,7 @@ class RepetitionTestCase(base.BaseTestCase):
         self.now = 10
         self.assertIs(Step.REPEAT, self.step())
         self.repetition.undo(self.instance)
-        self.assertEqual([('repeat', Build('i1', 'n1')), COPY, 'done'],
+        self.assertEqual([('repeat', SentBuild('i1', 'n1')), COPY, 'done'],
                          self.undone)
         # And the next time once more.
         self.assertIs(Step.AWAIT, self.step())

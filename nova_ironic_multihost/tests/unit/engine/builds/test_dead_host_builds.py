@@ -18,9 +18,9 @@ import fixtures
 
 from nova_ironic_multihost.engine.builds import dead_host_builds
 from nova_ironic_multihost.rules import forwarding
-from nova_ironic_multihost.rules.forwarding import Kind
-from nova_ironic_multihost.rules.forwarding import Letter
-from nova_ironic_multihost.rules.lost_builds import Build
+from nova_ironic_multihost.rules.forwarding import QueuedRequest
+from nova_ironic_multihost.rules.forwarding import RequestKind
+from nova_ironic_multihost.rules.lost_builds import SentBuild
 from nova_ironic_multihost.rules.model import InstanceState
 from nova_ironic_multihost.tests.unit.engine import cloud
 from nova_ironic_multihost.tests.unit.engine import post
@@ -38,7 +38,7 @@ class Builds:
         self.between = lambda: None
 
     def unclaimed(self):
-        return {Build(uuid, node)
+        return {SentBuild(uuid, node)
                 for node, builds in self.cloud.allocations.items()
                 for uuid in builds if self._waits(uuid)}
 
@@ -68,7 +68,7 @@ class LostTestCase(post.PostTestCase):
         self.fence()
 
     def lost(self):
-        return dead_host_builds.Lost(self.nova, self.cloud, self.clock)
+        return dead_host_builds.LostBuilds(self.nova, self.cloud, self.clock)
 
     def wait(self, seconds=GRACE):
         """Let time pass, in which mailboxes are read."""
@@ -141,7 +141,7 @@ class LostTestCase(post.PostTestCase):
         self.assertEqual(1, logged.output.count('rights'))
 
     def test_build_that_is_held_is_somewhere(self):
-        self.bus.queues['a'] = [Letter(Kind.BUILD, 'i1', None)]
+        self.bus.queues['a'] = [QueuedRequest(RequestKind.BUILD, 'i1', None)]
         self.wait()
         self.assertFalse(self.ended)
 

@@ -59,7 +59,7 @@ class GateTestCase(base.BaseTestCase):
         super().setUp()
         self.sources = Sources()
         self.refused = []
-        self.gate = guard.Gate('Me', self.sources,
+        self.gate = guard.OperationGuard('Me', self.sources,
                               refused=lambda: self.refused.append(1))
         self.done = []
 
@@ -111,7 +111,7 @@ class GateTestCase(base.BaseTestCase):
     def wait_for_conductor(self, back, patience=300):
         self.now, self.back = 0, back
         self.sources.error = TimeoutError('no conductor')
-        self.gate = guard.Gate(
+        self.gate = guard.OperationGuard(
             'Me', self.sources, lambda: patience, lambda: self.now,
             self.sleep, lambda exc, again: isinstance(exc, TimeoutError),
             lambda: self.refused.append(1))
@@ -907,7 +907,7 @@ class GateTestCase(base.BaseTestCase):
         return self.operate(clean_up if write else delete)
 
     def test_a_delete_that_nobody_answered_is_left_to_be_repeated(self):
-        self.gate = guard.Gate(
+        self.gate = guard.OperationGuard(
             'me', self.sources,
             passing=lambda exc, again: (
                 isinstance(exc, TimeoutError) and not again))
@@ -926,7 +926,7 @@ class GateTestCase(base.BaseTestCase):
                 self.done.clear()
 
     def test_a_delete_that_is_repeated_fails_in_the_end(self):
-        self.gate = guard.Gate(
+        self.gate = guard.OperationGuard(
             'me', self.sources, passing=lambda exc, again: not again)
         with self.gate.repeating():
             self.assertRaises(TimeoutError, self.fail_to_delete,
@@ -936,7 +936,7 @@ class GateTestCase(base.BaseTestCase):
             self.fail_to_delete(TimeoutError(), 'deleting', False))
 
     def test_who_repeats_hears_that_nobody_answers(self):
-        self.gate = guard.Gate('me', self.sources,
+        self.gate = guard.OperationGuard('me', self.sources,
                               passing=lambda exc, again: isinstance(
                                   exc, TimeoutError))
 
@@ -945,7 +945,7 @@ class GateTestCase(base.BaseTestCase):
                 self.fail_to_delete(error, 'deleting', False)
 
         self.assertTrue(self.gate.silent(self.assertRaises(
-            guard.SilentError, repeat, TimeoutError('503'))))
+            guard.NoAnswer, repeat, TimeoutError('503'))))
         self.assertFalse(self.gate.silent(self.assertRaises(
             KeyError, repeat, KeyError())))
         # The next one in this thread is another.
@@ -954,7 +954,7 @@ class GateTestCase(base.BaseTestCase):
 
     def test_what_is_half_deleted_is_left_to_be_repeated(self):
         """nova would set it to ERROR."""
-        self.gate = guard.Gate(
+        self.gate = guard.OperationGuard(
             'me', self.sources, passing=lambda exc, again: True)
 
         def fail():
@@ -1003,7 +1003,7 @@ class GateTestCase(base.BaseTestCase):
 
     def test_a_delete_that_is_part_of_nothing_fails(self):
         """Whoever repeats it is told: nova's reaper, its start."""
-        self.gate = guard.Gate(
+        self.gate = guard.OperationGuard(
             'me', self.sources, passing=lambda exc, again: True)
 
         def fail():

@@ -18,11 +18,11 @@ from oslotest import base
 
 from nova_ironic_multihost.engine.builds import in_flight
 from nova_ironic_multihost.rules import lost_builds as rules
-from nova_ironic_multihost.rules.lost_builds import Build
+from nova_ironic_multihost.rules.lost_builds import SentBuild
 from nova_ironic_multihost.rules.model import Record
 
 ME, OTHER = 'me', 'other'
-BUILD = Build('i1', 'n1')
+BUILD = SentBuild('i1', 'n1')
 
 
 class ArrivalsTestCase(base.BaseTestCase):
@@ -48,7 +48,7 @@ class ArrivalsTestCase(base.BaseTestCase):
         self.arrivals = self.start()
 
     def start(self):
-        return in_flight.Arrivals(
+        return in_flight.InFlightBuilds(
             self, self, lambda build: build in self.copies, lambda: self.now)
 
     # the auditor and its sources
@@ -231,7 +231,7 @@ class ArrivalsTestCase(base.BaseTestCase):
         self.assertEqual([BUILD], self.ended)
 
     def test_one_that_cannot_be_ended_holds_up_no_other(self):
-        self.builds.add(other := Build('i2', 'n1'))
+        self.builds.add(other := SentBuild('i2', 'n1'))
         give_up = self.give_up
 
         def fail_once(*args):

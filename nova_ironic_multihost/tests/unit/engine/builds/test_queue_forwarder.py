@@ -18,8 +18,8 @@ import fixtures
 
 from nova_ironic_multihost.engine.builds import queue_forwarder
 from nova_ironic_multihost.rules import forwarding
-from nova_ironic_multihost.rules.forwarding import Kind
-from nova_ironic_multihost.rules.forwarding import Letter
+from nova_ironic_multihost.rules.forwarding import QueuedRequest
+from nova_ironic_multihost.rules.forwarding import RequestKind
 from nova_ironic_multihost.rules.model import InstanceState
 from nova_ironic_multihost.rules import peers
 from nova_ironic_multihost.tests.unit.engine import cloud
@@ -134,9 +134,12 @@ class PostmanTestCase(post.PostTestCase):
     def test_what_does_not_concern_builds_waits(self):
         self.cloud.placed |= {'moved': InstanceState('b'),
                               'here': InstanceState('a')}
-        waits = [Letter(Kind.OPERATION, 'here'), Letter(Kind.OTHER)]
+        waits = [
+            QueuedRequest(RequestKind.OPERATION, 'here'),
+            QueuedRequest(RequestKind.OTHER),
+        ]
         self.bus.queues['a'] = [
-            waits[0], Letter(Kind.OPERATION, 'moved'), waits[1]]
+            waits[0], QueuedRequest(RequestKind.OPERATION, 'moved'), waits[1]]
         self.send(NODES[0])
         self.fence()
         self.turn()
@@ -147,7 +150,7 @@ class PostmanTestCase(post.PostTestCase):
         self.assertEqual(waits, self.bus.queues['a'])
 
     def test_what_is_held_is_not_taken_again_and_again(self):
-        self.bus.queues['a'] = [Letter(Kind.OTHER)]
+        self.bus.queues['a'] = [QueuedRequest(RequestKind.OTHER)]
         self.fence()
         for _ in range(5):
             self.clock.now += 10
@@ -164,7 +167,7 @@ class PostmanTestCase(post.PostTestCase):
         self.assertEqual(['a', 'a'], self.bus.opened)
 
     def test_what_has_come_back_often_is_left_alone_for_long(self):
-        self.bus.queues['a'] = [Letter(Kind.OTHER, returns=15)]
+        self.bus.queues['a'] = [QueuedRequest(RequestKind.OTHER, returns=15)]
         self.fence()
         for _ in range(40):
             self.turn()
@@ -301,7 +304,7 @@ class PostmanTestCase(post.PostTestCase):
 
     def test_quorum_queues_count_what_is_held(self):
         self.bus.quorum = True
-        self.bus.queues['a'] = [Letter(Kind.OTHER)] * 3
+        self.bus.queues['a'] = [QueuedRequest(RequestKind.OTHER)] * 3
         self.fence()
         for _ in range(3):
             self.turn()
@@ -316,9 +319,13 @@ class PostmanTestCase(post.PostTestCase):
         self.fence()
         states = self.cloud.instance_states
         self.cloud.instance_states = self.away
-        self.assertRaises(queue_forwarder.SilentError, self.turn, self.reader)
+        self.assertRaises(
+            queue_forwarder.QueueNoAnswer, self.turn, self.reader
+        )
         self.assertEqual(letters[1:], self.bus.queues['a'])
-        self.assertRaises(queue_forwarder.SilentError, self.turn, self.reader)
+        self.assertRaises(
+            queue_forwarder.QueueNoAnswer, self.turn, self.reader
+        )
         self.cloud.instance_states = states
         self.turn(self.reader)
         self.assertEqual([], self.bus.queues['a'])
@@ -413,7 +420,7 @@ class PostmanTestCase(post.PostTestCase):
     def test_nothing_is_told_of_the_content(self):
         self.fence()
         self.cloud.placed['moved'] = InstanceState('b')
-        secret = Letter(Kind.OPERATION, 'moved', handle='secret')
+        secret = QueuedRequest(RequestKind.OPERATION, 'moved', handle='secret')
         self.bus.queues['a'] = [secret]
         logged = self.useFixture(fixtures.FakeLogger())
         self.turn()

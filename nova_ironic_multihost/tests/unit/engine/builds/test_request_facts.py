@@ -15,14 +15,14 @@
 from unittest import mock
 
 from nova_ironic_multihost.engine.builds import request_facts
-from nova_ironic_multihost.rules.forwarding import Kind
-from nova_ironic_multihost.rules.forwarding import Letter
+from nova_ironic_multihost.rules.forwarding import QueuedRequest
+from nova_ironic_multihost.rules.forwarding import RequestKind
 from nova_ironic_multihost.rules.model import InstanceState
 from nova_ironic_multihost.tests.unit.engine import cloud
 from nova_ironic_multihost.tests.unit.engine import post
 
 NODE = cloud.NODES[0]
-BUILD = Letter(Kind.BUILD, 'i1', NODE)
+BUILD = QueuedRequest(RequestKind.BUILD, 'i1', NODE)
 
 
 class SorterTestCase(post.PostTestCase):
@@ -65,15 +65,15 @@ class SorterTestCase(post.PostTestCase):
 
     def test_operation(self):
         self.cloud.placed['i1'] = InstanceState('c')
-        found = self.situation(Letter(Kind.OPERATION, 'i1'))
+        found = self.situation(QueuedRequest(RequestKind.OPERATION, 'i1'))
         self.assertEqual('c', found.state.host_key)
 
     def test_nothing_is_known_before_the_first_look(self):
-        blind = request_facts.Sorter(
+        blind = request_facts.RequestSorter(
             'b', self.auditors['b'], mock.Mock(view=None), self)
         self.assertIsNone(blind.situation(BUILD))
         self.assertIsNone(blind.name('a'))
-        self.assertIsNone(self.situation(Letter(Kind.OTHER)))
+        self.assertIsNone(self.situation(QueuedRequest(RequestKind.OTHER)))
 
     def test_how_nova_spells_a_host(self):
         self.assertEqual('a', self.letters.name('a'))

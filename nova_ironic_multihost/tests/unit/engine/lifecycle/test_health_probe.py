@@ -46,14 +46,14 @@ class WitnessTestCase(cloud.AuditTestCase):
 
     def setUp(self):
         super().setUp()
-        self.tally = metrics.Tally(self.clock)
+        self.tally = metrics.Metrics(self.clock)
         self.auditors['a'] = self.new_auditor()
         self.auditors['a']._tally = self.tally
         self.auditors['a']._reader._tally = self.tally
-        self.look = peer_poll.Look(
+        self.look = peer_poll.PeerPoller(
             self.auditors['a'], cloud.Tracker(), lambda audit, mine: None,
             self.clock, tally=self.tally)
-        self.witness = health_probe.Witness(
+        self.witness = health_probe.HealthProbe(
             'A', self.auditors['a'], self.look, self.tally, lambda: BOUNDS,
             lambda: self.ending, lambda: self.listening, self.clock)
 

@@ -52,7 +52,7 @@ class HolderTestCase(base.BaseTestCase):
     service = UP
     takes = 0
     ending = False
-    terms = lease.Terms(60, 60)
+    terms = lease.LeaseTiming(60, 60)
 
     def setUp(self):
         super().setUp()
@@ -61,7 +61,7 @@ class HolderTestCase(base.BaseTestCase):
         self.holder = self.made(self.systemd)
 
     def made(self, watchdog):
-        one = lease_renewer.Holder(
+        one = lease_renewer.LeaseRenewer(
             self.ask, lambda: self.terms, lambda: 10, watchdog,
             lambda: self.ending, lambda: self.now)
         for timer in one._timers:
@@ -167,9 +167,9 @@ class HolderTestCase(base.BaseTestCase):
             return UP
 
         self.systemd.seconds = 0.004
-        one = lease_renewer.Holder(
+        one = lease_renewer.LeaseRenewer(
             ask,
-            lambda: lease.Terms(60, 60),
+            lambda: lease.LeaseTiming(60, 60),
             lambda: 0.001,
             self.systemd,
             clock=lambda: self.now,

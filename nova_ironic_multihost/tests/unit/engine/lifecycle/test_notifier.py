@@ -34,7 +34,7 @@ class HeraldTestCase(base.BaseTestCase):
             (kind, payload['ironic_multihost_object.data'])))
 
     def herald_of(self, notify, start=lambda target, *args: target(*args)):
-        return notifier.Herald(mock.Mock(notify=notify), start)
+        return notifier.Notifier(mock.Mock(notify=notify), start)
 
     def follow(self, reasons=(), missing=0, braked=False, **state):
         view = peers.view(

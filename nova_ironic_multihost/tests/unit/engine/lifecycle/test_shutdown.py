@@ -34,7 +34,7 @@ class DepartureTestCase(base.BaseTestCase):
             ports.Registration, instance=True)
         self.may_close = mock.Mock(return_value=True)
         self.pauses = []
-        self.departure = departures.Departure(
+        self.departure = departures.Shutdown(
             self.registration, self.may_close, lambda: MOMENT,
             self.pauses.append)
         self.departure.undo()
@@ -99,7 +99,7 @@ class DepartureTestCase(base.BaseTestCase):
         self.registration.close.assert_not_called()
 
     def test_a_start_that_was_refused_says_nothing(self):
-        self.departure = departures.Departure(
+        self.departure = departures.Shutdown(
             self.registration, self.may_close)
         self.departure.wait()
         self.begin()

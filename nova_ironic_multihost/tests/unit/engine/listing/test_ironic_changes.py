@@ -31,11 +31,11 @@ class ChangesTestCase(cloud.AuditTestCase):
         self.theirs = sorted(set(cloud.NODES) - set(self.mine))
         self.tracker = cloud.Tracker(*self.mine)
         self.ending = False
-        self.schedule = due_nodes.Schedule(
+        self.schedule = due_nodes.DueNodes(
             'a', self.auditor, self.tracker, self.clock)
         for node in self.mine:
             self.come(node)
-        self.changes = ironic_changes.Changes(
+        self.changes = ironic_changes.IronicChanges(
             self.auditor, self.tracker, self.schedule.is_due,
             lambda: self.ending)
 

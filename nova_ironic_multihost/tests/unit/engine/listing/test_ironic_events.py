@@ -31,7 +31,9 @@ class HintsTestCase(cloud.AuditTestCase):
         self.mine = sorted(self.auditor.last.nodes)
         self.theirs = sorted(set(cloud.NODES) - set(self.mine))
         self.woken = 0
-        self.hints = ironic_events.Hints(self.auditor, self.reader, self.wake)
+        self.hints = ironic_events.IronicEvents(
+            self.auditor, self.reader, self.wake
+        )
 
     def wake(self):
         self.woken += 1

@@ -41,7 +41,7 @@ class Consumer:
 
     def __init__(self, ironic, partition=peers.Partition()):
         self.clock = 0.0
-        self.reader = readers.Reader(ironic, lambda: self.clock)
+        self.reader = readers.Lister(ironic, lambda: self.clock)
         self.partition = partition
         self.mirror = None
         self.known = {}

@@ -25,7 +25,7 @@ class AdoptionTestCase(post.PostTestCase):
         super().setUp()
         self.node = min(self.preferred('b', 'b', 'c'))
         self.acquired = []
-        self.adoption = claim_orphan.Adoption(
+        self.adoption = claim_orphan.OrphanClaimer(
             self.auditors['b'], self.trackers['b'],
             lambda audit, mine: self.acquired.append(mine))
 

@@ -95,7 +95,7 @@ class DueTestCase(base.BaseTestCase):
 class WatchTestCase(base.BaseTestCase):
 
     def test_what_was_done_is_not_due_again(self):
-        watcher = peer_changes.Watch()
+        watcher = peer_changes.PeerChanges()
         self.assertEqual((), watcher.hosts)
         for looked, due in ((view(B=DOWN), {'b'}),
                             (view(B=DOWN, c=DOWN), {'c'})):
@@ -107,7 +107,7 @@ class WatchTestCase(base.BaseTestCase):
 
     def test_nodes_that_could_not_be_taken_are_tried_ever_more_seldom(self):
         now = 1000
-        watcher = peer_changes.Watch(lambda: now)
+        watcher = peer_changes.PeerChanges(lambda: now)
         looked = view(b=DOWN, c=DOWN)
         watcher.done(looked, 'b', hindered='b')
         for pause in (0, 10, 20, 40, 80, 160, 300, 300):
@@ -121,7 +121,7 @@ class WatchTestCase(base.BaseTestCase):
             watcher.done(looked, 'b', hindered='b')
 
     def test_what_is_taken_in_portions_goes_on_to_its_end(self):
-        watcher = peer_changes.Watch()
+        watcher = peer_changes.PeerChanges()
         looked = view(b=DOWN, c=DOWN)
         for _ in range(9):
             watcher.done(looked, waiting=['b'])
@@ -131,12 +131,12 @@ class WatchTestCase(base.BaseTestCase):
         self.assertEqual(set(), watcher.due(looked))
 
     def test_they_are_not_tried_when_their_host_is_back(self):
-        watcher = peer_changes.Watch()
+        watcher = peer_changes.PeerChanges()
         watcher.done(view(b=DOWN), 'b', hindered='b')
         self.assertEqual(set(), watcher.due(view(b=UP)))
 
     def test_they_are_not_tried_again_when_they_were_taken(self):
-        watcher = peer_changes.Watch()
+        watcher = peer_changes.PeerChanges()
         watcher.done(view(b=DOWN), 'b', hindered='b')
         self.assertEqual({'b'}, watcher.due(view(b=DOWN)))
         watcher.done(view(b=DOWN), 'b')
@@ -147,7 +147,7 @@ class TakeoverTestCase(base.BaseTestCase):
 
     def setUp(self):
         super().setUp()
-        self.watch = peer_changes.Watch()
+        self.watch = peer_changes.PeerChanges()
         self.view = view(b=DOWN, c=UP)
         self.watch.done(self.view)
 

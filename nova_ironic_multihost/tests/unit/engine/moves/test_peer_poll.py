@@ -70,7 +70,7 @@ class LookTestCase(cloud.AuditTestCase):
 
     def look_of(self, some_auditor):
         """Return a function that looks once; self.last is what looks."""
-        one = peer_poll.Look(some_auditor, self.tracker,
+        one = peer_poll.PeerPoller(some_auditor, self.tracker,
                         lambda audit, mine: self.acquired.append(mine),
                         self.clock, lambda: self.ending,
                         lambda nodes: self.to_move(nodes),
@@ -809,7 +809,7 @@ class PortionsTestCase(LookTestCase):
         """Have Ironic asked for what has changed, and not for all nodes."""
         self.pages = cloud.Pages(self.cloud)
         self.auditors['a'] = auditor.Auditor(
-            self.cloud, self.cloud, readers.Reader(self.pages, self.clock),
+            self.cloud, self.cloud, readers.Lister(self.pages, self.clock),
             self.clock)
         self.pages.wait(100)
         for _ in range(2):

@@ -34,12 +34,12 @@ class PullsTestCase(cloud.AuditTestCase):
         self.cloud.owners = dict.fromkeys(cloud.NODES, 'b')
         self.auditors['a'] = self.auditor = self.new_auditor()
         self.tracker = cloud.Tracker()
-        self.schedule = due_nodes.Schedule(
+        self.schedule = due_nodes.DueNodes(
             'a', self.auditor, self.tracker, self.clock)
         self.used = set()
         self.tally = mock.Mock()
-        self.pulls = rebalance.Pulls(
-            self.auditor, self.tracker, self.schedule, recheck.Offers(
+        self.pulls = rebalance.Rebalancer(
+            self.auditor, self.tracker, self.schedule, recheck.Recheck(
                 self.auditor, self.tracker, lambda: self.ending),
             lambda node: node not in self.used, self.tally)
         self.assertEqual((), self.pulls.records)
@@ -184,7 +184,7 @@ class PullsTestCase(cloud.AuditTestCase):
 
     def test_one_that_another_has_pulled_before_its_audit(self):
         self.pull()
-        offers = recheck.Offers(self.auditor, self.tracker)
+        offers = recheck.Recheck(self.auditor, self.tracker)
         for owner, offered in (('a', recheck.Offer.AS_IRONIC_SAYS),
                                ('c', recheck.Offer.REFUSED)):
             self.cloud.owners[self.nodes[0]] = owner

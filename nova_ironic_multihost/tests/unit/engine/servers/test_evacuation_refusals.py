@@ -37,7 +37,7 @@ class RefusalsTestCase(base.BaseTestCase):
         self.looks = 0
         self.answers = True
         self.preferences = ring.Preferences({ME: None}, 32)
-        self.refusals = evacuation_refusals.Refusals(
+        self.refusals = evacuation_refusals.EvacuationRefusals(
             'Me', self, lambda: self.preferences)
         self.log = self.useFixture(fixtures.FakeLogger(level=logging.INFO))
 

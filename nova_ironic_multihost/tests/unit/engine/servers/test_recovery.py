@@ -148,7 +148,7 @@ class InstancesTestCase(base.BaseTestCase):
         self.under_way = frozenset()
         # What becomes of a build that Ironic was not told of.
         self.attempt = takeover.Step.FAIL
-        self.tally = metrics.Tally(lambda: self.now)
+        self.tally = metrics.Metrics(lambda: self.now)
         self.recovery = recovery.Recovery(
             'Mine', self.instances, self, self, self, lambda: self.now,
             under_way=lambda: self.under_way, tally=self.tally,
@@ -339,7 +339,7 @@ class RecoveryTestCase(InstancesTestCase):
     def test_one_that_is_taken_back(self):
         """Another host was about to take it: it may still do so."""
         self.taking('rebooting', 'other', 'mine')
-        self.assertRaises(recovery.NotAtRestError,
+        self.assertRaises(recovery.StillBusy,
                           self.recovery.bring_to_rest, 'i1')
 
     def test_evacuation_is_nothing_that_it_was_doing(self):

@@ -27,7 +27,7 @@ class UpkeepTestCase(base.BaseTestCase):
         self.schedule = mock.Mock(
             waiting=lambda: list(self.due),
             is_due=lambda node: node in self.due)
-        self.upkeep = background_audit.Upkeep(
+        self.upkeep = background_audit.BackgroundAudit(
             self.schedule, mock.Mock(audit=self.audit), lambda: self.ending)
 
     def audit(self, node):

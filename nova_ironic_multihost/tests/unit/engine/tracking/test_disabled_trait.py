@@ -67,7 +67,7 @@ class StatusTestCase(test_due_nodes.ScheduledTestCase):
         self.placement = Placement()
         self.wrote = []
         self.ending = False
-        self.status = disabled_trait.Status(
+        self.status = disabled_trait.DisabledTrait(
             self.auditor, self.schedule, self.placement,
             lambda: self.auditor.last.view,
             lambda *what: self.wrote.append(what), lambda: self.ending)
@@ -225,6 +225,11 @@ class StatusTestCase(test_due_nodes.ScheduledTestCase):
         for view, audit in ((None, self.auditor.last),
                             (self.auditor.last.view, None)):
             auditor = mock.Mock(last=audit)
-            disabled_trait.Status(auditor, self.schedule, self.placement,
-                          lambda view=view: view, self.fail).once()
+            disabled_trait.DisabledTrait(
+                auditor,
+                self.schedule,
+                self.placement,
+                lambda view=view: view,
+                self.fail,
+            ).once()
         self.assertEqual([], self.placement.asked)

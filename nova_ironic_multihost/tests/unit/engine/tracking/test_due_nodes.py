@@ -36,7 +36,7 @@ class ScheduledTestCase(cloud.AuditTestCase):
         self.auditor = self.auditors['a']
         self.mine = sorted(self.auditor.last.nodes)
         self.tracker = cloud.Tracker(*self.mine)
-        self.schedule = due_nodes.Schedule(
+        self.schedule = due_nodes.DueNodes(
             'a', self.auditor, self.tracker, self.clock)
         self.options = {'audit_interval': self.INTERVAL,
                         'pull_delay_audits': 1}

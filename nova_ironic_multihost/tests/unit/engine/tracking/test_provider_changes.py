@@ -24,7 +24,7 @@ class DriftTestCase(test_due_nodes.ScheduledTestCase):
         super().setUp()
         self.cloud.generations = lambda: dict(self.listed)
         self.listed = dict.fromkeys(cloud.NODES, 1)
-        self.drift = provider_changes.Drift(
+        self.drift = provider_changes.ProviderChanges(
             'a', self.auditor, self.schedule.note_drift,
             lambda nodes: self.audited, self.clock)
         self.audited = {}
@@ -38,7 +38,7 @@ class DriftTestCase(test_due_nodes.ScheduledTestCase):
     def test_provider_that_has_changed_before_it_was_listed_first(self):
         node, other, *_ = self.mine
         self.audited = {node: 0, other: 1}
-        another = provider_changes.Drift(
+        another = provider_changes.ProviderChanges(
             'a', self.auditor, self.schedule.note_drift,
             lambda nodes: self.audited, self.clock)
         another.once()
@@ -93,14 +93,16 @@ class DriftTestCase(test_due_nodes.ScheduledTestCase):
         self.assertEqual(set(), self.look())
 
     def test_nothing_is_expected_before_the_first_answer(self):
-        provider_changes.Drift('a', self.auditor, self.fail, self.fail,
-                    self.clock).expect(self.mine[0], 1, 2)
+        provider_changes.ProviderChanges(
+            'a', self.auditor, self.fail, self.fail, self.clock
+        ).expect(self.mine[0], 1, 2)
 
     def test_hosts_ask_at_moments_of_their_own(self):
         moments = set()
         for host in 'abcde':
-            one = provider_changes.Drift(host, self.auditor, self.fail,
-                              lambda nodes: {}, self.clock)
+            one = provider_changes.ProviderChanges(
+                host, self.auditor, self.fail, lambda nodes: {}, self.clock
+            )
             one.once()
             moments.add(one._next)
         self.assertEqual(5, len(moments))

@@ -288,8 +288,8 @@ class Sources:
     """The ports of :mod:`.engine.base.ports` to the world.
 
     :ivar lag: by how many changes the next reading of the services is old.
-    :ivar version: number of the states that were read last, see
-        :attr:`.world.World.version`.
+    :ivar seen: what was read last: the number of the states, see
+        :attr:`.world.World.version`, and how wrong the host's clock was.
     :ivar hidden: nodes that a listing leaves out.
     :ivar blind: Ironic shows no node, listed or asked for, from the next
         listing on.
@@ -313,7 +313,7 @@ class Sources:
         self._world = world
         self._host = host
         self.lag = 0
-        self.version = 0
+        self.seen = 0, 0
         self.hidden = frozenset()
         self.blind = False
         self.failing = False
@@ -330,6 +330,11 @@ class Sources:
         self._asked = weakref.WeakKeyDictionary()
         self.writes = Writes(world)
 
+    @property
+    def version(self):
+        """The number of the states that were read last."""
+        return self.seen[0]
+
     def situation(self, node):
         """Return (owner, whether it is up, instance, consumer) as of now."""
         world = self._world
@@ -343,7 +348,7 @@ class Sources:
         self._world.note()
         version = max(self.version, self._world.version - self.lag)
         if not self.overlap():
-            self.version = version
+            self.seen = version, self._world.clocks[self._host]
         self.lag = 0
         self._asked[greenlet.getcurrent()] = version
         self._hear(self._world.history[version])
@@ -784,10 +789,10 @@ class Process:
             one = self._greenlet(
                 self.auditor.read_view, self._settings,
                 list(self._world.services))
-            version = self.sources.version
+            seen = self.sources.seen
             while not one.dead:
                 one.switch()
-            self.sources.version = version
+            self.sources.seen = seen
             self._world.note()
 
     def _go_on(self, one):
@@ -1075,9 +1080,9 @@ class Process:
 
     def _may_create(self, node):
         # What has been decided is judged by what was seen then.
-        version = self.sources.version
+        seen = self.sources.seen
         allowed = self._offers.may_create(node, self._settings)
-        self.sources.version = version
+        self.sources.seen = seen
         return allowed
 
     def _move(self, node, undeleted):

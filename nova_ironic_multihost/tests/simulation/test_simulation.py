@@ -1136,6 +1136,23 @@ class SimulationTest(unittest.TestCase):
             state.stall(after=1, index=0, ticks=3)
         state.teardown()
 
+    def test_clock_that_is_set_right_while_nodes_are_taken(self):
+        """The host was a member by its own clock when it looked.
+
+        Found by 20,000 examples: a fault of the model.
+        """
+        state = Simulation()
+        state.begin(number=6, nodes=8, delay=0, limit=1, started=True,
+                    when='forced_down', zones=[])
+        state.step_conductor(ahead=5, index=0, ticks=2)
+        state.fence(forced_down=True, index=1)
+        state.write(writable=False)
+        state.leave(disabled=False, gone=4, index=5, steps=20)
+        state.set_clock(ahead=-7, index=0, ticks=6)
+        state.fence(forced_down=True, index=2)
+        state.leave(disabled=False, gone=0, index=0, steps=20)
+        state.teardown()
+
     def test_build_that_its_heir_cannot_end(self):
         """Who adopts the node of a dead host's build is in another zone.
 

@@ -468,7 +468,7 @@ class World:
                   in self.history[taker.sources.version:]]
         if (move.reason not in (ownership.Reason.INSTANCE_HERE,
                                 ownership.Reason.TAKEN_OVER)
-                and not self.clocks[move.after]
+                and not (self.clocks[move.after] or taker.sources.seen[1])
                 and not any(state and (state.member or self._now_up(state))
                             for state in states)):
             self.breach(f'a host that is no member took a node: {move}')

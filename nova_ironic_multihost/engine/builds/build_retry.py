@@ -60,6 +60,8 @@ class BuildRetry:
             # It is soon over: the gate refuses it while the instance is here.
             return Step.AWAIT
         build = _build(instance)
+        # An earlier attempt here may have ended; its copy was dropped then.
+        self._keeper.repeat(build)
         step = backup_copies.step(
             provision_state, self._waited(build),
             self._keeper.copy(build) is not None, self._keeper.all_seen,

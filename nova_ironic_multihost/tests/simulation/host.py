@@ -436,9 +436,6 @@ class Sources:
         return NodeRow(uuid, self._world.machines[uuid], b'read')
 
     def instances(self, hosts):
-        # Asked for right after the records.
-        self.looked = True
-        self.mine &= self.recorded()
         pause()
         return {instance.uuid for instance in self._world.instances.values()
                 if instance.host in hosts and not instance.deleted}
@@ -509,6 +506,9 @@ class Sources:
 
     def records_of(self, hosts):
         pause()
+        if self._host in hosts and not self.is_look():
+            self.looked = True
+            self.mine &= self.recorded()
         return [Record(row.node, row.host, row.partition)
                 for row in self._world.live_rows() if row.host in hosts]
 

@@ -319,6 +319,21 @@ class BuildsTest(unittest.TestCase):
         builds.die('a')
         builds.teardown()
 
+    def test_build_that_goes_elsewhere_while_another_carries_it_out(self):
+        """A host that had ended it takes it over: its copy is still needed.
+
+        Found by 20,000 examples; the build ended in ERROR.
+        """
+        builds = Builds()
+        builds.begin()
+        builds.stand_still(index=0, build=0, steps=0, turns=0, deploys=False)
+        builds.unfence(index=0)
+        builds.come_back_to_a_build(first=2, other=2, second=0)
+        builds.work(build=0, index=1, steps=4)
+        builds.work(build=0, index=2, steps=2)
+        builds.come_back_to_a_build(first=0, other=1, second=0)
+        builds.teardown()
+
     def test_build_that_goes_on_when_its_server_is_deleted(self):
         """Others have undone it, and this host has its node again."""
         builds = Builds()

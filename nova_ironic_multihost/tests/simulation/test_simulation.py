@@ -1153,6 +1153,18 @@ class SimulationTest(unittest.TestCase):
         state.leave(disabled=False, gone=0, index=0, steps=20)
         state.teardown()
 
+    def test_node_that_is_taken_before_its_record_is_read(self):
+        """The first audit has read the instances, and the node moves.
+
+        Found by 20,000 examples: a fault of the model.
+        """
+        state = Simulation()
+        state.begin(number=6, nodes=5, delay=1, limit=1, started=True,
+                    when='forced_down', zones=[])
+        state.leave(disabled=False, gone=5, index=4, steps=0)
+        state.start_together(indices=[3], order=[(2, 8), (5, 3)])
+        state.teardown()
+
     def test_build_that_its_heir_cannot_end(self):
         """Who adopts the node of a dead host's build is in another zone.
 

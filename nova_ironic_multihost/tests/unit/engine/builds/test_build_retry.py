@@ -25,7 +25,7 @@ class RepetitionTestCase(base.BaseTestCase):
         self.readable = self.all_seen = self.can_be_undone = True
         self.found = COPY
         self.begun = 1
-        self.undone = []
+        self.kept, self.undone = [], []
         self.now = 0
         self.here = set()
         self.repetition = build_retry.BuildRetry(
@@ -34,6 +34,9 @@ class RepetitionTestCase(base.BaseTestCase):
 
     def copy(self, build):
         return self.found if build == SentBuild('i1', 'n1') else None
+
+    def repeat(self, build):
+        self.kept.append(build)
 
     @contextlib.contextmanager
     def repeating(self, build):
@@ -91,6 +94,12 @@ class RepetitionTestCase(base.BaseTestCase):
         self.assertIs(Step.AWAIT, self.step())
         self.now = backup_copies.PATIENCE
         self.assertIs(Step.FAIL, self.step())
+
+    def test_copy_that_comes_from_another_host_is_kept(self):
+        """This host has ended the same build before, and dropped its copy."""
+        self.found = None
+        self.assertIs(Step.AWAIT, self.step())
+        self.assertEqual([SentBuild('i1', 'n1')], self.kept)
 
     def test_what_cannot_be_undone_fails(self):
         self.can_be_undone = False

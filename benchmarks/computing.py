@@ -372,8 +372,9 @@ class Compute:
 
     def keep_up(self):
         """Audit in the background what is to be audited, if it does that."""
-        if upkeep := getattr(self._driver, '_upkeep', None):
-            upkeep.once()
+        background = getattr(self._driver, '_background_audit', None)
+        if background:
+            background.once()
 
     def watch(self, pause, notified):
         """Poll every few seconds from now on, as the driver does."""

@@ -168,8 +168,8 @@ class Trial:
 def left(box, name):
     """Return the builds in a queue, a list, and delete it."""
     found = []
-    while letter := box.take():
-        found.append(letter.instance)
+    while request := box.take():
+        found.append(request.instance)
     box._box.queue_delete(name)
     box.close()
     return found
@@ -180,10 +180,10 @@ def judge(builds):
     from nova.compute import rpcapi
     from nova_ironic_multihost.adapters import rpc_queue
 
-    mailboxes = rpc_queue.RpcQueues(None)
-    waiting = left(mailboxes.open(HOST), rpc_queue.queue(HOST))
-    copied = left(mailboxes.open_copies(HOST), rpc_queue.copies(HOST))
-    box = mailboxes.open(HOST)
+    queues = rpc_queue.RpcQueues(None)
+    waiting = left(queues.open(HOST), rpc_queue.queue(HOST))
+    copied = left(queues.open_copies(HOST), rpc_queue.copies(HOST))
+    box = queues.open(HOST)
     box._box.queue_delete(rpcapi.RPC_TOPIC)
     box._box.exchange_delete(rpcapi.RPC_TOPIC)
     box.close()

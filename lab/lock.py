@@ -29,7 +29,7 @@ def hold(path, what, interrupt=False, patience=60, wait=False):
         if wait:
             fcntl.flock(lock, fcntl.LOCK_EX)
         elif not _taken(lock):
-            pid, command = _holder(lock)
+            pid, command = _lease_renewer(lock)
             if interrupt and pid:
                 os.kill(pid, signal.SIGTERM)
                 deadline = time.monotonic() + patience
@@ -58,7 +58,7 @@ def _taken(lock):
     return True
 
 
-def _holder(lock):
+def _lease_renewer(lock):
     """(pid, command); pid is 0 when the holder has not signed yet."""
     lock.seek(0)
     pid, _, command = lock.read().partition(' ')

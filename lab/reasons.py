@@ -106,10 +106,10 @@ def _membership(seen, host):
     return peers.view(
         [peers.ComputeService(
             service.host, service.up,
-            service.disabled and not service.farewell, service.forced_down,
-            farewell=service.farewell) for service in seen.services],
+            service.disabled and not service.stop_marker, service.forced_down,
+            stop_marker=service.stop_marker) for service in seen.services],
         peers.Partition(), host,
-        over=[(service.key, service.farewell)
+        over=[(service.key, service.stop_marker)
               for service in seen.services if service.over])
 
 

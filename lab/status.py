@@ -43,7 +43,7 @@ def state_of(service):
     """nova's opinion of a service in a word or two."""
     words = [('fenced' if service.forced_down
               else 'up' if service.up else 'down')]
-    if service.farewell:
+    if service.stop_marker:
         words.append('stopping')
     elif service.disabled:
         words.append('disabled')

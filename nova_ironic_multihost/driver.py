@@ -91,45 +91,47 @@ class IronicMultiHostDriver(names.IronicDriver):
 
     def __init__(self, virtapi, read_only=False):
         conf.register_opts(CONF)
-        self._tally = metrics.Metrics()
+        self._recorder = metrics.Metrics()
         self._tracker = nova_tracker.NovaTracker(
             virtapi, self._moved, self._barred
         )
-        self._departure = shutdown.Shutdown(
+        self._shutdown = shutdown.Shutdown(
             service_record.ServiceRecord(CONF.host),
-            lambda: self._looks.may_close(settings.read()))
-        ending = self._departure.begun
-        self._reader = lister.Lister(ironic.NodePages(self), tally=self._tally)
+            lambda: self._peer_poller.may_close(settings.read()))
+        ending = self._shutdown.begun
+        self._reader = lister.Lister(
+            ironic.NodePages(self), recorder=self._recorder
+        )
         writes = nova_facts.NovaWrites(
-            ending, self._tally, lambda: self._recovery.note_silence(),
+            ending, self._recorder, lambda: self._recovery.note_silence(),
             self._tracker)
         self._auditor = auditor.Auditor(
             nova_facts.NovaSources(self, self._tracker), writes, self._reader,
-            tally=self._tally)
+            recorder=self._recorder)
         self._schedule = due_nodes.DueNodes(
             CONF.host, self._auditor, self._tracker)
-        self._drift = provider_changes.ProviderChanges(
-            CONF.host, self._auditor, self._schedule.note_drift,
+        self._provider_changes = provider_changes.ProviderChanges(
+            CONF.host, self._auditor, self._schedule.note_provider_changes,
             self._tracker.generations)
-        self._upkeep = background_audit.BackgroundAudit(
+        self._background_audit = background_audit.BackgroundAudit(
             self._schedule, self._tracker,
-            lambda: ending() or self._looks.busy)
-        self._offers = recheck.Recheck(self._auditor, self._tracker, ending)
-        self._pulls = rebalance.Rebalancer(
-            self._auditor, self._tracker, self._schedule, self._offers,
-            self._free, self._tally)
-        self._looks = peer_poll.PeerPoller(
+            lambda: ending() or self._peer_poller.busy)
+        self._recheck = recheck.Recheck(self._auditor, self._tracker, ending)
+        self._rebalancer = rebalance.Rebalancer(
+            self._auditor, self._tracker, self._schedule, self._recheck,
+            self._free, self._recorder)
+        self._peer_poller = peer_poll.PeerPoller(
             self._auditor, self._tracker, self._acquired, ending=ending,
-            to_move=self._to_move, tally=self._tally,
-            pull=lambda nodes: self._pulls.pull(
+            to_move=self._to_move, recorder=self._recorder,
+            pull=lambda nodes: self._rebalancer.pull(
                 nodes, settings.partition().label, Work.LOOK),
             note_pulled=self._schedule.note_pulled)
         self._status = disabled_trait.DisabledTrait(
             self._auditor,
             self._schedule,
             placement.TraitWriter(self._tracker),
-            lambda: self._looks.view,
-            self._drift.expect,
+            lambda: self._peer_poller.view,
+            self._provider_changes.expect,
             ending,
         )
         self._changes = ironic_changes.IronicChanges(
@@ -138,53 +140,53 @@ class IronicMultiHostDriver(names.IronicDriver):
             self._auditor, self._reader, lambda: self._timers.wake('poll'))
         self._notifications = ironic_listener.Notifications(
             CONF.host, self._hints.take)
-        self._adoption = claim_orphan.OrphanClaimer(
+        self._orphan_claimer = claim_orphan.OrphanClaimer(
             self._auditor, self._tracker, self._acquired)
-        self._gate = guard.OperationGuard(
+        self._guard = guard.OperationGuard(
             CONF.host, self._auditor.sources, settings.patience,
             passing=errors.passing,
-            refused=lambda: self._tally.count(Event.REFUSED))
+            refused=lambda: self._recorder.count(Event.REFUSED))
         self._patience = ironic_retry.IronicRetry(
             settings.patience,
-            lambda: self._settled and not self._gate.hurried)
+            lambda: self._settled and not self._guard.hurried)
 
         def here(instance):
-            return self._arrivals.here(instance)
+            return self._in_flight.here(instance)
 
-        mailboxes = rpc_queue.RpcQueues(virtapi)
+        queues = rpc_queue.RpcQueues(virtapi)
         self._attempts = build_undo.BuildAttempts(self)
-        letters = request_facts.RequestSorter(
-            CONF.host, self._auditor, self._looks, self._attempts)
-        self._keeper = build_backups.BackupStore(
+        requests = request_facts.RequestSorter(
+            CONF.host, self._auditor, self._peer_poller, self._attempts)
+        self._backups = build_backups.BackupStore(
             CONF.host,
-            mailboxes,
+            queues,
             build_copies.BuildCopier(CONF.host),
-            letters,
+            requests,
             here,
         )
         instances = nova_tracker.ServerCalls(virtapi)
-        self._herald = notifier.Notifier(instances)
+        self._notifier = notifier.Notifier(instances)
         sent = build_requests.BuildRequests(CONF.host, self._tracker)
         self._recovery = recovery.Recovery(
             CONF.host, instances, machines.IronicMachines(self),
-            self._gate, build_retry.BuildRetry(
-                self._keeper, self._attempts, here),
-            under_way=lambda: writes.under_way, tally=self._tally,
+            self._guard, build_retry.BuildRetry(
+                self._backups, self._attempts, here),
+            under_way=lambda: writes.under_way, recorder=self._recorder,
             receive=sent.receive)
-        self._arrivals = in_flight.InFlightBuilds(
-            sent, self._auditor, self._keeper.may_come)
-        self._postman = queue_forwarder.QueueForwarder(
+        self._in_flight = in_flight.InFlightBuilds(
+            sent, self._auditor, self._backups.may_come)
+        self._forwarder = queue_forwarder.QueueForwarder(
             CONF.host,
-            mailboxes,
+            queues,
             self._auditor,
-            self._looks,
-            letters,
+            self._peer_poller,
+            requests,
             dead_host_builds.LostBuilds(
                 build_requests.BuildRequests(CONF.host, self._tracker),
                 self._auditor.sources,
             ),
         )
-        self._refusals = evacuation_refusals.EvacuationRefusals(
+        self._evacuation_refusals = evacuation_refusals.EvacuationRefusals(
             CONF.host, evacuation_undo.EvacuationUndo(self),
             lambda: self._auditor.preferences)
 
@@ -192,32 +194,43 @@ class IronicMultiHostDriver(names.IronicDriver):
             return act, lambda: periods * settings.read().heartbeats.period
 
         self._timers = periodic.PeriodicTasks(
-            look=(self._look, lambda: self._looks.pause(settings.read())),
+            look=(
+                self._look,
+                lambda: self._peer_poller.pause(settings.read()),
+            ),
             heartbeats=every(
-                1, lambda: self._looks.listen(settings.read())),
+                1, lambda: self._peer_poller.listen(settings.read())
+            ),
             poll=every(1, self._poll),
-            sweep=every(1, lambda: self._recovery.sweep(self._looks.view)),
-            arrivals=every(3, self._arrivals.once),
-            copies=every(1, self._keeper.once),
-            mailboxes=every(1, self._postman.once),
+            sweep=every(
+                1, lambda: self._recovery.sweep(self._peer_poller.view)
+            ),
+            arrivals=every(3, self._in_flight.once),
+            copies=every(1, self._backups.once),
+            queues=every(1, self._forwarder.once),
             notifications=every(1, self._notifications.once),
-            upkeep=every(1, self._upkeep.once),
-            drift=every(1, self._drift.once),
+            background_audit=every(1, self._background_audit.once),
+            provider_changes=every(1, self._provider_changes.once),
             status=every(1, self._status.once),
             refusal=every(
-                1, lambda: self._refusals.sweep(self._looks.view)))
+                1,
+                lambda: self._evacuation_refusals.sweep(
+                    self._peer_poller.view
+                ),
+            ),
+        )
         self._attendance = listeners.Attendance()
-        self._witness = health_probe.HealthProbe(
-            CONF.host, self._auditor, self._looks, self._tally,
+        self._health_probe = health_probe.HealthProbe(
+            CONF.host, self._auditor, self._peer_poller, self._recorder,
             settings.bounds, ending, self._attendance.goes_on)
         # oslo.service takes it out of the environment when it has started.
         self._watchdog = watchdog.find(os.environ, os.getpid())
-        self._holder = lease_renewer.LeaseRenewer(
+        self._lease_renewer = lease_renewer.LeaseRenewer(
             lambda: self._auditor.sources.service(CONF.host), settings.terms,
             lambda: settings.read().heartbeats.period, self._watchdog, ending)
         self._window = status_server.StatusServer(
-            CONF.host, self._witness.picture, self._witness.verdict,
-            self._holder.verdict, settings.metrics())
+            CONF.host, self._health_probe.picture, self._health_probe.verdict,
+            self._lease_renewer.verdict, settings.metrics())
         self._section = guru_report.ReportSection(
             status_server.TITLE, self._window.report
         )
@@ -244,14 +257,14 @@ class IronicMultiHostDriver(names.IronicDriver):
         """
         stock = super()
         return self._patience.connection(lambda: operations.GuardedConnection(
-            stock.ironic_connection, self._gate, self._tally.asking))
+            stock.ironic_connection, self._guard, self._recorder.asking))
 
     def init_host(self, host):
         """Refuse settings that cannot work, then see who else is there.
 
         :raises ConfigurationContradiction: says what to change.
         """
-        _refuse(validation.find(CONF, host, self._holder.dead_after))
+        _refuse(validation.find(CONF, host, self._lease_renewer.dead_after))
         unwatched = (CONF.ironic_multihost.instance_takeover == takeover.DOWN
                      and self._watchdog is None)
         _refuse(self._window.open(unwatched))
@@ -265,7 +278,7 @@ class IronicMultiHostDriver(names.IronicDriver):
                 'instead of fencing"), or set it to forced_down and fence.')
         self._replace()
         if self._watchdog or self._window.server:
-            self._holder.start()
+            self._lease_renewer.start()
         self._section.begin()
         super().init_host(host)
 
@@ -278,23 +291,37 @@ class IronicMultiHostDriver(names.IronicDriver):
         if manager is None:
             return
         parts = Parts(
-            self._gate, self._schedule, self._arrivals,
+            self._guard,
+            self._schedule,
+            self._in_flight,
             audited=lambda: self._audited.records,
             current=lambda: (
-                *self._auditor.last.records, *self._pulls.records),
-            may_take=lambda record: self._offers.still_valid(
-                record.node, record),
-            may_create=lambda node: self._offers.may_create(
-                node, settings.read()),
-            moved=self._moved, barred=self._barred,
-            sign=lambda: self._tally.sign(Work.AUDIT),
-            init=self._recovery.start, adopt=self._adopt,
-            evacuate=self._refusals.refuse, renew=self._attempts.renew,
-            failed=self._attempts.note_failure, copy=self._keeper.keep,
-            over=self._keeper.end, begin=self._begin,
-            switched=self._switched, stop=self._end,
-            ending=self._departure.begun, keeps_trait=self._is_about_to_end,
-            heard=self._attendance.note)
+                *self._auditor.last.records,
+                *self._rebalancer.records,
+            ),
+            may_take=lambda record: self._recheck.still_valid(
+                record.node, record
+            ),
+            may_create=lambda node: self._recheck.may_create(
+                node, settings.read()
+            ),
+            moved=self._moved,
+            barred=self._barred,
+            sign=lambda: self._recorder.sign(Work.AUDIT),
+            init=self._recovery.start,
+            adopt=self._adopt,
+            evacuate=self._evacuation_refusals.refuse,
+            renew=self._attempts.renew,
+            failed=self._attempts.note_failure,
+            copy=self._backups.keep,
+            over=self._backups.end,
+            begin=self._begin,
+            switched=self._switched,
+            stop=self._end,
+            ending=self._shutdown.begun,
+            keeps_trait=self._is_about_to_end,
+            heard=self._attendance.note,
+        )
         try:
             apply.apply(table.rows(), table.targets(manager, self), parts)
         except apply.MismatchError as exc:
@@ -304,9 +331,9 @@ class IronicMultiHostDriver(names.IronicDriver):
     def cleanup_host(self, host):
         """End what goes on besides nova's own tasks."""
         self._end()
-        self._departure.wait()
+        self._shutdown.wait()
         super().cleanup_host(host)
-        self._holder.end()
+        self._lease_renewer.end()
         self._section.end()
         self._window.close()
 
@@ -314,7 +341,7 @@ class IronicMultiHostDriver(names.IronicDriver):
         # While it started the others took it for dead.
         self._auditor.doubt()
         self._timers.start()
-        self._witness.note_start()
+        self._health_probe.note_start()
 
     def _switched(self):
         """Go by it that this service was disabled or enabled."""
@@ -324,22 +351,22 @@ class IronicMultiHostDriver(names.IronicDriver):
         self._timers.wake('status')
 
     def _end(self):
-        self._departure.begin()
+        self._shutdown.begin()
         self._timers.stop()
         self._notifications.end()
-        self._postman.end()
-        self._gate.end()
+        self._forwarder.end()
+        self._guard.end()
 
-    def _has_said_farewell(self, view):
+    def _has_stop_marker(self, view):
         """Whether this service was seen with what it says when it ends."""
         me = view.services.get(view.host) if view is not None else None
-        return me is not None and bool(me.farewell)
+        return me is not None and bool(me.stop_marker)
 
     def _is_about_to_end(self):
         """Whether it is disabled for that alone, for all that is known."""
         audit = self._auditor.last
-        return self._departure.begun() or (
-            audit is not None and self._has_said_farewell(audit.view))
+        return self._shutdown.begun() or (
+            audit is not None and self._has_stop_marker(audit.view))
 
     def get_available_nodes(self, refresh=False):
         """Return the uuids of the nodes that this compute service manages.
@@ -351,30 +378,30 @@ class IronicMultiHostDriver(names.IronicDriver):
         :raises VirtDriverNotReady: when Ironic gives no whole list, or the
             service is about to end.
         """
-        if self._departure.begun():
+        if self._shutdown.begun():
             raise names.VirtDriverNotReady('This service is about to end.')
         if not self._settled:
             # What nova does at the start before, it does for nobody else.
-            self._departure.undo()
+            self._shutdown.undo()
         try:
             nodes = self._audit()
-            if self._has_said_farewell(self._auditor.last.view):
+            if self._has_stop_marker(self._auditor.last.view):
                 # The others pull what this service would pull now.
-                self._departure.undo()
+                self._shutdown.undo()
             if not self._filled:
                 self._tracker.fill(self._schedule.ready())
                 self._filled = True
             self._schedule.spare(nodes)
-            self._herald.follow(
+            self._notifier.follow(
                 CONF.host, self._auditor.last, self._auditor.absences)
-            self._pulls.once(settings.partition().label)
+            self._rebalancer.once(settings.partition().label)
             return nodes
         finally:
             # nova audits once before it listens for builds.
             self._settled = True
 
     def _moved(self, node, done):
-        self._tally.note_move(self._auditor.reason(node), done)
+        self._recorder.note_move(self._auditor.reason(node), done)
 
     def _barred(self, node, exc):
         if not self._auditor.is_barred(node):
@@ -420,7 +447,7 @@ class IronicMultiHostDriver(names.IronicDriver):
 
         nova asks for each that it is about to delete, which may be thousands.
         """
-        self._tally.sign(Work.AUDIT)
+        self._recorder.sign(Work.AUDIT)
         audit = self._auditor.last
         return audit is not None and nodename in audit.deleted
 
@@ -430,9 +457,9 @@ class IronicMultiHostDriver(names.IronicDriver):
         :raises ComputeHostNotFound: when the node is not to be mine: the
             tracker would go for its record.
         """
-        if not self._offers.may_take(nodename):
+        if not self._recheck.may_take(nodename):
             raise names.ComputeHostNotFound(host=nodename)
-        if (self._offers.is_new(nodename)
+        if (self._recheck.is_new(nodename)
                 or self._schedule.asks_anew(nodename)):
             self._tracker.refresh(nodename)
         elif self._schedule.may_spare(nodename):
@@ -450,7 +477,7 @@ class IronicMultiHostDriver(names.IronicDriver):
         :raises ComputeHostNotFound: when it is not ours to speak for: it was
             pulled since the audit began, or a build was sent to its owner.
         """
-        offered = self._offers.of(nodename)
+        offered = self._recheck.of(nodename)
         if offered is recheck.Offer.REFUSED:
             raise names.ComputeHostNotFound(host=nodename)
         with (self._patience.none(),
@@ -596,15 +623,15 @@ class IronicMultiHostDriver(names.IronicDriver):
         try:
             with self._patience.none():
                 options = settings.read()
-                view = self._looks.once(options)
+                view = self._peer_poller.once(options)
             self._schedule.follow(options, view)
             return view
         except Exception:
             self._recovery.note_silence()
             raise
         finally:
-            if self._has_said_farewell(self._looks.view):
-                self._departure.undo()
+            if self._has_stop_marker(self._peer_poller.view):
+                self._shutdown.undo()
 
     def _poll(self):
         self._hints.follow()
@@ -616,10 +643,10 @@ class IronicMultiHostDriver(names.IronicDriver):
             self._timers.wake('poll')
 
     def _adopt(self, build, node_id):
-        if self._departure.begun():
+        if self._shutdown.begun():
             return False
         with self._patience.none():
-            return self._adoption.adopt(settings.read(), build, node_id)
+            return self._orphan_claimer.adopt(settings.read(), build, node_id)
 
     def _to_move(self, nodes):
         """Return the records of nodes that can be moved without an audit.
@@ -631,7 +658,7 @@ class IronicMultiHostDriver(names.IronicDriver):
             return (self._auditor.reason(node) in ownership.SERVED
                     or self._free(node))
 
-        return self._offers.to_move(
+        return self._recheck.to_move(
             filter(as_it_was, nodes),
             peers.same_label(settings.partition().label))
 

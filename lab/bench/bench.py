@@ -151,7 +151,7 @@ class Bench:
             service = seen.service_of.get(name.lower())
             return (service is not None and service.up
                     and service.seen > since
-                    and not (service.disabled and service.farewell))
+                    and not (service.disabled and service.stop_marker))
 
         self.recorder.wait_for(is_back, COME_UP, f'{name} coming up')
         return self.say(f'{name} is up')

@@ -22,8 +22,8 @@ AUDITS = 5
 def run(bench):
     """Hide the nodes, show them, watch; returns the figures."""
     before = bench.recorder.view
-    witness = Witness(before)
-    bench.recorder.listen(witness.see)
+    health_probe = Witness(before)
+    bench.recorder.listen(health_probe.see)
     hidden = bench.note('nova sees no node')
     _let_nova_see(bench, False)
     try:
@@ -35,11 +35,11 @@ def run(bench):
         _usable, 60 + 3 * bench.audit, 'free nodes being usable again')
     rest = bench.settle()
     after = bench.recorder.view
-    return {'records': [len(before.records), witness.fewest_records,
+    return {'records': [len(before.records), health_probe.fewest_records,
                         len(after.records)],
-            'providers': [len(before.providers), witness.fewest_providers,
+            'providers': [len(before.providers), health_probe.fewest_providers,
                           len(after.providers)],
-            'deleted': len(witness.deleted),
+            'deleted': len(health_probe.deleted),
             'recreated': len(recreated(before, after)),
             'blind': round(shown - hidden, 1),
             'usable_after': round(usable - shown, 1),

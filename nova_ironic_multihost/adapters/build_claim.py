@@ -43,12 +43,12 @@ def claim(parts, call):
 
     Around ResourceTracker._set_instance_host_and_node.
     """
-    gate, instance = parts.gate, call['instance']
-    if not gate.building:
-        return gate.claim(call.name, instance, call)
+    guard, instance = parts.guard, call['instance']
+    if not guard.building:
+        return guard.claim(call.name, instance, call)
 
     def claim_what_is_nobodys():
-        if not gate.has_node():
+        if not guard.has_node():
             # nova has it scheduled anew.
             raise names.ComputeResourcesUnavailable(
                 reason='its node is on another compute service')
@@ -63,7 +63,7 @@ def claim(parts, call):
         finally:
             instance.save = save
 
-    return gate.claim(call.name, instance, claim_what_is_nobodys)
+    return guard.claim(call.name, instance, claim_what_is_nobodys)
 
 
 def abort(parts, call):
@@ -72,7 +72,7 @@ def abort(parts, call):
         with _under_a_lock(call['instance'].save):
             return call()
 
-    return parts.gate.give_back(
+    return parts.guard.give_back(
         call.name, call['instance'], act_without_waiting)
 
 
@@ -82,15 +82,15 @@ def give_back(parts, call):
     nova writes that soon after, whatever is there. It is how a claim is given
     back that nova does not abort: one that it could only write half, say.
     """
-    return (parts.gate.give_back(
+    return (parts.guard.give_back(
                 call.name, call['instance'], call, patient=True)
-            if parts.gate.building else call())
+            if parts.guard.building else call())
 
 
 def save_as_a_build(parts, call):
     """Let a build write over nothing but what a build has written."""
     call['instance'].save = GuardedSave(
-        parts.gate, call.name, call['instance']
+        parts.guard, call.name, call['instance']
     )
     return call()
 
@@ -108,8 +108,8 @@ class GuardedSave:
     :ivar waits: whether it may wait for an answer.
     """
 
-    def __init__(self, gate, name: str, instance: objects.Instance) -> None:
-        self._gate = gate
+    def __init__(self, guard, name: str, instance: objects.Instance) -> None:
+        self._guard = guard
         self._name = name
         self._instance = instance
         self._save = instance.save
@@ -120,7 +120,7 @@ class GuardedSave:
     def __call__(self, *args, **kwargs) -> None:
         """Save, see nova.objects.Instance.save."""
         changed = STATE & self._instance.obj_what_changed()
-        if args or not self._gate.building or not changed:
+        if args or not self._guard.building or not changed:
             # The object has what is there then, whoever wrote it.
             self._save(*args, **kwargs)
             return
@@ -132,7 +132,7 @@ class GuardedSave:
         if 'task_state' in changed:
             self._last = self._instance.task_state
             if self._last == task_states.SCHEDULING:
-                self._gate.note_scheduled()
+                self._guard.note_scheduled()
 
     def _write_that_it_attaches_volumes(self):
         try:
@@ -150,7 +150,7 @@ class GuardedSave:
             if not self.waits:
                 save()
             else:
-                self._gate.persist(self._name, instance, save, (
+                self._guard.persist(self._name, instance, save, (
                     functools.partial(
                         self._save, **_or_written(instance, conditions))))
         except exception.UnexpectedDeletingTaskStateError:
@@ -160,12 +160,12 @@ class GuardedSave:
             # runs, and nova would free its ports.
             if (instance.vm_state == vm_states.ACTIVE or not isinstance(
                     exc, exception.UnexpectedTaskStateError)):
-                self._gate.leave(self._name)
+                self._guard.leave(self._name)
             raise
         except Exception as exc:
             if (instance.vm_state == vm_states.ACTIVE
                     and errors.passing(exc)):
-                self._gate.leave(self._name)
+                self._guard.leave(self._name)
             raise
 
 

@@ -117,7 +117,7 @@ def _compute_service(service, servicegroup_api):
     return peers.ComputeService(
         host=service.host, up=servicegroup_api.service_is_up(service),
         disabled=service.get('disabled', False) and not words,
-        forced_down=service.get('forced_down', False), farewell=words,
+        forced_down=service.get('forced_down', False), stop_marker=words,
         beat=service.last_seen_up if stamped else None)
 
 

@@ -138,11 +138,11 @@ class NovaWrites:
     """
 
     def __init__(self, ending: Callable[[], bool] = lambda: False,
-                 tally: Metrics | None = None,
+                 recorder: Metrics | None = None,
                  failed: Callable[[], object] = lambda: None,
                  tracker: nova_tracker.NovaTracker | None = None) -> None:
         self._ending = ending
-        self._tally = tally or Metrics()
+        self._recorder = recorder or Metrics()
         self._failed = failed
         self._tracker = tracker
         self._under_way: Set[str] = frozenset()
@@ -182,11 +182,11 @@ class NovaWrites:
                 names.admin_context(), instances, host, eligible)
             unknown = sum(isinstance(outcome, Exception)
                           for outcome in outcomes.values())
-            self._tally.count(Event.TAKEN_OVER, sum(
+            self._recorder.count(Event.TAKEN_OVER, sum(
                 outcome is True for outcome in outcomes.values()))
             return outcomes
         finally:
-            self._tally.count(Event.TAKEOVER_FAILED, unknown)
+            self._recorder.count(Event.TAKEOVER_FAILED, unknown)
             if unknown:
                 self._failed()
             self._under_way = frozenset()

@@ -207,7 +207,7 @@ class RpcQueue:
         except amqp.exceptions.AccessRefused as exc:
             self._box = self._channel()
             raise PermissionError(str(exc)) from exc
-        return None if message is None else self._letter(message)
+        return None if message is None else self._queued_request(message)
 
     def beat(self) -> None:
         """Send a heartbeat."""
@@ -244,7 +244,7 @@ class RpcQueue:
                 return
 
     def hand_on(
-        self, letter: QueuedRequest, host: str, copy: bool = False
+        self, request: QueuedRequest, host: str, copy: bool = False
     ) -> bool:
         """Send a message to another host, and acknowledge it then.
 
@@ -253,7 +253,7 @@ class RpcQueue:
         :returns: whether that has a queue, and has it now. If not, the
             message is still held.
         """
-        message = letter.handle
+        message = request.handle
         headers = message.properties.get('application_headers') or {}
         same = amqp.basic_message.Message(message.body, **{
             **message.properties, 'application_headers': {
@@ -270,19 +270,19 @@ class RpcQueue:
             return False
         if self._unroutable:
             return False
-        self.drop(letter)
+        self.drop(request)
         return True
 
-    def drop(self, letter: QueuedRequest) -> None:
+    def drop(self, request: QueuedRequest) -> None:
         """Acknowledge a message."""
-        self._box.basic_ack(letter.handle.delivery_tag)
+        self._box.basic_ack(request.handle.delivery_tag)
 
     def close(self) -> None:
         """Give back what is held; raises nothing."""
         with contextlib.suppress(Exception):
             self._connection.close()
 
-    def _letter(self, message):
+    def _queued_request(self, message):
         headers = message.properties.get('application_headers') or {}
         returns = headers.get(RETURNS, 0)
         try:

@@ -531,7 +531,7 @@ def _service(service: _Json) -> cloud_state.Service:
         forced_down=service['forced_down'],
         seen=_epoch(service['updated_at']),
         reason=service.get('disabled_reason') or '',
-        farewell=stop_marker.said(service.get('disabled_reason')))
+        stop_marker=stop_marker.said(service.get('disabled_reason')))
 
 
 def _instance(server: _Json) -> cloud_state.CloudServer:

@@ -53,7 +53,7 @@ class Service:
     forced_down: bool = False
     seen: float | None = None
     mapped: bool | None = True
-    farewell: str = ''
+    stop_marker: str = ''
     over: bool = False
     reason: str = ''
     id: str = ''

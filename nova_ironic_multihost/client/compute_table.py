@@ -61,7 +61,7 @@ def status(service: cloud_state.Service | None) -> str:
     """Return what :class:`Compute` has as status."""
     if service is None or not service.reached:
         return ''
-    if service.farewell:
+    if service.stop_marker:
         return 'ending' if service.up else 'ended'
     return 'disabled' if service.disabled else 'enabled'
 

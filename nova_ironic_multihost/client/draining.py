@@ -44,7 +44,7 @@ def wanted(service: cloud_state.Service,
     # One that has said farewell is enabled again by its next start, and one
     # that was disabled with a fence when it is unfenced.
     drained = service.disabled and not (
-        service.farewell or service.reason.startswith(fencing.REASON))
+        service.stop_marker or service.reason.startswith(fencing.REASON))
     if drained and reason in (None, service.reason):
         return {}
     return {'status': 'disabled', 'disabled_reason': reason or REASON}
@@ -93,10 +93,10 @@ def left(seen: cloud_state.CloudState, host: str,
                 serving += 1
         elif node not in seen.node_of:
             hidden += 1
-        elif (heir := them.of_node(node)) is None:
+        elif (takeover_target := them.of_node(node)) is None:
             stays += 1
         else:
-            counts[seen.service_of[heir].host] += 1
+            counts[seen.service_of[takeover_target].host] += 1
     return Leftover(dict(sorted(counts.items())), stays, serving, hidden,
                 strays)
 

@@ -28,7 +28,7 @@ from nova_ironic_multihost.rules import takeover
 REASON = 'nova-ironic-multihost: fenced'
 
 # Letters that nova takes for a reason.
-_LETTERS = 255
+_REQUESTS = 255
 
 
 def refusal(services: tuple[cloud_state.Service, ...],
@@ -58,12 +58,12 @@ def wanted(service: cloud_state.Service,
     :param why: added to the reason
     :param renew: whether it takes the place of the reason of another fence
     """
-    reason = (f'{REASON}: {why}' if why else REASON)[:_LETTERS]
+    reason = (f'{REASON}: {why}' if why else REASON)[:_REQUESTS]
     body: dict[str, typing.Any] = {}
     if not service.forced_down:
         body['forced_down'] = True
     # One that has said farewell is enabled again by its next start.
-    if not service.disabled or service.farewell or (
+    if not service.disabled or service.stop_marker or (
             renew and service.reason.startswith(REASON)
             and service.reason != reason):
         body['status'] = 'disabled'
@@ -113,7 +113,7 @@ class Obstacle(enum.Enum):
         False, 'because no other compute service that is enabled and up has '
         'nodes of their conductor group and shard: enable or start one there, '
         'or give their nodes in Ironic a group and shard that one serves')
-    NO_HEIR = (
+    NO_TARGET = (
         False, 'because no other compute service of this availability zone '
         'and partition is enabled and up: enable or start one')
     NO_MACHINE = (
@@ -207,17 +207,17 @@ _Fate: typing.TypeAlias = HostKey | Obstacle
 def _taken(seen: cloud_state.CloudState,
            fates: list[tuple[str, _Fate]]) -> dict[str, int]:
     counts = collections.Counter(
-        seen.service_of[fate].host for _, fate in fates
-        if not isinstance(fate, Obstacle))
+        seen.service_of[action].host for _, action in fates
+        if not isinstance(action, Obstacle))
     return dict(sorted(counts.items()))
 
 
 def _stuck(fates: list[tuple[str, _Fate]]
            ) -> dict[Obstacle, tuple[str, ...]]:
     found: dict[Obstacle, list[str]] = {}
-    for name, fate in sorted(fates, key=lambda one: one[0]):
-        if isinstance(fate, Obstacle):
-            found.setdefault(fate, []).append(name)
+    for name, action in sorted(fates, key=lambda one: one[0]):
+        if isinstance(action, Obstacle):
+            found.setdefault(action, []).append(name)
     return {obstacle: tuple(found[obstacle]) for obstacle in Obstacle
             if obstacle in found}
 
@@ -269,7 +269,7 @@ class _Fates:
         return self._heirs.of_server(node) or self._nobody(node)
 
     def _nobody(self, node: str) -> Obstacle:
-        return (Obstacle.NO_HEIR if self._heirs.served(node)
+        return (Obstacle.NO_TARGET if self._heirs.served(node)
                 else Obstacle.NO_PARTITION)
 
 

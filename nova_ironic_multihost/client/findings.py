@@ -96,7 +96,7 @@ def notes(seen: cloud_state.CloudState, now: float) -> list[Finding]:
     """
     found = []
     for service in seen.services:
-        said = stop_marker.said_at(service.farewell)
+        said = stop_marker.said_at(service.stop_marker)
         if service.up and said and now - said.timestamp() > STOP_LIMIT:
             found.append(Finding(
                 'still-stopping', service.host,

@@ -260,7 +260,7 @@ class _Sums:
                 alive.serving if place.used else alive.up):
             return owner
         zone = self._zone(owner)
-        found = (preferences.heir(place.uuid, zone) if place.used
+        found = (preferences.takeover_target(place.uuid, zone) if place.used
                  else preferences.host_for(place.uuid, zone))
         # Without a taker it stays where it is, if that is still there.
         if found is None and owner in alive.serving:

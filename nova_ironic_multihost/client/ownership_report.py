@@ -145,8 +145,8 @@ def _services(seen: cloud_state.CloudState
     return tuple(
         peers.ComputeService(
             service.host, service.up,
-            service.disabled and not service.farewell, service.forced_down,
-            farewell=service.farewell) for service in seen.services)
+            service.disabled and not service.stop_marker, service.forced_down,
+            stop_marker=service.stop_marker) for service in seen.services)
 
 
 def _over(seen: cloud_state.CloudState, settings: SharedSettings
@@ -154,11 +154,11 @@ def _over(seen: cloud_state.CloudState, settings: SharedSettings
     """Return who was told to end, and that is long ago, with its farewell."""
     found = set()
     for service in seen.services:
-        said = stop_marker.said_at(service.farewell)
+        said = stop_marker.said_at(service.stop_marker)
         if service.over or (
                 said is not None
                 and seen.at - said.timestamp() >= settings.down_time):
-            found.add((service.key, service.farewell))
+            found.add((service.key, service.stop_marker))
     return frozenset(found)
 
 
@@ -275,7 +275,7 @@ class OwnershipReport:
         found = [self.seen.owner_of.get(node.uuid)]
         instance = self.seen.instance_of.get(node.instance_uuid or '')
         if instance is not None and instance.key is not None:
-            found += [instance.key, self.preferences(part).heir(
+            found += [instance.key, self.preferences(part).takeover_target(
                 node.uuid, self.zones.get(instance.key))]
         found.append(self.preferred(node))
         return [host for host in dict.fromkeys(found)

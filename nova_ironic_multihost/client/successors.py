@@ -53,7 +53,7 @@ class Successors:
         owner = self._judged.seen.owner_of.get(node)
         if owner is not None and preferences.may_keep(owner, zone):
             return owner
-        return preferences.heir(node, zone)
+        return preferences.takeover_target(node, zone)
 
     def _partition(self, node: str) -> partitions.NodeShare:
         found = self._judged.partitions

@@ -122,7 +122,7 @@ class Disposition:
     :param copy: whether it goes there as a copy, see :mod:`.backup_copies`.
     """
 
-    fate: Action
+    action: Action
     host: HostKey | None = None
     copy: bool = False
 
@@ -132,7 +132,7 @@ _KEEP = Disposition(Action.KEEP)
 
 
 def judge(
-    letter: QueuedRequest, home: HostKey, situation: RequestFacts
+    request: QueuedRequest, home: HostKey, situation: RequestFacts
 ) -> Disposition:
     """Say what to do with a message from the mailbox of a dead host.
 
@@ -145,31 +145,31 @@ def judge(
     """
     state = situation.state
     if (
-        letter.kind is RequestKind.OTHER
-        or letter.instance is None
+        request.kind is RequestKind.OTHER
+        or request.instance is None
         or state is None
     ):
         return _KEEP
-    if letter.kind is RequestKind.OPERATION:
+    if request.kind is RequestKind.OPERATION:
         # It may be for what is left of one that is deleted.
         return (_DROP if not state.deleted
                 and builds.elsewhere(state, home) else _KEEP)
-    return _judge_build(letter, state, home, situation)
+    return _judge_build(request, state, home, situation)
 
 
-def _judge_build(letter: QueuedRequest, state: InstanceState, home: HostKey,
+def _judge_build(request: QueuedRequest, state: InstanceState, home: HostKey,
                  situation: RequestFacts) -> Disposition:
     if state.deleted:
         # Who owns the node frees it.
         return _DROP
-    if goes_on(letter, state):
+    if goes_on(request, state):
         # This may be the last there is of what it was asked for with, and
         # whoever has it now may have to begin it again.
         return Disposition(Action.HAND_ON, state.host_key, copy=True)
     # Whoever gets it asks placement, and more than once.
-    if builds.outdated(state, letter.node, home, allocated=lambda: True):
+    if builds.outdated(state, request.node, home, allocated=lambda: True):
         return _DROP
-    if letter.node is None or state.host_key is not None:
+    if request.node is None or state.host_key is not None:
         # The dead host had claimed another node for it.
         return _KEEP
     if situation.owner is not None and situation.live:
@@ -181,14 +181,14 @@ def _judge_build(letter: QueuedRequest, state: InstanceState, home: HostKey,
     return _KEEP
 
 
-def goes_on(letter: QueuedRequest, state: InstanceState) -> bool:
+def goes_on(request: QueuedRequest, state: InstanceState) -> bool:
     """Whether a build was begun on the node that it was sent for.
 
     :param letter: that asks for it.
     :param state: of its instance.
     """
     return (state.host_key is not None and state.vm_state == 'building'
-            and state.node == letter.node)
+            and state.node == request.node)
 
 
 def reader(preferences: ring.Preferences, host: HostKey) -> HostKey | None:
@@ -221,7 +221,7 @@ def pause(held: Iterable[QueuedRequest]) -> float:
 
     :param held: messages that go back to it now; 0 if there are none.
     """
-    returns = max((letter.returns for letter in held), default=None)
+    returns = max((request.returns for request in held), default=None)
     if returns is None:
         return 0
     return min(PAUSE * 2.0 ** min(returns, 20), LONGEST_PAUSE)

@@ -174,7 +174,7 @@ class StatusSnapshot:
 
     host: str
     at: float
-    tallies: Counters
+    totals: Counters
     verdict: HealthState
     view: peers.View | None = None
     reasons: Mapping[str, Reason] | None = None
@@ -185,12 +185,12 @@ class StatusSnapshot:
     @property
     def pending_seconds(self) -> float:
         """For how long the oldest take-over has been pending; 0 if none is."""
-        oldest = self.tallies.oldest_pending
+        oldest = self.totals.oldest_pending
         return 0 if oldest is None else max(0, self.at - oldest)
 
     def age(self, work: Work) -> float:
         """Return the seconds since some work was done, see ``Counters``."""
-        return self.tallies.age(work, self.at)
+        return self.totals.age(work, self.at)
 
     def moving(self) -> Mapping[Reason, str]:
         """Return of each reason for which nodes move the uuid of one node."""
@@ -206,5 +206,5 @@ class StatusSnapshot:
         """Return (uuid, seconds) of what is pending, the oldest first."""
         return sorted(
             ((key, self.at - since) for key, since
-             in self.tallies.pending[kind].items()),
+             in self.totals.pending[kind].items()),
             key=lambda one: (-one[1], one[0]))

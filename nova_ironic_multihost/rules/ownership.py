@@ -194,7 +194,7 @@ def _taking_over(node: str, state: InstanceState, home: HostKey, facts: Facts
              else record.owner if record is not None else None)
     zone = facts.zones.get(home)
     if owner is None or not facts.preferences.may_keep(owner, zone):
-        owner = facts.preferences.heir(node, zone)
+        owner = facts.preferences.takeover_target(node, zone)
     if owner != facts.host:
         return Reason.INSTANCE_OF_DEAD
     return _refused(node, facts) or Reason.TAKEN_OVER
@@ -443,9 +443,13 @@ def with_takeovers(reasons: Mapping[str, Reason], refused: Container[str],
         or reason is Reason.AWAITED and node in refused})
 
 
-def was_robbed(inventory: Inventory, states: Mapping[str, InstanceState],
-               records: Mapping[str, Record], zones: Mapping[HostKey, str],
-               owned: Set[str]) -> bool:
+def lost_nodes_to_peers(
+    inventory: Inventory,
+    states: Mapping[str, InstanceState],
+    records: Mapping[str, Record],
+    zones: Mapping[HostKey, str],
+    owned: Set[str],
+) -> bool:
     """Whether others took nodes from me as if I were dead.
 
     They would, after my heartbeat failed for a while: nodes that I owned and
@@ -519,7 +523,7 @@ def may_create(reason: Reason, preferred: Callable[[], bool]) -> bool:
     return reason.mine
 
 
-def tally(reasons: Mapping[str, Reason]) -> dict[Reason, int]:
+def count_reasons(reasons: Mapping[str, Reason]) -> dict[Reason, int]:
     """Count the nodes for each reason.
 
     :param reasons: what :func:`decide` returned.

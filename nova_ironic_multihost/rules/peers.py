@@ -61,7 +61,7 @@ class ComputeService:
     disabled: bool = False
     forced_down: bool = False
     ironic: bool = True
-    farewell: str = ''
+    stop_marker: str = ''
     # It changes all the time, and nothing follows from it for the nodes.
     beat: datetime.datetime | None = dataclasses.field(
         default=None, compare=False)
@@ -172,7 +172,7 @@ class View:
         It may still be up.
         """
         service = self.services.get(host)
-        return service is not None and (host, service.farewell) in self.over
+        return service is not None and (host, service.stop_marker) in self.over
 
     def peer(self, host: HostKey) -> bool:
         """Whether the host shares the partition."""

@@ -144,7 +144,7 @@ class Preferences:
         Then it is so among the members of its own zone alone: who comes first
         on a ring comes first on any ring of fewer members.
         """
-        return self.heir(node_uuid, self.members.get(host)) == host
+        return self.takeover_target(node_uuid, self.members.get(host)) == host
 
     def may_inherit(self, host: HostKey, node_uuid: str,
                     zones: Iterable[str | None]) -> bool:
@@ -156,8 +156,10 @@ class Preferences:
         """
         return any(
             self.prefers(host, node_uuid, zone)
-            or bool(self._own) and self.heir(node_uuid, zone) == host
-            for zone in zones)
+            or bool(self._own)
+            and self.takeover_target(node_uuid, zone) == host
+            for zone in zones
+        )
 
     def may_keep(self, host: HostKey, zone: str | None) -> bool:
         """Whether a node's owner takes the dead host's instance on it, too.
@@ -167,7 +169,7 @@ class Preferences:
         return host in self.members and (
             self.cross_zones or self.members[host] == zone)
 
-    def heir(self, node_uuid: str, zone: str | None = None
+    def takeover_target(self, node_uuid: str, zone: str | None = None
              ) -> HostKey | None:
         """Return the member that is to have a dead host's instance, or None.
 

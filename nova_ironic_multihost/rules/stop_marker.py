@@ -29,7 +29,7 @@ _END = ('. Its next start enables it again. To keep it disabled disable it '
 _TIME = '%Y-%m-%dT%H:%M:%SZ'
 
 
-def farewell(moment: datetime.datetime) -> str:
+def text(moment: datetime.datetime) -> str:
     """Return what a service says that is told to end.
 
     :param moment: this moment in UTC. For people to read, and so that each
@@ -71,7 +71,7 @@ def may_close(view: peers.View, zones: Mapping[HostKey, str | None]
     zone = zones.get(view.host)
     others = [host for host in view.members
               if host != view.host and zones.get(host) == zone]
-    still_open = sum(not view.services[host].farewell for host in others)
+    still_open = sum(not view.services[host].stop_marker for host in others)
     return bool(others) and 2 * still_open >= 1 + len(others)
 
 
@@ -94,10 +94,10 @@ class StopMarkers:
         """
         heard = {}
         for host, service in view.services.items():
-            if service.farewell and host != view.host:
+            if service.stop_marker and host != view.host:
                 words, since = self.heard.get(host, ('', now))
-                heard[host] = (service.farewell,
-                               since if words == service.farewell else now)
+                heard[host] = (service.stop_marker,
+                               since if words == service.stop_marker else now)
         return StopMarkers(types.MappingProxyType(heard))
 
     def over(self, now: float, down_time: float

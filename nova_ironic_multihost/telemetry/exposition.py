@@ -78,7 +78,7 @@ def _of_nodes(picture: StatusSnapshot) -> Iterator[families.Metric]:
             f'{PREFIX}_nodes',
             'Nodes, by why this compute service manages them or not.',
             labels=['reason'])
-        for reason, number in ownership.tally(picture.reasons).items():
+        for reason, number in ownership.count_reasons(picture.reasons).items():
             nodes.add_metric([reason.name.lower()], number)
         yield nodes
         yield _gauge('brake_engaged', 'Whether no node is taken for deleted, '
@@ -86,7 +86,7 @@ def _of_nodes(picture: StatusSnapshot) -> Iterator[families.Metric]:
 
 
 def _of_events(picture: StatusSnapshot) -> Iterator[families.Metric]:
-    counts = picture.tallies.counts
+    counts = picture.totals.counts
     for name, text, results in (
             ('moves', 'Free nodes that came to this compute service.', MOVES),
             ('takeovers', 'Instances that were taken over.', TAKEOVERS)):
@@ -111,7 +111,7 @@ def _of_work(picture: StatusSnapshot) -> Iterator[families.Metric]:
     for name, work, what in (
             ('listing', Work.LISTING, 'asking Ironic what has changed'),
             ('audit', Work.AUDIT, 'an audit of all nodes')):
-        seconds = picture.tallies.turns[work].seconds
+        seconds = picture.totals.turns[work].seconds
         if seconds is not None:
             yield _gauge(f'{name}_seconds',
                          f'How long {what} took the last time.', seconds)

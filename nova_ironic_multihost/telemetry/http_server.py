@@ -37,7 +37,7 @@ PAUSE = 1
 
 #: Seconds in which its thread ends, or that of a reader that has to go; nobody
 #: waits longer for that.
-FAREWELL = 1
+STOP_MARKER = 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -169,7 +169,7 @@ class _TCPServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
         # Who says nothing, or a letter now and then, keeps nobody away.
         with contextlib.suppress(IndexError, OSError):
             self._readers.pop(0).shutdown(socket.SHUT_RDWR)
-        return self._places.acquire(timeout=FAREWELL)
+        return self._places.acquire(timeout=STOP_MARKER)
 
     def _leave(self, request: socket.socket) -> None:
         """Give the place of a reader to others."""
@@ -197,7 +197,7 @@ class _TCPServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
             self.socket.shutdown(socket.SHUT_RDWR)
         # A green thread does not learn of it once the socket is closed.
         if self._thread is not None:
-            self._thread.join(FAREWELL)
+            self._thread.join(STOP_MARKER)
         self.server_close()
 
 

@@ -34,12 +34,12 @@ def _lines(picture: StatusSnapshot) -> Iterator[str]:
     yield 'Work:'
     for work in Work:
         yield f'  {work.value}: {_turns(picture, work)}'
-    asking = picture.tallies.oldest_asking
+    asking = picture.totals.oldest_asking
     if asking is not None:
         yield (f'  a request to Ironic has been under way for '
                f'{picture.at - asking:.1f} s')
     yield 'Since the process began:'
-    for event, number in picture.tallies.counts.items():
+    for event, number in picture.totals.counts.items():
         yield f'  {number} times {event.value}'
 
 
@@ -59,7 +59,7 @@ def _nodes(picture: StatusSnapshot) -> Iterator[str]:
         yield 'Nodes: not known yet'
         return
     yield f'Nodes: {len(picture.reasons)}'
-    for reason, number in ownership.tally(picture.reasons).items():
+    for reason, number in ownership.count_reasons(picture.reasons).items():
         if number:
             yield f'  {number} {reason.value}'
     yield 'In transition:'
@@ -79,7 +79,7 @@ def _pending(picture: StatusSnapshot) -> Iterator[str]:
 
 
 def _turns(picture: StatusSnapshot, work: Work) -> str:
-    turns = picture.tallies.turns[work]
+    turns = picture.totals.turns[work]
     if turns.succeeded is None:
         return 'not done yet' + (
             '' if turns.sign is None

@@ -221,7 +221,7 @@ class AdviceTestCase(operating.OperatingTestCase):
         long_ago = datetime.datetime.now(datetime.UTC) - datetime.timedelta(
             hours=1)
         self.sql('UPDATE nova_cell1.services SET disabled = 1, '
-                 f"disabled_reason = '{stop_marker.farewell(long_ago)}' "
+                 f"disabled_reason = '{stop_marker.text(long_ago)}' "
                  "WHERE host = 'compute-1'")
         advised = self.advised('still-stopping')
         self.assertEqual(['openstack compute service set --enable compute-1 '

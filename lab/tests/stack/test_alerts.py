@@ -69,8 +69,8 @@ class AlertsTestCase(operating.OperatingTestCase):
         # Held for a server that there never was.
         self.leaked = self.sql(
             'SELECT hypervisor_hostname FROM nova_cell1.compute_nodes '
-            f"WHERE deleted = 0 AND host = '{self.heir}' AND NOT EXISTS "
-            '(SELECT 1 FROM nova_cell1.instances '
+            f"WHERE deleted = 0 AND host = '{self.takeover_target}' "
+            'AND NOT EXISTS (SELECT 1 FROM nova_cell1.instances '
             'WHERE node = hypervisor_hostname) LIMIT 1')
         self.sql('UPDATE ironic.nodes SET instance_uuid = UUID(), '
                  'updated_at = UTC_TIMESTAMP() '
@@ -84,7 +84,7 @@ class AlertsTestCase(operating.OperatingTestCase):
             {'instance-on-dead-host', 'stuck', 'leaked-machine'},
             {found['Kind'] for found in self.listed('check', status=1)})
         [leak] = self.listed('leaks')
-        self.assertEqual((self.leaked, self.heir),
+        self.assertEqual((self.leaked, self.takeover_target),
                          (leak['Node'], leak['Owner']))
         self.assertIn('unset --instance-uuid', leak['Next'])
         self.tells(('ComputeDown', self.dead), ('FindingsPersist', 'stuck'),
@@ -108,38 +108,42 @@ class AlertsTestCase(operating.OperatingTestCase):
         shown = self.shown('node', 'show', self.node)
         self.assertEqual((self.dead, 'used', self.server), tuple(
             shown[name] for name in ('owner', 'state', 'server')))
-        self.assertIn(f'{self.heir}: takes it over', shown['next'])
+        self.assertIn(f'{self.takeover_target}: takes it over', shown['next'])
         self.assertIn(
             (self.dead, ''),
             {(row['From'], row['To']) for row
-             in self.listed('plan', '--remove', self.heir)})
+             in self.listed('plan', '--remove', self.takeover_target)})
         self.tells(('ServersNotTakenOver', self.dead),
                    ('ServersNotTakenOver', self.blind),
                    ('FencedComputeRuns', self.blind),
-                   ('MovesFailing', self.heir),
+                   ('MovesFailing', self.takeover_target),
                    # nova shows when it was fenced as a sign of life, and that
                    # is longer than the seconds that are minutes here.
                    passing={('FencedComputeRuns', self.dead),
                             ('MembersDiffer', ''),
-                            ('TakeoverPending', self.heir),
+                            ('TakeoverPending', self.takeover_target),
                             ('LeakedMachines', 'leaked-machine')})
 
     def lose_conductor(self):
         self.lab('service', 'kill', 'nova-conductor')
         self.tells(
             *self.without_a_conductor(),
-            ('AuditsStale', self.heir), ('AuditsStale', self.blind),
+            ('AuditsStale', self.takeover_target), ('AuditsStale', self.blind),
             passing={('FencedComputeRuns', self.blind),
-                     ('MovesFailing', self.heir)})
+                     ('MovesFailing', self.takeover_target)})
 
     def lose_ironic(self):
         self.lab('service', 'kill', 'ironic')
         self.tells(
             *self.without_a_conductor(),
-            ('ListingStale', self.heir), ('ListingStale', self.blind),
+            ('ListingStale', self.takeover_target),
+            ('ListingStale', self.blind),
             ('SurveyFailing', ''),
-            passing={('AuditsStale', self.heir),
-                     ('AuditsStale', self.blind)})
+            passing={
+                ('AuditsStale', self.takeover_target),
+                ('AuditsStale', self.blind),
+            },
+        )
 
     def boot(self):
         """Have a server on each of two compute services, or all three."""
@@ -150,7 +154,7 @@ class AlertsTestCase(operating.OperatingTestCase):
         self.dead, self.blind, *others = sorted(servers)
         self.server = servers[self.dead]['id']
         self.node = servers[self.dead]['node']
-        self.heir, = {'compute-1', 'compute-2', 'compute-3'} - {
+        self.takeover_target, = {'compute-1', 'compute-2', 'compute-3'} - {
             self.dead, self.blind}
         self.heir_is_down = [('ComputeDown', host) for host in others]
 
@@ -193,10 +197,14 @@ class AlertsTestCase(operating.OperatingTestCase):
         return [
             ('ServersNotTakenOver', self.dead),
             ('ServersNotTakenOver', self.blind),
-            ('TakeoverPending', self.heir), ('NobodyLeft', ''),
+            ('TakeoverPending', self.takeover_target),
+            ('NobodyLeft', ''),
             ('LeakedMachines', 'leaked-machine'),
-            ('LooksFailing', self.heir), ('LooksFailing', self.blind),
-            ('FindingsPersist', 'record-on-dead-host'), *self.heir_is_down]
+            ('LooksFailing', self.takeover_target),
+            ('LooksFailing', self.blind),
+            ('FindingsPersist', 'record-on-dead-host'),
+            *self.heir_is_down,
+        ]
 
     @staticmethod
     def not_scraped(*hosts):

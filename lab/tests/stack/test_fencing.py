@@ -39,20 +39,22 @@ class FencingTestCase(command.LabTestCase):
         self.bmc(first)
         self.expect(self.script(first))
         self.assertEqual(2, self.agent('status', first).returncode)
-        heir = self.until_moved(node, first)
+        takeover_target = self.until_moved(node, first)
 
         # The same once more, and by Pacemaker's agent for the next one.
         self.expect(self.script(first))
-        refused = self.agent('off', heir, patience=0)
+        refused = self.agent('off', takeover_target, patience=0)
         self.assertEqual(1, refused.returncode)
         self.assertIn('is up', refused.stderr)
         self.lab('compute', 'start', first)
         self.expect(self.ours('unfence', first, '--wait', str(PATIENCE)))
-        self.lab('compute', 'kill', heir)
-        self.expect(self.agent('off', heir, powered_off=1))
-        self.until_moved(node, heir)
-        self.lab('compute', 'start', heir)
-        self.expect(self.ours('unfence', heir, '--wait', str(PATIENCE)))
+        self.lab('compute', 'kill', takeover_target)
+        self.expect(self.agent('off', takeover_target, powered_off=1))
+        self.until_moved(node, takeover_target)
+        self.lab('compute', 'start', takeover_target)
+        self.expect(
+            self.ours('unfence', takeover_target, '--wait', str(PATIENCE))
+        )
         self.lab('check', '--wait', str(PATIENCE))
 
     def expect(self, done):

@@ -65,12 +65,12 @@ class OperatorTestCase(operating.OperatingTestCase):
         self.assertEqual(0, status, said + errors)
         self.assertEqual(('fenced', 'disabled', 0), tuple(
             self.row(dead)[name] for name in ('State', 'Status', 'Nodes')))
-        heir = self.shown('node', 'show', node)['owner']
-        self.assertNotEqual(dead, heir)
+        takeover_target = self.shown('node', 'show', node)['owner']
+        self.assertNotEqual(dead, takeover_target)
         [told] = self.notified('ironic_multihost.takeover')
         self.assertEqual(
-            (f'nova-compute:{heir}', 'INFO', 'TakeoverPayload', {
-                'host': heir, 'source_host': dead,
+            (f'nova-compute:{takeover_target}', 'INFO', 'TakeoverPayload', {
+                'host': takeover_target, 'source_host': dead,
                 'instances': [server['id']]}),
             (told['publisher_id'], told['priority'],
              told['payload']['ironic_multihost_object.name'],
@@ -83,14 +83,19 @@ class OperatorTestCase(operating.OperatingTestCase):
         self.assertEqual(0, status, said + errors)
         self.until(lambda: self.row(dead)['Free'] > 0)
         self.assertEqual('enabled', self.row(dead)['Status'])
-        status, said, errors = self.ask('drain', heir, '--wait',
+        status, said, errors = self.ask('drain', takeover_target, '--wait',
                                         str(PATIENCE))
         self.assertEqual(0, status, said + errors)
-        self.assertEqual(('disabled', 0, 1), tuple(
-            self.row(heir)[name] for name in ('Status', 'Free', 'Used')))
-        self.assertEqual(0, self.ask('undrain', heir)[0])
+        self.assertEqual(
+            ('disabled', 0, 1),
+            tuple(
+                self.row(takeover_target)[name]
+                for name in ('Status', 'Free', 'Used')
+            ),
+        )
+        self.assertEqual(0, self.ask('undrain', takeover_target)[0])
         self.until(lambda: self.ask('check')[0] == 0)
-        self.is_mapped_again(heir)
+        self.is_mapped_again(takeover_target)
 
     def is_ready(self):
         """See that the check before a change passes, or says why not."""

@@ -152,7 +152,7 @@ class BenchTestCase(FilmTestCase):
     def test_one_that_still_says_farewell_is_not_back(self):
         down = views.changed(self.good, 'services', 1, up=False)
         ending = views.changed(self.good, 'services', 1, disabled=True,
-                               farewell='stopping since then')
+                               stop_marker='stopping since then')
         film = self.bench(down, ending, ending, self.good)
         film.await_up('compute-2')
         self.assertEqual(3.0, film.recorder.now())
@@ -165,7 +165,7 @@ class BenchTestCase(FilmTestCase):
 
     def test_a_stock_one_that_is_not_disabled_is_up_whatever_it_says(self):
         left = views.changed(self.good, 'services', 1,
-                             farewell='stopping since then')
+                             stop_marker='stopping since then')
         film = self.bench(left)
         film.await_up('compute-2')
         self.assertEqual(0.0, film.recorder.now())

@@ -31,20 +31,20 @@ class RbacSlipTestCase(base.BaseTestCase):
 
     def test_remembers_the_worst_moment(self):
         good = views.consistent()
-        witness = rbac_slip.Witness(good)
-        witness.see(views.without(good, 'records', 1))
-        witness.see(views.without(
+        health_probe = rbac_slip.Witness(good)
+        health_probe.see(views.without(good, 'records', 1))
+        health_probe.see(views.without(
             views.without(good, 'providers', 2), 'providers', 2))
-        witness.see(good)
-        self.assertEqual((5, 4), (witness.fewest_records,
-                                  witness.fewest_providers))
-        self.assertEqual({'node-1', 'node-2', 'node-3'}, witness.deleted)
+        health_probe.see(good)
+        self.assertEqual((5, 4), (health_probe.fewest_records,
+                                  health_probe.fewest_providers))
+        self.assertEqual({'node-1', 'node-2', 'node-3'}, health_probe.deleted)
 
     def test_nothing_lost(self):
         good = views.consistent()
-        witness = rbac_slip.Witness(good)
-        witness.see(good)
-        self.assertEqual(set(), witness.deleted)
+        health_probe = rbac_slip.Witness(good)
+        health_probe.see(good)
+        self.assertEqual(set(), health_probe.deleted)
         self.assertEqual(set(), rbac_slip.recreated(good, good))
 
     def test_another_one_of_the_same_name(self):

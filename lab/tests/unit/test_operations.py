@@ -19,7 +19,7 @@ class Cloud:
     """
 
     def __init__(self, *looks, refused=False):
-        self._looks = list(looks)
+        self._peer_poller = list(looks)
         self._refused = refused
         self.asked = []
 
@@ -32,7 +32,11 @@ class Cloud:
                 raise exceptions.Conflict('busy')
             self.asked.append((method, path, json, microversion))
             return None
-        look = self._looks.pop(0) if len(self._looks) > 1 else self._looks[0]
+        look = (
+            self._peer_poller.pop(0)
+            if len(self._peer_poller) > 1
+            else self._peer_poller[0]
+        )
         if look is None:
             raise exceptions.NotFound()
         status, task = look

@@ -19,7 +19,7 @@ class StateTestCase(base.BaseTestCase):
                 (cloud_state.Service('a'), 'up'),
                 (cloud_state.Service('a', up=False), 'down'),
                 (cloud_state.Service('a', disabled=True), 'up, disabled'),
-                (cloud_state.Service('a', disabled=True, farewell='I go'),
+                (cloud_state.Service('a', disabled=True, stop_marker='I go'),
                  'up, stopping'),
                 (cloud_state.Service('a', up=False, forced_down=True),
                  'fenced'),

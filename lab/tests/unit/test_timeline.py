@@ -87,7 +87,7 @@ class JudgedMovesTestCase(base.BaseTestCase):
                              self.members(**changes))
 
     def test_who_is_told_to_end_is_a_member_for_a_short_time(self):
-        said = {'farewell': 'I go', 'disabled': True}
+        said = {'stop_marker': 'I go', 'disabled': True}
         self.assertIn('compute-1', self.members(**said))
         self.assertNotIn('compute-1', self.members(**said, over=True))
 

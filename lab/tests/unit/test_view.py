@@ -47,7 +47,7 @@ class ViewTestCase(base.BaseTestCase):
 
     def test_what_a_service_says_when_it_is_told_to_end(self):
         now = datetime.datetime.now(datetime.UTC)
-        words = stop_marker.farewell(now)
+        words = stop_marker.text(now)
         for until, over in (-1, False), (1, True):
             self.assertEqual(
                 {'farewell': words, 'over': over},

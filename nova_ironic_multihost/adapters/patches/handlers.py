@@ -49,7 +49,7 @@ class Parts:
         was deleted.
     """
 
-    gate: typing.Any
+    guard: typing.Any
     schedule: typing.Any
     arrivals: typing.Any
     #: The records of the audit that has just begun, and of this moment.

@@ -107,14 +107,14 @@ def operate(parts, call):
 
     if call.name == 'rebuild_instance' and call['recreate']:
         return parts.evacuate(instance.uuid)
-    return parts.gate.operate(
+    return parts.guard.operate(
         call.name, instance, call, patient=call.name not in CALLS,
         **({'otherwise': refuse} if call.name in AWAITED else {}))
 
 
 def sift(parts, call):
     """Take events for instances of this host only."""
-    here = parts.gate.present(call.name, [
+    here = parts.guard.present(call.name, [
         instance.uuid for instance in call['instances']])
     return call.changed(
         instances=[instance for instance in call['instances']
@@ -180,7 +180,7 @@ def build(parts, call):
         outcomes.append(outcome)
         return build_results.FAILED_BY_POLICY
 
-    result = parts.gate.build(
+    result = parts.guard.build(
         call.name, instance, call, node,
         functools.partial(answer, 'refused'),
         functools.partial(parts.adopt, instance.uuid, node),
@@ -208,7 +208,7 @@ def gated(method):
     :param method: its name: function of (name, instance, act).
     """
     def layer(parts, call):
-        return getattr(parts.gate, method)(call.name, call['instance'], call)
+        return getattr(parts.guard, method)(call.name, call['instance'], call)
 
     layer.__name__ = method
     return layer
@@ -242,9 +242,9 @@ class GuardedConnection:
         is under way.
     """
 
-    def __init__(self, connection, gate, asking=contextlib.nullcontext):
+    def __init__(self, connection, guard, asking=contextlib.nullcontext):
         self._connection = connection
-        self._gate = gate
+        self._guard = guard
         self._asking = asking
 
     def __getattr__(self, name):
@@ -254,7 +254,7 @@ class GuardedConnection:
 
         def ask(*args, **kwargs):
             if name.startswith(CHANGES):
-                self._gate.ask_again()
+                self._guard.ask_again()
             with self._asking():
                 return found(*args, **kwargs)
 

@@ -115,7 +115,7 @@ what to do). Whoever ends it with Ctrl-C ends the waiting, and nothing else.
                 lambda: cloud.read(zones=True), limit,
                 f'{host} is disabled; what it has left is not known.'):
             service = services.named(seen.services, host)
-            if not service.disabled or service.farewell:
+            if not service.disabled or service.stop_marker:
                 raise base.Refused(
                     f'{host} is {services.state(service)}: it was enabled, '
                     'or stopped, by somebody else. Drain it again.')
@@ -171,12 +171,12 @@ what to do).
         services.change(cloud, service, {'status': 'enabled'})
         self.say(f'{service.host} is enabled: it takes its part of the free '
                  'nodes within some audits, a minute each as a rule')
-        if service.reason not in ('', service.farewell, draining.REASON):
+        if service.reason not in ('', service.stop_marker, draining.REASON):
             self.say(f'{service.host} was disabled for: {service.reason}')
         if not service.up:
             self.say(f'{service.host} is down: it takes nothing until it is '
                      'started')
-        elif service.farewell:
+        elif service.stop_marker:
             self.say(f'{service.host} was told to end: builds are sent to '
                      'it again, and wait until it is started')
         return acting.DONE

@@ -89,21 +89,21 @@ class Auditor:
                  clock: Callable[[], float] = time.monotonic,
                  executor: Callable[[], futures.Executor] = (
                      lambda: futures.ThreadPoolExecutor(1)),
-                 tally: Metrics | None = None) -> None:
+                 recorder: Metrics | None = None) -> None:
         self.sources = sources
         self.last: Audit | None = None
         self._writes = writes
         self._reader = reader
         self._clock = clock
         self._executor = executor
-        self._tally = tally or Metrics(clock)
+        self._recorder = recorder or Metrics(clock)
         self._lock = threading.Lock()
         self._memory = AuditState()
         self._outages_lock = threading.Lock()
         self._outages = Outages()
         # When the heartbeats were noted last.
         self._heard: float | None = None
-        self._farewells = StopMarkers()
+        self._stop_markers = StopMarkers()
         # Replaced whole, by each look.
         self._seen: tuple[str, ...] = ()
         self._notices = operator_log.Notices(clock)
@@ -254,7 +254,7 @@ class Auditor:
         with self._outages_lock:
             self._outages = outages = self._outages.after(
                 view, now, settings.heartbeats)
-            self._farewells = self._farewells.after(view, now)
+            self._stop_markers = self._stop_markers.after(view, now)
         return takeover.eligible(
             settings.policy, view, outages.lengths(now, settings.heartbeats))
 
@@ -263,7 +263,7 @@ class Auditor:
 
         None if there is none.
         """
-        return self._farewells.next_over(
+        return self._stop_markers.next_over(
             self._clock(), settings.heartbeats.down_time)
 
     def note_look(self, settings: Settings) -> bool:
@@ -300,7 +300,7 @@ class Auditor:
         :returns: what is also :attr:`last` from now on.
         :raises ListingError: when Ironic does not answer.
         """
-        with self._tally.turn(Work.AUDIT):
+        with self._recorder.turn(Work.AUDIT):
             audit = self._audit(settings, settled, then, has)
         self._notices.count(audit.reasons)
         return audit
@@ -368,7 +368,7 @@ class Auditor:
 
     def _note_waiting(self, audit: Audit) -> None:
         """Note whose instances are still to be taken over."""
-        self._tally.note_pending(Pending.TURN, {
+        self._recorder.note_pending(Pending.TURN, {
             node for node, reason in audit.reasons.items()
             if reason in (Reason.INSTANCE_WAITS, Reason.TAKEOVER_FAILED)})
 
@@ -565,7 +565,7 @@ class Auditor:
         """
         memory = self._memory
         return dataclasses.replace(
-            memory, over=self._farewells.over(
+            memory, over=self._stop_markers.over(
                 self._clock(), settings.heartbeats.down_time),
             audits=(0 if incremental.in_doubt(memory.begun, self._missed)
                     else memory.audits),

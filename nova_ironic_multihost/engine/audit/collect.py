@@ -438,7 +438,7 @@ def _facts(sources: Sources, memory: AuditState, settings: Settings,
     zones = aggregates.zones(roster.host_aggregates.aggregates)
     mapped = memory.mapped or sources.mapped(settings.host)
     owned = memory.standing.my_nodes if memory.standing else frozenset[str]()
-    audits = 0 if ownership.was_robbed(
+    audits = 0 if ownership.lost_nodes_to_peers(
         inventory, states, records, zones, owned) else memory.audits
     facts = Facts(
         nodes=inventory.nodes, my_instances=inventory.my_instances,
@@ -477,7 +477,7 @@ def _with_services_of(sources: Sources, known: Services,
     found = [sources.service(host) for host in missing.values()]
     return known + tuple(
         # Only a driver like this one says farewell.
-        dataclasses.replace(service, ironic=bool(service.farewell))
+        dataclasses.replace(service, ironic=bool(service.stop_marker))
         for service in found if service)
 
 

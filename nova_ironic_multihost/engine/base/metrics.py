@@ -36,17 +36,17 @@ class Metrics:
         self._requests = itertools.count()
         # Which thread does some work; replaced whole.
         self._threads: dict[Work, int] = {}
-        self._tallies = Counters(begun=clock())
+        self._totals = Counters(begun=clock())
 
     @property
-    def tallies(self) -> Counters:
+    def totals(self) -> Counters:
         """What was counted and timed so far."""
-        return self._tallies
+        return self._totals
 
     def count(self, event: Event, number: int = 1) -> None:
         """Note that something has happened."""
         with self._lock:
-            self._tallies = self._tallies.counted(event, number)
+            self._totals = self._totals.counted(event, number)
 
     def note_move(self, reason: Reason | None, done: bool) -> None:
         """Note what has come of moving the record of a node to this host.
@@ -80,8 +80,8 @@ class Metrics:
         self, work: Work, change: Callable[[RunStats], RunStats]
     ) -> None:
         with self._lock:
-            self._tallies = self._tallies.with_turns(
-                work, change(self._tallies.turns[work]))
+            self._totals = self._totals.with_turns(
+                work, change(self._totals.turns[work]))
 
     def note_pending(self, kind: Pending, keys: Set[str]) -> None:
         """Note all that is pending of one kind.
@@ -89,7 +89,7 @@ class Metrics:
         :param keys: uuids.
         """
         with self._lock:
-            self._tallies = self._tallies.with_pending(
+            self._totals = self._totals.with_pending(
                 kind, keys, self._clock())
 
     @contextlib.contextmanager
@@ -102,14 +102,14 @@ class Metrics:
         """
         with self._lock:
             number = next(self._requests)
-            self._tallies = self._tallies.asked(number, self._clock())
+            self._totals = self._totals.asked(number, self._clock())
         heard = None
         try:
             yield
             heard = self._clock()
         finally:
             with self._lock:
-                self._tallies = self._tallies.answered(number, heard)
+                self._totals = self._totals.answered(number, heard)
             for work, thread in self._threads.items():
                 if thread == threading.get_ident():
                     self.sign(work)

@@ -129,10 +129,10 @@ def _of_nodes(reasons: Mapping[str, Reason]) -> dict[object, Notice]:
         for reason, notice in OF_NODES.items() if counts[reason]}
 
 
-def in_words(tally: Mapping[Reason, int]) -> str:
+def in_words(counted: Mapping[Reason, int]) -> str:
     """Return how many nodes there are for each reason, for a log line."""
     return ', '.join(f'{count} {reason.value}' for reason, count
-                     in tally.items() if count) or 'none'
+                     in counted.items() if count) or 'none'
 
 
 class Notices:
@@ -146,7 +146,7 @@ class Notices:
         #: What there is to tell -> since when.
         self._since: Mapping[object, float] = {}
         self._told: frozenset[object] = frozenset()
-        self._tally: Mapping[Reason, int] = {}
+        self._recorder: Mapping[Reason, int] = {}
 
     def tell(self, found: Mapping[object, Notice]) -> None:
         """Log what is new.
@@ -168,9 +168,16 @@ class Notices:
 
         :param reasons: node uuid -> why it is mine or not.
         """
-        tally = ownership.tally(reasons)
-        if tally != self._tally:
-            LOG.info('Managing %(mine)d of %(all)d nodes: %(tally)s.', {
-                'mine': sum(tally[reason] for reason in tally if reason.mine),
-                'all': len(reasons), 'tally': in_words(tally)})
-            self._tally = tally
+        counted = ownership.count_reasons(reasons)
+        if counted != self._recorder:
+            LOG.info(
+                'Managing %(mine)d of %(all)d nodes: %(counted)s.',
+                {
+                    'mine': sum(
+                        counted[reason] for reason in counted if reason.mine
+                    ),
+                    'all': len(reasons),
+                    'counted': in_words(counted),
+                },
+            )
+            self._recorder = counted

@@ -457,7 +457,7 @@ class Queue(typing.Protocol):
         """
 
     def hand_on(
-        self, letter: QueuedRequest, host: str, copy: bool = False
+        self, request: QueuedRequest, host: str, copy: bool = False
     ) -> bool:
         """Send a message to another host, and let go of it then.
 
@@ -466,7 +466,7 @@ class Queue(typing.Protocol):
         :returns: whether that has it now.
         """
 
-    def drop(self, letter: QueuedRequest) -> None:
+    def drop(self, request: QueuedRequest) -> None:
         """Let go of a message for good."""
 
     def close(self) -> None:

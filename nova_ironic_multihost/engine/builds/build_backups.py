@@ -58,14 +58,14 @@ class BackupStore:
     :param clock: monotonic clock, in seconds.
     """
 
-    def __init__(self, host: str, mailboxes: Queues, copier: Copier,
-                 sorter: RequestSorter, here: Callable[[str], bool],
+    def __init__(self, host: str, queues: Queues, copier: Copier,
+                 request_sorter: RequestSorter, here: Callable[[str], bool],
                  clock: Callable[[], float] = time.monotonic) -> None:
         self._name = host
         self._host = host_key(host)
-        self._mailboxes = mailboxes
+        self._queues = queues
         self._copier = copier
-        self._sorter = sorter
+        self._request_sorter = request_sorter
         self._here = here
         self._clock = clock
         self._lock = threading.Lock()
@@ -91,7 +91,7 @@ class BackupStore:
     @property
     def readable(self) -> bool:
         """Whether there can be copies, with the message bus that there is."""
-        return self._mailboxes.readable
+        return self._queues.readable
 
     @property
     def all_seen(self) -> bool:
@@ -240,7 +240,7 @@ class BackupStore:
                 self._close()
             else:
                 return
-        self._box = self._mailboxes.open_copies(self._name)
+        self._box = self._queues.open_copies(self._name)
         self._opened = self._taken = self._clock()
         self._box.create()
 
@@ -289,9 +289,9 @@ class BackupStore:
                 self._held.append(copy)
                 raise
             try:
-                if verdict.fate is Action.DROP:
+                if verdict.action is Action.DROP:
                     box.drop(copy)
-                elif verdict.fate is Action.KEEP or not self._hand_on(
+                elif verdict.action is Action.KEEP or not self._hand_on(
                         box, copy, verdict):
                     continue
             except Exception:
@@ -299,7 +299,7 @@ class BackupStore:
                 raise
             here = verdict == Disposition(Action.HAND_ON, self._host)
             asked += here
-            sent += verdict.fate is Action.HAND_ON and not here
+            sent += verdict.action is Action.HAND_ON and not here
             self._held.remove(copy)
         self._publish()
         if sent:
@@ -336,7 +336,7 @@ class BackupStore:
         if over is not None and not over[1]:
             return Disposition(Action.DROP)
         with box.attended():
-            situation = self._sorter.situation(copy)
+            situation = self._request_sorter.situation(copy)
         if situation is None:
             return Disposition(Action.KEEP)
         verdict = backup_copies.judge(
@@ -352,7 +352,7 @@ class BackupStore:
     def _hand_on(
         self, box: Queue, copy: QueuedRequest, verdict: Disposition
     ) -> bool:
-        name = self._sorter.name(verdict.host)
+        name = self._request_sorter.name(verdict.host)
         return name is not None and box.hand_on(copy, name, verdict.copy)
 
     def _publish(self) -> None:

@@ -35,10 +35,10 @@ class BuildRetry:
     :param clock: monotonic clock, in seconds.
     """
 
-    def __init__(self, keeper: BackupStore, attempts: Attempts,
+    def __init__(self, backups: BackupStore, attempts: Attempts,
                  here: Callable[[str], bool],
                  clock: Callable[[], float] = time.monotonic) -> None:
-        self._keeper = keeper
+        self._backups = backups
         self._attempts = attempts
         self.here = here
         self._clock = clock
@@ -54,17 +54,17 @@ class BuildRetry:
             it.
         :raises Exception: that is not known.
         """
-        if not self._keeper.readable:
+        if not self._backups.readable:
             return Step.FAIL
         if self.here(instance.uuid):
             # It is soon over: the gate refuses it while the instance is here.
             return Step.AWAIT
         build = _build(instance)
         # An earlier attempt here may have ended; its copy was dropped then.
-        self._keeper.repeat(build)
+        self._backups.repeat(build)
         step = backup_copies.step(
             provision_state, self._waited(build),
-            self._keeper.copy(build) is not None, self._keeper.all_seen,
+            self._backups.copy(build) is not None, self._backups.all_seen,
             self._attempts.count(instance.uuid))
         if step is Step.REPEAT and not self._attempts.repeatable(instance):
             return Step.FAIL
@@ -89,10 +89,10 @@ class BuildRetry:
         :raises Exception: not all could be undone; it is to be repeated.
         """
         build = _build(instance)
-        copy = self._keeper.copy(build)
+        copy = self._backups.copy(build)
         if copy is None:
             raise LookupError('its copy went back just now')
-        with self._keeper.repeating(build):
+        with self._backups.repeating(build):
             self._attempts.undo(instance, copy)
         with self._lock:
             self._seen.pop(build, None)

@@ -108,19 +108,19 @@ class QueueForwarder:
     def __init__(
         self,
         host: str,
-        mailboxes: Queues,
+        queues: Queues,
         auditor: auditors.Auditor,
         looks: peer_poll.PeerPoller,
-        letters: request_facts.RequestSorter,
+        requests: request_facts.RequestSorter,
         lost_builds: dead_host_builds.LostBuilds,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._host = host_key(host)
-        self._mailboxes = mailboxes
+        self._queues = queues
         self._auditor = auditor
-        self._looks = looks
+        self._peer_poller = looks
         self._lost = lost_builds
-        self._sorter = letters
+        self._request_sorter = requests
         self._clock = clock
         self._ending = threading.Event()
         self._said = self._said_forbidden = False
@@ -144,7 +144,7 @@ class QueueForwarder:
         for box in [*self._readings]:
             if box.host not in mine:
                 self._close(box)
-        if mine and not self._mailboxes.readable:
+        if mine and not self._queues.readable:
             self._say_unreadable()
             return
         failure = None
@@ -170,8 +170,8 @@ class QueueForwarder:
         # turn, and is not found there.
         handed_on = {uuid: host for uuid, host in self._handed_on.items()
                      if now - read.get(host, now) < forwarding.GRACE}
-        held = {letter.instance for reading in self._readings.values()
-                for letter in reading.held if letter.instance is not None}
+        held = {request.instance for reading in self._readings.values()
+                for request in reading.held if request.instance is not None}
         waiting = self._lost.once(read, held | handed_on.keys())
         self._handed_on = {uuid: host for uuid, host in handed_on.items()
                            if uuid in waiting}
@@ -204,16 +204,20 @@ class QueueForwarder:
 
     def _mine(self) -> dict[HostKey, str]:
         """Return whose mailboxes are this host's to read: {host: name}."""
-        view, last = self._looks.view, self._auditor.last
+        view, last = self._peer_poller.view, self._auditor.last
         preferences = self._auditor.preferences
         if (view is None or last is None or preferences is None
                 or self._ending.is_set()):
             return {}
-        return {host: view.services[host].host for host in self._looks.eligible
-                if host in view.services and not view.live(host)
-                # What waits there is for nodes of its partition.
-                and view.peer(host)
-                and forwarding.reader(preferences, host) == self._host}
+        return {
+            host: view.services[host].host
+            for host in self._peer_poller.eligible
+            if host in view.services
+            and not view.live(host)
+            # What waits there is for nodes of its partition.
+            and view.peer(host)
+            and forwarding.reader(preferences, host) == self._host
+        }
 
     def _read(self, box: QueueKey, name: str) -> None:
         """Read a mailbox, or copies, to the end.
@@ -228,8 +232,8 @@ class QueueForwarder:
             if now < self._pauses.get(box, now):
                 return
             reading = self._readings[box] = QueueReading(
-                (self._mailboxes.open_copies if box.copies
-                 else self._mailboxes.open)(name), now)
+                (self._queues.open_copies if box.copies
+                 else self._queues.open)(name), now)
         elif reading.held and now - reading.opened >= forwarding.HOLDING:
             self._close(box)
             return
@@ -269,9 +273,9 @@ class QueueForwarder:
             return True
         if forwarding.returned(consumers, len(reading.held)):
             return False
-        for letter in [*reading.held]:
-            if self._deal(box, reading, letter):
-                reading.held.remove(letter)
+        for request in [*reading.held]:
+            if self._deal(box, reading, request):
+                reading.held.remove(request)
         taken = 0
         while len(reading.held) < HELD:
             found = mailbox.take()
@@ -289,31 +293,31 @@ class QueueForwarder:
         return True
 
     def _deal(
-        self, box: QueueKey, reading: QueueReading, letter: QueuedRequest
+        self, box: QueueKey, reading: QueueReading, request: QueuedRequest
     ) -> bool:
         """Do with a message what is to be done; return whether it is gone.
 
         :raises SilentError: what that is cannot be known.
         """
         try:
-            verdict = self._judge(box, reading.mailbox, letter)
+            verdict = self._judge(box, reading.mailbox, request)
         except Exception as exc:
             raise QueueNoAnswer(f'it is not known what becomes of a message: '
                               f'{exc}') from exc
-        if verdict.fate is Action.KEEP:
+        if verdict.action is Action.KEEP:
             return False
-        fate = verdict.fate
-        if fate is Action.HAND_ON and not self._hand_on(
-                reading.mailbox, letter, verdict):
+        action = verdict.action
+        if action is Action.HAND_ON and not self._hand_on(
+                reading.mailbox, request, verdict):
             if box.copies or not verdict.copy or self._has_copies(
                     reading, verdict.host):
                 return False
             # Where the build goes on there are no copies; nobody waits for
             # this one.
-            fate = Action.DROP
-        if fate is Action.DROP:
-            reading.mailbox.drop(letter)
-        reading.counts[fate] += 1
+            action = Action.DROP
+        if action is Action.DROP:
+            reading.mailbox.drop(request)
+        reading.counts[action] += 1
         return True
 
     def _has_copies(self, reading: QueueReading, host: HostKey | None) -> bool:
@@ -321,7 +325,7 @@ class QueueForwarder:
 
         It may only not have taken one for the moment.
         """
-        name = self._sorter.name(host)
+        name = self._request_sorter.name(host)
         if host is None or name is None:
             return True
         if host not in reading.copies:
@@ -331,7 +335,7 @@ class QueueForwarder:
         return reading.copies[host]
 
     def _has_queue_for_copies(self, name: str) -> bool:
-        mailbox = self._mailboxes.open_copies(name)
+        mailbox = self._queues.open_copies(name)
         try:
             return mailbox.consumers() is not None
         except PermissionError:
@@ -341,26 +345,26 @@ class QueueForwarder:
             mailbox.close()
 
     def _hand_on(
-        self, mailbox: Queue, letter: QueuedRequest, verdict: Disposition
+        self, mailbox: Queue, request: QueuedRequest, verdict: Disposition
     ) -> bool:
-        name = self._sorter.name(verdict.host)
-        if name is None or not mailbox.hand_on(letter, name, verdict.copy):
+        name = self._request_sorter.name(verdict.host)
+        if name is None or not mailbox.hand_on(request, name, verdict.copy):
             return False
-        if letter.instance is not None and verdict.host is not None:
-            self._handed_on[letter.instance] = verdict.host
+        if request.instance is not None and verdict.host is not None:
+            self._handed_on[request.instance] = verdict.host
         return True
 
     def _judge(
-        self, box: QueueKey, mailbox: Queue, letter: QueuedRequest
+        self, box: QueueKey, mailbox: Queue, request: QueuedRequest
     ) -> Disposition:
-        if letter.kind is RequestKind.OTHER:
+        if request.kind is RequestKind.OTHER:
             return Disposition(Action.KEEP)
         with mailbox.attended():
-            situation = self._sorter.situation(letter)
+            situation = self._request_sorter.situation(request)
         if situation is None:
             return Disposition(Action.KEEP)
         judge = backup_copies.judge if box.copies else forwarding.judge
-        return judge(letter, box.host, situation)
+        return judge(request, box.host, situation)
 
     def _tell(self, name: str, reading: QueueReading) -> None:
         if reading.counts:

@@ -33,32 +33,34 @@ class RequestSorter:
                  looks: peer_poll.PeerPoller, attempts: Attempts) -> None:
         self._host = host_key(host)
         self._auditor = auditor
-        self._looks = looks
+        self._peer_poller = looks
         self._attempts = attempts
 
-    def situation(self, letter: QueuedRequest) -> RequestFacts | None:
+    def situation(self, request: QueuedRequest) -> RequestFacts | None:
         """Return what is known, None if that is nothing yet.
 
         :raises Exception: nova does not say.
         """
-        last, view = self._auditor.last, self._looks.view
-        if letter.instance is None or last is None or view is None:
+        last, view = self._auditor.last, self._peer_poller.view
+        if request.instance is None or last is None or view is None:
             return None
         sources = self._auditor.sources
-        state = sources.instance_states([letter.instance]).get(letter.instance)
-        if letter.kind is not RequestKind.BUILD or letter.node is None:
+        state = sources.instance_states([request.instance]).get(
+            request.instance
+        )
+        if request.kind is not RequestKind.BUILD or request.node is None:
             return RequestFacts(state)
-        record = next(iter(sources.records([letter.node])), None)
+        record = next(iter(sources.records([request.node])), None)
         owner = record.owner if record is not None else None
         return RequestFacts(
             state, owner, owner == self._host or view.live(owner),
-            owner in self._looks.eligible,
-            self._choice(letter.node, owner, last, view),
-            self._attempts.count(letter.instance))
+            owner in self._peer_poller.eligible,
+            self._choice(request.node, owner, last, view),
+            self._attempts.count(request.instance))
 
     def name(self, host: HostKey | None) -> str | None:
         """Return how nova spells a host, None if it does not have it."""
-        view = self._looks.view
+        view = self._peer_poller.view
         service = (view.services.get(host)
                    if view is not None and host is not None else None)
         return service.host if service is not None else None

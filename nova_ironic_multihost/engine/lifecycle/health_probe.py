@@ -34,15 +34,15 @@ class HealthProbe:
     """
 
     def __init__(self, host: str, auditor: auditors.Auditor,
-                 looks: peer_poll.PeerPoller, tally: Metrics,
+                 looks: peer_poll.PeerPoller, recorder: Metrics,
                  bounds: Callable[[], health.HealthLimits],
                  ending: Callable[[], bool] = lambda: False,
                  listening: Callable[[], bool] = lambda: True,
                  clock: Callable[[], float] = time.monotonic) -> None:
         self._host = host
         self._auditor = auditor
-        self._looks = looks
-        self._tally = tally
+        self._peer_poller = looks
+        self._recorder = recorder
         self._bounds = bounds
         self._ending = ending
         self._listening = listening
@@ -58,15 +58,15 @@ class HealthProbe:
     def verdict(self) -> health.HealthState:
         """Say whether this compute service is well."""
         # What is read first is not younger than the moment.
-        tallies = self._tally.tallies
-        turns = tallies.turns
+        totals = self._recorder.totals
+        turns = totals.turns
         return health.judge(health.HealthInputs(
             started=self._started, ending=self._ending(),
             listening=self._listening(),
             audit=turns[Work.AUDIT].sign, look=turns[Work.LOOK].sign,
             look_ended=turns[Work.LOOK].ended,
             services=turns[Work.SERVICES].succeeded,
-            asking=tallies.oldest_awaited), self._read_limits(),
+            asking=totals.oldest_awaited), self._read_limits(),
             self._clock())
 
     def _read_limits(self) -> health.HealthLimits:
@@ -83,10 +83,10 @@ class HealthProbe:
         """Return all that is known."""
         audit = self._auditor.last
         absences = self._auditor.absences
-        tallies = self._tally.tallies
+        totals = self._recorder.totals
         return StatusSnapshot(
-            self._host, self._clock(), tallies, self.verdict(),
-            view=self._looks.view or (audit.view if audit else None),
+            self._host, self._clock(), totals, self.verdict(),
+            view=self._peer_poller.view or (audit.view if audit else None),
             reasons=audit.reasons if audit else None,
             missing=len(absences.counts), braked=absences.braked,
             ending=self._ending())

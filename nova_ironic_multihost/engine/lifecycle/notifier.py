@@ -62,11 +62,11 @@ class Notifier:
         :param host: this host, as nova spells it.
         """
         me = audit.view.services.get(audit.view.host)
-        tally = ownership.tally(audit.reasons)
-        free = sum(tally[reason] for reason in FREE)
+        counted = ownership.count_reasons(audit.reasons)
+        free = sum(counted[reason] for reason in FREE)
         # Who is told to end is disabled as well, and comes back.
         state = notifications.drained(
-            me is not None and me.disabled and not me.farewell, free)
+            me is not None and me.disabled and not me.stop_marker, free)
         with self._lock:
             braked, self._braked = self._braked, absences.braked
             before, self._drain = self._drain, state
@@ -76,7 +76,7 @@ class Notifier:
         if before is not state:
             self.tell(notifications.drain(
                 host, state, free,
-                sum(tally[reason] for reason in ownership.SERVED)))
+                sum(counted[reason] for reason in ownership.SERVED)))
 
     def _send(self, event: notifications.Notification) -> None:
         try:

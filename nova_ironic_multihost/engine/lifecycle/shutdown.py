@@ -75,7 +75,7 @@ class Shutdown:
             self._said.set()
             return True
         try:
-            threading.Thread(target=self._say_farewell, daemon=True,
+            threading.Thread(target=self._write_stop_marker, daemon=True,
                              name='ironic-multihost-farewell').start()
         except RuntimeError as exc:
             LOG.warning('Threads of nova-compute are used up: %s.', exc)
@@ -116,11 +116,11 @@ class Shutdown:
             # Told to end meanwhile: that write may have come after the words
             # of this end. No lock, as the handler of a signal stands on top
             # of this frame and may never return to it.
-            self._say_farewell()
+            self._write_stop_marker()
 
-    def _say_farewell(self) -> None:
+    def _write_stop_marker(self) -> None:
         try:
-            words = stop_marker.farewell(self._now())
+            words = stop_marker.text(self._now())
             if not self._repeatedly(words):
                 return
             # When all have said it each of them knows who stays.

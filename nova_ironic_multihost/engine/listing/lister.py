@@ -107,10 +107,10 @@ class Lister:
 
     def __init__(self, pages: Pages,
                  clock: Callable[[], float] = time.monotonic,
-                 tally: Metrics | None = None) -> None:
+                 recorder: Metrics | None = None) -> None:
         self._pages = pages
         self._clock = clock
-        self._tally = tally or Metrics(clock)
+        self._recorder = recorder or Metrics(clock)
         # One reading at a time; also guards _reading and _counts.
         self._lock = threading.Lock()
         self._reading: Listing | None = None
@@ -141,7 +141,7 @@ class Lister:
             if brief:
                 self._reading = self._with_news(partition, seconds, wanted)
             else:
-                with self._tally.turn(Work.LISTING):
+                with self._recorder.turn(Work.LISTING):
                     self._read_on(partition, seconds, wanted, often)
             return self.mirror
         finally:

@@ -71,7 +71,7 @@ class PeerPoller:
                  ending: Callable[[], bool] = lambda: False,
                  to_move: Callable[[Iterable[str]], Sequence[Record]] = (
                      lambda nodes: ()),
-                 tally: Metrics | None = None,
+                 recorder: Metrics | None = None,
                  pull: Callable[[list[str]], Iterable[str]] = (
                      lambda nodes: ()),
                  note_pulled: Callable[[Iterable[str]], None] = (
@@ -83,7 +83,7 @@ class PeerPoller:
         self._pull = pull
         self._note_pulled = note_pulled
         self._ending = ending
-        self._tally = tally or Metrics(clock)
+        self._recorder = recorder or Metrics(clock)
         self._watch = peer_changes.PeerChanges(clock)
         self._view: peers.View | None = None
         self._eligible: frozenset[HostKey] = frozenset()
@@ -130,11 +130,11 @@ class PeerPoller:
 
         :returns: what was seen.
         """
-        with self._tally.turn(Work.LOOK):
+        with self._recorder.turn(Work.LOOK):
             try:
                 return self._once(settings)
             except Exception:
-                self._tally.count(Event.LOOK_FAILED)
+                self._recorder.count(Event.LOOK_FAILED)
                 raise
 
     def _once(self, settings: Settings) -> peers.View:
@@ -174,7 +174,7 @@ class PeerPoller:
             last.preferences.members if last else {})
 
     def _read(self, settings: Settings) -> peers.View:
-        with self._tally.turn(Work.SERVICES):
+        with self._recorder.turn(Work.SERVICES):
             return self._auditor.read_view(settings, self._known())
 
     def _known(self) -> Iterable[str]:
@@ -257,11 +257,11 @@ class PeerPoller:
 
     def _tell(self, hosts: str, reasons: Mapping[str, Reason]) -> None:
         """Log what was found, unless it is what was found before."""
-        tally = operator_log.in_words(ownership.tally(reasons))
-        if reasons and (hosts, tally) != self._told:
+        counted = operator_log.in_words(ownership.count_reasons(reasons))
+        if reasons and (hosts, counted) != self._told:
             LOG.info('Audited the nodes of %(hosts)s, which left: '
-                     '%(tally)s.', {'hosts': hosts, 'tally': tally})
-        self._told = hosts, tally
+                     '%(counted)s.', {'hosts': hosts, 'counted': counted})
+        self._told = hosts, counted
         unanswered = len(_waiting(reasons, Reason.UNANSWERED))
         if unanswered and not self._unanswered:
             LOG.warning(
@@ -291,7 +291,7 @@ class PeerPoller:
         for node in nodes:
             if self._ending():
                 return missed
-            self._tally.sign(Work.LOOK)
+            self._recorder.sign(Work.LOOK)
             if node not in moved:
                 self._tracker.audit(node)
             owner = audit.owners[node]

@@ -47,13 +47,13 @@ class Rebalancer:
     def __init__(self, auditor: auditors.Auditor, tracker: Tracker,
                  schedule: DueNodes, offers: Recheck,
                  free: Callable[[str], bool],
-                 tally: Metrics | None = None) -> None:
+                 recorder: Metrics | None = None) -> None:
         self._auditor = auditor
         self._tracker = tracker
         self._schedule = schedule
-        self._offers = offers
+        self._recheck = offers
         self._free = free
-        self._tally = tally or Metrics()
+        self._recorder = recorder or Metrics()
         #: Of what was pulled last, so that the tracker keeps it: they were
         #: not this host's when its audit read its own.
         self.records: tuple[Record, ...] = ()
@@ -89,14 +89,14 @@ class Rebalancer:
         failed = 0
 
         def judge(idle: list[str]) -> list[Record]:
-            records = self._offers.to_pull(idle, label)
+            records = self._recheck.to_pull(idle, label)
             found.update((record.node, record) for record in records)
             judged.append(records)
             return records
 
         free = [node for node in nodes if self._free(node)]
         for first in range(0, len(free), AT_ONCE):
-            self._tally.sign(work)
+            self._recorder.sign(work)
             judged.clear()
             try:
                 some = self._tracker.pull(

@@ -88,11 +88,11 @@ class Recovery:
     """
 
     def __init__(self, host: str, instances: Instances, machines: Machines,
-                 operations: Operations, repetition: BuildRetry,
+                 operations: Operations, retry: BuildRetry,
                  clock: Callable[[], float] = time.monotonic,
                  start: Callable[..., None] = start_thread,
                  under_way: Callable[[], Set[str]] = frozenset,
-                 tally: Metrics | None = None,
+                 recorder: Metrics | None = None,
                  receive: Callable[[], object] = lambda: None) -> None:
         self._name = host
         self._host = host_key(host)
@@ -100,11 +100,11 @@ class Recovery:
         self._machines = machines
         self._clock = clock
         self._start = start
-        self._herald = notifier.Notifier(instances, start)
+        self._notifier = notifier.Notifier(instances, start)
         self._under_way = under_way
-        self._tally = tally or Metrics(clock)
+        self._recorder = recorder or Metrics(clock)
         self._operations = operations
-        self._repetition = repetition
+        self._build_retry = retry
         self._lock = threading.Lock()
         self._waiting: collections.deque[str] = collections.deque()
         #: Instances that wait for a worker, or that one is at.
@@ -125,9 +125,9 @@ class Recovery:
         # Only the sweep uses these.
         self._sweeps = 0
         self._astray: Mapping[tuple[str, str], int] = {}
-        self._patrol = stuck_instances.StuckInstances(
+        self._stuck_instances = stuck_instances.StuckInstances(
             host, instances, operations, receive, self._seen_to,
-            repetition.here)
+            retry.here)
 
     def add(self, uuids: Iterable[str]) -> None:
         """Bring instances to rest, soon.
@@ -177,7 +177,9 @@ class Recovery:
             LOG.info('Took over %(count)d instances of compute service '
                      '%(host)s, which is down.',
                      {'count': len(uuids), 'host': host})
-            self._herald.tell(notifications.takeover(self._name, host, uuids))
+            self._notifier.tell(
+                notifications.takeover(self._name, host, uuids)
+            )
 
     def start(self, init: Callable[[], object], instance: Instance) -> None:
         """Do what is due for an instance at the start of the service.
@@ -203,7 +205,7 @@ class Recovery:
             return
         if (takeover.may_wait(instance.vm_state, state)
                 or takeover.half_deleted(instance.vm_state)):
-            self._patrol.suspect(instance.uuid)
+            self._stuck_instances.suspect(instance.uuid)
             return
         if (instance.host == self._name
                 and takeover.rests_at_start(instance.vm_state, state)):
@@ -245,7 +247,7 @@ class Recovery:
     def _sweep(self, view: peers.View | None) -> None:
         if self._silence:
             self._silence, self._stirred = False, True
-            self._patrol.interrupt()
+            self._stuck_instances.interrupt()
         with self._lock:
             unmarked = list(self._unmarked)
             paused = dict(self._pauses)
@@ -255,14 +257,14 @@ class Recovery:
         marked = takeover.sort_marked(self._host, found)
         self.add(sorted(self._due(marked.rest, paused)))
         self._undo(marked.astray, found, view)
-        self._tally.note_pending(Pending.REST, {
+        self._recorder.note_pending(Pending.REST, {
             *marked.rest, *(uuid for uuid, _ in marked.astray),
             *self._seen_to()})
         self._sweeps += 1
         if view is None or view.fenced(self._host):
-            self._patrol.interrupt()
+            self._stuck_instances.interrupt()
         else:
-            self.add(self._patrol.once(self._sweeps % PATROL == 0))
+            self.add(self._stuck_instances.once(self._sweeps % PATROL == 0))
 
     def _marked(self, unfinished: bool) -> Mapping[str, InstanceState]:
         """Read what this host has marked.
@@ -351,7 +353,7 @@ class Recovery:
             if not awaited:
                 # It is at something else by now, or the sweep marks it; or a
                 # write of the process before this one was late.
-                self._patrol.suspect(uuid)
+                self._stuck_instances.suspect(uuid)
                 return not remembered
         elif takeover.is_anothers(instance.task_state, self._host):
             raise StillBusy('another compute service wants to have it')
@@ -361,7 +363,7 @@ class Recovery:
             lambda: self._machines.deployed_since(
                 instance, self._instances.began(uuid, 'rebuild')))
         if step is Step.FAIL and instance.vm_state == 'building':
-            step = self._repetition.step(instance, machine)
+            step = self._build_retry.step(instance, machine)
         if step is Step.AWAIT and not takeover.awaited_unmarked(
                 instance.vm_state):
             return False
@@ -389,7 +391,7 @@ class Recovery:
                    machine: str | None) -> None:
         if step is Step.DEPLOYED:
             # It may be in a task state then, to be stopped once more.
-            self._patrol.suspect(instance.uuid)
+            self._stuck_instances.suspect(instance.uuid)
             self._instances.deployed(instance)
         elif step is Step.FAIL:
             self._instances.fail(
@@ -398,7 +400,7 @@ class Recovery:
                     f'Ironic has the node {machine}' if machine
                     else 'no node is reserved for it in Ironic'))
         elif step is Step.REPEAT:
-            self._repetition.undo(instance)
+            self._build_retry.undo(instance)
         elif step is Step.DELETE:
             with self._operations.repeating():
                 self._instances.delete(instance)

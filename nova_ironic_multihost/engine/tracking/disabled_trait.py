@@ -80,7 +80,7 @@ class DisabledTrait:
             return
         # That may be old by now.
         me = self._auditor.sources.service(me.host)
-        if me is None or me.farewell:
+        if me is None or me.stop_marker:
             # Disabled as it is about to end, which is not marked.
             return
         # They may go by what it was before.

@@ -150,7 +150,7 @@ class DueNodes:
         """
         audit = self._auditor.last
         me = view.services.get(view.host)
-        common = (me is not None and bool(me.farewell),
+        common = (me is not None and bool(me.stop_marker),
                   settings.partition.label,
                   audit.host_aggregates.of(view.host) if audit else None)
         with self._lock:
@@ -196,7 +196,7 @@ class DueNodes:
         with self._lock:
             self._touched.update(self._running)
 
-    def note_drift(self, nodes: Set[str]) -> None:
+    def note_provider_changes(self, nodes: Set[str]) -> None:
         """Note that somebody has changed what placement has of some nodes."""
         with self._lock:
             self._touched |= nodes

@@ -165,7 +165,7 @@ class Computes:
         """Let each audit in the background what is due."""
         for host in hosts:
             with self._as(host), self._in_cell():
-                self.manager(host).driver._upkeep.once()
+                self.manager(host).driver._background_audit.once()
 
     def sweep(self, *hosts):
         """Let each of these hosts look for take-overs to be finished."""
@@ -178,7 +178,7 @@ class Computes:
 
         :param now: what its clock says, in seconds.
         """
-        missing = self.manager(host).driver._arrivals
+        missing = self.manager(host).driver._in_flight
         missing._clock = lambda: now
         with self._as(host):
             missing.once()
@@ -187,7 +187,7 @@ class Computes:
         """Let each of these hosts see to its copies of builds."""
         for host in hosts:
             with self._as(host):
-                self.manager(host).driver._keeper.once()
+                self.manager(host).driver._backups.once()
 
     def refuse(self, *hosts):
         """Let these hosts, or all that run, refuse evacuations that are left.
@@ -196,7 +196,7 @@ class Computes:
         """
         for host in hosts or self.hosts:
             driver = self.manager(host).driver
-            if mine := getattr(driver, '_refusals', None):
+            if mine := getattr(driver, '_evacuation_refusals', None):
                 with self._as(host):
                     for _ in range(2 * evacuation_refusals.LOOK):
                         mine.sweep(driver._auditor.last.view)
@@ -280,7 +280,7 @@ class Computes:
         """
         service = self._running[host]
         end = service.rpcserver.stop
-        departure = getattr(service.manager.driver, '_departure', None)
+        departure = getattr(service.manager.driver, '_shutdown', None)
 
         def act_and_end():
             if departure is not None:
@@ -300,7 +300,7 @@ class Computes:
         For ``service_down_time`` nova believes that it is up.
         """
         driver = self.manager(host).driver
-        if departure := getattr(driver, '_departure', None):
+        if departure := getattr(driver, '_shutdown', None):
             departure._registration.say = lambda words: False
         self.stop(host)
 

@@ -13,13 +13,13 @@ class Hold:
     """Threads that do something wait here until they are released."""
 
     def __init__(self):
-        self._arrivals = threading.Semaphore(0)
+        self._in_flight = threading.Semaphore(0)
         self._departures = threading.Semaphore(0)
         self._open = threading.Event()
 
     def wait_here(self):
         """Wait for :meth:`release`, as one of those that are held."""
-        self._arrivals.release()
+        self._in_flight.release()
         self._open.wait(DEADLINE)
 
     def leave(self):
@@ -35,7 +35,7 @@ class Hold:
 
         :raises TimeoutError: none did.
         """
-        self._await(self._arrivals, 'came')
+        self._await(self._in_flight, 'came')
 
     def done(self):
         """Return when one more has left.

@@ -77,15 +77,15 @@ class Mailbox:
                 manager.ComputeManager)), handle=self._held[-1],
             arguments=self._held[-1][1]['args'])
 
-    def hand_on(self, letter, host, copy=False):
+    def hand_on(self, request, host, copy=False):
         """Send a message to another host, as it is."""
-        (copies if copy else queue)(host).append(letter.handle)
-        self.drop(letter)
+        (copies if copy else queue)(host).append(request.handle)
+        self.drop(request)
         return True
 
-    def drop(self, letter):
+    def drop(self, request):
         """Let go of a message."""
-        self._held.remove(letter.handle)
+        self._held.remove(request.handle)
 
     def close(self):
         """Give back what is held."""

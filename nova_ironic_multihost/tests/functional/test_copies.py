@@ -58,7 +58,7 @@ class CopiesTestCase(dead.DeadComputeTestCase):
         held.arrived()
         patch.stop()
         self.fleet.keep('host1')
-        self.keeper = manager.driver._keeper
+        self.backups = manager.driver._backups
         self.held = held
         self.assertEqual([], post.copies('host1'))
 
@@ -66,7 +66,7 @@ class CopiesTestCase(dead.DeadComputeTestCase):
         """End host1, over its build."""
         self.held.release()
         self.fleet.kill('host1')
-        self.keeper._close()
+        self.backups._close()
         self.assertEqual(1, len(post.copies('host1')))
 
     def restart(self):
@@ -154,7 +154,7 @@ class CopiesTestCase(dead.DeadComputeTestCase):
     def again(self, host):
         """A host has a second look at the build."""
         recovery = self.fleet.manager(host).driver._recovery
-        for clock in recovery, recovery._repetition:
+        for clock in recovery, recovery._build_retry:
             now = clock._clock
             clock._clock = lambda now=now: now() + 30
         self.fleet.sweep(host)
@@ -184,7 +184,7 @@ class CopiesTestCase(dead.DeadComputeTestCase):
         self.fleet.force_down('host1')
         self.fleet.look('host2')
         with computes.as_host('host2'):
-            self.fleet.manager('host2').driver._postman.once()
+            self.fleet.manager('host2').driver._forwarder.once()
 
     def test_build_that_goes_on_is_not_asked_for_again(self):
         self.die_over_a_build('instance_claim')

@@ -160,7 +160,7 @@ class StopTestCase(base.MultiHostTestCase):
     def said_by(self, host):
         with self.fleet._as(host):
             self.fleet.manager(host).driver._end()
-            self.fleet.manager(host).driver._departure.wait()
+            self.fleet.manager(host).driver._shutdown.wait()
         return self.service(host)[1]
 
 

@@ -286,7 +286,7 @@ class Process:
                 host_aggregates=types.SimpleNamespace(aggregates=()),
                 view=types.SimpleNamespace(host=host_key(host))))
         self.looks = types.SimpleNamespace(view=None, eligible=frozenset())
-        letters = request_facts.RequestSorter(
+        requests = request_facts.RequestSorter(
             host, self.audits, self.looks, world
         )
 
@@ -296,21 +296,21 @@ class Process:
         def clock():
             return world.now
 
-        self.keeper = build_backups.BackupStore(
-            host, self, self, letters, here, clock
+        self.backups = build_backups.BackupStore(
+            host, self, self, requests, here, clock
         )
         self.operations = Operations()
         instances = Instances(world)
         self.recovery = recovery.Recovery(
             host, instances, instances, self.operations,
-            build_retry.BuildRetry(self.keeper, world, here, clock), clock,
+            build_retry.BuildRetry(self.backups, world, here, clock), clock,
             lambda target, *args: self.threads.append((target, args)),
             receive=self.receive)
-        self.postman = queue_forwarder.QueueForwarder(
-            host, self, self.audits, self.looks, letters,
+        self.forwarder = queue_forwarder.QueueForwarder(
+            host, self, self.audits, self.looks, requests,
             dead_host_builds.LostBuilds(self, world, clock), clock)
         self.arrivals = in_flight.InFlightBuilds(
-            self, self.audits, self.keeper.may_come, clock)
+            self, self.audits, self.backups.may_come, clock)
         self.look()
         self.track()
         for uuid in instances.of_host(host, None):
@@ -373,35 +373,35 @@ class Process:
         """Take what waits in nova's queue, all at once."""
         waiting = self.world.queues[self.host]
         while waiting:
-            letter = waiting.pop(0)
-            self.arrivals.begin(letter.instance)
-            self.keeper.keep(
-                letter.instance, letter.node, {'letter': letter})
-            self.builds.append((letter, self.build(letter)))
+            request = waiting.pop(0)
+            self.arrivals.begin(request.instance)
+            self.backups.keep(
+                request.instance, request.node, {'letter': request})
+            self.builds.append((request, self.build(request)))
 
     def step(self, index):
         """Go on with one of the builds that are here, for one step."""
         if not self.builds:
             return
         index %= len(self.builds)
-        letter, work = self.builds[index]
+        request, work = self.builds[index]
         # nova holds a lock of the instance.
-        if any(one.instance == letter.instance
+        if any(one.instance == request.instance
                for one, _ in self.builds[:index]):
             return
         try:
             next(work)
         except StopIteration as end:
             del self.builds[index]
-            self.keeper.end(letter.instance, letter.node, bool(end.value))
-            self.arrivals.end(letter.instance)
+            self.backups.end(request.instance, request.node, bool(end.value))
+            self.arrivals.end(request.instance)
 
-    def build(self, letter):
+    def build(self, request):
         """Do what the gate does for a build.
 
         :returns: whether it has refused it, or ended it.
         """
-        uuid, node = letter.instance, letter.node
+        uuid, node = request.instance, request.node
         # It waits for its turn.
         yield
         self.operations.at_work |= {uuid}
@@ -617,6 +617,6 @@ class Process:
 
     def turn(self):
         """What its timers do."""
-        for act in (self.look, self.adopt, self.track, self.keeper.once,
-                    self.arrivals.once, self.postman.once, self.recover):
+        for act in (self.look, self.adopt, self.track, self.backups.once,
+                    self.arrivals.once, self.forwarder.once, self.recover):
             act()

@@ -322,7 +322,7 @@ class Sources:
         self._gone = frozenset()
         self.looked = False
         self.mine = frozenset()
-        self.farewells = {}
+        self.stop_markers = {}
         self.listed = {}
         self.read = weakref.WeakKeyDictionary()
         self._listings = weakref.WeakKeyDictionary()
@@ -372,9 +372,9 @@ class Sources:
         """Note who has said farewell, for looks count from then on."""
         if self.is_look():
             for host, state in states.items():
-                if state.farewell:
-                    self.farewells.setdefault(
-                        (host, state.farewell), self._world.clock)
+                if state.stop_marker:
+                    self.stop_markers.setdefault(
+                        (host, state.stop_marker), self._world.clock)
 
     def now(self):
         """What the clock of the host says."""
@@ -617,18 +617,18 @@ class Process:
             self.sources, self.sources, Reader(self.sources), clock,
             futurist.SynchronousExecutor)
         self.auditor._lock = Lock()
-        self._offers = recheck.Recheck(self.auditor, self, self._is_ending)
+        self._recheck = recheck.Recheck(self.auditor, self, self._is_ending)
         self._schedule = due_nodes.DueNodes(
             self.host, self.auditor, self, clock)
         self._schedule._current = Local()
-        self._pulls = rebalance.Rebalancer(
-            self.auditor, self, self._schedule, self._offers,
+        self._rebalancer = rebalance.Rebalancer(
+            self.auditor, self, self._schedule, self._recheck,
             lambda node: self.auditor.last.nodes[node].instance is None)
         self._changes = ironic_changes.IronicChanges(
             self.auditor, self, self._schedule.is_due, self._is_ending)
         self._look = peer_poll.PeerPoller(
             self.auditor, self, self._acquired, clock, self._is_ending,
-            lambda nodes: self._offers.to_move(
+            lambda nodes: self._recheck.to_move(
                 nodes, settings.partition.label),
             note_pulled=self._schedule.note_pulled)
         self.sources.ending = self._is_ending
@@ -685,8 +685,8 @@ class Process:
         """
         services = self._world.services
         return frozenset(
-            host for (host, words), since in self.sources.farewells.items()
-            if services[host].farewell == words
+            host for (host, words), since in self.sources.stop_markers.items()
+            if services[host].stop_marker == words
             and self._world.clock - since >= worlds.DOWN_TIME
         ), self.auditor._outages.dead
 
@@ -889,12 +889,12 @@ class Process:
         self._recovery.took_over(found.taken_over, found.at_rest)
         self._looked_for = frozenset()
         self._check_kept(found)
-        self._take_back_farewell(found.view)
+        self._take_back_stop_marker(found.view)
         self._schedule.spare(found.nodes)
-        self._pulls.once(self._settings.partition.label)
+        self._rebalancer.once(self._settings.partition.label)
         pause()
         recorded = {record.node for record in (
-            *self.auditor.last.records, *self._pulls.records)}
+            *self.auditor.last.records, *self._rebalancer.records)}
         for node in self.tracked - recorded:
             self._forget(node)
         for record in found.records:
@@ -915,10 +915,10 @@ class Process:
         # A look that fails is logged and repeated.
         with contextlib.suppress(NotReadyError):
             view = self._look.once(self._settings)
-            self._take_back_farewell(view)
+            self._take_back_stop_marker(view)
 
-    def _take_back_farewell(self, view):
-        if view.services[self.host].farewell and not self.ending:
+    def _take_back_stop_marker(self, view):
+        if view.services[self.host].stop_marker and not self.ending:
             pause()
             self._world.services[self.host].take_back()
 
@@ -977,10 +977,10 @@ class Process:
 
     def audit(self, node):
         """ResourceTracker.update_available_resource, of one node."""
-        if not self._offers.may_take(node):
+        if not self._recheck.may_take(node):
             return
         with self._schedule.auditing(node):
-            if self._offers.is_new(node):
+            if self._recheck.is_new(node):
                 self.providers.pop(node, None)
             pause()
             with self.updating:
@@ -1003,7 +1003,7 @@ class Process:
             undeleted = row.deleted
             if undeleted:
                 world.undelete(node, self.host)
-            elif not self._offers.still_valid(
+            elif not self._recheck.still_valid(
                     node, Record(node, row.host)):
                 return False
             taken = row.host == self.host or self._move(node, undeleted)
@@ -1081,7 +1081,7 @@ class Process:
     def _may_create(self, node):
         # What has been decided is judged by what was seen then.
         seen = self.sources.seen
-        allowed = self._offers.may_create(node, self._settings)
+        allowed = self._recheck.may_create(node, self._settings)
         self.sources.seen = seen
         return allowed
 
@@ -1102,7 +1102,7 @@ class Process:
             seen = (*seen[:-1], consumer)
         # One that was undeleted was judged as one that is created.
         if row.deleted or row.host != owner or not (
-                undeleted or self._offers.still_valid(
+                undeleted or self._recheck.still_valid(
                     node, Record(node, row.host))):
             return False
         pause()
@@ -1117,7 +1117,7 @@ class Process:
                 self.providers[node] = provider.generation, provider.reserved
             generation, reserved = self.providers[node]
             pause()
-            offered = self._offers.of(node)
+            offered = self._recheck.of(node)
             if offered is recheck.Offer.REFUSED:
                 return False
             wanted = offered is recheck.Offer.NOTHING
@@ -1132,9 +1132,9 @@ class Process:
             self.providers.pop(node, None)
         return False
 
-    def drift(self):
+    def provider_changes(self):
         """audit.drift, every ten minutes."""
-        self._schedule.note_drift({
+        self._schedule.note_provider_changes({
             node for node in self.tracked & self._reported.keys()
             if self._world.provide(node).generation != self._reported[node]})
 

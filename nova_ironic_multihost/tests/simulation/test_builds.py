@@ -294,8 +294,8 @@ class Builds(stateful.RuleBasedStateMachine):
                     'active', None, [state.node]) and (
                         world.attempts[uuid] < backup_copies.ATTEMPTS):
                 raise building.Broken(f'{uuid} is {state}, with {held}')
-        left = {name: letters for name, letters in world.queues.items()
-                if letters and name[0] not in world.fenced}
+        left = {name: requests for name, requests in world.queues.items()
+                if requests and name[0] not in world.fenced}
         if left or world.held:
             raise building.Broken(f'{left} and {world.held} held are left')
 

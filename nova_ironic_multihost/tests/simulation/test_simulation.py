@@ -312,12 +312,12 @@ class Simulation(stateful.RuleBasedStateMachine):
         if process and process.serving and not process.ending:
             for _ in range(steps):
                 process.step()
-            self._say_farewell(process, closed)
+            self._write_stop_marker(process, closed)
             for _ in range(ticks):
                 self._wait(1)
                 self._look_all()
 
-    def _say_farewell(self, process, closed=True):
+    def _write_stop_marker(self, process, closed=True):
         process.ending = True
         self.world.services[process.host].say(
             self.world.new('farewell'), closed)
@@ -350,7 +350,7 @@ class Simulation(stateful.RuleBasedStateMachine):
         self._look_all()
         self._look_all()
         moves = len(self.world.moves)
-        self._say_farewell(process, closed)
+        self._write_stop_marker(process, closed)
         for _ in range(ticks):
             self._wait(1)
             self._look_all()
@@ -366,7 +366,7 @@ class Simulation(stateful.RuleBasedStateMachine):
         assert not (restful and member and lost), f'lost by a restart: {lost}'
 
     @stateful.rule(index=which)
-    def farewell_heard_late(self, index):
+    def stop_marker_heard_late(self, index):
         """What a process said that was killed arrives now."""
         process = self._process(index)
         if process and process.serving and not process.ending:
@@ -989,7 +989,7 @@ class Simulation(stateful.RuleBasedStateMachine):
         self._wait(1)
         self._sweep_all()
         for process in self._processes.values():
-            process.drift()
+            process.provider_changes()
             process.finish()
             self._carry_out(process, len(self.world.operations))
             process.reap()
@@ -1194,7 +1194,7 @@ class SimulationTest(unittest.TestCase):
         before = len(state.world.moves)
         while len(state.world.moves) == before:
             self.assertTrue(process.step())
-        state._say_farewell(process)
+        state._write_stop_marker(process)
         process.finish()
         process.finish()
         self.assertEqual(before + 1, len(state.world.moves))
@@ -1207,7 +1207,7 @@ class SimulationTest(unittest.TestCase):
         state.begin(number=6, nodes=6, delay=0, limit=200, started=True,
                     zones=[], when='forced_down')
         state.remove(index=0)
-        state.farewell_heard_late(index=2)
+        state.stop_marker_heard_late(index=2)
         state.shorten(hidden={0, 1, 4, 6, 7}, index=0)
         state.enroll()
         state.lag(index=4, lag=4)

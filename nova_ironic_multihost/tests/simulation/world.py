@@ -61,17 +61,17 @@ class Service:
     disabled: bool = False
     forced_down: bool = False
     mapped: bool = True
-    farewell: str = ''
+    stop_marker: str = ''
     closed: bool = False
 
-    def say(self, farewell, closed):
+    def say(self, stop_marker, closed):
         """adapters.service_record.ServiceRecord."""
         if not (self.disabled or self.forced_down):
-            self.farewell, self.closed = farewell, closed
+            self.stop_marker, self.closed = stop_marker, closed
 
     def take_back(self):
         """The same."""
-        self.farewell, self.closed = '', False
+        self.stop_marker, self.closed = '', False
 
     def disable(self, disabled):
         """What nova's API does; it writes the reason, too."""
@@ -150,7 +150,7 @@ class State:
     disabled: bool
     forced_down: bool
     recorded: bool
-    farewell: str = ''
+    stop_marker: str = ''
     closed: bool = False
     stamp: int = dataclasses.field(default=0, compare=False)
 
@@ -299,7 +299,7 @@ class World:
         recorded = {row.host for row in self.live_rows()}
         return {host: State(self.up(host), service.disabled,
                             service.forced_down, host in recorded,
-                            service.farewell, service.closed, service.stamp)
+                            service.stop_marker, service.closed, service.stamp)
                 for host, service in self.services.items()}
 
     def note(self):
@@ -346,7 +346,7 @@ class World:
         return peers.ComputeService(
             host, not state.forced_down
             and abs(now - state.stamp) < DOWN_TIME,
-            state.disabled, state.forced_down, farewell=state.farewell,
+            state.disabled, state.forced_down, stop_marker=state.stop_marker,
             beat=START + datetime.timedelta(seconds=state.stamp))
 
     # records
@@ -528,7 +528,7 @@ class World:
     def allocate(self, node, consumer):
         """Allocate a node; False when it is not to be had."""
         provider = self.providers.get(node)
-        if not self._offers(provider):
+        if not self._recheck(provider):
             return False
         provider.consumer = consumer
         provider.generation += 1
@@ -556,13 +556,13 @@ class World:
     def offered(self):
         """Return the nodes that nova's scheduler may choose."""
         return [row.node for row in self.live_rows()
-                if self._offers(self.providers.get(row.node))
+                if self._recheck(self.providers.get(row.node))
                 and self.up(row.host) and self.services[row.host].mapped
                 and not self.services[row.host].disabled
                 and not self.services[row.host].closed]
 
     @staticmethod
-    def _offers(provider):
+    def _recheck(provider):
         return provider and not (provider.reserved or provider.consumer)
 
     def schedule(self, node):

@@ -307,7 +307,7 @@ class InitHostTestCase(DriverTestCase):
         self.driver.init_host(ME)
         self.placed = {'i1': InstanceState(ME.upper()),
                        'i2': InstanceState('compute-2')}
-        self.assertEqual({'i1'}, self.parts.gate.present(
+        self.assertEqual({'i1'}, self.parts.guard.present(
             'event', ['i1', 'i2']))
 
     def test_builds_that_nova_cannot_note_are_counted_from_the_start(self):
@@ -349,7 +349,7 @@ class InitHostTestCase(DriverTestCase):
 
     def test_ironic_is_reached_by_way_of_the_operations(self):
         self.patch(operations, 'GuardedConnection',
-                   lambda connection, gate, asking: ('asks', connection))
+                   lambda connection, guard, asking: ('asks', connection))
         self.assertEqual(('asks', self.connection),
                          self.driver.ironic_connection)
 
@@ -402,7 +402,7 @@ class InitHostTestCase(DriverTestCase):
               fixtures.EnvironmentVariable('WATCHDOG_PID')):
             self.driver = multihost.IronicMultiHostDriver(
                 mock.Mock(_compute=self.manager))
-        for one in self.driver._holder._timers:
+        for one in self.driver._lease_renewer._timers:
             self.addCleanup(one.stop)
         return line
 
@@ -437,7 +437,8 @@ class InitHostTestCase(DriverTestCase):
     def test_nobody_watches_and_nobody_asks(self):
         self.driver.init_host(ME)
         self.assertEqual(
-            [None], [one._thread for one in self.driver._holder._timers])
+            [None], [one._thread for one in self.driver._lease_renewer._timers]
+        )
 
     def test_build_with_an_invalid_image_is_tried_on_no_other_node(self):
         """As nova does it from 33.0.2 on (bug 2127087)."""
@@ -769,7 +770,7 @@ class LookTestCase(DriverTestCase):
         self.assertLessEqual(set(NODES[1:]), set(self.tracked))
         self.assertEqual(set(NODES), set(self.driver.node_cache))
         self.assertEqual([], self.audited)
-        self.driver._upkeep.once()
+        self.driver._background_audit.once()
         self.assertEqual(NODES, sorted(self.audited))
 
     def test_node_that_comes_again_is_audited_again(self):
@@ -782,7 +783,7 @@ class LookTestCase(DriverTestCase):
         for _ in range(2):
             self.services['compute-2'] = False
             self.driver._look()
-            self.driver._upkeep.once()
+            self.driver._background_audit.once()
             self.assertEqual(NODES, sorted(self.audited))
             # It was another's in between, and this host has not noticed.
             self.audited.clear()
@@ -812,9 +813,9 @@ class LookTestCase(DriverTestCase):
         self.services['compute-2'] = False
         self.driver._look()
         with mock.patch.object(peer_poll.PeerPoller, 'busy', True):
-            self.driver._upkeep.once()
+            self.driver._background_audit.once()
         self.assertEqual([], self.audited)
-        self.driver._upkeep.once()
+        self.driver._background_audit.once()
         self.assertEqual(NODES, sorted(self.audited))
 
     def test_nothing_is_done_before_the_first_audit(self):
@@ -851,16 +852,17 @@ class LookTestCase(DriverTestCase):
     def test_what_is_done_every_few_seconds(self):
         self.driver.get_available_nodes()
         done = []
-        for name in 'recovery', 'refusals':
+        for name in 'recovery', 'evacuation_refusals':
             self.patch(getattr(self.driver, f'_{name}'), 'sweep',
                        lambda view, name=name: done.append((name, view)))
         listen = mock.Mock()
-        self.patch(self.driver._looks, 'listen', listen)
+        self.patch(self.driver._peer_poller, 'listen', listen)
         for one in self.driver._timers._timers.values():
             one.turn()
-        view = self.driver._looks.view
+        view = self.driver._peer_poller.view
         self.assertIsNotNone(view)
-        self.assertEqual([('recovery', view), ('refusals', view)], done)
+        self.assertEqual(
+            [('recovery', view), ('evacuation_refusals', view)], done)
         listen.assert_called_once()
 
     def test_silence_that_a_look_has_met_is_told(self):
@@ -891,12 +893,12 @@ class LookTestCase(DriverTestCase):
         self.patch(self.driver._tracker, 'unchanged', lambda nodes: (
             asked.extend(nodes) or {*nodes}))
         self.driver._schedule._audited[NODES[0]] = mock.Mock()
-        self.driver._looks._pulled = (NODES[0],)
+        self.driver._peer_poller._pulled = (NODES[0],)
         self.driver._look()
         self.assertEqual([], asked)
         self.patch(self.driver._tracker, 'has', lambda node: True)
         self.patch(self.driver._tracker, 'audit', lambda node: None)
-        self.driver._timers._timers['upkeep'].turn()
+        self.driver._timers._timers['background_audit'].turn()
         self.assertEqual([NODES[0]], asked)
 
     def test_records_of_this_host_are_not_read_while_nothing_happens(self):
@@ -912,7 +914,7 @@ class LookTestCase(DriverTestCase):
         self.patch(
             build_requests.BuildRequests, 'unclaimed', lambda self: frozenset()
         )
-        for name in 'look', 'poll', 'arrivals', 'upkeep':
+        for name in 'look', 'poll', 'arrivals', 'background_audit':
             for _ in range(10):
                 self.driver._timers._timers[name].turn()
         self.assertEqual([], asked)
@@ -955,7 +957,7 @@ class EndTestCase(DriverTestCase):
 
     def end(self):
         self.driver._end()
-        self.driver._departure._said.wait(60)
+        self.driver._shutdown._said.wait(60)
 
     def test_the_others_hear_it_once(self):
         self.registration.say.return_value = True
@@ -973,12 +975,12 @@ class EndTestCase(DriverTestCase):
     def test_what_was_decided_before_is_not_taken(self):
         self.assertEqual(set(NODES), set(self.driver.get_available_nodes()))
         self.manager.rt.compute_nodes = dict.fromkeys(NODES[:10])
-        self.assertTrue(self.driver._offers.may_take(NODES[15]))
+        self.assertTrue(self.driver._recheck.may_take(NODES[15]))
         self.end()
-        self.assertTrue(self.driver._offers.may_take(NODES[5]))
-        self.assertFalse(self.driver._offers.still_valid(NODES[15]))
-        self.assertTrue(self.driver._offers.still_valid(NODES[5]))
-        self.assertFalse(self.driver._offers.may_create(
+        self.assertTrue(self.driver._recheck.may_take(NODES[5]))
+        self.assertFalse(self.driver._recheck.still_valid(NODES[15]))
+        self.assertTrue(self.driver._recheck.still_valid(NODES[5]))
+        self.assertFalse(self.driver._recheck.may_create(
             NODES[5], multihost.settings.read()))
 
     def test_a_late_look_takes_nothing(self):
@@ -1003,7 +1005,7 @@ class EndTestCase(DriverTestCase):
         done = []
         self.registration.take_back.side_effect = (
             lambda: done.append('back'))
-        self.patch(self.driver._pulls, 'once',
+        self.patch(self.driver._rebalancer, 'once',
                    lambda label: done.append('pull'))
         self.driver.get_available_nodes()
         self.assertEqual(['back', 'pull'], done)
@@ -1011,7 +1013,9 @@ class EndTestCase(DriverTestCase):
     def test_it_is_taken_back_whatever_fails_in_a_look(self):
         self.said = 'bye'
         self.driver._look()
-        self.patch(self.driver._looks, 'once', mock.Mock(side_effect=OSError))
+        self.patch(
+            self.driver._peer_poller, 'once', mock.Mock(side_effect=OSError)
+        )
         self.assertRaises(OSError, self.driver._look)
         self.assertEqual(3, self.registration.take_back.call_count)
 
@@ -1029,7 +1033,7 @@ class EndTestCase(DriverTestCase):
     def one_service(self, context, servicegroup_api, host):
         found = super().one_service(context, servicegroup_api, host)
         return dataclasses.replace(
-            found, farewell=getattr(self, 'said', '')) if (
+            found, stop_marker=getattr(self, 'said', '')) if (
                 found and host == ME) else found
 
     def all_services(self, *args):
@@ -1317,18 +1321,18 @@ class WindowTestCase(DeadTestCase):
         # As nova has them when it calls its conductor.
         self.useFixture(messaging_fixture.ConfFixture(multihost.CONF))
         self.now = 10000
-        for one in self.driver._tally, self.driver._witness:
+        for one in self.driver._recorder, self.driver._health_probe:
             one._clock = lambda: self.now
-        self.driver._tally._tallies = counters.Counters(begun=self.now)
+        self.driver._recorder._totals = counters.Counters(begun=self.now)
         self.patch(self.driver, '_timers', mock.Mock())
         self.lease = mock.Mock()
-        self.patch(self.driver._holder, 'start', self.lease)
+        self.patch(self.driver._lease_renewer, 'start', self.lease)
         self.driver.init_host(ME)
         self.addCleanup(self.driver.cleanup_host, ME)
 
     def test_lease_for_a_probe_where_nothing_else_watches(self):
         self.lease.assert_called_once_with()
-        holder = self.driver._holder
+        holder = self.driver._lease_renewer
         holder.renew()
         self.assertEqual(200, self.get(f'/leasez/{ME}')[0])
         late = holder._clock() + 121
@@ -1530,7 +1534,7 @@ class WindowTestCase(DeadTestCase):
     def test_gate_that_refuses(self):
         self.start()
         self.placed['i3'] = InstanceState('compute-2')
-        self.parts.gate.operate(
+        self.parts.guard.operate(
             'stop_instance', mock.Mock(uuid='i3'), self.fail)
         self.assertEqual(1, self.scrape()['operations_refused_total',])
 

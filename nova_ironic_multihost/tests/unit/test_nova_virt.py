@@ -83,12 +83,12 @@ class CompositionTestCase(base.BaseTestCase):
     def test_attributes_that_both_set(self):
         def init(self, virtapi, read_only=False):
             super(acme, self).__init__(virtapi, read_only)
-            self._gate = 'at the car park'
+            self._guard = 'at the car park'
 
         acme = self.given(__init__=init)
         self.assertRaisesRegex(
             base_driver.UnsupportedDriver,
-            'rename _gate',
+            'rename _guard',
             importutils.import_object,
             DRIVER,
             mock.Mock(),

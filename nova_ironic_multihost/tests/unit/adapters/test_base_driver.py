@@ -184,15 +184,15 @@ class ComposeTestCase(BasesTestCase):
     def test_names_of_what_ours_sets(self):
         def init_host(self, host):
             super(names.IronicDriver, self).init_host(host)
-            self._gate = self._theirs = self.node_cache = host
+            self._guard = self._theirs = self.node_cache = host
 
         def _window(self):
             # Of something else.
             self.thing._timers = 1
 
-        self.unfit(['Bad has names', 'rename _gate, _window.'],
+        self.unfit(['Bad has names', 'rename _guard, _window.'],
                    init_host=init_host, _window=_window)
-        self.unfit(['rename _tally.'], _tally=property(lambda self: 1))
+        self.unfit(['rename _recorder.'], _recorder=property(lambda self: 1))
 
     def test_names_of_what_stands_behind_novas(self):
         class Mixin:
@@ -238,10 +238,11 @@ class ComposeTestCase(BasesTestCase):
 class RequireKeptTestCase(BasesTestCase):
 
     def test_attributes(self):
-        driver = types.SimpleNamespace(_gate=1, _looks=2, other=3)
-        base_driver.require_kept(driver, {'_gate': 1, '_looks': 2})
-        self.assert_unfit(['rename _gone, _looks.'], base_driver.require_kept,
-                          driver, {'_gate': 1, '_looks': 4, '_gone': 5})
+        driver = types.SimpleNamespace(_guard=1, _peer_poller=2, other=3)
+        base_driver.require_kept(driver, {'_guard': 1, '_peer_poller': 2})
+        self.assert_unfit(
+            ['rename _gone, _peer_poller.'], base_driver.require_kept, driver,
+            {'_guard': 1, '_peer_poller': 4, '_gone': 5})
 
 
 class ShadowedTestCase(BasesTestCase):

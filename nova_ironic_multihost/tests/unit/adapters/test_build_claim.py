@@ -43,11 +43,11 @@ class SavingTestCase(base.DatabaseTestCase):
         row.vm_state = 'building'
         row.save()
         self.build = self.read()
-        self.gate = mock.Mock(
+        self.guard = mock.Mock(
             building=True, persist=lambda name, instance, act, again: act())
-        self.gate.leave.side_effect = Left
+        self.guard.leave.side_effect = Left
         self.build.save = build_claim.GuardedSave(
-            self.gate, 'build', self.build
+            self.guard, 'build', self.build
         )
         self.save('networking', expected_task_state=[None])
 
@@ -149,16 +149,16 @@ class SavingTestCase(base.DatabaseTestCase):
                               ('networking', [None])):
             self.be_built_elsewhere()
             again = self.read()
-            again.save = build_claim.GuardedSave(self.gate, 'build', again)
+            again.save = build_claim.GuardedSave(self.guard, 'build', again)
             again.vm_state, again.task_state = 'building', new
             self.assertRaises(Left, functools.partial(
                 again.save, expected_task_state=expected))
             self.assertEqual('active', self.read().vm_state)
 
     def test_it_is_noted_that_it_is_scheduled_anew(self):
-        self.assertFalse(self.gate.note_scheduled.called)
+        self.assertFalse(self.guard.note_scheduled.called)
         self.save('scheduling')
-        self.gate.note_scheduled.assert_called_once_with()
+        self.guard.note_scheduled.assert_called_once_with()
 
     def test_what_is_written_already_may_be_written_again(self):
         """Its answer was lost."""
@@ -174,7 +174,7 @@ class SavingTestCase(base.DatabaseTestCase):
             self.assertEqual(changes, {
                 field: getattr(other, field) for field in changes})
 
-        self.gate.persist = persist
+        self.guard.persist = persist
         self.save('block_device_mapping')
         self.save('spawning', expected_task_state='block_device_mapping')
         self.build.vm_state = 'active'
@@ -186,8 +186,8 @@ class SavingTestCase(base.DatabaseTestCase):
 
     def test_under_the_lock_of_the_tracker_nothing_waits(self):
         """Whatever else was not saved before."""
-        persist, self.gate.persist = self.gate.persist, None
-        self.gate.give_back = self.gate.claim = (
+        persist, self.guard.persist = self.guard.persist, None
+        self.guard.give_back = self.guard.claim = (
             lambda name, instance, act: act())
         self.build.task_state = 'networking'
         for host, layer in (
@@ -196,24 +196,24 @@ class SavingTestCase(base.DatabaseTestCase):
         ):
             self.build.host = host
             base.around(layer, self.build, lambda: self.build.save(),
-                        gate=self.gate)
+                        guard=self.guard)
             self.assertEqual(host, self.read().host)
         # And afterwards something waits again.
-        self.gate.persist = mock.Mock(side_effect=persist)
+        self.guard.persist = mock.Mock(side_effect=persist)
         self.save('block_device_mapping')
-        self.assertTrue(self.gate.persist.called)
+        self.assertTrue(self.guard.persist.called)
 
     def test_what_is_no_build_gives_back_as_nova_does(self):
         given = []
-        gate = mock.Mock(give_back=lambda name, instance, act: act())
+        guard = mock.Mock(give_back=lambda name, instance, act: act())
         base.around(build_claim.abort, self.read(), lambda: given.append(1),
-                    gate=gate)
+                    guard=guard)
         self.assertEqual([1], given)
 
     def test_server_that_runs_is_left_when_that_cannot_be_written(self):
         for vm_state, error in (('active', Left),
                                 ('building', messaging.MessagingTimeout)):
-            self.gate.persist = mock.Mock(
+            self.guard.persist = mock.Mock(
                 side_effect=messaging.MessagingTimeout)
             self.build.vm_state = vm_state
             self.assertRaises(error, self.save, None,
@@ -230,7 +230,7 @@ class SavingTestCase(base.DatabaseTestCase):
         self.assertEqual('powering-off', self.read().task_state)
 
     def test_what_is_no_build_any_more_writes_as_nova_does(self):
-        self.gate.building = False
+        self.guard.building = False
         self.be_built_elsewhere()
         self.build.vm_state = 'error'
         self.build.save()
@@ -252,14 +252,14 @@ class ClaimTestCase(base.DatabaseTestCase):
         instance = self.instance(uuid or uuidsentinel.instance, None)
         instance.vm_state = 'building'
         instance.save()
-        gate = types.SimpleNamespace(
+        guard = types.SimpleNamespace(
             claim=lambda name, instance, act: act(), building=building,
             has_node=lambda: self.has_node,
             persist=lambda name, instance, act, again: act(),
             leave=mock.Mock(side_effect=Left))
-        instance.save = build_claim.GuardedSave(gate, 'build', instance)
+        instance.save = build_claim.GuardedSave(guard, 'build', instance)
         self.assertEqual('claimed', base.around(
-            build_claim.claim, instance, lambda: act(instance), gate=gate))
+            build_claim.claim, instance, lambda: act(instance), guard=guard))
         instance.task_state = 'networking'
         instance.save()
         other = objects.Instance.get_by_uuid(self.context, instance.uuid)
@@ -304,7 +304,7 @@ class ClaimTestCase(base.DatabaseTestCase):
 
     def test_what_may_not_be_claimed_is_not(self):
         instance = mock.Mock(spec=['uuid'])
-        gate = mock.Mock(building=True)
-        gate.claim.side_effect = KeyError
+        guard = mock.Mock(building=True)
+        guard.claim.side_effect = KeyError
         self.assertRaises(KeyError, base.around, build_claim.claim, instance,
-                          self.fail, gate=gate)
+                          self.fail, guard=guard)

@@ -66,7 +66,7 @@ class CopierTestCase(test_rpc_queue.BrokerTestCase):
         arguments['instance'].host = 'dead'
         copier.copy(sealed)
         self.assertEqual(sent, self.content('compute-builds.dead'))
-        copy = self.mailboxes.open_copies('dead').take()
+        copy = self.rpc_queues.open_copies('dead').take()
         self.assertEqual(
             (RequestKind.BUILD, test_rpc_queue.UUID, base.NODE, sent['args']),
             (copy.kind, copy.instance, copy.node, copy.arguments))

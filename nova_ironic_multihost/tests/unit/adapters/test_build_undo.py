@@ -253,7 +253,7 @@ class AttemptsTestCase(base.DatabaseTestCase):
         self.assertIs(Action.DROP, backup_copies.judge(
             self.copy, host_key('mine'), RequestFacts(
                 InstanceState(None, vm_state='building'),
-                attempts=self.attempts.count(uuidsentinel.instance))).fate)
+                attempts=self.attempts.count(uuidsentinel.instance))).action)
 
     def test_error_that_is_raised_for_another_tells_it_as_well(self):
         class Ended(BaseException):

@@ -17,7 +17,7 @@ from nova_ironic_multihost.adapters import placement
 from nova_ironic_multihost.adapters import rpc_queue
 from nova_ironic_multihost.adapters import service_record
 from nova_ironic_multihost.adapters import takeover_write
-from nova_ironic_multihost.engine.base import metrics as tallies
+from nova_ironic_multihost.engine.base import metrics as totals
 from nova_ironic_multihost.engine.base import ports
 from nova_ironic_multihost.rules.counters import Event
 from nova_ironic_multihost.rules.model import InstanceState
@@ -95,8 +95,8 @@ class SignaturesTestCase(base.SignaturesTestCase):
         moved = self.useFixture(fixtures.MockPatchObject(
             takeover_write, 'take_over', return_value={'uuid': True})).mock
         ending = False
-        tally = tallies.Metrics()
-        writes = nova_facts.NovaWrites(lambda: ending, tally)
+        recorder = totals.Metrics()
+        writes = nova_facts.NovaWrites(lambda: ending, recorder)
         wanted = {'uuid': mock.Mock()}
         self.assertEqual(
             {'uuid': True}, writes.take_over(wanted, 'host', frozenset))
@@ -104,19 +104,19 @@ class SignaturesTestCase(base.SignaturesTestCase):
         self.assertEqual(
             {'uuid': False}, writes.take_over(wanted, 'host', frozenset))
         moved.assert_called_once()
-        self.assertEqual(1, tally.tallies.counts[Event.TAKEN_OVER])
+        self.assertEqual(1, recorder.totals.counts[Event.TAKEN_OVER])
 
     def test_take_overs_are_counted(self):
         take_over = self.useFixture(fixtures.MockPatchObject(
             takeover_write, 'take_over', return_value={
                 'i1': True, 'i2': True, 'i3': False, 'i4': OSError()})).mock
-        tally = tallies.Metrics()
+        recorder = totals.Metrics()
         failed = mock.Mock()
-        writes = nova_facts.NovaWrites(tally=tally, failed=failed)
+        writes = nova_facts.NovaWrites(recorder=recorder, failed=failed)
         wanted = dict.fromkeys(['i1', 'i2', 'i3', 'i4'])
 
         def counted():
-            counts = tally.tallies.counts
+            counts = recorder.totals.counts
             return counts[Event.TAKEN_OVER], counts[Event.TAKEOVER_FAILED]
 
         writes.take_over(wanted, 'host', frozenset)

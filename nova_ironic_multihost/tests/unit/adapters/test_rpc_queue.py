@@ -174,7 +174,7 @@ class BrokerTestCase(base.SignaturesTestCase):
             self.driver._connection_pool, 'create',
             return_value=self.connection)).mock
         compute = object.__new__(manager.ComputeManager)
-        self.mailboxes = rpc_queue.RpcQueues(mock.Mock(_compute=compute))
+        self.rpc_queues = rpc_queue.RpcQueues(mock.Mock(_compute=compute))
         self.context = nova_context.RequestContext('user', 'project')
         self.instance = objects.Instance(uuid=UUID)
 
@@ -204,7 +204,7 @@ class BrokerTestCase(base.SignaturesTestCase):
             **more)
 
     def open(self):
-        return self.mailboxes.open('dead')
+        return self.rpc_queues.open('dead')
 
 
 class MailboxTestCase(BrokerTestCase):
@@ -217,7 +217,7 @@ class MailboxTestCase(BrokerTestCase):
                 amqp.exceptions.ResourceError('channel_max'))
             connection.close.side_effect = close
             self.create.return_value = connection
-            for opening in self.mailboxes.open, self.mailboxes.open_copies:
+            for opening in self.rpc_queues.open, self.rpc_queues.open_copies:
                 connection.close.reset_mock()
                 self.assertRaises(
                     amqp.exceptions.ResourceError, opening, 'dead')
@@ -227,9 +227,9 @@ class MailboxTestCase(BrokerTestCase):
         self.send_build()
         box = self.open()
         self.create.assert_called_once_with('listen', retry=2)
-        letter = box.take()
+        request = box.take()
         self.assertEqual((RequestKind.BUILD, UUID, base.NODE, 0), (
-            letter.kind, letter.instance, letter.node, letter.returns))
+            request.kind, request.instance, request.node, request.returns))
         self.assertIsNone(box.take())
         self.assertEqual([], self.acknowledged)
 
@@ -240,9 +240,9 @@ class MailboxTestCase(BrokerTestCase):
             'x-delivery-count': 3, 'compression': 'none'}
         self.queues['compute.live'] = []
         box = self.open()
-        letter = box.take()
-        self.assertEqual(3, letter.returns)
-        self.assertTrue(box.hand_on(letter, 'live'))
+        request = box.take()
+        self.assertEqual(3, request.returns)
+        self.assertTrue(box.hand_on(request, 'live'))
         self.assertEqual([7], self.acknowledged)
         self.assertEqual(['nova'], self.exchanges)
         got, = self.queues['compute.live']
@@ -257,7 +257,7 @@ class MailboxTestCase(BrokerTestCase):
             self.queues.clear()
             self.declared.clear()
             self.connection.rabbit_quorum_queue = quorum
-            box = self.mailboxes.open_copies('host-1')
+            box = self.rpc_queues.open_copies('host-1')
             box.create()
             self.assertEqual(['compute-builds.host-1'], [*self.queues])
             how, = self.declared
@@ -270,7 +270,7 @@ class MailboxTestCase(BrokerTestCase):
 
     def test_copies_stay_where_they_are(self):
         """Somebody may have changed what queues are like."""
-        box = self.mailboxes.open_copies('host-1')
+        box = self.rpc_queues.open_copies('host-1')
         box.create()
         box.create()
         self.assertEqual(1, len(self.declared))
@@ -279,12 +279,12 @@ class MailboxTestCase(BrokerTestCase):
     def test_account_that_may_have_no_copies(self):
         self.forbids = True
         self.assertRaises(PermissionError,
-                          self.mailboxes.open_copies('host-1').create)
+                          self.rpc_queues.open_copies('host-1').create)
 
     def test_rabbit_may_have_no_more_queues(self):
         self.full = True
         refused = self.assertRaises(
-            PermissionError, self.mailboxes.open_copies('host-1').create)
+            PermissionError, self.rpc_queues.open_copies('host-1').create)
         self.assertIn('queue limit', str(refused))
 
     def test_account_that_may_not_read(self):
@@ -297,7 +297,7 @@ class MailboxTestCase(BrokerTestCase):
     def test_queue_on_a_member_that_is_down_is_not_gone(self):
         self.why = 'home node of durable queue is down or inaccessible'
         self.assertRaises(amqp.exceptions.NotFound,
-                          self.mailboxes.open('nobody').consumers)
+                          self.rpc_queues.open('nobody').consumers)
 
     def test_rabbit_hears_from_who_does_other_things(self):
         """Else it closes the connection, and counts what comes back."""
@@ -329,11 +329,11 @@ class MailboxTestCase(BrokerTestCase):
     def test_copy_goes_on_as_one(self):
         self.send_build()
         box = self.open()
-        letter = box.take()
+        request = box.take()
         self.queues['compute.live'] = []
-        self.assertFalse(box.hand_on(letter, 'live', copy=True))
+        self.assertFalse(box.hand_on(request, 'live', copy=True))
         self.queues['compute-builds.live'] = []
-        self.assertTrue(box.hand_on(letter, 'live', copy=True))
+        self.assertTrue(box.hand_on(request, 'live', copy=True))
         self.assertEqual((0, 1), (
             len(self.queues['compute.live']),
             len(self.queues['compute-builds.live'])))
@@ -341,22 +341,22 @@ class MailboxTestCase(BrokerTestCase):
     def test_build_that_cannot_go_on_is_held(self):
         self.send_build()
         box = self.open()
-        letter = box.take()
-        self.assertFalse(box.hand_on(letter, 'nobody'))
+        request = box.take()
+        self.assertFalse(box.hand_on(request, 'nobody'))
         self.queues['compute.live'] = []
         self.nacks = True
-        self.assertFalse(box.hand_on(letter, 'live'))
+        self.assertFalse(box.hand_on(request, 'live'))
         self.assertEqual([], self.acknowledged)
         self.nacks = False
-        self.assertTrue(box.hand_on(letter, 'live'))
+        self.assertTrue(box.hand_on(request, 'live'))
         self.assertEqual([7], self.acknowledged)
 
     def test_operation(self):
         rpcapi.ComputeAPI().reboot_instance(
             self.context, self.instance_on('dead'), {}, 'SOFT')
-        letter = self.open().take()
+        request = self.open().take()
         self.assertEqual((RequestKind.OPERATION, UUID),
-                         (letter.kind, letter.instance))
+                         (request.kind, request.instance))
 
     def instance_on(self, host):
         return objects.Instance(uuid=UUID, host=host)
@@ -397,16 +397,16 @@ class MailboxTestCase(BrokerTestCase):
             self.put(body, content_type=content_type,
                      content_encoding='utf-8')
         box = self.open()
-        while letter := box.take():
+        while request := box.take():
             self.assertEqual((RequestKind.OTHER, None), (
-                letter.kind, letter.instance))
-            self.assertNotIn(SECRET, repr(letter))
+                request.kind, request.instance))
+            self.assertNotIn(SECRET, repr(request))
         self.assertIn('not understood', logged.output)
         self.assertNotIn(SECRET, logged.output)
 
     def test_who_reads_it(self):
         self.assertEqual(2, self.open().consumers())
-        box = self.mailboxes.open('nobody')
+        box = self.rpc_queues.open('nobody')
         self.assertIsNone(box.consumers())
         self.assertIsNone(box.consumers())
 
@@ -416,8 +416,8 @@ class MailboxTestCase(BrokerTestCase):
         self.connection.close.assert_called_once_with()
 
     def test_only_rabbit_can_be_read(self):
-        self.assertTrue(self.mailboxes.readable)
+        self.assertTrue(self.rpc_queues.readable)
         for transport in messaging.get_rpc_transport(
                 names.CONF, 'fake://'), None:
             with mock.patch.object(rpc, 'TRANSPORT', transport):
-                self.assertFalse(self.mailboxes.readable)
+                self.assertFalse(self.rpc_queues.readable)

@@ -11,9 +11,9 @@ from nova_ironic_multihost.adapters import service_record
 from nova_ironic_multihost.rules import stop_marker
 from nova_ironic_multihost.tests.unit.adapters import base
 
-WORDS = stop_marker.farewell(
+WORDS = stop_marker.text(
     datetime.datetime(2026, 5, 4))
-NEXT = stop_marker.farewell(
+NEXT = stop_marker.text(
     datetime.datetime(2026, 5, 5))
 
 
@@ -106,8 +106,10 @@ class RegistrationTestCase(base.DatabaseTestCase):
         self.mine.say(WORDS)
         for _ in range(2):
             heard = db.compute_service(self.context, up, 'a')
-            self.assertEqual((False, WORDS), (heard.disabled, heard.farewell))
+            self.assertEqual(
+                (False, WORDS), (heard.disabled, heard.stop_marker)
+            )
             self.mine.close(WORDS)
         self.operator(True)
         heard = db.compute_service(self.context, up, 'a')
-        self.assertEqual((True, ''), (heard.disabled, heard.farewell))
+        self.assertEqual((True, ''), (heard.disabled, heard.stop_marker))

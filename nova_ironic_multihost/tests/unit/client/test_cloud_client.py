@@ -89,13 +89,13 @@ class ReadTestCase(SurveyTestCase):
             s.reason for s in self.cloud.survey().read().services])
 
     def test_compute_that_was_told_to_end(self):
-        words = stop_marker.farewell(datetime.datetime(2026, 5, 4))
+        words = stop_marker.text(datetime.datetime(2026, 5, 4))
         self.cloud.services = [
             clouds.service('east', status='disabled', disabled_reason=words),
             clouds.service('west', disabled_reason=None)]
         [east, west] = self.cloud.survey().read().services
-        self.assertEqual((True, words), (east.disabled, east.farewell))
-        self.assertEqual('', west.farewell)
+        self.assertEqual((True, words), (east.disabled, east.stop_marker))
+        self.assertEqual('', west.stop_marker)
 
     def test_what_a_cloud_of_several_pages_has(self):
         names = [f'n-{i}' for i in range(5)]

@@ -98,9 +98,9 @@ class CloudTestCase(base.BaseTestCase):
         self.assertEqual({'stuck': 1}, self.found(seen, now=views.NOW + 3600))
 
     def test_notes_are_counted(self):
-        words = stop_marker.farewell(datetime.datetime(1970, 1, 1))
+        words = stop_marker.text(datetime.datetime(1970, 1, 1))
         seen = views.changed(views.consistent(), 'services', 0,
-                             farewell=words)
+                             stop_marker=words)
         self.assertEqual({'still-stopping': 1}, self.found(seen))
 
     def test_record_of_a_host_without_service(self):

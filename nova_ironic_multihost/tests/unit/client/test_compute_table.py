@@ -59,10 +59,10 @@ class RowsTestCase(base.BaseTestCase):
             row.state, row.status, row.balance))
 
     def test_ending(self):
-        words = stop_marker.farewell(datetime.datetime(2026, 5, 4))
+        words = stop_marker.text(datetime.datetime(2026, 5, 4))
         for up, status in ((True, 'ending'), (False, 'ended')):
             self.assertEqual(status, self.changed(
-                disabled=True, farewell=words, up=up).status)
+                disabled=True, stop_marker=words, up=up).status)
 
     def test_not_mapped(self):
         for mapped in (False, None):

@@ -14,7 +14,7 @@ from nova_ironic_multihost.tests import views
 
 SETTINGS = ownership_report.SharedSettings(1024)
 
-FAREWELL = stop_marker.farewell(datetime.datetime(2026, 5, 4))
+STOP_MARKER = stop_marker.text(datetime.datetime(2026, 5, 4))
 
 
 class RefusalTestCase(base.BaseTestCase):
@@ -75,7 +75,7 @@ class WantedTestCase(base.BaseTestCase):
         # Its next start would enable it.
         self.assertEqual(
             {'status': 'disabled', 'disabled_reason': draining.REASON},
-            self.wanted(disabled=True, farewell=FAREWELL))
+            self.wanted(disabled=True, stop_marker=STOP_MARKER))
 
 
 class LeftTestCase(base.BaseTestCase):

@@ -119,9 +119,9 @@ class TextfileTestCase(ExporterTestCase):
         self.assertEqual(1, self.figures()['findings{kind=compute-missing}'])
 
     def test_notes_are_told_too(self):
-        words = stop_marker.farewell(datetime.datetime(1970, 1, 1))
+        words = stop_marker.text(datetime.datetime(1970, 1, 1))
         self.read.return_value = views.changed(
-            self.good, 'services', 0, farewell=words)
+            self.good, 'services', 0, stop_marker=words)
         self.assertEqual(0, self.write()[0])
         self.assertEqual(1, self.figures()['findings{kind=still-stopping}'])
 

@@ -14,7 +14,7 @@ from nova_ironic_multihost.tests import views
 
 SETTINGS = ownership_report.SharedSettings(1024)
 
-FAREWELL = stop_marker.farewell(datetime.datetime(2026, 5, 4))
+STOP_MARKER = stop_marker.text(datetime.datetime(2026, 5, 4))
 
 FENCED = {'up': False, 'forced_down': True, 'disabled': True,
           'reason': fencing.REASON}
@@ -72,8 +72,10 @@ class WantedTestCase(base.BaseTestCase):
         # Its next start would enable it.
         self.assertEqual(
             fencing.REASON,
-            self.wanted(disabled=True, farewell=FAREWELL, reason=FAREWELL)[
-                'disabled_reason'])
+            self.wanted(
+                disabled=True, stop_marker=STOP_MARKER, reason=STOP_MARKER
+            )['disabled_reason'],
+        )
 
     def test_one_that_is_forced_down_and_enabled(self):
         self.assertEqual(
@@ -293,7 +295,7 @@ class PlanTestCase(base.BaseTestCase):
     def test_free_nodes_may_leave_their_zone_to_whom_has_none(self):
         self.zones(None, 'there', 'here')
         found = self.plan()
-        self.stuck(found, fencing.Obstacle.NO_HEIR, 'server-1-name')
+        self.stuck(found, fencing.Obstacle.NO_TARGET, 'server-1-name')
         self.assertEqual({'compute-1': 1}, found.nodes)
 
     def test_what_passes_is_told_first(self):
@@ -305,8 +307,8 @@ class PlanTestCase(base.BaseTestCase):
     def test_nobody_is_left_in_its_zone(self):
         self.zones('here', 'there', 'here')
         found = self.plan()
-        self.stuck(found, fencing.Obstacle.NO_HEIR, 'server-1-name')
-        self.assertEqual({fencing.Obstacle.NO_HEIR: ('node-4',)},
+        self.stuck(found, fencing.Obstacle.NO_TARGET, 'server-1-name')
+        self.assertEqual({fencing.Obstacle.NO_TARGET: ('node-4',)},
                          found.stuck_nodes)
         self.assertEqual(2, found.stuck)
         self.assertFalse(found.moves)
@@ -318,7 +320,7 @@ class PlanTestCase(base.BaseTestCase):
     def test_nobody_is_left(self):
         self.change('services', 0, disabled=True)
         self.change('services', 2, up=False)
-        self.stuck(self.plan(), fencing.Obstacle.NO_HEIR, 'server-1-name')
+        self.stuck(self.plan(), fencing.Obstacle.NO_TARGET, 'server-1-name')
 
     def test_a_migration_is_in_progress(self):
         found = self.plan('server-1')
@@ -337,11 +339,11 @@ class PlanTestCase(base.BaseTestCase):
 
     def test_a_build_or_delete_without_a_machine_goes_with_its_node(self):
         self.change('nodes', 1, instance_uuid=None)
-        heir = self.heirs.of_node('node-1')
+        takeover_target = self.heirs.of_node('node-1')
         for state in ({'vm_state': 'building', 'task_state': 'spawning'},
                       {'vm_state': 'active', 'task_state': 'deleting'}):
             self.change('instances', 1, **state)
-            self.assertEqual({heir: 1}, self.plan().servers)
+            self.assertEqual({takeover_target: 1}, self.plan().servers)
         self.change('instances', 1, node='node-9')
         self.stuck(self.plan(), fencing.Obstacle.HIDDEN, 'server-1-name')
         self.change('instances', 1, node=None)

@@ -272,7 +272,7 @@ class NotesTestCase(base.BaseTestCase):
         """Return the notes so many seconds after a compute was stopped."""
         seen = views.changed(
             views.consistent(), 'services', 1,
-            farewell=stop_marker.farewell(self.MOMENT), **state)
+            stop_marker=stop_marker.text(self.MOMENT), **state)
         now = self.MOMENT.timestamp() + after
         if seen.services[1].up:
             self.assertEqual([], findings.inconsistencies(seen, views.NOW))

@@ -120,7 +120,7 @@ class JudgementTestCase(base.BaseTestCase):
         host, index = self.somebody()
         said = datetime.datetime.fromtimestamp(views.NOW, datetime.UTC)
         seen = service(self.seen, host, disabled=True,
-                       farewell=stop_marker.farewell(said))
+                       stop_marker=stop_marker.text(said))
         self.assertEqual('', self.judge(seen, index).ahead)
         later = dataclasses.replace(seen, at=views.NOW + 60)
         self.assertIs(Reason.PULLED, self.judge(later, index).next)

@@ -19,7 +19,7 @@ class OpenTestCase(base.BaseTestCase):
         services = tuple(
             cloud_state.Service(host, **state) for host, state in (
                 ('a', {}), ('b', {'up': False}), ('c', {'disabled': True}),
-                ('d', {'disabled': True, 'farewell': 'bye'}), ('e', {})))
+                ('d', {'disabled': True, 'stop_marker': 'bye'}), ('e', {})))
         self.assertEqual(['a', 'e'], [
             s.host for s in successors.open_for_builds(services)])
 

@@ -48,7 +48,7 @@ class GateTestCase(base.BaseTestCase):
                             (row, whole))
 
     def test_it_is_in_the_gate(self):
-        gate = {job.env: job.arguments
+        guard = {job.env: job.arguments
                 for job in self.test.choose([], self.test.NOVAS)}
         for promise, cell in self.rows:
             for test in re.findall(r'the simulation|``(.+?)``', cell):
@@ -57,9 +57,9 @@ class GateTestCase(base.BaseTestCase):
                     path.parts[2 if test.startswith('lab') else 1]
                     if test else 'the simulation')
                 env = env or path.parts[1]
-                self.assertIn(env, gate, promise)
+                self.assertIn(env, guard, promise)
                 if test:
-                    self.assertTrue(self.runs(path, gate[env]), test)
+                    self.assertTrue(self.runs(path, guard[env]), test)
 
     def runs(self, path, arguments):
         """Tell whether one of the tests in a file is among some.

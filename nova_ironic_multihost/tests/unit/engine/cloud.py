@@ -57,7 +57,7 @@ class Cloud:
 
     def services(self):
         return [service for service in self.states.values()
-                if not (service.disabled or service.farewell)
+                if not (service.disabled or service.stop_marker)
                 and service.ironic]
 
     def new_services(self):

@@ -116,19 +116,19 @@ class Box:
         self.use()
         self.bus.missing.discard(self.host)
 
-    def hand_on(self, letter, host, copy=False):
+    def hand_on(self, request, host, copy=False):
         self.use()
         if copy:
             host = f'{host} copies'
         if host in self.bus.missing | self.bus.nacks:
             return False
-        self.bus.queues[host].append(letter)
-        self.drop(letter)
+        self.bus.queues[host].append(request)
+        self.drop(request)
         return True
 
-    def drop(self, letter):
+    def drop(self, request):
         assert not self.lost
-        self.taken.remove(letter)
+        self.taken.remove(request)
         self.bus.held -= 1
 
     def close(self):
@@ -163,10 +163,10 @@ class PostTestCase(cloud.AuditTestCase):
     def begin(self, host):
         self.posts[host] = queue_forwarder.QueueForwarder(
             host, self.bus, self.auditors[host], self.looks[host],
-            self.sorter(host),
+            self.request_sorter(host),
             mock.Mock(once=lambda read, found: found), self.clock)
 
-    def sorter(self, host):
+    def request_sorter(self, host):
         return request_facts.RequestSorter(
             host, self.auditors[host], self.looks[host], self)
 
@@ -191,9 +191,9 @@ class PostTestCase(cloud.AuditTestCase):
         instance = instance or f'build-{node[-2:]}'
         self.cloud.allocations[node] = frozenset({instance})
         self.cloud.placed[instance] = state
-        letter = QueuedRequest(RequestKind.BUILD, instance, node)
-        self.bus.queues[host].append(letter)
-        return letter
+        request = QueuedRequest(RequestKind.BUILD, instance, node)
+        self.bus.queues[host].append(request)
+        return request
 
     def turn(self, *hosts):
         for host in hosts or 'bc':
@@ -204,4 +204,4 @@ class PostTestCase(cloud.AuditTestCase):
         return forwarding.reader(self.auditors['b'].preferences, 'a')
 
     def builds(self, host):
-        return [letter.instance for letter in self.bus.queues[host]]
+        return [request.instance for request in self.bus.queues[host]]

@@ -29,8 +29,8 @@ class JudgeTestCase(base.BaseTestCase):
         return backup_copies.judge(copy, 'home', RequestFacts(
             state, owner, live, choice='third'))
 
-    def assertFate(self, fate, state, **more):
-        self.assertEqual(Disposition(fate), self.judge(state, **more))
+    def assertFate(self, action, state, **more):
+        self.assertEqual(Disposition(action), self.judge(state, **more))
 
     def test_build_that_had_not_begun_is_asked_for_again(self):
         self.assertEqual(
@@ -89,8 +89,8 @@ class JudgeTestCase(base.BaseTestCase):
         if (state is not None and not state.deleted
                 and state.vm_state == 'building'
                 and (state.host_key is None or state.node == 'n1')):
-            self.assertIsNot(Action.DROP, verdict.fate)
-        if verdict.fate is Action.HAND_ON:
+            self.assertIsNot(Action.DROP, verdict.action)
+        if verdict.action is Action.HAND_ON:
             # As a build while nobody has it, as a copy if somebody has.
             self.assertEqual(state.host_key is not None, verdict.copy)
             self.assertNotEqual('dead', verdict.copy and verdict.host)

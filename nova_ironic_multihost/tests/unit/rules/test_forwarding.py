@@ -32,7 +32,7 @@ situations = strategies.builds(
     owner=strategies.sampled_from([None, 'dead', 'other']),
     live=strategies.booleans(), dead=strategies.booleans(),
     choice=strategies.sampled_from([None, 'other', 'third']))
-letters = strategies.builds(
+requests = strategies.builds(
     QueuedRequest, kind=strategies.sampled_from(RequestKind),
     instance=strategies.sampled_from([None, 'i1']),
     node=strategies.sampled_from([None, 'n1']),
@@ -42,10 +42,10 @@ letters = strategies.builds(
 class BuildTestCase(base.BaseTestCase):
 
     def judge(self, state=WAITING, owner='dead', live=False, dead=True,
-              choice='third', letter=BUILD):
-        verdict = forwarding.judge(letter, 'dead', RequestFacts(
+              choice='third', request=BUILD):
+        verdict = forwarding.judge(request, 'dead', RequestFacts(
             state, owner, live, dead, choice))
-        return verdict.host or verdict.fate
+        return verdict.host or verdict.action
 
     def test_goes_to_the_live_owner_of_its_node(self):
         self.assertEqual('other', self.judge(owner='other', live=True))
@@ -68,7 +68,7 @@ class BuildTestCase(base.BaseTestCase):
     def test_waits_while_it_is_not_known_what_it_is_about(self):
         self.assertEqual(Action.KEEP, self.judge(None))
         self.assertEqual(Action.KEEP, self.judge(
-            letter=QueuedRequest(RequestKind.BUILD, 'i1')))
+            request=QueuedRequest(RequestKind.BUILD, 'i1')))
 
     def test_goes_when_its_node_is_gone(self):
         """nova schedules it again there."""
@@ -103,8 +103,8 @@ class BuildTestCase(base.BaseTestCase):
 
 class OperationTestCase(base.BaseTestCase):
 
-    def judge(self, state, letter=REBOOT):
-        return forwarding.judge(letter, 'dead', RequestFacts(state)).fate
+    def judge(self, state, request=REBOOT):
+        return forwarding.judge(request, 'dead', RequestFacts(state)).action
 
     def test_is_dropped_when_its_instance_has_moved(self):
         self.assertIs(Action.DROP, self.judge(InstanceState('other')))
@@ -121,17 +121,17 @@ class OperationTestCase(base.BaseTestCase):
 
 class AnyTestCase(base.BaseTestCase):
 
-    @hypothesis.given(letters, situations)
+    @hypothesis.given(requests, situations)
     def test_only_builds_that_would_be_admitted_go_anywhere(
-            self, letter, situation):
-        verdict = forwarding.judge(letter, 'dead', situation)
-        if verdict.fate is not Action.HAND_ON:
+            self, request, situation):
+        verdict = forwarding.judge(request, 'dead', situation)
+        if verdict.action is not Action.HAND_ON:
             self.assertIsNone(verdict.host)
             return
-        self.assertIs(RequestKind.BUILD, letter.kind)
+        self.assertIs(RequestKind.BUILD, request.kind)
         if verdict.copy:
             self.assertEqual(
-                (situation.state.host_key, letter.node, 'building'),
+                (situation.state.host_key, request.node, 'building'),
                 (verdict.host, situation.state.node,
                  situation.state.vm_state))
             return
@@ -141,17 +141,17 @@ class AnyTestCase(base.BaseTestCase):
         self.assertFalse(builds.outdated(
             situation.state, 'n1', verdict.host, lambda: True))
 
-    @hypothesis.given(letters, situations)
+    @hypothesis.given(requests, situations)
     def test_nothing_is_dropped_that_its_host_would_do(
-            self, letter, situation):
+            self, request, situation):
         if forwarding.judge(
-                letter, 'dead', situation).fate is not Action.DROP:
+                request, 'dead', situation).action is not Action.DROP:
             return
         state = situation.state
         self.assertTrue(
             state.deleted or builds.elsewhere(state, 'dead')
-            or letter.kind is RequestKind.BUILD and builds.outdated(
-                state, letter.node, 'dead', lambda: True))
+            or request.kind is RequestKind.BUILD and builds.outdated(
+                state, request.node, 'dead', lambda: True))
 
 
 class ReaderTestCase(base.BaseTestCase):

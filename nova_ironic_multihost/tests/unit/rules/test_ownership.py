@@ -345,10 +345,12 @@ class TakeoverTestCase(base.BaseTestCase):
             THIRD, zones={PREFERRED: 'z1'}, records=recorded(PREFERRED)))
 
     def test_an_owner_of_the_node_that_takes_nothing_leaves_it(self):
-        for owner, heir in ((THIRD, PREFERRED), (PREFERRED, THIRD)):
-            known = services(heir, **{OTHER: 'fenced', owner: 'disabled'})
+        for owner, takeover_target in ((THIRD, PREFERRED), (PREFERRED, THIRD)):
+            known = services(
+                takeover_target, **{OTHER: 'fenced', owner: 'disabled'}
+            )
             self.assertIs(Reason.TAKEN_OVER, self.reason(
-                heir, known=known, records=recorded(owner)))
+                takeover_target, known=known, records=recorded(owner)))
             self.assertIs(Reason.INSTANCE_OF_DEAD, self.reason(
                 owner, known=known, my_nodes={NODE}, records={}))
 
@@ -673,28 +675,28 @@ class MayCreateTestCase(base.BaseTestCase):
 
 class WasRobbedTestCase(base.BaseTestCase):
 
-    def was_robbed(self, host, owned=(NODE,), known=None, **more):
+    def lost_nodes_to_peers(self, host, owned=(NODE,), known=None, **more):
         seen = facts(host, known=known, **more)
-        return ownership.was_robbed(
+        return ownership.lost_nodes_to_peers(
             seen, seen.instance_states, recorded(OTHER), {}, set(owned))
 
     def test_nodes_that_others_took_from_me_are_noticed(self):
-        self.assertTrue(self.was_robbed(PREFERRED))
+        self.assertTrue(self.lost_nodes_to_peers(PREFERRED))
 
     def test_what_was_not_mine_is_no_loss(self):
-        self.assertFalse(self.was_robbed(PREFERRED, owned=()))
+        self.assertFalse(self.lost_nodes_to_peers(PREFERRED, owned=()))
 
     def test_what_i_am_not_preferred_for_is_no_loss(self):
-        self.assertFalse(self.was_robbed(THIRD))
+        self.assertFalse(self.lost_nodes_to_peers(THIRD))
 
     def test_who_follows_its_instance_is_no_robber(self):
         for deleted in (False, True):
-            self.assertIs(deleted, self.was_robbed(
+            self.assertIs(deleted, self.lost_nodes_to_peers(
                 PREFERRED, nodes={NODE: 'i1'},
                 instance_states={'i1': InstanceState(OTHER, deleted)}))
 
     def test_a_dead_robber_is_none(self):
-        self.assertFalse(self.was_robbed(
+        self.assertFalse(self.lost_nodes_to_peers(
             PREFERRED, known=services(PREFERRED, **{OTHER: 'down'})))
 
 
@@ -737,9 +739,9 @@ class StillValidTestCase(base.BaseTestCase):
 class TallyTestCase(base.BaseTestCase):
 
     def test_every_reason_is_counted(self):
-        tally = ownership.tally({
+        recorder = ownership.count_reasons({
             'n1': Reason.KEPT, 'n2': Reason.INSTANCE_HERE,
             'n3': Reason.KEPT})
-        self.assertEqual(set(Reason), set(tally))
+        self.assertEqual(set(Reason), set(recorder))
         self.assertEqual({Reason.KEPT: 2, Reason.INSTANCE_HERE: 1},
-                         {r: n for r, n in tally.items() if n})
+                         {r: n for r, n in recorder.items() if n})

@@ -54,7 +54,7 @@ class MembersTestCase(base.BaseTestCase):
                 up('a') + me, 'me', starting=True))
 
     def test_who_was_told_to_end_is_a_member_until_its_time_is_over(self):
-        services = up('a') + up('b', 'c', farewell='bye')
+        services = up('a') + up('b', 'c', stop_marker='bye')
         self.assertEqual({'a', 'b', 'c'}, members(services, 'a'))
         for over in ({('b', 'bye')}, {('b', 'bye'), ('c', 'see you')}):
             self.assertEqual({'a', 'c'}, members(services, 'a', over=over))

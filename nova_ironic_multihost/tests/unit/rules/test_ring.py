@@ -146,9 +146,14 @@ class PreferencesTestCase(base.BaseTestCase):
     def test_who_is_preferred_with_any_owner(self):
         preferences = ring.Preferences({'a': 'z1', 'b': 'z2', 'c': None}, 32)
         for node in nodes(50):
-            expected = {whose(node, zone)
-                        for zone in (None, 'z1', 'z2', 'z3')
-                        for whose in (preferences.host_for, preferences.heir)}
+            expected = {
+                whose(node, zone)
+                for zone in (None, 'z1', 'z2', 'z3')
+                for whose in (
+                    preferences.host_for,
+                    preferences.takeover_target,
+                )
+            }
             expected.discard(None)
             self.assertEqual(expected, {
                 host for host in 'abc'
@@ -165,7 +170,7 @@ class PreferencesTestCase(base.BaseTestCase):
                 preferred = {
                     zone for zone in every
                     if host in (preferences.host_for(node, zone),
-                                preferences.heir(node, zone))}
+                                preferences.takeover_target(node, zone))}
                 self.assertEqual(
                     bool(preferred), preferences.may_prefer(host, node))
                 for zone in every:
@@ -181,20 +186,25 @@ class PreferencesTestCase(base.BaseTestCase):
             {'a1': 'a', 'a2': 'a', 'b1': 'b', 'c': None}, 32)
         for zone, heirs in (('a', {'a1', 'a2'}), ('b', {'b1'}),
                             (None, {'c'}), ('elsewhere', {None})):
-            self.assertEqual(heirs, {
-                preferences.heir(node, zone) for node in nodes(100)})
+            self.assertEqual(
+                heirs,
+                {
+                    preferences.takeover_target(node, zone)
+                    for node in nodes(100)
+                },
+            )
 
     def test_instances_of_the_dead_go_to_the_preferred_without_zones(self):
         plain = ring.Preferences(dict.fromkeys('abc'), 32)
         crossing = ring.Preferences(
             {'a': 'z1', 'b': 'z2', 'c': None}, 32, cross_zones=True)
         for node in nodes(50):
-            self.assertEqual(plain.host_for(node), plain.heir(node))
+            self.assertEqual(plain.host_for(node), plain.takeover_target(node))
             # A zone of which no host is left.
-            self.assertIsNone(plain.heir(node, 'z1'))
+            self.assertIsNone(plain.takeover_target(node, 'z1'))
             for zone in (None, 'z1', 'z3'):
                 self.assertEqual(crossing.host_for(node),
-                                 crossing.heir(node, zone))
+                                 crossing.takeover_target(node, zone))
 
     def test_without_members_nobody_is_preferred(self):
         preferences = ring.Preferences({}, 32)
@@ -202,7 +212,7 @@ class PreferencesTestCase(base.BaseTestCase):
         self.assertIsNone(preferences.host_for(node))
         self.assertFalse(preferences.prefers('a', node))
         self.assertFalse(preferences.may_prefer('a', node))
-        self.assertIsNone(preferences.heir(node))
+        self.assertIsNone(preferences.takeover_target(node))
 
 
 class RefreshedTestCase(base.BaseTestCase):

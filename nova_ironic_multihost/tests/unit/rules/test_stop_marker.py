@@ -10,8 +10,8 @@ from nova_ironic_multihost.rules import peers
 from nova_ironic_multihost.rules import stop_marker
 
 MOMENT = datetime.datetime(2026, 5, 4, 3, 2, 1, tzinfo=datetime.UTC)
-WORDS = stop_marker.farewell(MOMENT)
-LATER = stop_marker.farewell(MOMENT + datetime.timedelta(seconds=1))
+WORDS = stop_marker.text(MOMENT)
+LATER = stop_marker.text(MOMENT + datetime.timedelta(seconds=1))
 
 
 def view(host='me', over=(), **services):
@@ -21,7 +21,7 @@ def view(host='me', over=(), **services):
     """
     return peers.view(
         [peers.ComputeService(name, words is not None,
-                                   farewell=words or '')
+                                   stop_marker=words or '')
          for name, words in services.items()],
         peers.Partition(), host, over=over)
 
@@ -39,7 +39,7 @@ class WordsTestCase(base.BaseTestCase):
                         datetime.datetime(9999, 1, 1)))
     def test_it_is_known_again(self, moment):
         moment = moment.replace(microsecond=0, tzinfo=datetime.UTC)
-        words = stop_marker.farewell(moment)
+        words = stop_marker.text(moment)
         self.assertEqual(words, stop_marker.said(words))
         self.assertEqual(moment, stop_marker.said_at(words))
 

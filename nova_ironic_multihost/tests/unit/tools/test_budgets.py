@@ -10,13 +10,22 @@ from oslotest import base
 
 from nova_ironic_multihost.tests.unit import tools
 
+#: Hard to read.
+SAID = f"""'''Whoever is {'very ' * 35}tired. Ask the postman.
+
+The postmen know what is there.
+'''
+A = 1
+"""
+
 
 class BudgetsTestCase(base.BaseTestCase):
 
-    def run_on(self, budgets, **files):
+    def run_on(self, budgets, *argv, **files):
         root = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
         for name, lines in {'a': 3, 'b': 2, **files}.items():
-            (root / f'{name}.py').write_text('x\n' * lines)
+            (root / f'{name}.py').write_text(
+                lines if isinstance(lines, str) else 'x\n' * lines)
         (root / '__init__.py').write_text('x\n' * 50)
         (root / 'tests').mkdir()
         (root / 'tests' / 'c.py').write_text('x\n' * 50)
@@ -25,18 +34,36 @@ class BudgetsTestCase(base.BaseTestCase):
         script = tools.load('budgets')
         script.ROOT = root
         with contextlib.redirect_stdout(io.StringIO()) as out:
-            return script.main(), out.getvalue()
+            return script.main(argv), out.getvalue()
 
     def test_what_is_within_its_budget(self):
         self.assertEqual((0, 'all: 2 of 2 modules\nall: 5 of 6 lines\n'),
-                         self.run_on('[all]\nfiles = ["**/*.py"]\n'
+                         self.run_on('[budget.all]\nfiles = ["**/*.py"]\n'
                                      'modules = 2\nlines = 6\n'))
 
     def test_what_has_grown(self):
-        status, out = self.run_on('[all]\nfiles = ["*.py"]\nlines = 4\n')
+        status, out = self.run_on(
+            '[budget.all]\nfiles = ["*.py"]\nlines = 4\n')
         self.assertEqual(1, status)
         self.assertIn('all: 5 lines, 4 may be: make it smaller', out)
 
+    def test_what_is_hard_to_read(self):
+        status, out = self.run_on(
+            '[private]\n"postm[ae]n" = "queue forwarder"\n'
+            '[budget.all]\nfiles = ["said.py"]\nriddles = 1\nlong = 0\n'
+            'prose = 10\nprivate = 1\n', said=SAID)
+        self.assertEqual(1, status)
+        for what in ('2 riddles, 1 may be', '1 long, 0 may be',
+                     '400 prose, 10 may be', '2 private, 1 may be'):
+            self.assertIn(what, out)
+
+    def test_where_that_is(self):
+        _, out = self.run_on(
+            '[budget.all]\nfiles = ["said.py"]\n', '--where', 'all',
+            said=SAID)
+        self.assertIn('said.py:1: riddle: Whoever', out)
+        self.assertIn('said.py:1: long: Whoever', out)
+
     def test_files_that_are_no_more(self):
         self.assertRaises(SystemExit, self.run_on,
-                          '[all]\nfiles = ["gone.py"]\nlines = 4\n')
+                          '[budget.all]\nfiles = ["gone.py"]\nlines = 4\n')

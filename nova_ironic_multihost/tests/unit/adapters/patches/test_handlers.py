@@ -840,7 +840,7 @@ class StartTestCase(base.TrackerTestCase):
                 answers[-1], act)()
 
         base.replace(
-            base.COPIES, compute, gate=mock.Mock(build=gate_build),
+            base.COPIES, compute, guard=mock.Mock(build=gate_build),
             copy=lambda *build: done.append(build),
             over=lambda *build: done.append(build),
             ending=lambda: ending[-1])

@@ -39,7 +39,7 @@ from nova_ironic_multihost.adapters import names
 from nova_ironic_multihost.adapters.patches import apply
 from nova_ironic_multihost.adapters.patches import operations
 from nova_ironic_multihost.adapters.patches import table
-from nova_ironic_multihost.engine.builds import guard
+from nova_ironic_multihost.engine.builds import guard as guards
 from nova_ironic_multihost.rules.model import InstanceState
 from nova_ironic_multihost.rules import takeover
 from nova_ironic_multihost.tests.unit.adapters import base as seams
@@ -184,7 +184,7 @@ class NamesTestCase(base.BaseTestCase):
                       source)
 
     def test_nova_handles_no_failure_that_is_none(self):
-        self.assertNotIsInstance(guard.Cancelled(), Exception)
+        self.assertNotIsInstance(guards.Cancelled(), Exception)
         for module in (manager, exception_wrapper, resource_tracker, claims,
                        ironic_driver):
             self.assertNotRegex(inspect.getsource(module),
@@ -289,12 +289,14 @@ class SeamTestCase(base.BaseTestCase):
         self.manager = Endpoint(
             lambda context, instance: self.build(context, instance))
         self.driver = names.IronicDriver(None)
-        self.gate = guard.OperationGuard('me', sources, passing=errors.passing)
+        self.guard = guards.OperationGuard(
+            'me', sources, passing=errors.passing
+        )
         self.evacuated = []
         self.failed = []
         seams.replace(
             seams.OPERATIONS, self.manager, driver=self.driver,
-            gate=self.gate, adopt=self.adopt, evacuate=self.evacuated.append,
+            guard=self.guard, adopt=self.adopt, evacuate=self.evacuated.append,
             renew=self.renew,
             failed=lambda uuid, error: self.failed.append((uuid, error)))
         self.instance = objects.Instance(uuid=UUID, node=None)
@@ -364,7 +366,7 @@ class SeamTestCase(base.BaseTestCase):
 
     def test_snapshot_in_a_thread_of_its_own_is_an_operation(self):
         def snapshot(uuid):
-            seen.append(self.gate.at_work)
+            seen.append(self.guard.at_work)
             raise Cancelled
 
         class Cancelled(Exception):
@@ -375,7 +377,7 @@ class SeamTestCase(base.BaseTestCase):
         with mock.patch('threading.excepthook'):
             self.send('snapshot_instance', image_id='i')
         self.assertEqual([{UUID}], seen)
-        self.assertEqual({UUID}, self.gate.unfinished)
+        self.assertEqual({UUID}, self.guard.unfinished)
 
     def test_who_wraps_twice_finds_the_instance(self):
         for name in 'rebuild_instance', 'attach_interface':
@@ -394,10 +396,10 @@ class SeamTestCase(base.BaseTestCase):
 
     def test_build_waits_for_the_conductor_as_long_as_it_takes(self):
         answers_ = [messaging.MessagingTimeout()] * 1000
-        self.gate._sources.instance_states = lambda wanted: (
+        self.guard._sources.instance_states = lambda wanted: (
             self.instance_states if not answers_ else self.fail_with(
                 answers_.pop()))
-        self.gate._sleep = lambda seconds: None
+        self.guard._sleep = lambda seconds: None
         self.send('build_and_run_instance')
         self.build.assert_called_once()
 
@@ -511,7 +513,7 @@ class SeamTestCase(base.BaseTestCase):
                 self.move()
                 self.driver.power_off(self.instance)
 
-        self.assertIsNone(self.gate.operate('stop', self.instance, stop))
+        self.assertIsNone(self.guard.operate('stop', self.instance, stop))
         self.assertIn('power_off is left', sent[-1]['exc_val'])
 
     def test_delete_that_nobody_answers_is_left_to_be_repeated(self):
@@ -520,7 +522,7 @@ class SeamTestCase(base.BaseTestCase):
         error = exceptions.HttpException(
             response=mock.Mock(status_code=500, headers={}))
         self.assertIsNone(self.send('terminate_instance', bdms=error))
-        self.assertEqual({UUID}, self.gate.unfinished)
+        self.assertEqual({UUID}, self.guard.unfinished)
         self.assertEqual([], self.manager.asked)
         self.assertRaises(KeyError, self.send, 'terminate_instance',
                           bdms=KeyError())
@@ -589,7 +591,7 @@ class SeamTestCase(base.BaseTestCase):
         ironic = mock.Mock(microversion='1.82')
         ironic.get.side_effect = lambda path: (path, len(under_way))
         ironic.nodes.side_effect = OSError
-        connection = operations.GuardedConnection(ironic, self.gate, asking)
+        connection = operations.GuardedConnection(ironic, self.guard, asking)
         self.assertEqual(('/nodes', 1), connection.get('/nodes'))
         self.assertRaises(OSError, connection.nodes)
         self.assertEqual([], under_way)
@@ -597,7 +599,7 @@ class SeamTestCase(base.BaseTestCase):
 
     def test_machine_is_left_alone_from_the_moment_it_moves(self):
         ironic = mock.Mock()
-        connection = operations.GuardedConnection(ironic, self.gate)
+        connection = operations.GuardedConnection(ironic, self.guard)
 
         def power_off(instance):
             connection.set_node_power_state('soft')
@@ -610,7 +612,7 @@ class SeamTestCase(base.BaseTestCase):
             lambda driver, instance: power_off(instance), self.driver)
         seams.replace(
             seams.OPERATIONS, self.manager, driver=self.driver,
-            gate=self.gate, adopt=self.adopt, evacuate=self.fail,
+            guard=self.guard, adopt=self.adopt, evacuate=self.fail,
             renew=self.fail)
         self.assertRaises(names.NovaException,
                           self.driver.power_off, self.instance)
@@ -624,7 +626,7 @@ class SeamTestCase(base.BaseTestCase):
         paused = []
         driver = Pausing(None)
         seams.replace(
-            seams.OPERATIONS, self.manager, driver=driver, gate=self.gate,
+            seams.OPERATIONS, self.manager, driver=driver, guard=self.guard,
             adopt=self.adopt, evacuate=self.fail, renew=self.fail)
         driver.pause(self.instance)
         self.move()
@@ -636,7 +638,7 @@ class SeamTestCase(base.BaseTestCase):
         compute.rt = object.__new__(resource_tracker.ResourceTracker)
         self.move()
         seams.replace(
-            seams.OPERATIONS, compute, driver=self.driver, gate=self.gate,
+            seams.OPERATIONS, compute, driver=self.driver, guard=self.guard,
             adopt=self.adopt, evacuate=self.fail, renew=self.fail)
         for name in operations.sent_to_host(manager.ComputeManager):
             if name in operations.AWAITED or name == 'rebuild_instance':

@@ -204,7 +204,7 @@ class LayersTestCase(base.BaseTestCase):
             self.done.append('gate')
             return act()
 
-        parts.gate.build = build
+        parts.guard.build = build
         for name in ('build_and_run_instance', '_do_build_and_run_instance'):
             setattr(self.compute, name, types.MethodType(
                 lambda self, *args, name=name, nova=self.nova, **kwargs:

@@ -89,10 +89,10 @@ class CheckTestCase(base.BaseTestCase):
             json.loads(out)['findings']))
 
     def test_what_is_no_inconsistency_is_noted(self):
-        words = stop_marker.farewell(datetime.datetime.fromtimestamp(
+        words = stop_marker.text(datetime.datetime.fromtimestamp(
             views.NOW - 3600, datetime.UTC))
         self.read.return_value = views.changed(
-            self.good, 'services', 1, farewell=words, disabled=True)
+            self.good, 'services', 1, stop_marker=words, disabled=True)
         status, out, _ = self.check()
         self.assertEqual(0, status)
         self.assertIn('note: still-stopping: compute-2 is up', out)

@@ -182,7 +182,7 @@ class DrainTestCase(waiting.WaitingTestCase):
         self.assertIn('Drain it again', err)
 
     def test_it_is_stopped_before_it_is_drained(self):
-        words = stop_marker.farewell(datetime.datetime(2026, 5, 4))
+        words = stop_marker.text(datetime.datetime(2026, 5, 4))
         self.east(status='disabled', disabled_reason=words)
         self.drain('east')
         self.assertEqual(1, len(self.cloud.changes))
@@ -227,7 +227,7 @@ class UndrainTestCase(waiting.WaitingTestCase):
         self.assertIn('east was disabled for: bad NIC', self.undrain())
 
     def test_tells_nothing_of_what_drain_has_done(self):
-        for reason in (None, draining.REASON, stop_marker.farewell(
+        for reason in (None, draining.REASON, stop_marker.text(
                 datetime.datetime(2026, 5, 4))):
             self.east(status='disabled', disabled_reason=reason)
             self.assertNotIn('was disabled', self.undrain())
@@ -241,7 +241,7 @@ class UndrainTestCase(waiting.WaitingTestCase):
         self.assertIn('nothing until it is started', self.undrain())
 
     def test_one_that_was_told_to_end(self):
-        self.east(status='disabled', disabled_reason=stop_marker.farewell(
+        self.east(status='disabled', disabled_reason=stop_marker.text(
             datetime.datetime(2026, 5, 4)))
         self.assertIn('was told to end', self.undrain())
 

@@ -28,21 +28,21 @@ class TallyTestCase(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         self.clock = cloud.Clock()
-        self.tally = metrics.Metrics(self.clock)
+        self.recorder = metrics.Metrics(self.clock)
 
     def turns(self, work):
-        return self.tally.tallies.turns[work]
+        return self.recorder.totals.turns[work]
 
     def counts(self):
         return {event: count for event, count
-                in self.tally.tallies.counts.items() if count}
+                in self.recorder.totals.counts.items() if count}
 
     def test_work_is_timed(self):
-        with self.tally.turn(Work.AUDIT):
+        with self.recorder.turn(Work.AUDIT):
             self.assertEqual(counters.RunStats(sign=1000),
                              self.turns(Work.AUDIT))
             self.clock.now += 5
-            self.tally.sign(Work.AUDIT)
+            self.recorder.sign(Work.AUDIT)
             self.assertEqual(counters.RunStats(sign=1005),
                              self.turns(Work.AUDIT))
             self.clock.now += 2
@@ -52,7 +52,7 @@ class TallyTestCase(base.BaseTestCase):
 
     def test_work_that_fails_comes_to_its_end(self):
         def work():
-            with self.tally.turn(Work.LOOK):
+            with self.recorder.turn(Work.LOOK):
                 raise OSError
 
         self.assertRaises(OSError, work)
@@ -67,47 +67,47 @@ class TallyTestCase(base.BaseTestCase):
                 # With a server, new, or not known any more.
                 (Reason.INSTANCE_HERE, True), (Reason.TAKEN_OVER, False),
                 (Reason.CREATED, True), (None, True)):
-            self.tally.note_move(reason, done)
+            self.recorder.note_move(reason, done)
         self.assertEqual({Event.ADOPTED: 1, Event.PULLED: 2,
                           Event.MOVE_FAILED: 2}, self.counts())
 
     def test_pending(self):
-        self.tally.note_pending(Pending.TURN, {'n1'})
+        self.recorder.note_pending(Pending.TURN, {'n1'})
         self.clock.now += 3
-        self.tally.note_pending(Pending.TURN, {'n1', 'n2'})
-        self.assertEqual(1000, self.tally.tallies.oldest_pending)
+        self.recorder.note_pending(Pending.TURN, {'n1', 'n2'})
+        self.assertEqual(1000, self.recorder.totals.oldest_pending)
 
     def test_requests_at_the_same_time(self):
-        with self.tally.asking():
+        with self.recorder.asking():
             self.clock.now += 1
-            with self.tally.asking():
-                self.assertEqual(1000, self.tally.tallies.oldest_asking)
-                self.assertEqual(2, len(self.tally.tallies.asking))
-        self.assertIsNone(self.tally.tallies.oldest_asking)
+            with self.recorder.asking():
+                self.assertEqual(1000, self.recorder.totals.oldest_asking)
+                self.assertEqual(2, len(self.recorder.totals.asking))
+        self.assertIsNone(self.recorder.totals.oldest_asking)
 
     def test_request_that_fails_is_over(self):
         def ask():
-            with self.tally.asking():
+            with self.recorder.asking():
                 raise OSError
 
         self.assertRaises(OSError, ask)
-        self.assertIsNone(self.tally.tallies.oldest_asking)
+        self.assertIsNone(self.recorder.totals.oldest_asking)
 
     def test_when_ironic_was_heard_last(self):
-        self.assertIsNone(self.tally.tallies.heard)
+        self.assertIsNone(self.recorder.totals.heard)
         self.ask()
         self.clock.now += 9
-        with contextlib.suppress(OSError), self.tally.asking():
+        with contextlib.suppress(OSError), self.recorder.asking():
             raise OSError
-        self.assertEqual(1000, self.tally.tallies.heard)
+        self.assertEqual(1000, self.recorder.totals.heard)
 
     def test_request_is_a_step_of_what_its_thread_does(self):
         for work in Work.AUDIT, Work.LISTING:
-            with self.tally.turn(work):
+            with self.recorder.turn(work):
                 pass
 
         def ask():
-            with self.tally.asking():
+            with self.recorder.asking():
                 raise OSError
 
         self.clock.now += 9
@@ -118,25 +118,25 @@ class TallyTestCase(base.BaseTestCase):
                          self.turns(Work.LISTING))
 
     def test_request_of_another_thread_is_not(self):
-        with self.tally.turn(Work.LOOK):
+        with self.recorder.turn(Work.LOOK):
             pass
         self.clock.now += 9
         in_thread(self.ask)
         self.assertEqual(1000, self.turns(Work.LOOK).sign)
 
     def ask(self):
-        with self.tally.asking():
+        with self.recorder.asking():
             pass
 
     def test_it_begins_when_it_is_made(self):
         self.clock.now += 5
-        self.assertEqual(5, self.tally.tallies.age(
+        self.assertEqual(5, self.recorder.totals.age(
             Work.LISTING, self.clock.now))
 
     def test_threads_lose_nothing(self):
         def count():
             for _ in range(500):
-                self.tally.count(Event.REFUSED)
+                self.recorder.count(Event.REFUSED)
 
         threads = [threading.Thread(target=count) for _ in range(4)]
         for thread in threads:
@@ -147,5 +147,5 @@ class TallyTestCase(base.BaseTestCase):
 
     def test_whoever_reads_waits_for_nobody(self):
         """A handler of signals reads in the middle of a write."""
-        with self.tally._lock:
+        with self.recorder._lock:
             self.assertEqual({}, self.counts())

@@ -31,14 +31,19 @@ class KeeperTestCase(post.PostTestCase):
         self.cloud.owners = dict.fromkeys(cloud.NODES, 'b')
         self.cloud.placed['i1'] = post.WAITING
         self.refused = None
-        self.keeper = self.start()
-        self.keeper.once()
+        self.backups = self.start()
+        self.backups.once()
 
     def start(self):
         self.here = set()
         return build_backups.BackupStore(
-            'b', self.bus, self, self.sorter('b'), self.here.__contains__,
-            self.clock)
+            'b',
+            self.bus,
+            self,
+            self.request_sorter('b'),
+            self.here.__contains__,
+            self.clock,
+        )
 
     @staticmethod
     def seal(arguments):
@@ -50,19 +55,19 @@ class KeeperTestCase(post.PostTestCase):
         if COPIES not in self.bus.missing:
             self.bus.queues[COPIES].append(arguments['letter'])
 
-    def arrive(self, letter=BUILD):
-        self.here.add(letter.instance)
-        self.keeper.keep(letter.instance, letter.node, {'letter': letter})
+    def arrive(self, request=BUILD):
+        self.here.add(request.instance)
+        self.backups.keep(request.instance, request.node, {'letter': request})
 
-    def finish(self, letter=BUILD):
-        self.keeper.end(letter.instance, letter.node)
-        self.here.discard(letter.instance)
+    def finish(self, request=BUILD):
+        self.backups.end(request.instance, request.node)
+        self.here.discard(request.instance)
 
     def die(self):
         """The process is killed and started again."""
-        if self.keeper._box is not None:
-            self.keeper._box.close()
-        self.keeper = self.start()
+        if self.backups._box is not None:
+            self.backups._box.close()
+        self.backups = self.start()
 
     @property
     def copies(self):
@@ -72,28 +77,28 @@ class KeeperTestCase(post.PostTestCase):
         self.arrive()
         self.assertEqual([BUILD], self.copies)
         for _ in range(3):
-            self.keeper.once()
+            self.backups.once()
             self.assertEqual([], self.copies)
             self.assertEqual([], self.bus.queues['b'])
-            self.assertEqual(BUILD, self.keeper.copy(FIRST))
-        self.assertIsNone(self.keeper.copy(SentBuild('i1', OTHER)))
+            self.assertEqual(BUILD, self.backups.copy(FIRST))
+        self.assertIsNone(self.backups.copy(SentBuild('i1', OTHER)))
         self.assertEqual(1, self.bus.held)
 
     def test_it_goes_when_its_build_is_over_whatever_nova_says(self):
         """nova may have left it as it was when it came."""
         self.arrive()
-        self.keeper.once()
+        self.backups.once()
         self.finish()
-        self.keeper.once()
+        self.backups.once()
         self.assertEqual(([], [], 0), (
             self.copies, self.bus.queues['b'], self.bus.held))
         self.clock.now += rules.PATIENCE
-        self.assertFalse(self.keeper.may_come(FIRST))
+        self.assertFalse(self.backups.may_come(FIRST))
 
     def test_it_goes_when_its_build_was_over_before_it_was_seen(self):
         self.arrive()
         self.finish()
-        self.keeper.once()
+        self.backups.once()
         self.assertEqual(([], [], 0), (
             self.copies, self.bus.queues['b'], self.bus.held))
 
@@ -102,32 +107,32 @@ class KeeperTestCase(post.PostTestCase):
         self.finish()
         self.arrive()
         self.die()
-        self.keeper.once()
+        self.backups.once()
         self.assertIn(BUILD, self.bus.queues['b'])
 
     def test_build_that_was_in_the_memory_of_a_process_is_asked_for(self):
         self.arrive()
-        self.keeper.once()
+        self.backups.once()
         self.die()
-        self.assertTrue(self.keeper.may_come(FIRST))
-        self.keeper.once()
+        self.assertTrue(self.backups.may_come(FIRST))
+        self.backups.once()
         self.assertEqual(([], [BUILD]), (self.copies, self.bus.queues['b']))
         self.assertIn('1 builds', self.log.output)
-        self.keeper.once()
+        self.backups.once()
         self.assertEqual([BUILD], self.bus.queues['b'])
 
     def test_thread_that_ends_without_a_word_leaves_its_build(self):
         self.arrive()
-        self.keeper.once()
+        self.backups.once()
         self.here.clear()
-        self.keeper.once()
+        self.backups.once()
         self.assertEqual([BUILD], self.bus.queues['b'])
 
     def test_what_is_over_as_nova_says_is_dropped(self):
         self.arrive()
         self.die()
         self.cloud.placed['i1'] = InstanceState('b', vm_state='active')
-        self.keeper.once()
+        self.backups.once()
         self.assertEqual(([], [], 0), (
             self.copies, self.bus.queues['b'], self.bus.held))
 
@@ -136,11 +141,11 @@ class KeeperTestCase(post.PostTestCase):
         self.die()
         self.cloud.placed['i1'] = InstanceState(
             'b', vm_state='building', node=NODE)
-        self.keeper.once()
+        self.backups.once()
         self.assertEqual(([], [], 1), (
             self.copies, self.bus.queues['b'], self.bus.held))
-        self.assertEqual(BUILD, self.keeper.copy(FIRST))
-        self.assertTrue(self.keeper.may_come(FIRST))
+        self.assertEqual(BUILD, self.backups.copy(FIRST))
+        self.assertTrue(self.backups.may_come(FIRST))
 
     def test_what_was_taken_over_goes_there_as_a_copy(self):
         self.arrive()
@@ -148,10 +153,10 @@ class KeeperTestCase(post.PostTestCase):
         self.cloud.placed['i1'] = InstanceState(
             'c', vm_state='building', node=NODE)
         self.bus.missing.add('c copies')
-        self.keeper.once()
+        self.backups.once()
         self.assertEqual(1, self.bus.held)
         self.bus.missing.clear()
-        self.keeper.once()
+        self.backups.once()
         self.assertEqual(([BUILD], []), (
             self.bus.queues['c copies'], self.bus.queues['c']))
         self.assertIn('1 builds of which Ironic was not told go to',
@@ -162,10 +167,10 @@ class KeeperTestCase(post.PostTestCase):
         self.die()
         states = self.cloud.instance_states
         self.cloud.instance_states = self.fail_with(OSError('no nova'))
-        self.assertRaises(OSError, self.keeper.once)
+        self.assertRaises(OSError, self.backups.once)
         self.assertEqual(1, self.bus.held)
         self.cloud.instance_states = states
-        self.keeper.once()
+        self.backups.once()
         self.assertEqual([BUILD], self.bus.queues['b'])
 
     def test_who_does_not_answer_is_not_asked_for_each(self):
@@ -181,7 +186,7 @@ class KeeperTestCase(post.PostTestCase):
 
         self.cloud.instance_states = answer
         for _ in range(3):
-            self.assertRaises(OSError, self.keeper.once)
+            self.assertRaises(OSError, self.backups.once)
         self.assertEqual(['i0', 'i1', 'i2'], asked)
         self.assertEqual(3, self.bus.held)
 
@@ -196,18 +201,18 @@ class KeeperTestCase(post.PostTestCase):
         self.arrive()
         self.die()
         self.bus.breaks = OSError('no bus')
-        self.assertRaises(OSError, self.keeper.once)
-        self.assertFalse(self.keeper.all_seen)
-        self.assertTrue(self.keeper.may_come(FIRST))
+        self.assertRaises(OSError, self.backups.once)
+        self.assertFalse(self.backups.all_seen)
+        self.assertTrue(self.backups.may_come(FIRST))
         self.bus.breaks = None
-        self.keeper.once()
-        self.assertTrue(self.keeper.all_seen)
+        self.backups.once()
+        self.assertTrue(self.backups.all_seen)
 
     def test_what_breaks_in_the_middle_is_done_anew(self):
         second = QueuedRequest(RequestKind.BUILD, 'i2', OTHER)
         self.cloud.placed['i2'] = post.WAITING
-        for letter in BUILD, second:
-            self.arrive(letter)
+        for request in BUILD, second:
+            self.arrive(request)
         self.die()
 
         def break_it():
@@ -215,41 +220,41 @@ class KeeperTestCase(post.PostTestCase):
                 raise OSError('no bus')
 
         self.bus.on_take = break_it
-        self.assertRaises(OSError, self.keeper.once)
+        self.assertRaises(OSError, self.backups.once)
         self.assertEqual([BUILD, second], self.copies)
         # No build counts as lost meanwhile.
-        self.assertTrue(self.keeper.may_come(FIRST))
-        self.assertTrue(self.keeper.may_come(SentBuild('i2', OTHER)))
+        self.assertTrue(self.backups.may_come(FIRST))
+        self.assertTrue(self.backups.may_come(SentBuild('i2', OTHER)))
         self.bus.on_take = lambda: None
-        self.keeper.once()
+        self.backups.once()
         self.assertEqual([BUILD, second], self.bus.queues['b'])
 
     def test_it_is_sent_anew_before_rabbit_closes_the_channel(self):
         """A quorum queue would count how often it comes back."""
         self.arrive()
-        self.keeper.once()
-        box, sent = self.keeper._box, []
+        self.backups.once()
+        box, sent = self.backups._box, []
         hand_on = box.hand_on
         box.hand_on = lambda *args, **how: (
             sent.append(args), hand_on(*args, **how))[1]
         for _ in range(10):
             self.clock.now += forwarding.HOLDING / 5
-            self.keeper.once()
+            self.backups.once()
         self.assertEqual([(BUILD, 'b')] * 2, sent)
         self.assertFalse(box.closed)
         self.assertEqual(([], 1), (self.copies, self.bus.held))
-        self.assertEqual(BUILD, self.keeper.copy(FIRST))
+        self.assertEqual(BUILD, self.backups.copy(FIRST))
 
     def test_it_goes_back_when_it_cannot_be_sent_anew(self):
         self.arrive()
-        self.keeper.once()
-        box = self.keeper._box
+        self.backups.once()
+        box = self.backups._box
         box.hand_on = lambda *args, **how: False
         self.clock.now += forwarding.HOLDING
-        self.keeper.once()
+        self.backups.once()
         self.assertTrue(box.closed)
         self.assertEqual(1, self.bus.held)
-        self.assertEqual(BUILD, self.keeper.copy(FIRST))
+        self.assertEqual(BUILD, self.backups.copy(FIRST))
 
     def test_what_the_gate_refuses_may_need_its_copy(self):
         """It came twice, when what was begun before is brought to rest."""
@@ -257,16 +262,16 @@ class KeeperTestCase(post.PostTestCase):
         self.die()
         self.cloud.placed['i1'] = InstanceState(
             'b', vm_state='building', node=NODE)
-        self.keeper.once()
+        self.backups.once()
         self.arrive()
         self.refuse()
         for _ in range(2):
-            self.keeper.once()
-        self.assertEqual(BUILD, self.keeper.copy(FIRST))
+            self.backups.once()
+        self.assertEqual(BUILD, self.backups.copy(FIRST))
         # What was begun is undone.
-        self.keeper.repeat(FIRST)
+        self.backups.repeat(FIRST)
         self.cloud.placed['i1'] = post.WAITING
-        self.keeper.once()
+        self.backups.once()
         # Of each time that it came there is one.
         self.assertEqual(([BUILD] * 2, 0), (
             self.bus.queues['b'], self.bus.held))
@@ -274,84 +279,84 @@ class KeeperTestCase(post.PostTestCase):
     def test_what_was_taken_over_in_the_middle_goes_there(self):
         """The gate ends what goes on here then."""
         self.arrive()
-        self.keeper.once()
+        self.backups.once()
         self.cloud.placed['i1'] = InstanceState(
             'c', vm_state='building', node=NODE)
         self.refuse()
-        self.keeper.once()
+        self.backups.once()
         self.assertEqual([BUILD], self.bus.queues['c copies'])
 
     def test_what_the_gate_refuses_is_not_asked_for_again(self):
         self.arrive()
         self.refuse()
         for _ in range(3):
-            self.keeper.once()
+            self.backups.once()
         self.assertEqual(([], [], 0), (
             self.copies, self.bus.queues['b'], self.bus.held))
 
     def test_what_is_refused_while_it_is_undone_is_asked_for_again(self):
         """A delivery has its turn just then, and finds it still here."""
         self.arrive_and_begin()
-        with self.keeper.repeating(FIRST):
+        with self.backups.repeating(FIRST):
             self.refuse()
             self.cloud.placed['i1'] = post.WAITING
-        self.keeper.once()
+        self.backups.once()
         self.assertEqual([BUILD], self.bus.queues['b'])
         # What is refused at another time is not.
         self.arrive()
         self.refuse()
-        self.keeper.once()
+        self.backups.once()
         self.assertEqual([BUILD], self.bus.queues['b'])
 
     def test_what_was_undone_and_is_refused_a_moment_later(self):
         """Who has had its turn meanwhile says so when the undoing is over."""
         self.arrive_and_begin()
-        with self.keeper.repeating(FIRST):
+        with self.backups.repeating(FIRST):
             self.cloud.placed['i1'] = post.WAITING
-        self.keeper.once()
+        self.backups.once()
         self.refuse()
-        self.keeper.once()
+        self.backups.once()
         self.assertEqual([BUILD], self.bus.queues['b'])
 
     def arrive_and_begin(self):
         """One comes, and has its node; its copy is held."""
         self.arrive()
-        self.keeper.once()
+        self.backups.once()
         self.cloud.placed['i1'] = InstanceState(
             'b', vm_state='building', node=NODE)
 
     def refuse(self):
-        self.keeper.end('i1', NODE, True)
+        self.backups.end('i1', NODE, True)
         self.here.discard('i1')
 
     def test_what_may_be_what_ends_each_process_is_not_asked_for_again(self):
         self.arrive()
         self.die()
         self.begun['i1'] = rules.ATTEMPTS
-        self.keeper.once()
+        self.backups.once()
         self.assertEqual(([], [], 0), (
             self.copies, self.bus.queues['b'], self.bus.held))
 
     def test_copies_may_be_where_a_connection_has_broken(self):
         """RabbitMQ notices that after minutes."""
-        self.assertTrue(self.keeper.may_come(FIRST))
+        self.assertTrue(self.backups.may_come(FIRST))
         self.clock.now += rules.PATIENCE
-        self.assertFalse(self.keeper.may_come(FIRST))
+        self.assertFalse(self.backups.may_come(FIRST))
         self.bus.on_take = self.fail_with(OSError('reset'))
-        self.assertRaises(OSError, self.keeper.once)
+        self.assertRaises(OSError, self.backups.once)
         self.bus.on_take = lambda: None
-        self.keeper.once()
-        self.assertTrue(self.keeper.may_come(FIRST))
+        self.backups.once()
+        self.assertTrue(self.backups.may_come(FIRST))
 
     def test_one_that_was_scheduled_again_has_two(self):
         again = QueuedRequest(RequestKind.BUILD, 'i1', OTHER)
         self.arrive()
         self.finish()
         self.arrive(again)
-        self.keeper.once()
-        self.assertEqual(again, self.keeper.copy(SentBuild('i1', OTHER)))
+        self.backups.once()
+        self.assertEqual(again, self.backups.copy(SentBuild('i1', OTHER)))
         self.finish(again)
-        self.keeper.once()
+        self.backups.once()
         self.assertEqual(([], 0), (self.copies, self.bus.held))
 
     def test_build_goes_on_without_a_copy(self):
@@ -366,34 +371,34 @@ class KeeperTestCase(post.PostTestCase):
         self.bus.missing.add(COPIES)
         self.arrive()
         self.bus.missing.clear()
-        self.keeper.once()
+        self.backups.once()
         self.assertEqual(0, self.bus.held)
         self.clock.now += build_backups.FOUND
         for _ in range(2):
-            self.keeper.once()
+            self.backups.once()
         self.assertEqual(1, self.bus.held)
         self.clock.now += build_backups.FOUND
-        self.keeper.once()
+        self.backups.once()
         self.assertEqual(([], 1), (self.copies, self.bus.held))
 
     def test_copies_are_not_sent_once_more_while_none_is_confirmed(self):
         """Each waits 20 s, and nothing else comes over the connection."""
         self.bus.missing.add(COPIES)
-        letters = [QueuedRequest(RequestKind.BUILD, f'i{number}', NODE)
+        requests = [QueuedRequest(RequestKind.BUILD, f'i{number}', NODE)
                    for number in range(3)]
-        for letter in letters:
-            self.arrive(letter)
+        for request in requests:
+            self.arrive(request)
         self.bus.missing.clear()
         self.clock.now += build_backups.FOUND
         self.refused = TimeoutError()
-        self.keeper.once()
+        self.backups.once()
         self.assertEqual(1, self.log.output.count('There is no copy'))
         self.refused = None
-        self.keeper.once()
-        self.assertEqual(letters[1:], self.copies)
+        self.backups.once()
+        self.assertEqual(requests[1:], self.copies)
         self.clock.now += build_backups.FOUND
-        self.keeper.once()
-        self.assertEqual((letters[:1], 2), (self.copies, self.bus.held))
+        self.backups.once()
+        self.assertEqual((requests[:1], 2), (self.copies, self.bus.held))
 
     def test_copy_of_what_is_over_is_not_sent_once_more(self):
         self.bus.missing.add(COPIES)
@@ -401,18 +406,18 @@ class KeeperTestCase(post.PostTestCase):
         self.here.clear()
         self.bus.missing.clear()
         self.clock.now += build_backups.FOUND
-        self.keeper.once()
+        self.backups.once()
         self.assertEqual([], self.copies)
 
     def test_connection_that_broke_is_made_anew_at_once(self):
         self.arrive()
-        self.keeper.once()
-        before = self.keeper._box
+        self.backups.once()
+        before = self.backups._box
         before.close()
         self.bus.missing.add(COPIES)
-        self.keeper.once()
+        self.backups.once()
         self.assertEqual((set(), 1), (self.bus.missing, self.bus.held))
-        self.assertTrue(self.keeper.all_seen)
+        self.assertTrue(self.backups.all_seen)
 
     def test_what_is_counted_is_not_taken_again_at_once(self):
         """RabbitMQ drops it when it has come back too often."""
@@ -420,14 +425,14 @@ class KeeperTestCase(post.PostTestCase):
         self.cloud.placed['i1'] = InstanceState(
             'b', vm_state='building', node=NODE)
         self.copies.append(counted)
-        self.keeper.once()
-        self.keeper._box.close()
+        self.backups.once()
+        self.backups._box.close()
         for _ in range(3):
-            self.keeper.once()
+            self.backups.once()
             self.assertEqual(([counted], False), (
-                self.copies, self.keeper.all_seen))
+                self.copies, self.backups.all_seen))
         self.clock.now += forwarding.pause([counted])
-        self.keeper.once()
+        self.backups.once()
         self.assertEqual(1, self.bus.held)
 
     def test_nobody_waits_for_ever_for_copies_that_cannot_be_read(self):
@@ -435,42 +440,42 @@ class KeeperTestCase(post.PostTestCase):
         self.bus.breaks = OSError('no bus')
         for seconds, may_come in (0, True), (rules.LONGEST, False):
             self.clock.now += seconds
-            self.assertRaises(OSError, self.keeper.once)
-            self.assertEqual(may_come, self.keeper.may_come(FIRST))
+            self.assertRaises(OSError, self.backups.once)
+            self.assertEqual(may_come, self.backups.may_come(FIRST))
 
     def test_account_that_may_not(self):
         self.die()
         self.bus.breaks = PermissionError('ACCESS_REFUSED')
         for _ in range(3):
-            self.keeper.once()
+            self.backups.once()
             self.clock.now += build_backups.FORBIDDEN
         self.assertEqual(1, self.log.output.count('rights'))
         # Nobody waits for copies that there cannot be.
-        self.assertTrue(self.keeper.all_seen)
-        self.assertFalse(self.keeper.may_come(FIRST))
+        self.assertTrue(self.backups.all_seen)
+        self.assertFalse(self.backups.may_come(FIRST))
         self.bus.breaks = None
         self.arrive()
         self.assertEqual([], self.copies)
-        self.keeper.once()
+        self.backups.once()
         self.arrive()
         self.assertEqual([BUILD], self.copies)
 
     def test_bus_that_cannot_be_read(self):
         self.bus.readable = False
         self.die()
-        self.keeper.once()
+        self.backups.once()
         self.arrive()
         self.assertEqual([], self.copies)
-        self.assertTrue(self.keeper.all_seen)
-        self.assertFalse(self.keeper.may_come(FIRST))
+        self.assertTrue(self.backups.all_seen)
+        self.assertFalse(self.backups.may_come(FIRST))
 
     def test_what_is_no_build_is_held(self):
         self.copies.append(QueuedRequest(RequestKind.OTHER))
-        self.keeper.once()
+        self.backups.once()
         self.assertEqual(1, self.bus.held)
 
     def test_what_is_over_is_forgotten_in_the_end(self):
         self.finish()
         self.clock.now += build_backups.OVER
-        self.keeper.once()
-        self.assertEqual({}, self.keeper._over)
+        self.backups.once()
+        self.assertEqual({}, self.backups._over)

@@ -28,7 +28,7 @@ class RepetitionTestCase(base.BaseTestCase):
         self.kept, self.undone = [], []
         self.now = 0
         self.here = set()
-        self.repetition = build_retry.BuildRetry(
+        self.retry = build_retry.BuildRetry(
             self, self, self.here.__contains__, lambda: self.now)
         self.instance = types.SimpleNamespace(uuid='i1', node='n1')
 
@@ -54,13 +54,13 @@ class RepetitionTestCase(base.BaseTestCase):
         return self.can_be_undone
 
     def step(self, provision_state='available'):
-        return self.repetition.step(self.instance, provision_state)
+        return self.retry.step(self.instance, provision_state)
 
     def test_it_is_begun_again_at_the_second_look(self):
         self.assertIs(Step.AWAIT, self.step())
         self.now = 10
         self.assertIs(Step.REPEAT, self.step())
-        self.repetition.undo(self.instance)
+        self.retry.undo(self.instance)
         self.assertEqual([('repeat', SentBuild('i1', 'n1')), COPY, 'done'],
                          self.undone)
         # And the next time once more.
@@ -113,4 +113,4 @@ class RepetitionTestCase(base.BaseTestCase):
 
     def test_copy_that_goes_back_in_that_moment(self):
         self.found = None
-        self.assertRaises(LookupError, self.repetition.undo, self.instance)
+        self.assertRaises(LookupError, self.retry.undo, self.instance)

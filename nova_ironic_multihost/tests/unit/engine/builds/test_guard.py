@@ -8,7 +8,7 @@ import types
 import fixtures
 from oslotest import base
 
-from nova_ironic_multihost.engine.builds import guard
+from nova_ironic_multihost.engine.builds import guard as guards
 from nova_ironic_multihost import exception
 from nova_ironic_multihost.rules import builds
 from nova_ironic_multihost.rules.model import InstanceState
@@ -49,7 +49,7 @@ class GateTestCase(base.BaseTestCase):
         super().setUp()
         self.sources = Sources()
         self.refused = []
-        self.gate = guard.OperationGuard('Me', self.sources,
+        self.guard = guards.OperationGuard('Me', self.sources,
                               refused=lambda: self.refused.append(1))
         self.done = []
 
@@ -61,19 +61,19 @@ class GateTestCase(base.BaseTestCase):
         return 'result'
 
     def operate(self, act, **kwargs):
-        return self.gate.operate('stop', INSTANCE, act, **kwargs)
+        return self.guard.operate('stop', INSTANCE, act, **kwargs)
 
     def build(self, act, node='n1', **kwargs):
         if self.sources.hosts['i1'] == InstanceState('me'):
             self.sources.hosts['i1'] = InstanceState(None)
-        return self.gate.build(
+        return self.guard.build(
             'build', INSTANCE, act, node, otherwise=lambda: 'left', **kwargs)
 
     def change_machine(self):
-        return self.gate.change_machine('power_off', INSTANCE, self.act)
+        return self.guard.change_machine('power_off', INSTANCE, self.act)
 
     def clean_up(self):
-        return self.gate.clean_up('revert', INSTANCE, self.act)
+        return self.guard.clean_up('revert', INSTANCE, self.act)
 
     def test_operation_here_is_carried_out(self):
         self.assertEqual('result', self.operate(self.act))
@@ -101,7 +101,7 @@ class GateTestCase(base.BaseTestCase):
     def wait_for_conductor(self, back, patience=300):
         self.now, self.back = 0, back
         self.sources.error = TimeoutError('no conductor')
-        self.gate = guard.OperationGuard(
+        self.guard = guards.OperationGuard(
             'Me', self.sources, lambda: patience, lambda: self.now,
             self.sleep, lambda exc, again: isinstance(exc, TimeoutError),
             lambda: self.refused.append(1))
@@ -152,9 +152,9 @@ class GateTestCase(base.BaseTestCase):
         def sleep_and_end(seconds):
             sleep(seconds)
             if self.now == 50:
-                self.gate.end()
+                self.guard.end()
 
-        self.gate._sleep = sleep_and_end
+        self.guard._sleep = sleep_and_end
         self.assertEqual('left', self.build(self.act))
         self.assertEqual(50, self.now)
         self.assertEqual([], self.done)
@@ -181,7 +181,7 @@ class GateTestCase(base.BaseTestCase):
             if self.now == 1000:
                 self.sources.allocated['n1'] = {INSTANCE.uuid}
 
-        self.gate._sleep = sleep_and_answer
+        self.guard._sleep = sleep_and_answer
         self.assertEqual('result', self.build(self.act))
         self.assertEqual(1000, self.now)
 
@@ -196,7 +196,7 @@ class GateTestCase(base.BaseTestCase):
             sleep(seconds)
             self.sources.allocated = {'n1': {'i1'}}
 
-        self.gate._sleep = sleep_and_show
+        self.guard._sleep = sleep_and_show
         self.assertEqual('result', self.build(self.act))
 
     def test_build_of_a_server_that_runs_waits_for_nobody(self):
@@ -271,7 +271,7 @@ class GateTestCase(base.BaseTestCase):
             raise ValueError
 
         self.assertEqual('left', self.build(act))
-        self.assertEqual({'i1'}, self.gate.unfinished)
+        self.assertEqual({'i1'}, self.guard.unfinished)
         self.sources.hosts['i1'] = InstanceState(None)
         self.assertRaises(ValueError, self.build, lambda: self.fail_with(
             ValueError()))
@@ -281,15 +281,15 @@ class GateTestCase(base.BaseTestCase):
         self.sources.error = None
         for act, answer in (
                 (lambda: self.fail_with(TimeoutError('read only')), 'later'),
-                (lambda: (self.gate.note_scheduled(),
+                (lambda: (self.guard.note_scheduled(),
                           self.fail_with(ValueError('not freed'))), 'later'),
                 (lambda: (self.move(), self.fail_with(TimeoutError())),
                  'left')):
             self.sources.hosts['i1'] = InstanceState(None)
-            self.gate.forget({'i1'})
+            self.guard.forget({'i1'})
             self.assertEqual(answer, self.build(
                 act, later=lambda: 'later'))
-            self.assertEqual({'i1'}, self.gate.unfinished)
+            self.assertEqual({'i1'}, self.guard.unfinished)
         self.sources.hosts['i1'] = InstanceState(None)
         self.assertRaises(ValueError, self.build, lambda: self.fail_with(
             ValueError()), later=self.fail)
@@ -320,7 +320,7 @@ class GateTestCase(base.BaseTestCase):
             return 'written'
 
         self.sources.hosts['i1'] = InstanceState(None)
-        self.found = self.build(lambda: self.gate.persist(
+        self.found = self.build(lambda: self.guard.persist(
             'build', INSTANCE, lambda: write('at first'),
             lambda: write('again')))
         return tried
@@ -339,7 +339,7 @@ class GateTestCase(base.BaseTestCase):
                 'me', task_state=takeover.taking(None, 'other'))):
             self.wait_for_conductor(0)
             self.sources.error = None
-            self.gate._sleep = lambda seconds, state=state: (
+            self.guard._sleep = lambda seconds, state=state: (
                 self.sources.hosts.update(i1=state))
             self.assertEqual(['at first'], self.persist(1))
             self.assertEqual('left', self.found)
@@ -349,19 +349,19 @@ class GateTestCase(base.BaseTestCase):
         self.sources.error = None
         self.assertRaises(TimeoutError, self.persist, 1000)
         self.assertEqual(300, self.now)
-        self.gate.end()
+        self.guard.end()
         self.assertRaises(TimeoutError, self.persist, 1)
 
     def test_build_that_leaves_cleans_nothing_up(self):
         def act():
             try:
-                self.gate.leave('build')
+                self.guard.leave('build')
             finally:
                 self.clean_up()
 
         self.assertEqual('left', self.build(act))
         self.assertEqual([], self.done)
-        self.assertEqual({'i1'}, self.gate.unfinished)
+        self.assertEqual({'i1'}, self.guard.unfinished)
 
     def test_build_cleans_nothing_up_that_was_taken_over(self):
         def act():
@@ -379,7 +379,7 @@ class GateTestCase(base.BaseTestCase):
             self.sources.hosts['i1'] = InstanceState(
                 'me', node='n1', vm_state='building')
 
-        self.gate.claim('claim', INSTANCE, claim)
+        self.guard.claim('claim', INSTANCE, claim)
 
     def begin(self):
         """nova writes that it is at the build."""
@@ -416,7 +416,7 @@ class GateTestCase(base.BaseTestCase):
         def act():
             self.begin()
             self.claim()
-            self.gate.give_back('unset', INSTANCE, self.undo)
+            self.guard.give_back('unset', INSTANCE, self.undo)
             self.clean_up()
             return 'failed'
 
@@ -432,7 +432,7 @@ class GateTestCase(base.BaseTestCase):
         def act():
             self.begin()
             self.claim()
-            self.gate.give_back('unset', INSTANCE, self.undo_elsewhere)
+            self.guard.give_back('unset', INSTANCE, self.undo_elsewhere)
             self.clean_up()
 
         self.undo_elsewhere()
@@ -479,11 +479,11 @@ class GateTestCase(base.BaseTestCase):
     def test_node_of_a_build(self):
         self.undo_elsewhere()
         # It is new.
-        self.assertIs(True, self.build(self.gate.has_node))
+        self.assertIs(True, self.build(self.guard.has_node))
         for owner, its in (('ME', True), ('other', False)):
             self.sources.owners['n1'] = owner
-            self.assertIs(its, self.build(self.gate.has_node))
-        self.assertIs(True, self.build(self.gate.has_node, node=None))
+            self.assertIs(its, self.build(self.guard.has_node))
+        self.assertIs(True, self.build(self.guard.has_node, node=None))
 
     def test_claim_that_was_given_back_without_an_answer(self):
         def give_back():
@@ -493,7 +493,7 @@ class GateTestCase(base.BaseTestCase):
         def act():
             self.begin()
             self.claim()
-            self.gate.give_back('unset', INSTANCE, give_back)
+            self.guard.give_back('unset', INSTANCE, give_back)
 
         self.undo_elsewhere()
         self.assertRaises(TimeoutError, self.build, act)
@@ -520,7 +520,7 @@ class GateTestCase(base.BaseTestCase):
 
         self.undo()
         self.assertEqual('result', self.build(self.act, renew=renew))
-        self.assertEqual(list(range(0, 101, guard.PAUSE)), tries)
+        self.assertEqual(list(range(0, 101, guards.PAUSE)), tries)
 
     def test_build_that_was_left_by_another_just_now_is_left(self):
         self.assertEqual('left', self.fail_build(InstanceState(
@@ -582,7 +582,7 @@ class GateTestCase(base.BaseTestCase):
 
         def stop():
             self.sources.error = TimeoutError()
-            return self.gate.clean_up('revert', INSTANCE, self.act, **how)
+            return self.guard.clean_up('revert', INSTANCE, self.act, **how)
 
         return self.operate(stop)
 
@@ -619,14 +619,14 @@ class GateTestCase(base.BaseTestCase):
     def test_operation_waits_until_it_is_decided_whose_an_instance_is(self):
         for host in 'me', 'other':
             self.contest(100)
-            sleep = self.gate._sleep
+            sleep = self.guard._sleep
 
             def sleep_and_decide(seconds):
                 sleep(seconds)
                 if self.now >= self.back:
                     self.sources.hosts['i1'] = InstanceState(host)
 
-            self.gate._sleep = sleep_and_decide
+            self.guard._sleep = sleep_and_decide
             self.done.clear()
             self.operate(self.act)
             self.assertEqual(['act'] * (host == 'me'), self.done)
@@ -650,7 +650,7 @@ class GateTestCase(base.BaseTestCase):
         def stop():
             raise KeyError('UnexpectedTaskStateError')
 
-        for act in (lambda: self.gate.attempt('stop', INSTANCE, stop),
+        for act in (lambda: self.guard.attempt('stop', INSTANCE, stop),
                     self.change_machine, self.clean_up):
             self.assertIsNone(be_contested(act))
         self.assertEqual([], self.done)
@@ -665,7 +665,7 @@ class GateTestCase(base.BaseTestCase):
                            f"{takeover.taking('spawning', 'other')}'}}")
 
         def attempt():
-            self.gate.attempt('build', INSTANCE, build)
+            self.guard.attempt('build', INSTANCE, build)
 
         self.assertEqual('other', self.operate(
             attempt, otherwise=lambda: 'other'))
@@ -687,13 +687,13 @@ class GateTestCase(base.BaseTestCase):
         seen = []
 
         def act():
-            seen.append(self.gate.at_work)
-            self.operate(lambda: seen.append(self.gate.at_work))
-            seen.append(self.gate.at_work)
+            seen.append(self.guard.at_work)
+            self.operate(lambda: seen.append(self.guard.at_work))
+            seen.append(self.guard.at_work)
 
         self.operate(act)
         self.assertEqual([{'i1'}] * 3, seen)
-        self.assertEqual(frozenset(), self.gate.at_work)
+        self.assertEqual(frozenset(), self.guard.at_work)
         self.operate(act, patient=False)
         self.assertEqual([frozenset()] * 3, seen[3:])
 
@@ -703,42 +703,42 @@ class GateTestCase(base.BaseTestCase):
             raise KeyError
 
         def end():
-            self.assertEqual(frozenset(), self.gate.unfinished)
+            self.assertEqual(frozenset(), self.guard.unfinished)
             self.move()
             self.change_machine()
 
         self.operate(self.act)
-        self.assertEqual(frozenset(), self.gate.unfinished)
+        self.assertEqual(frozenset(), self.guard.unfinished)
         self.assertRaises(KeyError, self.operate, fail)
-        self.assertEqual({'i1'}, self.gate.unfinished)
+        self.assertEqual({'i1'}, self.guard.unfinished)
         # That was another operation.
         self.operate(end)
-        self.assertEqual({'i1'}, self.gate.unfinished)
-        self.gate.forget({'i1', 'i2'})
-        self.assertEqual(frozenset(), self.gate.unfinished)
+        self.assertEqual({'i1'}, self.guard.unfinished)
+        self.guard.forget({'i1', 'i2'})
+        self.assertEqual(frozenset(), self.guard.unfinished)
         self.contest(1000)
         self.operate(self.act)
-        self.assertEqual({'i1'}, self.gate.unfinished)
-        self.gate.forget({'i1'})
+        self.assertEqual({'i1'}, self.guard.unfinished)
+        self.guard.forget({'i1'})
         self.sources.error = TimeoutError()
         self.assertRaises(TimeoutError, self.operate, self.act)
-        self.assertEqual({'i1'}, self.gate.unfinished)
+        self.assertEqual({'i1'}, self.guard.unfinished)
 
     def test_operation_that_waits_is_at_its_instance(self):
         self.wait_for_conductor(100)
-        sleep, seen = self.gate._sleep, []
+        sleep, seen = self.guard._sleep, []
 
         def sleep_and_look(seconds):
-            seen.append(self.gate.at_work)
+            seen.append(self.guard.at_work)
             sleep(seconds)
 
-        self.gate._sleep = sleep_and_look
+        self.guard._sleep = sleep_and_look
         self.operate(self.act)
         self.assertEqual({frozenset({'i1'})}, set(seen))
 
     def test_event_waits_for_a_conductor_that_is_away(self):
         self.wait_for_conductor(100)
-        self.assertEqual({'i1'}, self.gate.present('event', ['i1']))
+        self.assertEqual({'i1'}, self.guard.present('event', ['i1']))
         self.assertEqual(100, self.now)
 
     def test_failure_of_an_operation_is_its_own(self):
@@ -788,19 +788,19 @@ class GateTestCase(base.BaseTestCase):
 
     def test_machine_is_left_alone_from_the_moment_it_moves(self):
         def power_off():
-            self.gate.ask_again()
+            self.guard.ask_again()
             self.done.append('soft')
             self.move()
-            self.gate.ask_again()
+            self.guard.ask_again()
             self.done.append('hard')
         self.operate(
-            lambda: self.gate.change_machine('off', INSTANCE, power_off))
+            lambda: self.guard.change_machine('off', INSTANCE, power_off))
         self.assertEqual(['soft'], self.done)
 
     def test_what_is_done_to_no_machine_is_not_asked_for(self):
         self.change_machine()
         self.sources.error = TimeoutError()
-        self.gate.ask_again()
+        self.guard.ask_again()
 
     def test_machine_of_a_deleted_instance(self):
         self.sources.hosts['i1'] = InstanceState('me', deleted=True)
@@ -817,10 +817,10 @@ class GateTestCase(base.BaseTestCase):
             self.sources.hosts['i1'] = InstanceState(None, deleted=True)
             for name in sorted(builds.DEPLOYING):
                 self.assertRaises(
-                    exception.InstanceGone, self.gate.change_machine, name,
+                    exception.InstanceGone, self.guard.change_machine, name,
                     INSTANCE, self.fail)
             # nova frees its machine.
-            return self.gate.change_machine('destroy', INSTANCE, self.act)
+            return self.guard.change_machine('destroy', INSTANCE, self.act)
 
         self.undo_elsewhere()
         self.sources.owners['n1'] = 'me'
@@ -857,7 +857,7 @@ class GateTestCase(base.BaseTestCase):
     def test_attempt_that_fails_here(self):
         def fail():
             raise KeyError
-        self.assertRaises(KeyError, self.operate, lambda: self.gate.attempt(
+        self.assertRaises(KeyError, self.operate, lambda: self.guard.attempt(
             'build', INSTANCE, fail))
 
     def test_attempt_that_fails_elsewhere(self):
@@ -865,12 +865,12 @@ class GateTestCase(base.BaseTestCase):
             self.move()
             raise KeyError
         self.assertEqual('other', self.operate(
-            lambda: self.gate.attempt('build', INSTANCE, fail),
+            lambda: self.guard.attempt('build', INSTANCE, fail),
             otherwise=lambda: 'other'))
 
     def test_attempt_that_succeeds(self):
         self.assertEqual('result', self.operate(
-            lambda: self.gate.attempt('build', INSTANCE, self.act)))
+            lambda: self.guard.attempt('build', INSTANCE, self.act)))
 
     def fail_to_delete(self, error, task_state, write):
         self.sources.hosts['i1'] = InstanceState('me', task_state=task_state)
@@ -882,29 +882,29 @@ class GateTestCase(base.BaseTestCase):
 
         def delete():
             try:
-                self.gate.attempt('delete', INSTANCE, fail)
+                self.guard.attempt('delete', INSTANCE, fail)
             except Exception:
-                self.gate.clean_up('set to ERROR', INSTANCE, self.act)
+                self.guard.clean_up('set to ERROR', INSTANCE, self.act)
                 raise
 
         def clean_up():
             try:
                 fail()
             except Exception:
-                self.gate.clean_up('revert', INSTANCE, self.act)
+                self.guard.clean_up('revert', INSTANCE, self.act)
                 raise
 
         return self.operate(clean_up if write else delete)
 
     def test_a_delete_that_nobody_answered_is_left_to_be_repeated(self):
-        self.gate = guard.OperationGuard(
+        self.guard = guards.OperationGuard(
             'me', self.sources,
             passing=lambda exc, again: (
                 isinstance(exc, TimeoutError) and not again))
         for write in False, True:
             self.assertIsNone(
                 self.fail_to_delete(TimeoutError(), 'deleting', write))
-            self.assertEqual({'i1'}, self.gate.unfinished)
+            self.assertEqual({'i1'}, self.guard.unfinished)
             self.assertEqual([], self.done)
             # What fails for good, and what must not be done twice.
             for error, task_state in (
@@ -916,9 +916,9 @@ class GateTestCase(base.BaseTestCase):
                 self.done.clear()
 
     def test_a_delete_that_is_repeated_fails_in_the_end(self):
-        self.gate = guard.OperationGuard(
+        self.guard = guards.OperationGuard(
             'me', self.sources, passing=lambda exc, again: not again)
-        with self.gate.repeating():
+        with self.guard.repeating():
             self.assertRaises(TimeoutError, self.fail_to_delete,
                               TimeoutError(), 'deleting', False)
         self.assertEqual(['act'], self.done)
@@ -926,25 +926,25 @@ class GateTestCase(base.BaseTestCase):
             self.fail_to_delete(TimeoutError(), 'deleting', False))
 
     def test_who_repeats_hears_that_nobody_answers(self):
-        self.gate = guard.OperationGuard('me', self.sources,
+        self.guard = guards.OperationGuard('me', self.sources,
                               passing=lambda exc, again: isinstance(
                                   exc, TimeoutError))
 
         def repeat(error):
-            with self.gate.repeating():
+            with self.guard.repeating():
                 self.fail_to_delete(error, 'deleting', False)
 
-        self.assertTrue(self.gate.silent(self.assertRaises(
-            guard.NoAnswer, repeat, TimeoutError('503'))))
-        self.assertFalse(self.gate.silent(self.assertRaises(
+        self.assertTrue(self.guard.silent(self.assertRaises(
+            guards.NoAnswer, repeat, TimeoutError('503'))))
+        self.assertFalse(self.guard.silent(self.assertRaises(
             KeyError, repeat, KeyError())))
         # The next one in this thread is another.
-        with self.gate.repeating():
+        with self.guard.repeating():
             self.operate(self.act)
 
     def test_what_is_half_deleted_is_left_to_be_repeated(self):
         """nova would set it to ERROR."""
-        self.gate = guard.OperationGuard(
+        self.guard = guards.OperationGuard(
             'me', self.sources, passing=lambda exc, again: True)
 
         def fail():
@@ -952,8 +952,8 @@ class GateTestCase(base.BaseTestCase):
 
         self.sources.hosts['i1'] = InstanceState('me', vm_state='deleted')
         self.assertIsNone(self.operate(
-            lambda: self.gate.attempt('delete', INSTANCE, fail)))
-        self.assertEqual({'i1'}, self.gate.unfinished)
+            lambda: self.guard.attempt('delete', INSTANCE, fail)))
+        self.assertEqual({'i1'}, self.guard.unfinished)
 
     def test_whatever_comes_after_an_operation_was_ended(self):
         """nova notes that it has ended, and cannot."""
@@ -963,20 +963,20 @@ class GateTestCase(base.BaseTestCase):
         def act():
             try:
                 try:
-                    self.gate.attempt('build', INSTANCE, fail)
-                except guard.Cancelled:
+                    self.guard.attempt('build', INSTANCE, fail)
+                except guards.Cancelled:
                     raise ValueError('cannot be sent')
             except Exception:
-                self.gate.clean_up('revert', INSTANCE, self.act)
+                self.guard.clean_up('revert', INSTANCE, self.act)
                 raise
 
         self.assertIsNone(self.operate(act))
         self.assertEqual([], self.done)
-        self.assertEqual({'i1'}, self.gate.unfinished)
+        self.assertEqual({'i1'}, self.guard.unfinished)
 
         def act_and_raise():
-            with contextlib.suppress(guard.Cancelled):
-                self.gate.attempt('build', INSTANCE, fail)
+            with contextlib.suppress(guards.Cancelled):
+                self.guard.attempt('build', INSTANCE, fail)
             raise ValueError('cannot be sent')
 
         self.assertIsNone(self.operate(act_and_raise))
@@ -986,24 +986,24 @@ class GateTestCase(base.BaseTestCase):
     def test_who_is_in_a_hurry(self):
         seen = []
         for patient in False, True:
-            self.operate(lambda: seen.append(self.gate.hurried),
+            self.operate(lambda: seen.append(self.guard.hurried),
                          patient=patient)
         self.assertEqual([True, False], seen)
-        self.assertIs(False, self.gate.hurried)
+        self.assertIs(False, self.guard.hurried)
 
     def test_a_delete_that_is_part_of_nothing_fails(self):
         """Whoever repeats it is told: nova's reaper, its start."""
-        self.gate = guard.OperationGuard(
+        self.guard = guards.OperationGuard(
             'me', self.sources, passing=lambda exc, again: True)
 
         def fail():
             raise KeyError
 
-        self.assertRaises(KeyError, self.gate.attempt, 'delete', INSTANCE,
+        self.assertRaises(KeyError, self.guard.attempt, 'delete', INSTANCE,
                           fail)
 
     def test_events_are_for_those_that_are_here(self):
         self.sources.hosts['i2'] = InstanceState('other')
         self.sources.hosts['i3'] = InstanceState(None)
         self.assertEqual({'i1', 'i3'},
-                         self.gate.present('event', ['i1', 'i2', 'i3']))
+                         self.guard.present('event', ['i1', 'i2', 'i3']))

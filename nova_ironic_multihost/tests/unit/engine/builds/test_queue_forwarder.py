@@ -21,14 +21,14 @@ NODES = cloud.NODES
 class PostmanTestCase(post.PostTestCase):
 
     def test_builds_go_to_who_is_to_have_their_nodes(self):
-        letters = [self.send(node) for node in NODES]
+        requests = [self.send(node) for node in NODES]
         self.fence()
         self.turn()
         self.assertEqual([], self.bus.queues['a'])
         for host in 'bc':
             wanted = self.preferred(host, 'b', 'c')
             self.assertEqual(
-                [letter for letter in letters if letter.node in wanted],
+                [request for request in requests if request.node in wanted],
                 self.bus.queues[host])
             self.assertTrue(wanted)
 
@@ -260,7 +260,7 @@ class PostmanTestCase(post.PostTestCase):
         self.assertEqual(len(NODES), len(self.bus.queues['a']))
 
     def test_host_that_comes_back_in_the_middle(self):
-        letters = [self.send(node) for node in NODES * 5]
+        requests = [self.send(node) for node in NODES * 5]
         self.fence()
         turns = iter(range(1000))
 
@@ -272,9 +272,9 @@ class PostmanTestCase(post.PostTestCase):
         self.turn()
         left = self.bus.queues['a']
         self.assertLess(0, len(left))
-        self.assertCountEqual(letters, [
-            letter for queue in self.bus.queues.values()
-            for letter in queue])
+        self.assertCountEqual(requests, [
+            request for queue in self.bus.queues.values()
+            for request in queue])
 
     def test_service_that_ends_takes_nothing_more(self):
         for node in NODES * 5:
@@ -305,14 +305,14 @@ class PostmanTestCase(post.PostTestCase):
         self.assertEqual(3, len(self.bus.queues['a']))
 
     def test_nothing_is_taken_while_nova_does_not_answer(self):
-        letters = [self.send(node) for node in NODES]
+        requests = [self.send(node) for node in NODES]
         self.fence()
         states = self.cloud.instance_states
         self.cloud.instance_states = self.away
         self.assertRaises(
             queue_forwarder.QueueNoAnswer, self.turn, self.reader
         )
-        self.assertEqual(letters[1:], self.bus.queues['a'])
+        self.assertEqual(requests[1:], self.bus.queues['a'])
         self.assertRaises(
             queue_forwarder.QueueNoAnswer, self.turn, self.reader
         )
@@ -321,13 +321,13 @@ class PostmanTestCase(post.PostTestCase):
         self.assertEqual([], self.bus.queues['a'])
         self.assertEqual(['a'], self.bus.opened)
         self.assertCountEqual(
-            letters, self.bus.queues['b'] + self.bus.queues['c'])
+            requests, self.bus.queues['b'] + self.bus.queues['c'])
 
     def away(self, instances):
         raise OSError('the conductor is away')
 
     def test_broker_that_is_away_loses_nothing(self):
-        letters = [self.send(node) for node in NODES]
+        requests = [self.send(node) for node in NODES]
         self.fence()
         turns = iter(range(1000))
 
@@ -339,7 +339,7 @@ class PostmanTestCase(post.PostTestCase):
         self.assertRaises(OSError, self.turn, self.reader)
         self.turn(self.reader)
         self.assertCountEqual(
-            letters, self.bus.queues['b'] + self.bus.queues['c'])
+            requests, self.bus.queues['b'] + self.bus.queues['c'])
 
     def test_mailbox_that_fails_holds_up_no_other(self):
         self.cloud.set('d')
@@ -388,11 +388,11 @@ class PostmanTestCase(post.PostTestCase):
         self.assertEqual(['a'], self.bus.opened)
 
     def test_broker_that_fails_when_a_build_goes_on(self):
-        letter = self.send(NODES[0])
+        request = self.send(NODES[0])
         self.fence()
         self.bus.on_take = lambda: setattr(self.bus, 'breaks', OSError())
         self.assertRaises(OSError, self.turn, self.reader)
-        self.assertEqual([letter], self.bus.queues['a'])
+        self.assertEqual([request], self.bus.queues['a'])
         self.bus.on_take, self.bus.breaks = lambda: None, None
         self.clock.now += forwarding.PAUSE
         self.turn()

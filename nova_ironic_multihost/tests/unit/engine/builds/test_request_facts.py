@@ -20,10 +20,10 @@ class SorterTestCase(post.PostTestCase):
     def setUp(self):
         super().setUp()
         self.cloud.placed['i1'] = post.WAITING
-        self.letters = self.sorter('b')
+        self.requests = self.request_sorter('b')
 
-    def situation(self, letter=BUILD):
-        return self.letters.situation(letter)
+    def situation(self, request=BUILD):
+        return self.requests.situation(request)
 
     def test_build_of_a_node_of_a_dead_host(self):
         self.fence()
@@ -66,6 +66,6 @@ class SorterTestCase(post.PostTestCase):
         self.assertIsNone(self.situation(QueuedRequest(RequestKind.OTHER)))
 
     def test_how_nova_spells_a_host(self):
-        self.assertEqual('a', self.letters.name('a'))
-        self.assertIsNone(self.letters.name('nobody'))
-        self.assertIsNone(self.letters.name(None))
+        self.assertEqual('a', self.requests.name('a'))
+        self.assertIsNone(self.requests.name('nobody'))
+        self.assertIsNone(self.requests.name(None))

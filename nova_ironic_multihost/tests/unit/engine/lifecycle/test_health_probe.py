@@ -36,37 +36,37 @@ class WitnessTestCase(cloud.AuditTestCase):
 
     def setUp(self):
         super().setUp()
-        self.tally = metrics.Metrics(self.clock)
+        self.recorder = metrics.Metrics(self.clock)
         self.auditors['a'] = self.new_auditor()
-        self.auditors['a']._tally = self.tally
-        self.auditors['a']._reader._tally = self.tally
+        self.auditors['a']._recorder = self.recorder
+        self.auditors['a']._reader._recorder = self.recorder
         self.look = peer_poll.PeerPoller(
             self.auditors['a'], cloud.Tracker(), lambda audit, mine: None,
-            self.clock, tally=self.tally)
-        self.witness = health_probe.HealthProbe(
-            'A', self.auditors['a'], self.look, self.tally, lambda: BOUNDS,
+            self.clock, recorder=self.recorder)
+        self.health_probe = health_probe.HealthProbe(
+            'A', self.auditors['a'], self.look, self.recorder, lambda: BOUNDS,
             lambda: self.ending, lambda: self.listening, self.clock)
 
     def look_once(self):
         return self.look.once(audit_state.Settings('a', points=32))
 
     def counts(self):
-        return self.tally.tallies.counts
+        return self.recorder.totals.counts
 
     def turns(self, work):
-        return self.tally.tallies.turns[work]
+        return self.recorder.totals.turns[work]
 
     def start(self):
         self.audit()
         self.look_once()
-        self.witness.note_start()
+        self.health_probe.note_start()
 
     def verdict(self, **later):
         self.clock.now += later.get('seconds', 0)
-        return self.witness.verdict()
+        return self.health_probe.verdict()
 
     def test_nothing_is_known_before_the_first_audit(self):
-        found = self.witness.picture()
+        found = self.health_probe.picture()
         self.assertIsNone(found.view)
         self.assertIsNone(found.reasons)
         self.assertFalse(found.braked)
@@ -74,10 +74,10 @@ class WitnessTestCase(cloud.AuditTestCase):
 
     def test_picture_is_of_the_last_audit_and_the_last_look(self):
         self.start()
-        self.assertEqual({'a', 'b'}, self.witness.picture().view.members)
+        self.assertEqual({'a', 'b'}, self.health_probe.picture().view.members)
         self.cloud.set('b', up=False)
         self.look_once()
-        found = self.witness.picture()
+        found = self.health_probe.picture()
         self.assertEqual('A', found.host)
         self.assertEqual({'a'}, found.view.members)
         self.assertEqual(set(NODES), set(found.reasons))
@@ -90,7 +90,7 @@ class WitnessTestCase(cloud.AuditTestCase):
             del self.cloud.ironic[node]
         self.audit()
         self.audit()
-        found = self.witness.picture()
+        found = self.health_probe.picture()
         self.assertTrue(found.braked)
         self.assertEqual(len(NODES) - 1, found.missing)
 
@@ -134,12 +134,12 @@ class WitnessTestCase(cloud.AuditTestCase):
                  if reason is Reason.INSTANCE_WAITS}
         self.assertEqual(2, len(waits))
         self.assertEqual(
-            waits, self.tally.tallies.pending[Pending.TURN].keys())
+            waits, self.recorder.totals.pending[Pending.TURN].keys())
         self.clock.now += 7
-        self.assertEqual(7, self.witness.picture().pending_seconds)
+        self.assertEqual(7, self.health_probe.picture().pending_seconds)
         self.audit(takeovers_per_audit=1)
         self.audit_hosts('a', 'b')
-        self.assertEqual(0, self.witness.picture().pending_seconds)
+        self.assertEqual(0, self.health_probe.picture().pending_seconds)
 
     def test_instance_that_cannot_be_taken_over_is_pending(self):
         self.options['policy'] = takeover.Policy(takeover.FORCED_DOWN)
@@ -154,9 +154,9 @@ class WitnessTestCase(cloud.AuditTestCase):
             self.clock.now += 7
             self.audit_hosts('a', 'b')
             self.audit()
-        self.assertEqual(7, self.witness.picture().pending_seconds)
+        self.assertEqual(7, self.health_probe.picture().pending_seconds)
         self.audit()
-        self.assertEqual(0, self.witness.picture().pending_seconds)
+        self.assertEqual(0, self.health_probe.picture().pending_seconds)
 
     def test_start_takes_its_time(self):
         self.assertTrue(self.verdict(seconds=90000).well)
@@ -168,7 +168,7 @@ class WitnessTestCase(cloud.AuditTestCase):
     def test_start_is_noted_once(self):
         self.start()
         self.clock.now += 2000
-        self.witness.note_start()
+        self.health_probe.note_start()
         self.assertFalse(self.verdict().well)
 
     def test_audit_that_hangs(self):
@@ -190,10 +190,10 @@ class WitnessTestCase(cloud.AuditTestCase):
             self.assertTrue(hangs.wait(60))
             # It holds the auditor's lock, which nobody here waits for.
             self.clock.now += BOUNDS.audit + 1
-            self.tally.sign(Work.LOOK)
-            with self.tally.turn(Work.SERVICES):
+            self.recorder.sign(Work.LOOK)
+            with self.recorder.turn(Work.SERVICES):
                 pass
-            verdict = self.witness.picture().verdict
+            verdict = self.health_probe.picture().verdict
             goes_on.set()
             thread.join(60)
         self.assertFalse(verdict.well)
@@ -220,7 +220,7 @@ class WitnessTestCase(cloud.AuditTestCase):
 
     def test_ironic_that_does_not_answer(self):
         self.start()
-        with self.tally.asking():
+        with self.recorder.asking():
             self.clock.now += BOUNDS.audit + 1
             self.assertIn('Ironic has not answered', self.verdict().why)
             self.assertTrue(self.verdict().well)
@@ -232,14 +232,14 @@ class WitnessTestCase(cloud.AuditTestCase):
     def test_answer_that_never_comes(self):
         """Ironic answers others, whose requests are younger."""
         self.start()
-        with self.tally.asking():
+        with self.recorder.asking():
             self.clock.now += BOUNDS.audit + 1
             in_thread(self.look_once)
             self.assertTrue(self.verdict().well)
             in_thread(self.ask)
             self.assertIn('no audit', self.verdict().why)
             # By now Ironic is away.
-            with self.tally.asking():
+            with self.recorder.asking():
                 self.clock.now += health.UNANSWERED + 1
                 self.assertTrue(self.verdict().well)
 
@@ -248,7 +248,7 @@ class WitnessTestCase(cloud.AuditTestCase):
         self.start()
         for _ in range(50):
             self.clock.now += BOUNDS.audit / 3
-            with self.tally.asking():
+            with self.recorder.asking():
                 pass
             in_thread(self.look_once)
             self.assertTrue(self.verdict().well)
@@ -262,7 +262,7 @@ class WitnessTestCase(cloud.AuditTestCase):
         self.assertIn('no audit', self.verdict().why)
 
     def ask(self):
-        with self.tally.asking():
+        with self.recorder.asking():
             pass
 
     def test_bounds_that_cannot_be_read_are_as_they_were(self):
@@ -270,21 +270,21 @@ class WitnessTestCase(cloud.AuditTestCase):
         self.start()
         self.assertTrue(self.verdict().well)
         with mock.patch.object(
-                self.witness, '_bounds', side_effect=ValueError):
+                self.health_probe, '_bounds', side_effect=ValueError):
             self.assertTrue(self.verdict().well)
             self.assertFalse(self.verdict(seconds=BOUNDS.audit + 1).well)
 
     def test_bounds_that_could_never_be_read(self):
         self.start()
         with mock.patch.object(
-                self.witness, '_bounds', side_effect=ValueError):
+                self.health_probe, '_bounds', side_effect=ValueError):
             self.assertTrue(self.verdict(seconds=90000).well)
 
     def test_messages_and_the_end(self):
         self.start()
         self.listening = False
         self.assertFalse(self.verdict().well)
-        self.assertFalse(self.witness.picture().ending)
+        self.assertFalse(self.health_probe.picture().ending)
         self.ending = True
         self.assertTrue(self.verdict().well)
-        self.assertTrue(self.witness.picture().ending)
+        self.assertTrue(self.health_probe.picture().ending)

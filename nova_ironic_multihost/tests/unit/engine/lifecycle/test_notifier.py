@@ -20,7 +20,7 @@ class HeraldTestCase(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         self.sent = []
-        self.herald = self.herald_of(lambda kind, payload: self.sent.append(
+        self.notifier = self.herald_of(lambda kind, payload: self.sent.append(
             (kind, payload['ironic_multihost_object.data'])))
 
     def herald_of(self, notify, start=lambda target, *args: target(*args)):
@@ -30,7 +30,7 @@ class HeraldTestCase(base.BaseTestCase):
         view = peers.view(
             [peers.ComputeService('Me', True, **state)],
             peers.Partition(), 'Me')
-        self.herald.follow('Me', audit_state.Audit(
+        self.notifier.follow('Me', audit_state.Audit(
             view, None, {f'n{i}': reason for i, reason in enumerate(reasons)},
             {}, {}), absence.Absences(
                 {f'gone{i}': 0 for i in range(missing)}, braked=braked))
@@ -76,7 +76,7 @@ class HeraldTestCase(base.BaseTestCase):
 
     def test_who_is_about_to_end_is_not_drained(self):
         self.assertEqual([], self.follow(
-            [Reason.KEPT], disabled=True, farewell='bye'))
+            [Reason.KEPT], disabled=True, stop_marker='bye'))
 
     def test_bus_that_is_down_hurts_nobody(self):
         def refuse(kind, payload):

@@ -13,7 +13,7 @@ from nova_ironic_multihost.engine.lifecycle import shutdown as departures
 from nova_ironic_multihost.rules import stop_marker
 
 MOMENT = datetime.datetime(2026, 5, 4, tzinfo=datetime.UTC)
-WORDS = stop_marker.farewell(MOMENT)
+WORDS = stop_marker.text(MOMENT)
 
 
 class DepartureTestCase(base.BaseTestCase):

@@ -129,7 +129,7 @@ class LookTestCase(cloud.AuditTestCase):
                          self.tracker.audited[:len(NODES)])
 
     def test_each_node_is_a_sign_of_the_look(self):
-        signs = self.last._tally = mock.MagicMock()
+        signs = self.last._recorder = mock.MagicMock()
         self.cloud.set('b', up=False)
         self.look()
         self.assertEqual(len(NODES), signs.sign.mock_calls.count(
@@ -152,7 +152,7 @@ class LookTestCase(cloud.AuditTestCase):
     def test_who_was_told_to_end_keeps_its_nodes_for_a_while(self):
         self.heartbeats = Heartbeats(10, 60)
         self.options['pulls_per_audit'] = 5
-        self.cloud.set('b', farewell='bye')
+        self.cloud.set('b', stop_marker='bye')
         seen = self.look()
         self.assertEqual({'a', 'b'}, seen.members)
         self.assertEqual(10, self.pause())
@@ -182,14 +182,14 @@ class LookTestCase(cloud.AuditTestCase):
     def test_who_was_told_to_end_and_is_back_keeps_its_nodes(self):
         self.heartbeats = Heartbeats(10, 60)
         self.options['pulls_per_audit'] = 200
-        self.cloud.set('b', farewell='bye')
+        self.cloud.set('b', stop_marker='bye')
         self.look()
         self.clock.now += 59
         self.look()
         self.cloud.set('b')
         self.clock.now += 59
         self.look()
-        self.cloud.set('b', farewell='bye bye')
+        self.cloud.set('b', stop_marker='bye bye')
         for _ in range(5):
             self.look()
             self.clock.now += 10
@@ -201,7 +201,7 @@ class LookTestCase(cloud.AuditTestCase):
         before = self.audit('a').view
         self.cloud.set('c')
         self.look()
-        self.cloud.set('c', farewell='bye')
+        self.cloud.set('c', stop_marker='bye')
         self.assertNotIn('c', before.members)
         audit = self.audit('a')
         self.assertIn('c', audit.view.members)
@@ -211,7 +211,7 @@ class LookTestCase(cloud.AuditTestCase):
         self.heartbeats = Heartbeats(10, 60)
         self.options['pulls_per_audit'] = 200
         self.cloud.allocations[NODES[3]] = frozenset({'build'})
-        self.cloud.set('b', farewell='bye')
+        self.cloud.set('b', stop_marker='bye')
         for _ in range(3):
             self.look()
             self.clock.now += 30
@@ -231,14 +231,14 @@ class LookTestCase(cloud.AuditTestCase):
     def test_who_is_told_to_end_asks_who_else_is(self):
         self.cloud.set('c')
         self.assertTrue(self.may_close())
-        self.cloud.set('b', farewell='bye')
+        self.cloud.set('b', stop_marker='bye')
         self.assertFalse(self.may_close())
         self.cloud.set('d')
         self.assertTrue(self.may_close())
 
     def test_builds_of_a_zone_go_to_no_other(self):
         """Compute services of another one do not stand in for who ends."""
-        self.cloud.set('c', farewell='bye')
+        self.cloud.set('c', stop_marker='bye')
         self.cloud.set('d')
         self.audit()
         self.assertTrue(self.may_close())
@@ -485,7 +485,7 @@ class LookTestCase(cloud.AuditTestCase):
             return others
 
         self.pull = pull
-        self.cloud.set('b', farewell='bye')
+        self.cloud.set('b', stop_marker='bye')
         self.look()
         for _ in range(2):
             self.clock.now += 30

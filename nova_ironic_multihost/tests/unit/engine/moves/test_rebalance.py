@@ -27,11 +27,11 @@ class PullsTestCase(cloud.AuditTestCase):
         self.schedule = due_nodes.DueNodes(
             'a', self.auditor, self.tracker, self.clock)
         self.used = set()
-        self.tally = mock.Mock()
+        self.recorder = mock.Mock()
         self.pulls = rebalance.Rebalancer(
             self.auditor, self.tracker, self.schedule, recheck.Recheck(
                 self.auditor, self.tracker, lambda: self.ending),
-            lambda node: node not in self.used, self.tally)
+            lambda node: node not in self.used, self.recorder)
         self.assertEqual((), self.pulls.records)
         self.pulls.once('')
         for _ in range(2):
@@ -66,7 +66,7 @@ class PullsTestCase(cloud.AuditTestCase):
     def test_each_portion_is_a_sign_of_the_audit(self):
         self.pull()
         self.assertEqual([mock.call.sign(Work.AUDIT)] * len(
-            self.tracker.pulled), self.tally.mock_calls)
+            self.tracker.pulled), self.recorder.mock_calls)
 
     def test_audits_are_left_to_the_background_once(self):
         self.pull()
@@ -106,11 +106,11 @@ class PullsTestCase(cloud.AuditTestCase):
 
     def test_what_one_that_was_told_to_end_has(self):
         """Long ago; it is up and no member, and has marked no node."""
-        self.cloud.set('b', farewell='bye')
+        self.cloud.set('b', stop_marker='bye')
         for seconds in 0, 0, 1000:
             self.clock.now += seconds
             with self.auditor._outages_lock:
-                self.auditor._farewells = self.auditor._farewells.after(
+                self.auditor._stop_markers = self.auditor._stop_markers.after(
                     self.auditor.last.view, self.clock.now)
             self.decide()
         self.assertEqual({'a'}, self.auditor.last.view.members)

@@ -138,10 +138,10 @@ class InstancesTestCase(base.BaseTestCase):
         self.under_way = frozenset()
         # What becomes of a build that Ironic was not told of.
         self.attempt = takeover.Step.FAIL
-        self.tally = metrics.Metrics(lambda: self.now)
+        self.recorder = metrics.Metrics(lambda: self.now)
         self.recovery = recovery.Recovery(
             'Mine', self.instances, self, self, self, lambda: self.now,
-            under_way=lambda: self.under_way, tally=self.tally,
+            under_way=lambda: self.under_way, recorder=self.recorder,
             receive=self.receive)
 
     def here(self, uuid):
@@ -923,7 +923,7 @@ class SweepTestCase(InstancesTestCase):
         self.assertEqual(('active', None), self.states())
 
     def pending(self):
-        return dict(self.tally.tallies.pending[Pending.REST])
+        return dict(self.recorder.totals.pending[Pending.REST])
 
     def test_what_is_not_at_rest_is_pending_from_when_it_was_seen(self):
         self.taken('active', 'rescuing')

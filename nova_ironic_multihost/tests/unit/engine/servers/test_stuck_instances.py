@@ -196,7 +196,7 @@ class UnattendedTestCase(test_recovery.InstancesTestCase):
         def carry_out():
             self.instances.rows.clear()
 
-        self.recovery._patrol._receive = carry_out
+        self.recovery._stuck_instances._receive = carry_out
         self.sweep_often(1)
         self.assertEqual([], self.instances.done)
 

@@ -17,7 +17,7 @@ class UpkeepTestCase(base.BaseTestCase):
         self.schedule = mock.Mock(
             waiting=lambda: list(self.due),
             is_due=lambda node: node in self.due)
-        self.upkeep = background_audit.BackgroundAudit(
+        self.background_audit = background_audit.BackgroundAudit(
             self.schedule, mock.Mock(audit=self.audit), lambda: self.ending)
 
     def audit(self, node):
@@ -26,7 +26,7 @@ class UpkeepTestCase(base.BaseTestCase):
 
     def once(self, *nodes):
         self.due.update(dict.fromkeys(nodes))
-        self.upkeep.once()
+        self.background_audit.once()
         return self.audited
 
     def test_nothing(self):
@@ -64,7 +64,7 @@ class UpkeepTestCase(base.BaseTestCase):
             self.assertEqual(['a', 'c'], self.once())
 
     def test_what_stays_due_is_audited_once(self):
-        self.audit = self.upkeep._tracker.audit = self.audited.append
+        self.audit = self.background_audit._tracker.audit = self.audited.append
         self.assertEqual(['a', 'b'], self.once('a', 'b'))
 
     def test_what_becomes_due_meanwhile(self):
@@ -74,7 +74,7 @@ class UpkeepTestCase(base.BaseTestCase):
             if node == 'a':
                 self.due['c'] = None
 
-        self.upkeep._tracker.audit = audit
+        self.background_audit._tracker.audit = audit
         self.assertEqual(['a', 'c'], self.once('a'))
 
     def test_nothing_by_who_ends(self):

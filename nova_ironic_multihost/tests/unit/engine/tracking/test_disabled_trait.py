@@ -203,7 +203,7 @@ class StatusTestCase(test_due_nodes.ScheduledTestCase):
         self.status.once()
         self.assertMarked()
         self.ending = False
-        self.cloud.set('a', farewell='stopping')
+        self.cloud.set('a', stop_marker='stopping')
         self.status.once()
         self.assertMarked()
         # Until it is back.

@@ -240,7 +240,7 @@ class ScheduleTestCase(ScheduledTestCase):
         self.assertEqual(set(), self.come_to_each())
 
     def test_what_all_depend_on(self):
-        self.cloud.set('a', farewell='stopping')
+        self.cloud.set('a', stop_marker='stopping')
         self.audit('a')
         self.follow()
         self.assertEqual(set(self.mine), self.come_to_each())
@@ -306,7 +306,7 @@ class ScheduleTestCase(ScheduledTestCase):
         for spoil in (
                 lambda: self.come_to(node, reported=False),
                 lambda: self.schedule.touch(node, told=False),
-                lambda: self.schedule.note_drift({node})):
+                lambda: self.schedule.note_provider_changes({node})):
             self.schedule.touch(node)
             spoil()
             self.assertFalse(self.spares(node))

@@ -14,22 +14,22 @@ class DriftTestCase(test_due_nodes.ScheduledTestCase):
         super().setUp()
         self.cloud.generations = lambda: dict(self.listed)
         self.listed = dict.fromkeys(cloud.NODES, 1)
-        self.drift = provider_changes.ProviderChanges(
-            'a', self.auditor, self.schedule.note_drift,
+        self.provider_changes = provider_changes.ProviderChanges(
+            'a', self.auditor, self.schedule.note_provider_changes,
             lambda nodes: self.audited, self.clock)
         self.audited = {}
-        self.drift.once()
+        self.provider_changes.once()
 
     def look(self):
         self.clock.now += provider_changes.LISTING
-        self.drift.once()
+        self.provider_changes.once()
         return self.come_to_each()
 
     def test_provider_that_has_changed_before_it_was_listed_first(self):
         node, other, *_ = self.mine
         self.audited = {node: 0, other: 1}
         another = provider_changes.ProviderChanges(
-            'a', self.auditor, self.schedule.note_drift,
+            'a', self.auditor, self.schedule.note_provider_changes,
             lambda nodes: self.audited, self.clock)
         another.once()
         self.assertEqual({node}, self.come_to_each())
@@ -50,7 +50,7 @@ class DriftTestCase(test_due_nodes.ScheduledTestCase):
         node, other = self.mine[:2]
         self.listed[node] = 2
         self.clock.now += provider_changes.LISTING
-        self.drift.once()
+        self.provider_changes.once()
         self.assertFalse(self.schedule.asks_anew(node))
         for reported in False, True:
             with self.schedule.auditing(node):
@@ -74,11 +74,11 @@ class DriftTestCase(test_due_nodes.ScheduledTestCase):
     def test_what_this_host_has_changed_itself(self):
         ours, both, unknown = self.mine[:3]
         self.listed.update({ours: 3, both: 3, unknown: 3})
-        self.drift.expect(ours, 1, 2)
-        self.drift.expect(ours, 2, 3)
+        self.provider_changes.expect(ours, 1, 2)
+        self.provider_changes.expect(ours, 2, 3)
         # Somebody else has changed it before, or after.
-        self.drift.expect(both, 1, 2)
-        self.drift.expect(unknown, 2, 3)
+        self.provider_changes.expect(both, 1, 2)
+        self.provider_changes.expect(unknown, 2, 3)
         self.assertEqual({both, unknown}, self.look())
         self.assertEqual(set(), self.look())
 
@@ -99,7 +99,7 @@ class DriftTestCase(test_due_nodes.ScheduledTestCase):
 
     def test_now_and_then(self):
         self.listed[self.mine[0]] = 2
-        self.drift.once()
+        self.provider_changes.once()
         self.assertEqual(set(), self.come_to_each())
 
     def test_placement_does_not_answer(self):
@@ -107,10 +107,10 @@ class DriftTestCase(test_due_nodes.ScheduledTestCase):
         self.assertRaises(TypeError, self.look)
         self.listed = {**listed, self.mine[0]: 2}
         # It may be that it has too much to do.
-        self.drift.once()
+        self.provider_changes.once()
         self.assertEqual(set(), self.come_to_each())
         self.clock.now += provider_changes.RETRY
-        self.drift.once()
+        self.provider_changes.once()
         self.assertEqual({self.mine[0]}, self.come_to_each())
 
     def test_nodes_of_others(self):

@@ -9,9 +9,6 @@ Ironic's API. The owner of a node has seen a change when nova's tracker has
 told placement of it, each other compute service when it knows that a node has
 come or gone. A change that somebody never sees is lost. Besides: seconds of an
 audit with all that nova's tracker does, by one of them, of its nodes.
-
-Who listens to Ironic's notifications is told of its own nodes; that one of
-another is gone it finds out by asking, as without them.
 """
 
 import contextlib
@@ -26,24 +23,20 @@ from benchmarks import watching
 from lab import cloud
 from nova_ironic_multihost.rules import ring
 
-#: Seconds within which each change is to be seen, by the owner if Ironic
-#: notifies it.
+#: Seconds within which each change is to be seen.
 BOUND = 15
-NOTIFIED = 2
 
 #: Seconds for which polls go on in the end, beside two pauses.
 SETTLING = 6
 
 
-def measure(settings, options, progress, hosts, count, rate, seed, pause,
-            notified=False):
+def measure(settings, options, progress, hosts, count, rate, seed, pause):
     """Return what is measured with the nodes that are enrolled.
 
     :param hosts: how many compute services.
     :param count: of changes.
     :param rate: changes in a second.
     :param pause: seconds between two polls of a compute service.
-    :param notified: Ironic sends notifications, and they listen.
     """
     names = [f'compute-{number}' for number in range(1, hosts + 1)]
     preferences = ring.Ring(names, 1024)
@@ -62,7 +55,7 @@ def measure(settings, options, progress, hosts, count, rate, seed, pause,
         with progress.step('compute-1 audits again'):
             audit = asks['compute-1']('update')
         for ask in asks.values():
-            ask('watch', pause, notified)
+            ask('watch', pause)
         fields = fields_of(asks['compute-1']('known')['result'])
         with progress.step(f'{count} changes'):
             changes = disturbing.disturb(
@@ -72,8 +65,6 @@ def measure(settings, options, progress, hosts, count, rate, seed, pause,
             time.sleep(SETTLING + 2 * pause)
         seen = {name: ask('watched')['result'] for name, ask in asks.items()}
     return {'nodes': len(uuids), 'hosts': hosts, 'pause': pause,
-            'notified': notified, 'bounds': {
-                'owner': NOTIFIED if notified else BOUND, 'others': BOUND},
             'audit': {
                 'nodes': preferences.shares(uuids)['compute-1'],
                 **{name: round(audit[name], 2) for name in ('wall', 'cpu')}},
@@ -183,7 +174,7 @@ def failures(found):
         its = found[who]
         if its['lost']:
             wrong.append(f'{who}: {its["lost"]} changes were never seen')
-        if its['longest'] and its['longest'] > found['bounds'][who]:
+        if its['longest'] and its['longest'] > BOUND:
             wrong.append(f'{who}: a change was seen after '
                          f'{its["longest"]:.1f} s')
     if found['differences']:

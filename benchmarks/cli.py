@@ -8,7 +8,6 @@ import os
 import pathlib
 import sys
 
-from lab import configuration
 from lab import errors
 from lab import install
 from lab import options
@@ -56,10 +55,6 @@ BASE_PORT = 27000
 OPTIONS = ('DEFAULT.service_down_time=86400', 'conductor.workers=2',
            'ironic:conductor.sync_power_state_interval=0')
 
-#: With these Ironic sends notifications, and compute services listen.
-NOTIFICATIONS = ('ironic:DEFAULT.notification_level=info',
-                 'ironic:oslo_messaging_notifications.driver=messagingv2',
-                 'ironic_multihost.ironic_notifications=true')
 
 
 def parser():
@@ -174,10 +169,6 @@ knows something wrong in the end.
                               'at most 10 (default: %(default)s)')
     command.add_argument('--seed', type=int, default=1,
                          help='of what is changed (default: %(default)s)')
-    command.add_argument('--notifications', action='store_true',
-                         help='have Ironic send notifications and compute '
-                              'services listen; the owner is then to see each '
-                              'change within 2 s')
 
 
 def _add_audit(commands):
@@ -347,8 +338,8 @@ def _changes(args, settings, progress):
     from benchmarks import changes
 
     found = changes.measure(
-        settings, _options(args, settings), progress, args.hosts,
-        args.changes, args.rate, args.seed, args.pause, args.notifications)
+        settings, OPTIONS, progress, args.hosts,
+        args.changes, args.rate, args.seed, args.pause)
     _print(args, changes, found)
     for sentence in (wrong := changes.failures(found)):
         print(f'bench: {sentence}', file=sys.stderr)
@@ -468,22 +459,13 @@ def main(argv=None):
         return 130
 
 
-def _options(args, settings):
-    """Return what the services of the lab are to be told."""
-    if not getattr(args, 'notifications', False):
-        return OPTIONS
-    return (*OPTIONS, *NOTIFICATIONS,
-            'ironic:oslo_messaging_notifications.transport_url='
-            + configuration.transport(settings))
-
-
 def _run(args, settings, progress):
     """Run a command, in a lab if it needs one; returns the exit status."""
     if args.enrolled is None:
         return int(args.func(args, settings, progress) or 0)
     one = stack.Stack(settings, progress)
     kept = one.shape() or {'nodes': 0}
-    told = _options(args, settings)
+    told = OPTIONS
     one.up(1, max(args.enrolled(args), kept['nodes']),
            options=told, cold=True,
            # One that was kept for another command may have been told less.

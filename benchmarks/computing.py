@@ -376,9 +376,9 @@ class Compute:
         if background:
             background.once()
 
-    def watch(self, pause, notified):
+    def watch(self, pause):
         """Poll every few seconds from now on, as the driver does."""
-        self._watching = watching.Watching(self._driver, pause, notified)
+        self._watching = watching.Watching(self._driver, pause)
 
     def known(self):
         """Return {uuid: content} of all nodes, see :mod:`.watching`."""

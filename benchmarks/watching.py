@@ -15,10 +15,9 @@ class Watching:
 
     :param driver: has audited once.
     :param pause: seconds from the beginning of a poll to the next one.
-    :param notified: it is to listen to Ironic's notifications.
     """
 
-    def __init__(self, driver, pause, notified=False):
+    def __init__(self, driver, pause):
         from nova_ironic_multihost.engine.base import periodic
 
         self._driver = driver
@@ -31,9 +30,6 @@ class Watching:
         # The driver wakes it when more has changed than it audits at a time.
         self._polls = driver._timers = periodic.PeriodicTasks(
             poll=(driver._poll, lambda: pause))
-        if notified:
-            # What it raises says what to do.
-            driver._notifications.once()
         self._polls.start()
 
     def _wrap_read(self, reader):
@@ -69,7 +65,6 @@ class Watching:
 
         The last of the states is that of the mirror and all that it has.
         """
-        self._driver._notifications.end()
         self._polls.stop()
         mirror = self._driver._reader.mirror
         self._note(mirror, mirror.nodes)

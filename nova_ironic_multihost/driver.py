@@ -20,7 +20,6 @@ from nova_ironic_multihost.adapters import errors
 from nova_ironic_multihost.adapters import evacuation_undo
 from nova_ironic_multihost.adapters import guru_report
 from nova_ironic_multihost.adapters import ironic
-from nova_ironic_multihost.adapters import ironic_listener
 from nova_ironic_multihost.adapters import ironic_retry
 from nova_ironic_multihost.adapters import listeners
 from nova_ironic_multihost.adapters import machines
@@ -56,7 +55,6 @@ from nova_ironic_multihost.engine.lifecycle import notifier
 from nova_ironic_multihost.engine.lifecycle import shutdown
 from nova_ironic_multihost.engine.lifecycle import watchdog
 from nova_ironic_multihost.engine.listing import ironic_changes
-from nova_ironic_multihost.engine.listing import ironic_events
 from nova_ironic_multihost.engine.listing import lister
 from nova_ironic_multihost.engine.moves import claim_orphan
 from nova_ironic_multihost.engine.moves import peer_poll
@@ -136,10 +134,6 @@ class IronicMultiHostDriver(names.IronicDriver):
         )
         self._changes = ironic_changes.IronicChanges(
             self._auditor, self._tracker, self._schedule.is_due, ending)
-        self._hints = ironic_events.IronicEvents(
-            self._auditor, self._reader, lambda: self._timers.wake('poll'))
-        self._notifications = ironic_listener.Notifications(
-            CONF.host, self._hints.take)
         self._orphan_claimer = claim_orphan.OrphanClaimer(
             self._auditor, self._tracker, self._acquired)
         self._guard = guard.OperationGuard(
@@ -208,7 +202,6 @@ class IronicMultiHostDriver(names.IronicDriver):
             arrivals=every(3, self._in_flight.once),
             copies=every(1, self._backups.once),
             queues=every(1, self._forwarder.once),
-            notifications=every(1, self._notifications.once),
             background_audit=every(1, self._background_audit.once),
             provider_changes=every(1, self._provider_changes.once),
             status=every(1, self._status.once),
@@ -353,7 +346,6 @@ class IronicMultiHostDriver(names.IronicDriver):
     def _end(self):
         self._shutdown.begin()
         self._timers.stop()
-        self._notifications.end()
         self._forwarder.end()
         self._guard.end()
 
@@ -634,7 +626,6 @@ class IronicMultiHostDriver(names.IronicDriver):
                 self._shutdown.undo()
 
     def _poll(self):
-        self._hints.follow()
         with self.node_cache.listing() as changed, self._patience.none():
             more = self._changes.once(
                 settings.read(),

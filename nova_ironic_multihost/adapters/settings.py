@@ -84,17 +84,6 @@ def topics() -> list[str] | None:
             else options.versioned_notifications_topics)
 
 
-def notifications() -> tuple[str | None, str] | None:
-    """Return where Ironic's notifications are: (URL, topic).
-
-    The URL is None for where nova's own go. None if they are of no interest.
-    """
-    options = names.CONF.ironic_multihost
-    if not options.ironic_notifications:
-        return None
-    return options.ironic_notifications_url, options.ironic_notifications_topic
-
-
 def partition() -> peers.Partition:
     """Read which nodes this compute service shares."""
     return shared.read(names.CONF)

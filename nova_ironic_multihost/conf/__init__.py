@@ -180,37 +180,6 @@ were changed through an API of placement before 1.19, or a record that was
 changed in nova's database by hand. nova's own driver audits every node in each
 [DEFAULT]update_resources_interval, which takes 15 to 40 ms for each.
 """),
-    cfg.BoolOpt(
-        'ironic_notifications',
-        default=False,
-        help="""
-Whether this compute service listens to Ironic's notifications of nodes.
-
-A change of a node then reaches placement within 2 s instead of 15 s. Ironic
-sends them only if, in ironic.conf, [DEFAULT]notification_level is ``info`` and
-[oslo_messaging_notifications]driver is ``messagingv2``.
-Without a message bus, or when a notification is lost, changes are found as
-without this option. See the documentation (page "The mirror").
-"""),
-    cfg.StrOpt(
-        'ironic_notifications_url',
-        secret=True,
-        help="""
-Message bus of Ironic's notifications, as oslo.messaging writes it
-(``rabbit://USER:PASSWORD@HOST:5672/VHOST``), with ``ironic_notifications``.
-Quote what is special in a URL: ``/`` in a password is ``%2F``.
-
-By default [oslo_messaging_notifications]transport_url of nova.conf, and
-without that [DEFAULT]transport_url. To be set where Ironic uses another bus
-than this compute service, as with several cells.
-"""),
-    cfg.StrOpt(
-        'ironic_notifications_topic',
-        default='ironic_versioned_notifications',
-        help="""
-Topic of Ironic's notifications, with ``ironic_notifications``: one of
-[DEFAULT]versioned_notifications_topics in ironic.conf.
-"""),
     cfg.PortOpt(
         'metrics_port',
         default=0,

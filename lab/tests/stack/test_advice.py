@@ -11,11 +11,8 @@ which no test runs: nova_ironic_multihost/tests/unit/doc/test_advice.py.
 import datetime
 import json
 import re
-import shlex
-import subprocess
 import uuid
 
-from lab import services
 from lab.tests.stack import command
 from lab.tests.stack import operating
 from nova_ironic_multihost.rules import stop_marker
@@ -98,23 +95,6 @@ class AdviceTestCase(operating.OperatingTestCase):
             'openstack --os-placement-api-version 1.14 resource provider list '
             f'--member-of {aggregate["uuid"]}')[0]))
         self.follow(f'openstack aggregate remove host rack-7 {host["Host"]}')
-
-    def test_queues_that_nobody_reads(self):
-        [bus] = [service for service in services.bus(self.place)
-                 if service.name == 'rabbitmq']
-
-        def rabbitmqctl(line):
-            return subprocess.run(
-                ['/usr/lib/rabbitmq/bin/rabbitmqctl', *shlex.split(line)[1:]],
-                env={**services.environment(self.place), **bus.environment},
-                capture_output=True, text=True, check=True).stdout
-
-        rabbitmqctl(
-            'rabbitmqctl set_policy --apply-to queues ironic-notifications '
-            r"'^ironic_versioned_notifications\.' "
-            """'{"message-ttl": 60000}'""")
-        self.assertIn('ironic-notifications',
-                      rabbitmqctl('rabbitmqctl list_policies'))
 
     def test_allocations(self):
         server = self.boot()

@@ -403,11 +403,8 @@ _USED = (
       for name, parameters in (('_refresh_cache', ()),
                                ('_refresh_hash_ring', ('ctxt',)),
                                ('_node_from_cache', ('node_id',)))),
-    *_used('transport', 'queues of other hosts and of Ironic are read',
+    *_used('transport', 'queues of other hosts are read',
            '_connection_pool', '_default_exchange'),
-    Row('transport', '__class__',
-        "Ironic's notifications come through a queue that goes with the "
-        'connection', by='notifications'),
     Row('listener', '__class__', 'messages are acknowledged when they are '
         'safe', by='listeners.hold_builds'),
     *_used('bus', 'it is what listens to RabbitMQ', '_driver'),

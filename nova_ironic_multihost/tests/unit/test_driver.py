@@ -17,8 +17,6 @@ from nova import objects
 from nova.scheduler.client import report
 from openstack import exceptions as sdk_exception
 from oslo_config import fixture as config_fixture
-import oslo_messaging
-from oslo_messaging._drivers import impl_fake
 from oslo_messaging import conffixture as messaging_fixture
 from oslotest import base
 
@@ -36,7 +34,6 @@ from nova_ironic_multihost.adapters import settings
 from nova_ironic_multihost.adapters import takeover_write
 from nova_ironic_multihost import driver as multihost
 from nova_ironic_multihost.engine.base import operator_log
-from nova_ironic_multihost.engine.base import periodic
 from nova_ironic_multihost.engine.base.ports import ListingError
 from nova_ironic_multihost.engine.base.ports import MarkerNotFound
 from nova_ironic_multihost.engine.listing import ironic_changes
@@ -46,7 +43,6 @@ from nova_ironic_multihost import exception
 from nova_ironic_multihost.rules import aggregates
 from nova_ironic_multihost.rules import counters
 from nova_ironic_multihost.rules import incremental
-from nova_ironic_multihost.rules import mirror
 from nova_ironic_multihost.rules.mirror import NodeRow
 from nova_ironic_multihost.rules.model import InstanceState
 from nova_ironic_multihost.rules.model import Record
@@ -837,17 +833,14 @@ class LookTestCase(DriverTestCase):
     def test_service_that_has_started_looks_until_it_stops(self):
         timers = mock.Mock()
         self.driver._timers = timers
-        self.driver._notifications = mock.Mock()
         hook = self.manager.post_start_hook
         self.driver.init_host(ME)
         timers.start.assert_not_called()
         self.manager.post_start_hook()
         hook.assert_called_once_with()
         timers.start.assert_called_once_with()
-        self.driver._notifications.end.assert_not_called()
         self.driver.cleanup_host(ME)
         timers.stop.assert_called_once_with()
-        self.driver._notifications.end.assert_called_once_with()
 
     def test_what_is_done_every_few_seconds(self):
         self.driver.get_available_nodes()
@@ -1170,39 +1163,6 @@ class PollTestCase(DriverTestCase):
             self.driver._schedule.touch(NODES[0])
         self.driver._poll()
         self.assertEqual([(NODES[1], 'i2')], self.audited)
-
-    def test_what_ironic_has_said_is_read_anew_at_once(self):
-        """A Notifier publishes as Ironic does, and the timer turns for it."""
-        self.config.config(
-            group='ironic_multihost', ironic_notifications=True,
-            ironic_notifications_url='fake://')
-        self.addCleanup(impl_fake.FakeExchangeManager.cleanup)
-        self.useFixture(fixtures.MockPatchObject(periodic, 'REST', 0))
-        poll = self.driver._timers._timers['poll']
-        turned, turn = threading.Event(), poll.turn
-        self.useFixture(fixtures.MockPatchObject(
-            poll, 'turn', lambda: (turn(), turned.set())))
-        self.useFixture(fixtures.MockPatchObject(
-            poll, '_seconds', lambda: 3600))
-        poll.start()
-        self.addCleanup(poll.stop)
-        self.driver._timers._timers['notifications'].turn()
-        self.addCleanup(self.driver._notifications._close)
-        # No clock of Ironic shows that it was touched.
-        self.pages.newest = lambda *args: mirror.ListingPage(())
-        self.pages.node = lambda node: NodeRow(
-            node, 'i1', f'{node} i1 -'.encode())
-        self.placed['i1'] = InstanceState(ME, node=NODES[0])
-        transport = oslo_messaging.get_notification_transport(
-            names.CONF, url='fake://')
-        transport._driver._exchange_manager._default_exchange = 'ironic'
-        oslo_messaging.Notifier(
-            transport, publisher_id='ironic-conductor.host',
-            driver='messagingv2', topics=['ironic_versioned_notifications'],
-        ).info({}, 'baremetal.node.provision_set.end',
-               {'ironic_object.data': {'uuid': NODES[0]}})
-        self.assertTrue(turned.wait(60))
-        self.assertEqual([(NODES[0], 'i1')], self.audited)
 
     def test_what_this_host_changes_meanwhile_is_read_anew(self):
         self.place(NODES[0], 'i1', ME)

@@ -102,16 +102,3 @@ class SettingsTestCase(base.BaseTestCase):
                 move_across_zones=True, max_vanished_percent=4,
                 policy=takeover.Policy('down', 5), takeovers_per_audit=6),
             settings.read())
-
-    def test_where_ironic_notifies(self):
-        config = self.useFixture(config_fixture.Config(names.CONF))
-        names.CONF([], project='nova', default_config_files=[])
-        conf.register_opts(names.CONF)
-        self.assertIsNone(settings.notifications())
-        config.config(group='ironic_multihost', ironic_notifications=True)
-        self.assertEqual((None, 'ironic_versioned_notifications'),
-                         settings.notifications())
-        config.config(
-            group='ironic_multihost', ironic_notifications_url='fake://',
-            ironic_notifications_topic='topic')
-        self.assertEqual(('fake://', 'topic'), settings.notifications())

@@ -81,7 +81,6 @@ RUN = {
     'openstack server set --state active': ADVICE,
     'openstack server set --state error': ADVICE,
     'openstack server show': ADVICE,
-    'rabbitmqctl set_policy': ADVICE,
 }
 
 # Reasons.

@@ -17,23 +17,18 @@ DEFAULT_INTERVAL = 60
 
 
 def read() -> audit_state.Settings:
-    """Read the options that audits follow, as they are now.
-
-    An operator may change some of them while the service runs (SIGHUP, with
-    nova 33 and earlier).
-    """
+    """Return the options that audits follow."""
     options = names.CONF.ironic_multihost
     return audit_state.Settings(
         host=names.CONF.host, partition=partition(),
         points=options.ring_partitions,
         pulls_per_audit=options.pulls_per_audit,
-        pull_delay_audits=options.pull_delay_audits,
+        pull_delay_audits=audit_state.PULL_DELAY_AUDITS,
         move_across_zones=options.move_across_zones,
         max_vanished_percent=options.max_vanished_percent,
         policy=takeover.Policy(
             options.instance_takeover, options.takeover_after),
-        takeovers_per_audit=options.takeovers_per_audit,
-        sweep_interval=options.sweep_interval,
+        takeovers_per_audit=audit_state.TAKEOVERS_PER_AUDIT,
         audit_interval=options.audit_interval,
         heartbeats=liveness.Heartbeats(
             names.CONF.report_interval, names.CONF.service_down_time))

@@ -45,7 +45,6 @@ use the same number, or they disagree about who prefers which node.
         default=200,
         min=0,
         max=100000,
-        mutable=True,
         help="""
 The most free nodes that this compute service takes from other live compute
 services in one audit ([DEFAULT]update_resources_interval).
@@ -56,22 +55,9 @@ cannot be moved as it is takes about 0.1 s.
 Nodes that nobody owns, or whose compute service is down, do not count. With 0
 nothing is taken from a live compute service, so that none can be drained.
 """),
-    cfg.IntOpt(
-        'pull_delay_audits',
-        default=2,
-        min=1,
-        max=1000,
-        mutable=True,
-        help="""
-Number of audits in a row through which this compute service must have been
-up, enabled and undisturbed before it takes free nodes from other live ones.
-
-Keeps a compute service that comes and goes from shuffling nodes to and fro.
-"""),
     cfg.BoolOpt(
         'move_across_zones',
         default=False,
-        mutable=True,
         help="""
 Whether a free node may move between compute services of different
 availability zones.
@@ -86,7 +72,6 @@ them is up. Every compute service that shares nodes must use the same value.
         default=50,
         min=0,
         max=100,
-        mutable=True,
         help="""
 The largest share, in percent, of the nodes of this compute service that may
 vanish from Ironic at once and be taken for deleted.
@@ -94,9 +79,7 @@ vanish from Ironic at once and be taken for deleted.
 When more are missing, or Ironic lists no node at all, the likely cause is an
 account that lost a role or a broken Ironic, so no record and no resource
 provider is deleted and an ERROR says so. If the nodes are really gone, set it
-to 100, restart nova-compute, and set it back when the records are gone. nova
-33 and earlier take it from a SIGHUP as well; nova 34 must not get one, it does
-not survive that with native threads.
+to 100, restart nova-compute, and set it back when the records are gone.
 """),
     cfg.StrOpt(
         'instance_takeover',
@@ -109,7 +92,6 @@ not survive that with native threads.
              'seconds, while more than half of the compute services that '
              'share the nodes are up'),
         ],
-        mutable=True,
         help="""
 When other compute services take over the instances of one that is dead.
 
@@ -124,7 +106,6 @@ of fencing"). Every compute service that shares nodes must use the same value.
         default=300,
         min=1,
         max=86400,
-        mutable=True,
         help="""
 Seconds for which a compute service must have been seen down before its
 instances are taken over with ``instance_takeover = down``.
@@ -137,48 +118,20 @@ WatchdogSec, or nova-compute refuses to start. Every compute service that
 shares nodes must use the same value.
 """),
     cfg.IntOpt(
-        'takeovers_per_audit',
-        default=50,
-        min=1,
-        max=100000,
-        mutable=True,
-        help="""
-The most instances that this compute service takes over at a time.
-
-Others have their turn then: it is looked who is there, and whether what is
-taken over is still that of a dead compute service. The next ones follow at
-once. An audit of all nodes takes over as many and leaves the others to that.
-"""),
-    cfg.IntOpt(
-        'sweep_interval',
-        default=3600,
-        min=60,
-        max=86400,
-        mutable=True,
-        help="""
-Seconds in which this compute service visits every node of Ironic.
-
-An audit asks Ironic only for the nodes that changed since the one before, and
-besides for some of all nodes in turn. So it finds what Ironic gives no sign
-of: a change in Ironic's database by hand, or by a conductor whose clock is
-more than 30 s behind. The costs are in the documentation (page "Sizing").
-"""),
-    cfg.IntOpt(
         'audit_interval',
         default=3600,
         min=60,
         max=86400,
-        mutable=True,
         help="""
-Seconds in which nova's resource tracker audits each node of this compute
-service.
+Seconds in which this compute service looks at each of its nodes anew, and at
+each node of Ironic.
 
-A node of which nothing has changed, in Ironic, in nova or in placement, is
-audited that often and no more; one that has changed is audited within seconds.
-So this finds what nobody gives a sign of: a resource provider whose aggregates
-were changed through an API of placement before 1.19, or a record that was
-changed in nova's database by hand. nova's own driver audits every node in each
-[DEFAULT]update_resources_interval, which takes 15 to 40 ms for each.
+A node that has changed, in Ironic, in nova or in placement, is audited within
+seconds. This finds changes of which nothing gives a sign: a row that was
+changed in Ironic's or nova's database by hand, a conductor of Ironic with a
+clock that is more than 30 s behind, aggregates of a resource provider that
+were changed through an API of placement before 1.19. A shorter interval costs
+requests and CPU (documentation, page "Sizing").
 """),
     cfg.PortOpt(
         'metrics_port',

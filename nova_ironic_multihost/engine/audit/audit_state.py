@@ -22,14 +22,24 @@ from nova_ironic_multihost.rules import takeover
 RECENT = 2
 
 
+#: Audits in a row through which a compute service must have been up, enabled
+#: and undisturbed before it takes free nodes from live ones: one that comes
+#: and goes does not shuffle nodes to and fro.
+PULL_DELAY_AUDITS = 2
+
+#: The most instances that are taken over at a time. Before the next ones it is
+#: read again which compute services are dead.
+TAKEOVERS_PER_AUDIT = 50
+
+
 @dataclasses.dataclass(frozen=True)
 class Settings:
     """The options that audits follow, see :mod:`nova_ironic_multihost.conf`.
 
     :param points: points per member on the hash ring,
         ``[ironic_multihost]ring_partitions``.
-    :param sweep_interval: seconds in which every node of Ironic is visited.
-    :param audit_interval: seconds in which nova's tracker audits each node.
+    :param audit_interval: seconds in which every node of Ironic is visited,
+        and in which nova's tracker audits each node.
     :param heartbeats: how compute services show that they live.
     """
 
@@ -37,12 +47,11 @@ class Settings:
     partition: peers.Partition = peers.Partition()
     points: int = 1024
     pulls_per_audit: int = 200
-    pull_delay_audits: int = 2
+    pull_delay_audits: int = PULL_DELAY_AUDITS
     move_across_zones: bool = False
     max_vanished_percent: int = 50
     policy: takeover.Policy = takeover.Policy()
-    takeovers_per_audit: int = 50
-    sweep_interval: float = 3600
+    takeovers_per_audit: int = TAKEOVERS_PER_AUDIT
     audit_interval: float = 3600
     heartbeats: Heartbeats = Heartbeats()
 

@@ -484,7 +484,7 @@ class Auditor:
         """
         def ask(wanted: Wanted) -> Mirror:
             return self._reader.read(
-                settings.partition, settings.sweep_interval, wanted, brief,
+                settings.partition, settings.audit_interval, wanted, brief,
                 often)
 
         last = self.last

@@ -344,7 +344,7 @@ class Lister:
                 LOG.warning(
                     'Ironic does not count its nodes (GET /v1/shards): '
                     '%(exc)s. Until it does, that a node was deleted shows '
-                    'within two [ironic_multihost]sweep_interval. Check that '
+                    'within two [ironic_multihost]audit_interval. Check that '
                     'the Ironic API lets nova ask for that.', {'exc': exc})
             self._counts = False
             return None

@@ -17,6 +17,7 @@ from oslo_utils.fixture import uuidsentinel
 from sqlalchemy import pool
 
 from nova_ironic_multihost import conf
+from nova_ironic_multihost.engine.audit import audit_state
 from nova_ironic_multihost.engine.base import periodic
 from nova_ironic_multihost.engine.lifecycle import shutdown
 from nova_ironic_multihost import loader
@@ -95,7 +96,8 @@ class MultiHostTestCase(integrated_helpers.ProviderUsageBaseTestCase):
             auth_type='none', endpoint_override=self.ironic.endpoint,
             api_max_retries=2, api_retry_interval=1, group='ironic')
         conf.register_opts(CONF)
-        self.flags(pull_delay_audits=1, group='ironic_multihost')
+        self.useFixture(fixtures.MockPatchObject(
+            audit_state, 'PULL_DELAY_AUDITS', 1))
         self.flags(instances=-1, cores=-1, ram=-1, group='quota')
         self.fleet = computes.Computes(self, self.cell_mappings['cell1'])
         self.flavor = self._create_flavor(

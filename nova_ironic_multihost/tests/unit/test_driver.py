@@ -33,6 +33,7 @@ from nova_ironic_multihost.adapters import service_record
 from nova_ironic_multihost.adapters import settings
 from nova_ironic_multihost.adapters import takeover_write
 from nova_ironic_multihost import driver as multihost
+from nova_ironic_multihost.engine.audit import audit_state
 from nova_ironic_multihost.engine.base import operator_log
 from nova_ironic_multihost.engine.base.ports import ListingError
 from nova_ironic_multihost.engine.base.ports import MarkerNotFound
@@ -555,7 +556,7 @@ class UpdateProviderTreeTestCase(DriverTestCase):
 
     def setUp(self):
         super().setUp()
-        self.config.config(group='ironic_multihost', pull_delay_audits=1)
+        self.patch(audit_state, 'PULL_DELAY_AUDITS', 1)
         self.tree = provider_tree.ProviderTree()
         for node in NODES:
             self.tree.new_root(node, node)
@@ -733,8 +734,8 @@ class LookTestCase(DriverTestCase):
 
     def setUp(self):
         super().setUp()
-        self.config.config(group='ironic_multihost', pull_delay_audits=1,
-                           pulls_per_audit=0)
+        self.patch(audit_state, 'PULL_DELAY_AUDITS', 1)
+        self.config.config(group='ironic_multihost', pulls_per_audit=0)
         # Nobody is starting any more.
         self.config.config(service_down_time=0)
         self.services = {ME: True, 'compute-2': True}
@@ -1482,8 +1483,7 @@ class WindowTestCase(DeadTestCase):
         self.owners[second], self.ironic[second] = 'dead', 'i2'
         self.placed['i2'] = dataclasses.replace(
             self.placed['i1'], node=second)
-        self.config.config(
-            group='ironic_multihost', takeovers_per_audit=1)
+        self.patch(audit_state, 'TAKEOVERS_PER_AUDIT', 1)
         self.driver.get_available_nodes()
         self.now += 30
         found = self.scrape()

@@ -92,13 +92,12 @@ class SettingsTestCase(base.BaseTestCase):
         config.config(group='ironic', shard='s')
         config.config(
             group='ironic_multihost', ring_partitions=1, pulls_per_audit=2,
-            pull_delay_audits=3, move_across_zones=True,
-            max_vanished_percent=4, instance_takeover='down',
-            takeover_after=5, takeovers_per_audit=6)
+            move_across_zones=True, max_vanished_percent=4,
+            instance_takeover='down', takeover_after=5, audit_interval=60)
         self.assertEqual(
             audit_state.Settings(
                 host='Compute-1', partition=peers.Partition(shard='s'),
-                points=1, pulls_per_audit=2, pull_delay_audits=3,
-                move_across_zones=True, max_vanished_percent=4,
-                policy=takeover.Policy('down', 5), takeovers_per_audit=6),
+                points=1, pulls_per_audit=2, move_across_zones=True,
+                max_vanished_percent=4, policy=takeover.Policy('down', 5),
+                audit_interval=60),
             settings.read())

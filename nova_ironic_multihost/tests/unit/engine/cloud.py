@@ -244,7 +244,7 @@ class AuditTestCase(base.BaseTestCase):
             self.cloud, self.cloud, lister.Lister(
                 Pages(self.cloud), functools.partial(
                     next, itertools.count(0, audit_state.Settings('a')
-                                          .sweep_interval))), self.clock)
+                                          .audit_interval))), self.clock)
 
     def audit(self, host='a', settled=True, **options):
         """Audit one host and let it take what it finds to be its own."""

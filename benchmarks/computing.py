@@ -146,6 +146,9 @@ class Compute:
             self._manager = manager.ComputeManager()
         self._context = context.get_admin_context()
         self._driver = self._manager.driver
+        #: What ours has besides; None with nova's own driver.
+        self._ours = getattr(self._driver, 'service', None)
+        self._nodes = getattr(self._ours, 'nodes', None)
         self._counted = collections.Counter()
         self._count(self._manager.rt)
         self._service = objects.Service.get_by_host_and_binary(
@@ -173,7 +176,7 @@ class Compute:
         records = self._manager._get_compute_nodes_in_db(
             self._context, set(nodes), use_slave=True)
         # The driver's looks go on between two audits.
-        if look := getattr(self._driver, '_look', None):
+        if look := getattr(self._nodes, 'look', None):
             look()
         return {'nodes': len(nodes), 'records': len(records)}
 
@@ -242,8 +245,8 @@ class Compute:
 
         It does that every few seconds, and when it is told.
         """
-        if timers := getattr(self._driver, '_timers', None):
-            self._driver._look()
+        if timers := getattr(self._ours, 'tasks', None):
+            self._nodes.look()
             timers._timers['status'].start()
 
     def switch(self, enabled, builds):
@@ -261,8 +264,9 @@ class Compute:
             self._manager.set_host_enabled(self._context, enabled=enabled)
             answered.append(time.perf_counter() - begin)
             # What ours does then ends with this.
-            while (status := getattr(self._driver, '_status', None)) and (
-                    status._done != (status._said, not enabled)):
+            while (
+                status := getattr(self._ours, 'disabled_trait', None)
+            ) and (status._done != (status._said, not enabled)):
                 time.sleep(PAUSE)
 
         its = self._claim_while(request, builds)
@@ -281,7 +285,7 @@ class Compute:
             took.append(time.perf_counter())
             self._manager.update_available_resource(self._context)
             took.append(time.perf_counter())
-            if look := getattr(self._driver, '_look', None):
+            if look := getattr(self._nodes, 'look', None):
                 look()
             self.keep_up()
             took.append(time.perf_counter())
@@ -326,7 +330,7 @@ class Compute:
 
     def poll(self):
         """Look for changes, if the driver does that."""
-        if poll := getattr(self._driver, '_poll', None):
+        if poll := getattr(self._nodes, 'poll', None):
             poll()
 
     def look(self):
@@ -335,7 +339,7 @@ class Compute:
         :returns: number of nodes that came: whose records were moved, or that
             nova's tracker would be given.
         """
-        came, tracker = [], self._driver._tracker
+        came, tracker = [], self._ours.tracker
         move = type(tracker).move
 
         def moved(records, *more):
@@ -344,17 +348,17 @@ class Compute:
             return found
 
         tracker.audit, tracker.move = came.append, moved
-        self._driver._look()
+        self._nodes.look()
         return len(came)
 
     def notice(self):
         """Look, if the driver looks: a host that is down is not dead yet."""
-        if look := getattr(self._driver, '_look', None):
+        if look := getattr(self._nodes, 'look', None):
             look()
 
     def react(self):
         """Do what the driver does about who has come or gone."""
-        if look := getattr(self._driver, '_look', None):
+        if look := getattr(self._nodes, 'look', None):
             look()
         else:
             self.update()
@@ -364,15 +368,15 @@ class Compute:
 
         :returns: uuids of the nodes that nova's tracker knows by then.
         """
-        self._driver._timers.start()
+        self._ours.tasks.start()
         while not os.path.exists(file):
             time.sleep(PAUSE)
-        self._driver._timers.stop()
+        self._ours.tasks.stop()
         return sorted(self._manager.rt.compute_nodes)
 
     def keep_up(self):
         """Audit in the background what is to be audited, if it does that."""
-        background = getattr(self._driver, '_background_audit', None)
+        background = getattr(self._ours, 'background_audit', None)
         if background:
             background.once()
 
@@ -382,7 +386,7 @@ class Compute:
 
     def known(self):
         """Return {uuid: content} of all nodes, see :mod:`.watching`."""
-        return watching.contents(self._driver._reader.mirror)
+        return watching.contents(self._ours.lister.mirror)
 
     def watched(self):
         """Stop that; return what it has seen."""
@@ -390,7 +394,7 @@ class Compute:
 
     def pass_time(self, seconds):
         """Have the sweep go on as if some time had passed."""
-        if reader := getattr(self._driver, '_reader', None):
+        if reader := getattr(self._ours, 'lister', None):
             clock = reader._clock
             reader._clock = lambda: clock() + seconds
 
@@ -403,7 +407,7 @@ class Compute:
 
         But for what nova's tracker is given.
         """
-        timers = [*self._driver._timers._timers.values()]
+        timers = [*self._ours.tasks._timers.values()]
         # What it has to audit it would audit.
         timers = [one for one in timers if one._name != 'upkeep']
         for second in range(0, 60 * minutes, PERIOD):

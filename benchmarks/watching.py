@@ -25,11 +25,11 @@ class Watching:
         self._states = []
         #: [moment, uuid, content]
         self._reports = []
-        self._wrap_read(driver._reader)
-        self._wrap_audit(driver._tracker)
+        self._wrap_read(driver.service.lister)
+        self._wrap_audit(driver.service.tracker)
         # The driver wakes it when more has changed than it audits at a time.
-        self._polls = driver._timers = periodic.PeriodicTasks(
-            poll=(driver._poll, lambda: pause))
+        self._polls = driver.service.tasks = periodic.PeriodicTasks(
+            poll=(driver.service.nodes.poll, lambda: pause))
         self._polls.start()
 
     def _wrap_read(self, reader):
@@ -55,8 +55,13 @@ class Watching:
 
         def noted(node):
             audit(node)
-            self._reports.append([
-                time.time(), node, content(self._driver._reader.mirror, node)])
+            self._reports.append(
+                [
+                    time.time(),
+                    node,
+                    content(self._driver.service.lister.mirror, node),
+                ]
+            )
 
         tracker.audit = noted
 
@@ -66,7 +71,7 @@ class Watching:
         The last of the states is that of the mirror and all that it has.
         """
         self._polls.stop()
-        mirror = self._driver._reader.mirror
+        mirror = self._driver.service.lister.mirror
         self._note(mirror, mirror.nodes)
         return {STATES: self._states, REPORTS: self._reports}
 

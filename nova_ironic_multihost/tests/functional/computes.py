@@ -136,8 +136,9 @@ class Computes:
 
     def _miss_lost(self, host):
         """Let a compute have missed the heartbeats of those that are lost."""
-        auditor = getattr(self.manager(host).driver, '_auditor', None)
-        if auditor:
+        service = getattr(self.manager(host).driver, 'service', None)
+        if service:
+            auditor = service.auditor
             known = auditor._outages
             auditor._outages = dataclasses.replace(
                 known, beats={**known.beats, **self._lost},
@@ -153,32 +154,32 @@ class Computes:
         """Let each of these hosts, or all that run, look who is there."""
         for host in hosts or self.hosts:
             with self._as(host):
-                self.manager(host).driver._look()
+                self.manager(host).driver.service.nodes.look()
 
     def mark(self, *hosts):
         """Let each mark its nodes in placement, as its timer does."""
         for host in hosts:
             with self._as(host):
-                self.manager(host).driver._status.once()
+                self.manager(host).driver.service.disabled_trait.once()
 
     def keep_up(self, *hosts):
         """Let each audit in the background what is due."""
         for host in hosts:
             with self._as(host), self._in_cell():
-                self.manager(host).driver._background_audit.once()
+                self.manager(host).driver.service.background_audit.once()
 
     def sweep(self, *hosts):
         """Let each of these hosts look for take-overs to be finished."""
         for host in hosts:
             with self._as(host):
-                self.manager(host).driver._recovery.sweep()
+                self.manager(host).driver.service.recovery.sweep()
 
     def miss(self, host, now):
         """Let a host look which builds have not come to it.
 
         :param now: what its clock says, in seconds.
         """
-        missing = self.manager(host).driver._in_flight
+        missing = self.manager(host).driver.service.in_flight
         missing._clock = lambda: now
         with self._as(host):
             missing.once()
@@ -187,7 +188,7 @@ class Computes:
         """Let each of these hosts see to its copies of builds."""
         for host in hosts:
             with self._as(host):
-                self.manager(host).driver._backups.once()
+                self.manager(host).driver.service.backups.once()
 
     def refuse(self, *hosts):
         """Let these hosts, or all that run, refuse evacuations that are left.
@@ -196,10 +197,12 @@ class Computes:
         """
         for host in hosts or self.hosts:
             driver = self.manager(host).driver
-            if mine := getattr(driver, '_evacuation_refusals', None):
+            if mine := getattr(
+                    getattr(driver, 'service', None),
+                    'evacuation_refusals', None):
                 with self._as(host):
                     for _ in range(2 * evacuation_refusals.LOOK):
-                        mine.sweep(driver._auditor.last.view)
+                        mine.sweep(driver.service.auditor.last.view)
 
     def hold_claims(self, host):
         """Let builds that come to a host wait before they claim their node.
@@ -300,8 +303,8 @@ class Computes:
         For ``service_down_time`` nova believes that it is up.
         """
         driver = self.manager(host).driver
-        if departure := getattr(driver, '_shutdown', None):
-            departure._registration.say = lambda words: False
+        if service := getattr(driver, 'service', None):
+            service.shutdown._registration.say = lambda words: False
         self.stop(host)
 
     def kill(self, host):
@@ -311,7 +314,7 @@ class Computes:
 
     def pass_time(self, host, seconds):
         """Let time go by for a compute that looks around."""
-        auditor = self.manager(host).driver._auditor
+        auditor = self.manager(host).driver.service.auditor
         clock = auditor._clock
         auditor._clock = lambda: clock() + seconds
 

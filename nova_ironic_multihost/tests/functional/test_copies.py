@@ -58,7 +58,7 @@ class CopiesTestCase(dead.DeadComputeTestCase):
         held.arrived()
         patch.stop()
         self.fleet.keep('host1')
-        self.backups = manager.driver._backups
+        self.backups = manager.driver.service.backups
         self.held = held
         self.assertEqual([], post.copies('host1'))
 
@@ -153,7 +153,7 @@ class CopiesTestCase(dead.DeadComputeTestCase):
 
     def again(self, host):
         """A host has a second look at the build."""
-        recovery = self.fleet.manager(host).driver._recovery
+        recovery = self.fleet.manager(host).driver.service.recovery
         for clock in recovery, recovery._build_retry:
             now = clock._clock
             clock._clock = lambda now=now: now() + 30
@@ -184,7 +184,7 @@ class CopiesTestCase(dead.DeadComputeTestCase):
         self.fleet.force_down('host1')
         self.fleet.look('host2')
         with computes.as_host('host2'):
-            self.fleet.manager('host2').driver._forwarder.once()
+            self.fleet.manager('host2').driver.service.forwarder.once()
 
     def test_build_that_goes_on_is_not_asked_for_again(self):
         self.die_over_a_build('instance_claim')

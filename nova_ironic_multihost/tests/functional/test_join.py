@@ -98,7 +98,7 @@ class PulledTestCase(base.MultiHostTestCase):
 
     def test_what_one_costs_that_the_tracker_takes(self):
         with mock.patch.object(
-                self.fleet.manager('host2').driver._tracker, 'pull',
+                self.fleet.manager('host2').driver.service.tracker, 'pull',
                 return_value=set()):
             self.assertEqual((1, 1, self.OF_TRACKER), self.cost())
 

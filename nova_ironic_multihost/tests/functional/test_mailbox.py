@@ -28,7 +28,7 @@ class MailboxTestCase(base.MultiHostTestCase):
         self.fleet.force_down('host1')
         self.fleet.look('host2')
         self.driver = self.fleet.manager('host2').driver
-        self.driver._forwarder._queues = post.Mailboxes()
+        self.driver.service.forwarder._queues = post.Mailboxes()
         # All that happens from now on does on host2.
         self.enterContext(computes.as_host('host2'))
 
@@ -41,7 +41,7 @@ class MailboxTestCase(base.MultiHostTestCase):
 
     def test_build_goes_on_on_a_live_host(self):
         self.assertEqual('host1', self.owners()[self.node])
-        self.driver._forwarder.once()
+        self.driver.service.forwarder.once()
         server = self.wait_for_status(self.server, 'ACTIVE')
         self.assertEqual('host2', self.host_of(server))
         self.assertEqual(self.node, self.node_of(server))
@@ -51,9 +51,9 @@ class MailboxTestCase(base.MultiHostTestCase):
 
     def test_build_that_has_come_twice_is_carried_out_once(self):
         post.queue('host1').append(post.queue('host1')[0])
-        self.driver._forwarder.once()
+        self.driver.service.forwarder.once()
         server = self.wait_for_status(self.server, 'ACTIVE')
-        self.driver._forwarder.once()
+        self.driver.service.forwarder.once()
         self.assertEqual([], post.queue('host1'))
         self.assertEqual('ACTIVE', self.wait_for_end(server))
         self.assertEqual({self.node}, set(
@@ -62,7 +62,7 @@ class MailboxTestCase(base.MultiHostTestCase):
     def test_build_that_is_nowhere_ends_and_its_node_is_adopted(self):
         post.queue('host1').clear()
         with mock.patch.object(forwarding, 'GRACE', 0):
-            self.driver._forwarder.once()
+            self.driver.service.forwarder.once()
         server = self.show(self.server)
         self.assertEqual('ERROR', server['status'])
         self.assertIn('host1', server['fault']['message'])

@@ -115,7 +115,7 @@ class OldOwnerTestCase(base.MultiHostTestCase):
     def wait_for_no_conductor(self):
         """Let the patience of host1 be over."""
         self.useFixture(fixtures.MockPatchObject(
-            self.fleet.manager('host1').driver._guard, '_patience',
+            self.fleet.manager('host1').driver.service.guard, '_patience',
             return_value=0))
 
     def replay(self, server, operation, arguments):

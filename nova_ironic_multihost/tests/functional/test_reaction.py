@@ -113,7 +113,7 @@ class MembersTestCase(base.MultiHostTestCase):
         self.assertEqual(set(), self.nodes_of('host2'))
         # It has not looked since, and still has them for its own.
         driver = self.fleet.manager('host2').driver
-        self.assertEqual(nodes, set(driver._auditor.last.nodes))
+        self.assertEqual(nodes, set(driver.service.auditor.last.nodes))
         self.fleet.mark('host2')
         self.assertEqual(set(), self.marked())
 
@@ -173,7 +173,9 @@ class MembersTestCase(base.MultiHostTestCase):
         for early in (True, False):
             died = 'host2' if early else 'host3'
             nodes = self.nodes_of(died)
-            sources = self.fleet.manager('host1').driver._auditor.sources
+            sources = self.fleet.manager(
+                'host1'
+            ).driver.service.auditor.sources
             services = sources.services()
             self.fleet.kill(died)
 
@@ -279,7 +281,7 @@ class ReservedTestCase(base.MultiHostTestCase):
 
     def test_audit_that_began_before_the_build_does_not_undo_it(self):
         driver = self.fleet.manager('host1').driver
-        sources = driver._auditor.sources
+        sources = driver.service.auditor.sources
         services = sources.services
 
         def reserve_and_go_on():

@@ -159,8 +159,8 @@ class StopTestCase(base.MultiHostTestCase):
 
     def said_by(self, host):
         with self.fleet._as(host):
-            self.fleet.manager(host).driver._end()
-            self.fleet.manager(host).driver._shutdown.wait()
+            self.fleet.manager(host).driver.service.end()
+            self.fleet.manager(host).driver.service.shutdown.wait()
         return self.service(host)[1]
 
 

@@ -28,6 +28,7 @@ from nova_ironic_multihost.adapters import guru_report
 from nova_ironic_multihost.adapters import ironic_retry
 from nova_ironic_multihost.adapters import names
 from nova_ironic_multihost.adapters import nova_tracker
+from nova_ironic_multihost.adapters.patches import apply
 from nova_ironic_multihost.adapters.patches import operations
 from nova_ironic_multihost.adapters import service_record
 from nova_ironic_multihost.adapters import settings
@@ -153,7 +154,7 @@ class DriverTestCase(base.BaseTestCase):
         self.registration = mock.Mock(**{'take_back.return_value': False})
         self.patch(service_record, 'ServiceRecord', lambda host: (
             self.registration if host == ME else self.fail(host)))
-        self.patch(multihost.apply, 'apply', self.apply)
+        self.patch(apply, 'apply', self.apply)
         self.manager = mock.Mock()
         self.manager.reportclient._association_refresh_time = {}
         self.manager.rt.compute_nodes = {}
@@ -168,7 +169,7 @@ class DriverTestCase(base.BaseTestCase):
         self.connection = mock.Mock()
         self.driver._ironic_connection = self.connection
 
-    def apply(self, rows, targets, parts, real=multihost.apply.apply):
+    def apply(self, rows, targets, parts, real=apply.apply):
         self.parts = parts
         real(rows, targets, parts)
 
@@ -249,14 +250,14 @@ class GetAvailableNodesTestCase(DriverTestCase):
     def test_partitions_option_shapes_the_ring(self):
         self.config.config(group='ironic_multihost', ring_partitions=7)
         self.driver.get_available_nodes()
-        self.assertEqual(7, self.driver._auditor.preferences.points)
+        self.assertEqual(7, self.driver.service.auditor.preferences.points)
         self.assertIs(self.driver.hash_ring,
-                      self.driver._auditor.preferences.ring.hashring)
+                      self.driver.service.auditor.preferences.ring.hashring)
 
     def test_error_leaves_what_was_known_and_says_the_remedy(self):
         known = set(self.driver.get_available_nodes())
         self.pages.act = self.refuse
-        with self.assertLogs(multihost.__name__, 'ERROR') as logs:
+        with self.assertLogs('nova_ironic_multihost', 'ERROR') as logs:
             self.assertRaises(nova_exception.VirtDriverNotReady,
                               self.driver.get_available_nodes)
         self.assertEqual(known, set(self.driver.node_cache))
@@ -297,7 +298,9 @@ class InitHostTestCase(DriverTestCase):
     def test_starts_without_ironic(self):
         self.pages.act = self.refuse
         self.driver.init_host(ME)
-        self.assertEqual({ME}, set(self.driver._auditor.preferences.members))
+        self.assertEqual(
+            {ME}, set(self.driver.service.auditor.preferences.members)
+        )
         self.assertEqual([], self.driver.list_instance_uuids())
 
     def test_operations_are_those_of_this_host_from_the_start(self):
@@ -317,11 +320,11 @@ class InitHostTestCase(DriverTestCase):
 
     def test_nova_that_is_another_is_refused_with_a_sentence(self):
         def refuse(*args):
-            raise multihost.apply.MismatchError('In nova 35 ...')
+            raise apply.MismatchError('In nova 35 ...')
 
-        self.patch(multihost.apply, 'apply', refuse)
-        with self.assertLogs(multihost.LOG.logger, 'ERROR') as logs:
-            self.assertRaises(multihost.apply.MismatchError,
+        self.patch(apply, 'apply', refuse)
+        with self.assertLogs('nova_ironic_multihost', 'ERROR') as logs:
+            self.assertRaises(apply.MismatchError,
                               self.driver.init_host, ME)
         self.assertIn('cannot start: In nova 35', logs.output[0])
 
@@ -359,7 +362,7 @@ class InitHostTestCase(DriverTestCase):
         self.assertIsInstance(
             self.driver.ironic_connection, ironic_retry.RetryingConnection)
         self.driver.get_available_nodes()
-        self.driver._look()
+        self.driver.service.nodes.look()
         self.assertEqual({False}, set(waiting))
         self.assertIsInstance(
             self.driver.ironic_connection, ironic_retry.RetryingConnection)
@@ -384,7 +387,7 @@ class InitHostTestCase(DriverTestCase):
 
     def test_contradicting_settings_stop_the_service_with_the_remedy(self):
         self.config.config(update_resources_interval=-1)
-        with self.assertLogs(multihost.__name__, 'ERROR') as logs:
+        with self.assertLogs('nova_ironic_multihost', 'ERROR') as logs:
             error = self.assertRaises(exception.ConfigurationContradiction,
                                       self.driver.init_host, ME)
         self.assertIn('update_resources_interval', str(error))
@@ -399,7 +402,7 @@ class InitHostTestCase(DriverTestCase):
               fixtures.EnvironmentVariable('WATCHDOG_PID')):
             self.driver = multihost.IronicMultiHostDriver(
                 mock.Mock(_compute=self.manager))
-        for one in self.driver._lease_renewer._timers:
+        for one in self.driver.service.lease_renewer._timers:
             self.addCleanup(one.stop)
         return line
 
@@ -418,23 +421,24 @@ class InitHostTestCase(DriverTestCase):
                                   self.driver.init_host, ME)
         self.assertIn('within 270 s', str(error))
         self.config.config(group='ironic_multihost', takeover_after=270)
-        with self.assertNoLogs(multihost.__name__, 'WARNING'):
+        with self.assertNoLogs('nova_ironic_multihost', 'WARNING'):
             self.driver.init_host(ME)
 
     def test_take_over_of_whoever_is_not_heard_without_a_watchdog(self):
         self.config.config(group='ironic_multihost', instance_takeover='down')
-        with self.assertLogs(multihost.__name__, 'WARNING') as logs:
+        with self.assertLogs('nova_ironic_multihost', 'WARNING') as logs:
             self.driver.init_host(ME)
         self.assertIn('no watchdog', logs.output[0])
         self.config.config(
             group='ironic_multihost', instance_takeover='forced_down')
-        with self.assertNoLogs(multihost.__name__, 'WARNING'):
+        with self.assertNoLogs('nova_ironic_multihost', 'WARNING'):
             self.driver.init_host(ME)
 
     def test_nobody_watches_and_nobody_asks(self):
         self.driver.init_host(ME)
         self.assertEqual(
-            [None], [one._thread for one in self.driver._lease_renewer._timers]
+            [None],
+            [one._thread for one in self.driver.service.lease_renewer._timers],
         )
 
     def test_build_with_an_invalid_image_is_tried_on_no_other_node(self):
@@ -746,7 +750,7 @@ class LookTestCase(DriverTestCase):
         self.manager._update_available_resource_for_node = self.take
         self.manager.rt.remove_node = self.tracked.pop
         self.start_and_audit()
-        self.driver._look()
+        self.driver.service.nodes.look()
 
     def take(self, context, node):
         self.audited.append(node)
@@ -761,38 +765,38 @@ class LookTestCase(DriverTestCase):
         self.owners[kept] = ME
         self.start_and_audit(incremental.TURNS)
         self.services['compute-2'] = False
-        view = self.driver._look()
+        view = self.driver.service.nodes.look()
         self.assertFalse(view.live('compute-2'))
         self.assertEqual(dict.fromkeys(NODES, ME), self.owners)
         self.assertLessEqual(set(NODES[1:]), set(self.tracked))
         self.assertEqual(set(NODES), set(self.driver.node_cache))
         self.assertEqual([], self.audited)
-        self.driver._background_audit.once()
+        self.driver.service.background_audit.once()
         self.assertEqual(NODES, sorted(self.audited))
 
     def test_node_that_comes_again_is_audited_again(self):
         def audit(context, node):
-            with self.driver._schedule.auditing(node):
+            with self.driver.service.due_nodes.auditing(node):
                 self.take(context, node)
-                self.driver._schedule.touch(node)
+                self.driver.service.due_nodes.touch(node)
 
         self.manager._update_available_resource_for_node = audit
         for _ in range(2):
             self.services['compute-2'] = False
-            self.driver._look()
-            self.driver._background_audit.once()
+            self.driver.service.nodes.look()
+            self.driver.service.background_audit.once()
             self.assertEqual(NODES, sorted(self.audited))
             # It was another's in between, and this host has not noticed.
             self.audited.clear()
             self.services['compute-2'] = True
             self.owners.update(dict.fromkeys(NODES, 'compute-2'))
-            self.driver._look()
+            self.driver.service.nodes.look()
 
     def test_node_that_is_out_of_service_is_audited_as_it_is_taken(self):
         """It has to be reserved before a build can be sent here."""
         self.patch(FakeNode, 'is_maintenance', True)
         self.services['compute-2'] = False
-        self.driver._look()
+        self.driver.service.nodes.look()
         self.assertEqual(NODES, self.audited)
 
     def test_one_with_a_server_is_moved_whatever_ironic_says_of_it(self):
@@ -801,39 +805,39 @@ class LookTestCase(DriverTestCase):
         self.placed['i1'] = InstanceState(
             ME, node=NODES[0], vm_state='active')
         self.services['compute-2'] = False
-        self.driver._look()
+        self.driver.service.nodes.look()
         self.assertEqual(ME, self.owners[NODES[0]])
         self.assertIn(NODES[0], self.tracked)
         self.assertEqual(NODES[1:], self.audited)
 
     def test_nothing_is_audited_in_the_background_meanwhile(self):
         self.services['compute-2'] = False
-        self.driver._look()
+        self.driver.service.nodes.look()
         with mock.patch.object(peer_poll.PeerPoller, 'busy', True):
-            self.driver._background_audit.once()
+            self.driver.service.background_audit.once()
         self.assertEqual([], self.audited)
-        self.driver._background_audit.once()
+        self.driver.service.background_audit.once()
         self.assertEqual(NODES, sorted(self.audited))
 
     def test_nothing_is_done_before_the_first_audit(self):
         driver = multihost.IronicMultiHostDriver(
             mock.Mock(_compute=self.manager))
         self.services['compute-2'] = False
-        self.assertIn('compute-2', driver._look().services)
+        self.assertIn('compute-2', driver.service.nodes.look().services)
         self.assertEqual([], self.audited)
 
     def test_stale_record_at_hand_is_forgotten_first(self):
         # Of a node that was here, and is taken from who took it.
         self.tracked[NODES[0]] = stale = mock.Mock()
         self.services['compute-2'] = False
-        self.driver._look()
+        self.driver.service.nodes.look()
         self.assertIsNot(stale, self.tracked[NODES[0]])
         forget = self.manager.reportclient.invalidate_resource_provider
         forget.assert_any_call(NODES[0])
 
     def test_service_that_has_started_looks_until_it_stops(self):
         timers = mock.Mock()
-        self.driver._timers = timers
+        self.driver.service.tasks = timers
         hook = self.manager.post_start_hook
         self.driver.init_host(ME)
         timers.start.assert_not_called()
@@ -847,13 +851,13 @@ class LookTestCase(DriverTestCase):
         self.driver.get_available_nodes()
         done = []
         for name in 'recovery', 'evacuation_refusals':
-            self.patch(getattr(self.driver, f'_{name}'), 'sweep',
+            self.patch(getattr(self.driver.service, name), 'sweep',
                        lambda view, name=name: done.append((name, view)))
         listen = mock.Mock()
-        self.patch(self.driver._peer_poller, 'listen', listen)
-        for one in self.driver._timers._timers.values():
+        self.patch(self.driver.service.peer_poller, 'listen', listen)
+        for one in self.driver.service.tasks._timers.values():
             one.turn()
-        view = self.driver._peer_poller.view
+        view = self.driver.service.peer_poller.view
         self.assertIsNotNone(view)
         self.assertEqual(
             [('recovery', view), ('evacuation_refusals', view)], done)
@@ -862,19 +866,21 @@ class LookTestCase(DriverTestCase):
     def test_silence_that_a_look_has_met_is_told(self):
         self.driver.get_available_nodes()
         noted = mock.Mock()
-        self.patch(self.driver._recovery, 'note_silence', noted)
-        self.driver._look()
+        self.patch(self.driver.service.recovery, 'note_silence', noted)
+        self.driver.service.nodes.look()
         noted.assert_not_called()
         self.patch(db, 'ironic_services', mock.Mock(
             side_effect=TimeoutError))
-        self.assertRaises(TimeoutError, self.driver._look)
+        self.assertRaises(TimeoutError, self.driver.service.nodes.look)
         noted.assert_called_once_with()
 
     def test_only_the_look_hurries_near_the_end_of_a_farewell(self):
         self.driver.get_available_nodes()
-        timers = self.driver._timers._timers
+        timers = self.driver.service.tasks._timers
         before = {name: one._seconds() for name, one in timers.items()}
-        self.patch(self.driver._auditor, 'next_over', lambda settings: 0)
+        self.patch(
+            self.driver.service.auditor, 'next_over', lambda settings: 0
+        )
         self.assertEqual({**before, 'look': 1}, {
             name: one._seconds() for name, one in timers.items()})
         self.assertEqual(10, before['look'])
@@ -884,15 +890,15 @@ class LookTestCase(DriverTestCase):
         self.owners = dict.fromkeys(NODES, ME)
         self.driver.get_available_nodes()
         asked = []
-        self.patch(self.driver._tracker, 'unchanged', lambda nodes: (
+        self.patch(self.driver.service.tracker, 'unchanged', lambda nodes: (
             asked.extend(nodes) or {*nodes}))
-        self.driver._schedule._audited[NODES[0]] = mock.Mock()
-        self.driver._peer_poller._pulled = (NODES[0],)
-        self.driver._look()
+        self.driver.service.due_nodes._audited[NODES[0]] = mock.Mock()
+        self.driver.service.peer_poller._pulled = (NODES[0],)
+        self.driver.service.nodes.look()
         self.assertEqual([], asked)
-        self.patch(self.driver._tracker, 'has', lambda node: True)
-        self.patch(self.driver._tracker, 'audit', lambda node: None)
-        self.driver._timers._timers['background_audit'].turn()
+        self.patch(self.driver.service.tracker, 'has', lambda node: True)
+        self.patch(self.driver.service.tracker, 'audit', lambda node: None)
+        self.driver.service.tasks._timers['background_audit'].turn()
         self.assertEqual([NODES[0]], asked)
 
     def test_records_of_this_host_are_not_read_while_nothing_happens(self):
@@ -910,7 +916,7 @@ class LookTestCase(DriverTestCase):
         )
         for name in 'look', 'poll', 'arrivals', 'background_audit':
             for _ in range(10):
-                self.driver._timers._timers[name].turn()
+                self.driver.service.tasks._timers[name].turn()
         self.assertEqual([], asked)
 
 
@@ -921,12 +927,12 @@ class SwitchTestCase(DriverTestCase):
         self.services[ME] = True
         self.driver.init_host(ME)
         self.start_and_audit(incremental.TURNS)
-        self.driver._look()
+        self.driver.service.nodes.look()
         placement, doubt = mock.Mock(), mock.Mock()
         placement.disabled.return_value = frozenset()
-        self.patch(self.driver._status, '_traits', placement)
-        self.patch(self.driver._auditor, 'doubt', doubt)
-        timer_ = self.driver._timers._timers['status']
+        self.patch(self.driver.service.disabled_trait, '_traits', placement)
+        self.patch(self.driver.service.auditor, 'doubt', doubt)
+        timer_ = self.driver.service.tasks._timers['status']
         for asked in (1, 1):
             timer_.turn()
             self.assertEqual(asked, len(placement.mock_calls))
@@ -950,8 +956,8 @@ class EndTestCase(DriverTestCase):
         self.registration.take_back.assert_called_once_with()
 
     def end(self):
-        self.driver._end()
-        self.driver._shutdown._said.wait(60)
+        self.driver.service.end()
+        self.driver.service.shutdown._said.wait(60)
 
     def test_the_others_hear_it_once(self):
         self.registration.say.return_value = True
@@ -969,28 +975,28 @@ class EndTestCase(DriverTestCase):
     def test_what_was_decided_before_is_not_taken(self):
         self.assertEqual(set(NODES), set(self.driver.get_available_nodes()))
         self.manager.rt.compute_nodes = dict.fromkeys(NODES[:10])
-        self.assertTrue(self.driver._recheck.may_take(NODES[15]))
+        self.assertTrue(self.driver.service.recheck.may_take(NODES[15]))
         self.end()
-        self.assertTrue(self.driver._recheck.may_take(NODES[5]))
-        self.assertFalse(self.driver._recheck.still_valid(NODES[15]))
-        self.assertTrue(self.driver._recheck.still_valid(NODES[5]))
-        self.assertFalse(self.driver._recheck.may_create(
-            NODES[5], multihost.settings.read()))
+        self.assertTrue(self.driver.service.recheck.may_take(NODES[5]))
+        self.assertFalse(self.driver.service.recheck.still_valid(NODES[15]))
+        self.assertTrue(self.driver.service.recheck.still_valid(NODES[5]))
+        self.assertFalse(self.driver.service.recheck.may_create(
+            NODES[5], settings.read()))
 
     def test_a_late_look_takes_nothing(self):
         self.end()
-        self.driver._look()
+        self.driver.service.nodes.look()
         self.manager._update_available_resource_for_node.assert_not_called()
 
     def test_a_farewell_that_is_found_later_is_taken_back(self):
         """The one before was heard late."""
-        self.driver._look()
+        self.driver.service.nodes.look()
         self.registration.take_back.assert_called_once_with()
         self.said = 'bye'
-        self.driver._look()
+        self.driver.service.nodes.look()
         self.assertEqual(2, self.registration.take_back.call_count)
         self.end()
-        self.driver._look()
+        self.driver.service.nodes.look()
         self.assertEqual(2, self.registration.take_back.call_count)
 
     def test_an_audit_takes_it_back_before_it_pulls(self):
@@ -999,30 +1005,32 @@ class EndTestCase(DriverTestCase):
         done = []
         self.registration.take_back.side_effect = (
             lambda: done.append('back'))
-        self.patch(self.driver._rebalancer, 'once',
+        self.patch(self.driver.service.rebalancer, 'once',
                    lambda label: done.append('pull'))
         self.driver.get_available_nodes()
         self.assertEqual(['back', 'pull'], done)
 
     def test_it_is_taken_back_whatever_fails_in_a_look(self):
         self.said = 'bye'
-        self.driver._look()
+        self.driver.service.nodes.look()
         self.patch(
-            self.driver._peer_poller, 'once', mock.Mock(side_effect=OSError)
+            self.driver.service.peer_poller,
+            'once',
+            mock.Mock(side_effect=OSError),
         )
-        self.assertRaises(OSError, self.driver._look)
+        self.assertRaises(OSError, self.driver.service.nodes.look)
         self.assertEqual(3, self.registration.take_back.call_count)
 
     def test_no_node_is_marked_for_a_farewell(self):
-        self.assertFalse(self.driver._is_about_to_end())
+        self.assertFalse(self.driver.service.is_about_to_end())
         self.said = 'bye'
         self.driver.get_available_nodes()
-        self.assertTrue(self.driver._is_about_to_end())
+        self.assertTrue(self.driver.service.is_about_to_end())
         self.said = ''
         self.driver.get_available_nodes()
-        self.assertFalse(self.driver._is_about_to_end())
+        self.assertFalse(self.driver.service.is_about_to_end())
         self.end()
-        self.assertTrue(self.driver._is_about_to_end())
+        self.assertTrue(self.driver.service.is_about_to_end())
 
     def one_service(self, context, servicegroup_api, host):
         found = super().one_service(context, servicegroup_api, host)
@@ -1140,17 +1148,17 @@ class PollTestCase(DriverTestCase):
 
     def test_node_that_changes_is_audited_as_it_is_now(self):
         self.place(NODES[0], 'i1', ME)
-        self.driver._poll()
-        self.driver._poll()
+        self.driver.service.nodes.poll()
+        self.driver.service.nodes.poll()
         self.assertEqual([(NODES[0], 'i1')], self.audited)
 
     def test_what_is_too_much_for_one_poll_does_not_wait_for_long(self):
         self.place(NODES[0], 'i1', ME)
         self.place(NODES[1], 'i2', ME)
-        woken = self.driver._timers._timers['poll']._woken
+        woken = self.driver.service.tasks._timers['poll']._woken
         with mock.patch.object(ironic_changes, 'TOGETHER', 1):
             for more in (True, False):
-                self.driver._poll()
+                self.driver.service.nodes.poll()
                 self.assertIs(more, woken.is_set())
                 woken.clear()
         self.assertEqual([(NODES[0], 'i1'), (NODES[1], 'i2')], self.audited)
@@ -1159,17 +1167,17 @@ class PollTestCase(DriverTestCase):
         self.place(NODES[0], 'i1', ME)
         self.place(NODES[1], 'i2', ME)
         self.driver.get_available_nodes()
-        with self.driver._schedule.auditing(NODES[0]):
+        with self.driver.service.due_nodes.auditing(NODES[0]):
             self.driver.get_available_resource(NODES[0])
-            self.driver._schedule.touch(NODES[0])
-        self.driver._poll()
+            self.driver.service.due_nodes.touch(NODES[0])
+        self.driver.service.nodes.poll()
         self.assertEqual([(NODES[1], 'i2')], self.audited)
 
     def test_what_this_host_changes_meanwhile_is_read_anew(self):
         self.place(NODES[0], 'i1', ME)
         self.manager._update_available_resource_for_node = mock.Mock()
-        self.pages.act = lambda: self.driver._forget(NODES[0])
-        self.driver._poll()
+        self.pages.act = lambda: self.driver.service.nodes.forget(NODES[0])
+        self.driver.service.nodes.poll()
         self.assertNotIn(NODES[0], self.driver.node_cache)
 
 
@@ -1214,7 +1222,7 @@ class DeadTestCase(DriverTestCase):
         self.recovered = []
         self.patch(nova_tracker.ServerCalls, 'notify',
                    lambda instances, *event: self.notified.append(event))
-        self.patch(self.driver._recovery, 'add', self.recovered.extend)
+        self.patch(self.driver.service.recovery, 'add', self.recovered.extend)
         self.driver.get_available_nodes()
 
     def fenced(self, context, servicegroup_api, host):
@@ -1247,10 +1255,10 @@ class TakeoverTestCase(DeadTestCase):
     def test_a_look_is_enough(self):
         self.patch(self.driver, '_get_node',
                    lambda node: FakeNode(node, self.ironic[node]))
-        self.driver._look()
+        self.driver.service.nodes.look()
         self.assertEqual(ME, self.placed['i1'].host)
         self.assertEqual(['i1'], self.recovered)
-        self.driver._look()
+        self.driver.service.nodes.look()
         self.join()
         self.assertEqual(1, len(self.notified))
 
@@ -1282,18 +1290,23 @@ class WindowTestCase(DeadTestCase):
         # As nova has them when it calls its conductor.
         self.useFixture(messaging_fixture.ConfFixture(multihost.CONF))
         self.now = 10000
-        for one in self.driver._recorder, self.driver._health_probe:
+        for one in (
+            self.driver.service.recorder,
+            self.driver.service.health_probe,
+        ):
             one._clock = lambda: self.now
-        self.driver._recorder._totals = counters.Counters(begun=self.now)
-        self.patch(self.driver, '_timers', mock.Mock())
+        self.driver.service.recorder._totals = counters.Counters(
+            begun=self.now
+        )
+        self.patch(self.driver.service, 'tasks', mock.Mock())
         self.lease = mock.Mock()
-        self.patch(self.driver._lease_renewer, 'start', self.lease)
+        self.patch(self.driver.service.lease_renewer, 'start', self.lease)
         self.driver.init_host(ME)
         self.addCleanup(self.driver.cleanup_host, ME)
 
     def test_lease_for_a_probe_where_nothing_else_watches(self):
         self.lease.assert_called_once_with()
-        holder = self.driver._lease_renewer
+        holder = self.driver.service.lease_renewer
         holder.renew()
         self.assertEqual(200, self.get(f'/leasez/{ME}')[0])
         late = holder._clock() + 121
@@ -1303,7 +1316,7 @@ class WindowTestCase(DeadTestCase):
         self.assertIn('The lease has run out', body.decode())
 
     def start(self):
-        self.driver._begin()
+        self.driver.service.begin()
         self.go_on()
 
     def bury(self):
@@ -1316,10 +1329,12 @@ class WindowTestCase(DeadTestCase):
     def go_on(self):
         """Let an audit and a look come to their end."""
         self.driver.get_available_nodes()
-        self.driver._look()
+        self.driver.service.nodes.look()
 
     def get(self, path):
-        return test_http_server.get(self.driver._window.server, path)
+        return test_http_server.get(
+            self.driver.service.status_server.server, path
+        )
 
     def scrape(self):
         status, _, body = self.get('/metrics')
@@ -1369,8 +1384,8 @@ class WindowTestCase(DeadTestCase):
             hangs.set()
             goes_on.wait(60)
 
-        self.driver._auditor._memory = dataclasses.replace(
-            self.driver._auditor._memory, mapped=False)
+        self.driver.service.auditor._memory = dataclasses.replace(
+            self.driver.service.auditor._memory, mapped=False)
         self.patch(db, 'host_mapped', mapped)
         thread = threading.Thread(target=self.driver.get_available_nodes)
         thread.start()
@@ -1378,7 +1393,7 @@ class WindowTestCase(DeadTestCase):
         self.addCleanup(goes_on.set)
         self.assertTrue(hangs.wait(60))
         self.now += 2000
-        self.driver._look()
+        self.driver.service.nodes.look()
         self.assertIll('no audit got any further for 2000 s')
         self.assertEqual(2000, self.scrape()['audit_age_seconds',])
         goes_on.set()
@@ -1399,7 +1414,7 @@ class WindowTestCase(DeadTestCase):
         for _ in range(10):
             self.now += 900
             self.driver.is_node_deleted(NODES[0])
-            self.driver._look()
+            self.driver.service.nodes.look()
             self.assertWell('is well')
 
     def test_look_that_is_dead(self):
@@ -1407,7 +1422,7 @@ class WindowTestCase(DeadTestCase):
         self.now += 2000
         self.driver.get_available_nodes()
         self.assertIll('no look got any further for 2000 s')
-        self.driver._look()
+        self.driver.service.nodes.look()
         self.assertWell('is well')
 
     def test_conductor_that_is_silent(self):
@@ -1415,7 +1430,7 @@ class WindowTestCase(DeadTestCase):
         self.patch(db, 'ironic_services', mock.Mock(side_effect=OSError))
         for _ in range(40):
             self.now += 10
-            self.assertRaises(OSError, self.driver._look)
+            self.assertRaises(OSError, self.driver.service.nodes.look)
         self.assertIll('nova-conductor has not answered for 400 s')
         self.assertEqual(40, self.scrape()['looks_failed_total',])
 
@@ -1427,7 +1442,7 @@ class WindowTestCase(DeadTestCase):
             self.now += 60
             self.assertRaises(nova_exception.VirtDriverNotReady,
                               self.driver.get_available_nodes)
-            self.driver._look()
+            self.driver.service.nodes.look()
         self.assertWell('is well')
         self.assertEqual(2400, self.scrape()['listing_age_seconds',])
 
@@ -1453,7 +1468,7 @@ class WindowTestCase(DeadTestCase):
 
     def test_thread_that_reads_messages_is_dead(self):
         self.start()
-        self.driver._attendance.note(mock.Mock(
+        self.driver.service.attendance.note(mock.Mock(
             _started=True, **{'_listen_thread.is_alive.return_value': False}))
         self.assertIll('Nobody reads the messages')
 
@@ -1465,7 +1480,10 @@ class WindowTestCase(DeadTestCase):
         self.go_on()
         self.go_on()
         self.assertEqual(1, self.scrape()['brake_engaged',])
-        self.assertIn('engaged, 19 are missing', self.driver._window.report())
+        self.assertIn(
+            'engaged, 19 are missing',
+            self.driver.service.status_server.report(),
+        )
 
     def test_brake_is_notified(self):
         self.test_brake()
@@ -1489,7 +1507,9 @@ class WindowTestCase(DeadTestCase):
         found = self.scrape()
         self.assertEqual(30, found['takeover_oldest_pending_seconds',])
         self.assertEqual(1, found['nodes', 'instance_waits'])
-        self.assertIn('In transition:\n', self.driver._window.report())
+        self.assertIn(
+            'In transition:\n', self.driver.service.status_server.report()
+        )
 
     def test_gate_that_refuses(self):
         self.start()
@@ -1501,9 +1521,9 @@ class WindowTestCase(DeadTestCase):
     def test_moves_are_counted(self):
         self.start()
         reasons = dict.fromkeys(NODES[:3], ownership.Reason.ADOPTED)
-        self.patch(self.driver._auditor, 'reason', reasons.get)
+        self.patch(self.driver.service.auditor, 'reason', reasons.get)
         for node in NODES[:3]:
-            self.driver._tracker._moved(node, node != NODES[0])
+            self.driver.service.tracker._moved(node, node != NODES[0])
         found = self.scrape()
         self.assertEqual(2, found['moves_total', 'adopted'])
         self.assertEqual(1, found['moves_total', 'failed'])
@@ -1511,22 +1531,22 @@ class WindowTestCase(DeadTestCase):
     def test_end(self):
         self.start()
         self.now += 2000
-        port = self.driver._window.server.port
-        self.driver._end()
+        port = self.driver.service.status_server.server.port
+        self.driver.service.end()
         self.assertWell('about to end')
         self.driver.cleanup_host(ME)
-        self.assertIsNone(self.driver._window.server.port)
+        self.assertIsNone(self.driver.service.status_server.server.port)
         self.assertRaises(OSError, socket.create_connection,
                           ('127.0.0.1', port), 30)
 
     def test_port_in_use_ends_nothing(self):
         self.patch(settings, 'metrics', lambda: (
-            '127.0.0.1', self.driver._window.server.port))
+            '127.0.0.1', self.driver.service.status_server.server.port))
         other = multihost.IronicMultiHostDriver(
             mock.Mock(_compute=self.manager))
         with self.assertLogs(status_server.__name__, 'WARNING'):
             other.init_host(ME)
-        other._section.end()
+        other.service.report_section.end()
 
     def test_port_in_use_where_only_a_probe_ends_it(self):
         """The other one would answer the probe of this one, if not in words.
@@ -1534,11 +1554,11 @@ class WindowTestCase(DeadTestCase):
         Nobody would end this one, and others would take over what it has.
         """
         self.patch(settings, 'metrics', lambda: (
-            '127.0.0.1', self.driver._window.server.port))
+            '127.0.0.1', self.driver.service.status_server.server.port))
         self.config.config(group='ironic_multihost', instance_takeover='down')
         other = multihost.IronicMultiHostDriver(
             mock.Mock(_compute=self.manager))
-        with self.assertLogs(multihost.__name__, 'ERROR') as logs:
+        with self.assertLogs('nova_ironic_multihost', 'ERROR') as logs:
             error = self.assertRaises(exception.ConfigurationContradiction,
                                       other.init_host, ME)
         self.assertIn('metrics_port', str(error))

@@ -62,10 +62,10 @@ class CompositionTestCase(base.BaseTestCase):
         self.assertEqual(1, self.log.output.count('Acme.is_node_deleted'))
 
     def test_one_that_cannot_be_used(self):
-        self.given(_audit=1)
+        self.given(service=1)
         error = self.assertRaises(
             ImportError, importutils.import_class, DRIVER)
-        self.assertIn('rename _audit', str(error))
+        self.assertIn('rename service', str(error))
 
     def test_one_that_is_this_driver(self):
         _nova_virt.configured()
@@ -83,12 +83,12 @@ class CompositionTestCase(base.BaseTestCase):
     def test_attributes_that_both_set(self):
         def init(self, virtapi, read_only=False):
             super(acme, self).__init__(virtapi, read_only)
-            self._guard = 'at the car park'
+            self.service = 'at the car park'
 
         acme = self.given(__init__=init)
         self.assertRaisesRegex(
             base_driver.UnsupportedDriver,
-            'rename _guard',
+            'rename service',
             importutils.import_object,
             DRIVER,
             mock.Mock(),

@@ -179,39 +179,39 @@ class ComposeTestCase(BasesTestCase):
         self.unfit(['Bad.spawn is no plain method'], spawn=None)
 
     def test_names_that_both_have(self):
-        self.unfit(['rename _audit, _begin'], _begin=1, _audit=2)
+        self.unfit(['rename service'], service=1)
 
     def test_names_of_what_ours_sets(self):
         def init_host(self, host):
             super(names.IronicDriver, self).init_host(host)
-            self._guard = self._theirs = self.node_cache = host
+            self.service = self._theirs = self.node_cache = host
 
         def _window(self):
             # Of something else.
-            self.thing._timers = 1
+            self.thing.service = 1
 
-        self.unfit(['Bad has names', 'rename _guard, _window.'],
+        self.unfit(['Bad has names', 'rename service.'],
                    init_host=init_host, _window=_window)
-        self.unfit(['rename _recorder.'], _recorder=property(lambda self: 1))
+        self.unfit(['rename service.'], service=property(lambda self: 1))
 
     def test_names_of_what_stands_behind_novas(self):
         class Mixin:
 
-            def _audit(self):
+            def service(self):
                 pass
 
         class Mixed(names.IronicDriver, Mixin):
             pass
 
         self.assert_unfit(
-            ['Mixin has names', 'rename _audit'],
+            ['Mixin has names', 'rename service'],
             base_driver.compose,
             OURS,
             Mixed,
         )
 
     def test_all_is_said_at_once(self):
-        self.unfit(['Bad.spawn', '_audit'], _audit=1, spawn=None)
+        self.unfit(['Bad.spawn', 'service'], service=1, spawn=None)
 
     def test_ours_is_below(self):
         class Mine(OURS):

@@ -21,7 +21,7 @@ LEVELS = {'warning': 'WARNING', 'error': 'ERROR', 'exception': 'ERROR',
 #: Logs sentences that are made elsewhere: where, and by what expression.
 INDIRECT = {
     # Of conf/validation.py.
-    ('driver.py', 'LOG.error(sentence)'),
+    ('service.py', 'LOG.error(sentence)'),
     # A Notice of its own module.
     ('engine/base/operator_log.py', 'LOG.log(notice.level, notice.sentence)'),
 }

@@ -1,0 +1,326 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The parts of this package in one nova-compute, their start and their stop.
+
+The driver overrides nova's methods and delegates to :class:`DriverService`. A
+part gets the parts that it needs. Where two need each other, one of them gets
+a function that is called later.
+"""
+
+import os
+
+from oslo_log import log as logging
+
+from nova_ironic_multihost.adapters import build_copies
+from nova_ironic_multihost.adapters import build_requests
+from nova_ironic_multihost.adapters import build_undo
+from nova_ironic_multihost.adapters import errors
+from nova_ironic_multihost.adapters import evacuation_undo
+from nova_ironic_multihost.adapters import guru_report
+from nova_ironic_multihost.adapters import ironic
+from nova_ironic_multihost.adapters import ironic_retry
+from nova_ironic_multihost.adapters import listeners
+from nova_ironic_multihost.adapters import machines
+from nova_ironic_multihost.adapters import names
+from nova_ironic_multihost.adapters import nova_facts
+from nova_ironic_multihost.adapters import nova_tracker
+from nova_ironic_multihost.adapters.patches import apply
+from nova_ironic_multihost.adapters.patches import operations
+from nova_ironic_multihost.adapters.patches import table
+from nova_ironic_multihost.adapters.patches.handlers import Parts
+from nova_ironic_multihost.adapters import placement
+from nova_ironic_multihost.adapters import rpc_queue
+from nova_ironic_multihost.adapters import service_record
+from nova_ironic_multihost.adapters import settings
+from nova_ironic_multihost.conf import validation
+from nova_ironic_multihost.engine.audit import auditor
+from nova_ironic_multihost.engine.audit import recheck
+from nova_ironic_multihost.engine.base import metrics
+from nova_ironic_multihost.engine.base import periodic
+from nova_ironic_multihost.engine.builds import build_backups
+from nova_ironic_multihost.engine.builds import build_retry
+from nova_ironic_multihost.engine.builds import dead_host_builds
+from nova_ironic_multihost.engine.builds import guard
+from nova_ironic_multihost.engine.builds import in_flight
+from nova_ironic_multihost.engine.builds import queue_forwarder
+from nova_ironic_multihost.engine.builds import request_facts
+from nova_ironic_multihost.engine.lifecycle import health_probe
+from nova_ironic_multihost.engine.lifecycle import lease_renewer
+from nova_ironic_multihost.engine.lifecycle import notifier
+from nova_ironic_multihost.engine.lifecycle import shutdown
+from nova_ironic_multihost.engine.lifecycle import watchdog
+from nova_ironic_multihost.engine.listing import ironic_changes
+from nova_ironic_multihost.engine.listing import lister
+from nova_ironic_multihost.engine.moves import claim_orphan
+from nova_ironic_multihost.engine.moves import peer_poll
+from nova_ironic_multihost.engine.moves import rebalance
+from nova_ironic_multihost.engine.servers import evacuation_refusals
+from nova_ironic_multihost.engine.servers import recovery
+from nova_ironic_multihost.engine.tracking import background_audit
+from nova_ironic_multihost.engine.tracking import disabled_trait
+from nova_ironic_multihost.engine.tracking import due_nodes
+from nova_ironic_multihost.engine.tracking import provider_changes
+from nova_ironic_multihost import exception
+from nova_ironic_multihost import node_audits
+from nova_ironic_multihost.rules.counters import Event
+from nova_ironic_multihost.rules.counters import Work
+from nova_ironic_multihost.rules import takeover
+from nova_ironic_multihost.telemetry import status_server
+
+LOG = logging.getLogger(__name__)
+CONF = names.CONF
+
+
+class DriverService:
+    """What the driver delegates to.
+
+    :param driver: the virt driver; its own ``__init__`` has not run yet.
+    :param virtapi: nova's, as the driver gets it.
+    :ivar nodes: audits of nodes, and what nova asks of a node.
+    :ivar tasks: the periodic tasks, each with a thread of its own.
+    """
+
+    def __init__(self, driver, virtapi):
+        self._driver = driver
+        self._virtapi = virtapi
+        self.nodes = node_audits.NodeAudits(driver, self)
+        self._make_audits(driver, virtapi)
+        self._make_builds(driver, virtapi)
+        self._make_lifecycle()
+        self.tasks = periodic.PeriodicTasks(**self._tasks())
+
+    def _make_audits(self, driver, virtapi):
+        """Make the parts that decide, and that move records of nodes."""
+        self.recorder = metrics.Metrics()
+        self.tracker = nova_tracker.NovaTracker(
+            virtapi, self.nodes.note_move, self.nodes.bar)
+        self.shutdown = shutdown.Shutdown(
+            service_record.ServiceRecord(CONF.host),
+            lambda: self.peer_poller.may_close(settings.read()))
+        ending = self.shutdown.begun
+        self.lister = lister.Lister(
+            ironic.NodePages(driver), recorder=self.recorder)
+        self._writes = nova_facts.NovaWrites(
+            ending, self.recorder, lambda: self.recovery.note_silence(),
+            self.tracker)
+        self.auditor = auditor.Auditor(
+            nova_facts.NovaSources(driver, self.tracker), self._writes,
+            self.lister, recorder=self.recorder)
+        self.due_nodes = due_nodes.DueNodes(
+            CONF.host, self.auditor, self.tracker)
+        self.provider_changes = provider_changes.ProviderChanges(
+            CONF.host, self.auditor, self.due_nodes.note_provider_changes,
+            self.tracker.generations)
+        self.background_audit = background_audit.BackgroundAudit(
+            self.due_nodes, self.tracker,
+            lambda: ending() or self.peer_poller.busy)
+        self.recheck = recheck.Recheck(self.auditor, self.tracker, ending)
+        self.rebalancer = rebalance.Rebalancer(
+            self.auditor, self.tracker, self.due_nodes, self.recheck,
+            self.nodes.is_free, self.recorder)
+        self.peer_poller = peer_poll.PeerPoller(
+            self.auditor, self.tracker, self.nodes.acquire, ending=ending,
+            to_move=self.nodes.to_move, recorder=self.recorder,
+            pull=lambda nodes: self.rebalancer.pull(
+                nodes, settings.partition().label, Work.LOOK),
+            note_pulled=self.due_nodes.note_pulled)
+        self.disabled_trait = disabled_trait.DisabledTrait(
+            self.auditor, self.due_nodes, placement.TraitWriter(self.tracker),
+            lambda: self.peer_poller.view, self.provider_changes.expect,
+            ending)
+        self.ironic_changes = ironic_changes.IronicChanges(
+            self.auditor, self.tracker, self.due_nodes.is_due, ending)
+        self.orphan_claimer = claim_orphan.OrphanClaimer(
+            self.auditor, self.tracker, self.nodes.acquire)
+
+    def _make_builds(self, driver, virtapi):
+        """Make the parts for operations, builds and servers."""
+        self.guard = guard.OperationGuard(
+            CONF.host, self.auditor.sources, settings.patience,
+            passing=errors.passing,
+            refused=lambda: self.recorder.count(Event.REFUSED))
+        self.ironic_retry = ironic_retry.IronicRetry(
+            settings.patience,
+            lambda: self.nodes.settled and not self.guard.hurried)
+
+        def here(instance):
+            return self.in_flight.here(instance)
+
+        queues = rpc_queue.RpcQueues(virtapi)
+        self.attempts = build_undo.BuildAttempts(driver)
+        requests = request_facts.RequestSorter(
+            CONF.host, self.auditor, self.peer_poller, self.attempts)
+        self.backups = build_backups.BackupStore(
+            CONF.host, queues, build_copies.BuildCopier(CONF.host), requests,
+            here)
+        instances = nova_tracker.ServerCalls(virtapi)
+        self.notifier = notifier.Notifier(instances)
+        sent = build_requests.BuildRequests(CONF.host, self.tracker)
+        self.recovery = recovery.Recovery(
+            CONF.host, instances, machines.IronicMachines(driver), self.guard,
+            build_retry.BuildRetry(self.backups, self.attempts, here),
+            under_way=lambda: self._writes.under_way, recorder=self.recorder,
+            receive=sent.receive)
+        self.in_flight = in_flight.InFlightBuilds(
+            sent, self.auditor, self.backups.may_come)
+        self.forwarder = queue_forwarder.QueueForwarder(
+            CONF.host, queues, self.auditor, self.peer_poller, requests,
+            dead_host_builds.LostBuilds(
+                build_requests.BuildRequests(CONF.host, self.tracker),
+                self.auditor.sources))
+        self.evacuation_refusals = evacuation_refusals.EvacuationRefusals(
+            CONF.host, evacuation_undo.EvacuationUndo(driver),
+            lambda: self.auditor.preferences)
+
+    def _make_lifecycle(self):
+        """Make the parts that tell others how this service is."""
+        self.attendance = listeners.Attendance()
+        self.health_probe = health_probe.HealthProbe(
+            CONF.host, self.auditor, self.peer_poller, self.recorder,
+            settings.bounds, self.shutdown.begun, self.attendance.goes_on)
+        # oslo.service takes it out of the environment when it has started.
+        self.watchdog = watchdog.find(os.environ, os.getpid())
+        self.lease_renewer = lease_renewer.LeaseRenewer(
+            lambda: self.auditor.sources.service(CONF.host), settings.terms,
+            lambda: settings.read().heartbeats.period, self.watchdog,
+            self.shutdown.begun)
+        self.status_server = status_server.StatusServer(
+            CONF.host, self.health_probe.picture, self.health_probe.verdict,
+            self.lease_renewer.verdict, settings.metrics())
+        self.report_section = guru_report.ReportSection(
+            status_server.TITLE, self.status_server.report)
+
+    def _tasks(self):
+        """Return name -> (function, seconds between two runs)."""
+        def every(periods, act):
+            return act, lambda: periods * settings.read().heartbeats.period
+
+        return {
+            'look': (self.nodes.look,
+                     lambda: self.peer_poller.pause(settings.read())),
+            'heartbeats': every(
+                1, lambda: self.peer_poller.listen(settings.read())),
+            'poll': every(1, self.nodes.poll),
+            'sweep': every(
+                1, lambda: self.recovery.sweep(self.peer_poller.view)),
+            'arrivals': every(3, self.in_flight.once),
+            'copies': every(1, self.backups.once),
+            'queues': every(1, self.forwarder.once),
+            'background_audit': every(1, self.background_audit.once),
+            'provider_changes': every(1, self.provider_changes.once),
+            'status': every(1, self.disabled_trait.once),
+            'refusal': every(1, lambda: self.evacuation_refusals.sweep(
+                self.peer_poller.view)),
+        }
+
+    # Start and stop
+
+    def prepare(self, host):
+        """Refuse settings that cannot work, then replace parts of nova.
+
+        :raises ConfigurationContradiction: says what to change.
+        :raises MismatchError: nova is another; nothing is replaced.
+        """
+        _refuse(validation.find(CONF, host, self.lease_renewer.dead_after))
+        unwatched = (CONF.ironic_multihost.instance_takeover == takeover.DOWN
+                     and self.watchdog is None)
+        _refuse(self.status_server.open(unwatched))
+        if unwatched:
+            LOG.warning(
+                'With [ironic_multihost]instance_takeover = down others take '
+                'over what this compute service has when they do not hear of '
+                'it, and no watchdog of systemd ends it before: one that is '
+                'cut off may still act on machines. Have systemd or a '
+                'liveness probe do that (documentation, page "A watchdog '
+                'instead of fencing"), or set it to forced_down and fence.')
+        self._replace()
+        if self.watchdog or self.status_server.server:
+            self.lease_renewer.start()
+        self.report_section.begin()
+
+    def _replace(self):
+        """Replace in nova what the table lists.
+
+        :raises MismatchError: nova is another; nothing is replaced.
+        """
+        manager = names.manager_of(self._virtapi)
+        if manager is None:
+            return
+        parts = Parts(
+            self.guard, self.due_nodes, self.in_flight,
+            audited=lambda: self.nodes.audited.records,
+            current=lambda: (
+                *self.auditor.last.records, *self.rebalancer.records),
+            may_take=lambda record: self.recheck.still_valid(
+                record.node, record),
+            may_create=lambda node: self.recheck.may_create(
+                node, settings.read()),
+            moved=self.nodes.note_move, barred=self.nodes.bar,
+            sign=lambda: self.recorder.sign(Work.AUDIT),
+            init=self.recovery.start, adopt=self.nodes.adopt,
+            evacuate=self.evacuation_refusals.refuse,
+            renew=self.attempts.renew, failed=self.attempts.note_failure,
+            copy=self.backups.keep, over=self.backups.end, begin=self.begin,
+            switched=self._note_switch, stop=self.end,
+            ending=self.shutdown.begun, keeps_trait=self.is_about_to_end,
+            heard=self.attendance.note)
+        try:
+            apply.apply(
+                table.rows(), table.targets(manager, self._driver), parts)
+        except apply.MismatchError as exc:
+            LOG.error('nova-compute cannot start: %s', exc)
+            raise
+
+    def begin(self):
+        """Begin the periodic tasks: nova-compute takes builds now."""
+        # While it started the others took it for dead.
+        self.auditor.doubt()
+        self.tasks.start()
+        self.health_probe.note_start()
+
+    def end(self):
+        """Begin nothing new; nova may go on for minutes."""
+        self.shutdown.begin()
+        self.tasks.stop()
+        self.forwarder.end()
+        self.guard.end()
+
+    def close(self):
+        """Stop the last threads, after nova's."""
+        self.lease_renewer.end()
+        self.report_section.end()
+        self.status_server.close()
+
+    def _note_switch(self):
+        """Note that this service was disabled or enabled."""
+        # The others may have seen it disabled.
+        self.auditor.doubt()
+        self.disabled_trait.note()
+        self.tasks.wake('status')
+
+    def is_about_to_end(self):
+        """Whether it is disabled for that alone, as far as is known."""
+        audit = self.auditor.last
+        return self.shutdown.begun() or (
+            audit is not None and node_audits.has_stop_marker(audit.view))
+
+    def connection(self, stock):
+        """Return a connection to Ironic that waits, and asks the guard.
+
+        :param stock: returns nova's own connection.
+        """
+        return self.ironic_retry.connection(
+            lambda: operations.GuardedConnection(
+                stock(), self.guard, self.recorder.asking))
+
+
+def _refuse(sentences):
+    """Refuse to start, if there is a reason.
+
+    :param sentences: reasons, each with its remedy.
+    :raises ConfigurationContradiction: says what to change.
+    """
+    for sentence in sentences:
+        LOG.error(sentence)
+    if sentences:
+        raise exception.ConfigurationContradiction(sentences)

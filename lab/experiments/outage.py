@@ -5,7 +5,7 @@
 Three workers boot, hard-reboot and delete servers without pause, others stay
 all the time. After an audit --what is killed (SIGKILL, all its processes) or
 frozen (SIGSTOP), after --seconds it is started again or continued; the load
-goes on for two audits more, and then all has time to come to rest: at most
+goes on for two audits more, and then all has time to settle: at most
 60 s, as what an outage has ended goes on within 30 s after it. A worker
 asks again when a request fails or has no answer in 30 s. The database can
 fail over, too: all connections are cut, nobody may write for so long, and all

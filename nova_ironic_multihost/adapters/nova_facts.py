@@ -132,7 +132,7 @@ class NovaWrites:
 
     :param ending: says whether this service is about to end; nothing is
         taken over then, though it has been decided.
-    :param tally: counts what has come of it.
+    :param recorder: counts what has come of it.
     :param failed: called when it is not known what has come of it.
     :param tracker: the :class:`.nova_tracker.NovaTracker`.
     """

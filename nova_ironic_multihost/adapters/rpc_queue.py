@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The mailboxes of other compute services: their queues in RabbitMQ.
+"""The queues of other compute services: their queues in RabbitMQ.
 
 nova sends to the queue ``compute.<host>``, which stays when its host dies.
 oslo.messaging has no way to read it without harm: an RPC server takes all that
@@ -62,7 +62,7 @@ def copies(host: str) -> str:
 
 
 def queue(host: str) -> str:
-    """Return the name of the mailbox of a host, as nova spells that.
+    """Return the name of the queue of a host, as nova spells that.
 
     oslo.messaging makes it of the target of nova's RPC server
     (amqpdriver.AMQPDriverBase.listen, nova.service.Service.start).
@@ -71,7 +71,7 @@ def queue(host: str) -> str:
 
 
 class RpcQueues:
-    """The mailboxes that this process can read: those of its own cell.
+    """The queues that this process can read: those of its own cell.
 
     Implements the port :class:`.engine.base.ports.Queues`.
 
@@ -87,7 +87,7 @@ class RpcQueues:
         return isinstance(_driver(), impl_rabbit.RabbitDriver)
 
     def open(self, host: str) -> RpcQueue:
-        """Connect to the mailbox of a host, whether or not there is one."""
+        """Connect to the queue of a host, whether or not there is one."""
         return self._open(queue(host))
 
     def open_copies(self, host: str) -> RpcQueue:
@@ -116,7 +116,7 @@ def _driver():
 
 
 class RpcQueue:
-    """A connection to one mailbox. One thread uses it.
+    """A connection to one queue. One thread uses it.
 
     Implements the port :class:`.engine.base.ports.Queue`. After an error it
     is of no use any more; what was held goes back when it is closed.
@@ -249,7 +249,7 @@ class RpcQueue:
         """Send a message to another host, and acknowledge it then.
 
         :param host: as nova spells it.
-        :param copy: to where its copies are, not to its mailbox.
+        :param copy: to where its copies are, not to its queue.
         :returns: whether that has a queue, and has it now. If not, the
             message is still held.
         """

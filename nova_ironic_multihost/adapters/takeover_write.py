@@ -7,7 +7,7 @@ database writes only if neither vm_state nor task_state have changed
 (nova.db.main.api:_instance_update); then the host, and the second mark if
 there is anything left to do, only if the first is still there. In between it
 is read again, as the database compares no host: who took it meanwhile may have
-brought it to rest, so that both states are what they were.
+finished it, so that both states are what they were.
 
 A thousand instances are to move within a minute, and nova's conductor takes
 20 ms for a write. So nothing that nova does not need is read, what can be is

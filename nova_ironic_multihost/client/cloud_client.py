@@ -619,7 +619,7 @@ class _Api:
                     path, key, identity, microversion, parameters)
         raise Unanswered(
             f'{self._name} changes faster than {path} can be read. Ask '
-            'again, or wait for things to come to rest with --wait SECONDS.')
+            'again, or wait until things are settled with --wait SECONDS.')
 
     def _all_pages(self, path: str, key: str, identity: str,
                    microversion: str,

@@ -39,8 +39,8 @@ class Service:
 
     ``up`` is what nova itself answers: the last heartbeat (``seen``) is
     fresh and nobody has forced the service down. ``mapped`` says whether the
-    host is mapped to a cell. ``farewell`` is what it has said when it was told
-    to end (:mod:`.rules.stop_marker`), '' if nothing, and ``over`` says
+    host is mapped to a cell. ``stop marker`` is what it has said when it was
+    told to end (:mod:`.rules.stop_marker`), '' if nothing, and ``over`` says
     whether that is longer ago than its nodes wait for it; False if that is not
     known. ``reason`` is that for which it is disabled, '' without one. ``id``
     is a uuid, '' if nobody asked for it. ``reached`` says whether nova reaches

@@ -41,8 +41,8 @@ def wanted(service: cloud_state.Service,
     :param reason: for which nova is to show it disabled; None for the one
         that is there, or :data:`REASON`
     """
-    # One that has said farewell is enabled again by its next start, and one
-    # that was disabled with a fence when it is unfenced.
+    # One that has written its stop marker is enabled again by its next start,
+    # and one that was disabled with a fence when it is unfenced.
     drained = service.disabled and not (
         service.stop_marker or service.reason.startswith(fencing.REASON))
     if drained and reason in (None, service.reason):

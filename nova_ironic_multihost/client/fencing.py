@@ -62,7 +62,7 @@ def wanted(service: cloud_state.Service,
     body: dict[str, typing.Any] = {}
     if not service.forced_down:
         body['forced_down'] = True
-    # One that has said farewell is enabled again by its next start.
+    # One that has written its stop marker is enabled again by its next start.
     if not service.disabled or service.stop_marker or (
             renew and service.reason.startswith(REASON)
             and service.reason != reason):

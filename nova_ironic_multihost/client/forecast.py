@@ -3,7 +3,8 @@
 """What would move if compute services came or went.
 
 By the ring of the driver: a free node goes to whom that prefers, and a server
-whose compute service is gone and forced down to the heir of its node.
+whose compute service is gone and forced down to the takeover target of its
+node.
 """
 
 import collections

@@ -151,7 +151,7 @@ def _services(seen: cloud_state.CloudState
 
 def _over(seen: cloud_state.CloudState, settings: SharedSettings
           ) -> frozenset[tuple[HostKey, str]]:
-    """Return who was told to end, and that is long ago, with its farewell."""
+    """Return the hosts whose stop marker is old, each with the marker."""
     found = set()
     for service in seen.services:
         said = stop_marker.said_at(service.stop_marker)

@@ -41,7 +41,7 @@ def judge(copy: QueuedRequest, home: HostKey, situation: RequestFacts,
     """Say what to do with a copy of a build that nobody here is at.
 
     A build that has not claimed its node is asked for again, as it is if it
-    still waited (:func:`.forwarding.judge`). One that has is brought to rest
+    still waited (:func:`.forwarding.judge`). One that has is finished
     by the host that it is on (:mod:`.engine.servers.recovery`), which may need
     it.
 

@@ -39,7 +39,7 @@ class Pending(enum.Enum):
     """What a take-over that is not over waits for."""
 
     TURN = 'nodes whose instances wait to be taken over'
-    REST = 'instances that are to be brought to rest'
+    REST = 'instances that are to be finished'
 
 
 #: Seconds for which Ironic answers others before a request is taken for lost:

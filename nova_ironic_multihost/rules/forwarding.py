@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What becomes of the messages in the mailbox of a dead compute service.
+"""What becomes of the messages in the queue of a dead compute service.
 
-Pure. The *mailbox* is the queue of RabbitMQ from which that compute service
+Pure. The *queue* is the queue of RabbitMQ from which that compute service
 would read what it is asked for. Only builds are handed on: the message is all
 that knows what is to be built. What is asked of an instance that has moved is
 no longer wanted, see :mod:`nova_ironic_multihost.engine.builds.guard`; all
@@ -26,7 +26,7 @@ from nova_ironic_multihost.rules import ring
 #: held one for 30 minutes (its consumer_timeout).
 HOLDING = 1200
 
-#: Seconds until a mailbox is read again to which something went back: when it
+#: Seconds until a queue is read again to which something went back: when it
 #: goes back for the first time, and at most.
 PAUSE, LONGEST_PAUSE = 30, 86400
 
@@ -54,14 +54,14 @@ class RequestKind(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class QueuedRequest:
-    """A message that was taken from a mailbox and not acknowledged.
+    """A message that was taken from a queue and not acknowledged.
 
     :param kind: what it asks for.
     :param instance: uuid of the instance that it is about, or None.
     :param node: uuid of the node that a build is for, or None.
     :param returns: how often RabbitMQ says that it was taken and came back;
         0 if it does not say.
-    :param handle: what the mailbox knows it by.
+    :param handle: what the queue knows it by.
     :param arguments: of what it asks for, as they were sent, by their names.
         They are in no log: a build has passwords in it.
     """
@@ -134,7 +134,7 @@ _KEEP = Disposition(Action.KEEP)
 def judge(
     request: QueuedRequest, home: HostKey, situation: RequestFacts
 ) -> Disposition:
-    """Say what to do with a message from the mailbox of a dead host.
+    """Say what to do with a message from the queue of a dead host.
 
     A build goes to whom it would be admitted by (:func:`.builds.outdated`)
     and who has the node, or is to have it. One that was begun becomes a copy
@@ -184,7 +184,7 @@ def _judge_build(request: QueuedRequest, state: InstanceState, home: HostKey,
 def goes_on(request: QueuedRequest, state: InstanceState) -> bool:
     """Whether a build was begun on the node that it was sent for.
 
-    :param letter: that asks for it.
+    :param request: that asks for it.
     :param state: of its instance.
     """
     return (state.host_key is not None and state.vm_state == 'building'
@@ -192,7 +192,7 @@ def goes_on(request: QueuedRequest, state: InstanceState) -> bool:
 
 
 def reader(preferences: ring.Preferences, host: HostKey) -> HostKey | None:
-    """Return the member that reads the mailbox of a dead host, or None.
+    """Return the member that reads the queue of a dead host, or None.
 
     :param host: the dead host.
     """
@@ -201,7 +201,7 @@ def reader(preferences: ring.Preferences, host: HostKey) -> HostKey | None:
 
 
 def returned(consumers: int, held: int) -> bool:
-    """Whether somebody else reads a mailbox: its host is back.
+    """Whether somebody else reads a queue: its host is back.
 
     Quorum queues count each message that is held as a consumer, classic ones
     do not. So as many consumers as messages may be either.
@@ -213,7 +213,7 @@ def returned(consumers: int, held: int) -> bool:
 
 
 def pause(held: Iterable[QueuedRequest]) -> float:
-    """Return the seconds for which a mailbox is left alone.
+    """Return the seconds for which a queue is left alone.
 
     RabbitMQ drops what has come back to a quorum queue too often: 20 times
     by default since 4.0. It says on the message how often that was, so that
@@ -231,7 +231,7 @@ def overdue(since: Mapping[SentBuild, float], found: Set[str], now: float
             ) -> list[SentBuild]:
     """Return the builds that have waited too long, as far as is known.
 
-    Whose node is recorded on a compute service whose mailbox has been read to
+    Whose node is recorded on a compute service whose queue has been read to
     its end all that time are found nowhere.
 
     :param since: build -> when it was first seen to wait, of those that have

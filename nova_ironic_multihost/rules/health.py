@@ -160,8 +160,8 @@ class StatusSnapshot:
     """A compute service at one moment.
 
     :param host: its name, as nova spells it.
-    :param at: the moment, by the clock of the tallies.
-    :param tallies: what it has counted and timed.
+    :param at: the moment, by the clock of the counters.
+    :param recorder: what it has counted and timed.
     :param verdict: whether it is well.
     :param view: the compute services as it saw them last, None before that.
     :param reasons: node uuid -> why it is its or not, None before it has

@@ -50,8 +50,8 @@ class ComputeService:
     :param disabled: whether an operator has disabled it.
     :param forced_down: whether an operator, or a tool, has declared it dead.
     :param ironic: whether it is known to have an Ironic compute node.
-    :param farewell: what it has said when it was told to end, '' if nothing;
-        nova has it disabled then, and no operator has done that.
+    :param stop marker: what it has said when it was told to end, '' if
+        nothing; nova has it disabled then, and no operator has done that.
     :param beat: when its last heartbeat was written, by the clock of the
         conductor that did it; None if none was, or not into the database.
     """
@@ -140,7 +140,7 @@ class View:
     :param starting: this host has just started and nova has not heard its
         heartbeat yet: it is not held against it.
     :param over: hosts that have not come back for too long, each with the
-        farewell that it had said.
+        stop marker that it had said.
     """
 
     host: HostKey

@@ -32,28 +32,54 @@ class Rule:
 #: Number of the rule -> the rule.
 RULES = {
     1: Rule('an instance of mine', 'any', 'any', 'mine'),
-    2: Rule('an instance of another live compute service', 'any', 'any',
-            'not mine'),
-    3: Rule('an instance of a compute service that is down',
-            'any but a live one that takes it itself', 'I am its heir',
-            'mine: *take over*, if ``[ironic_multihost]instance_takeover`` '
-            'says so; else not mine'),
-    4: Rule('an instance that nova has deleted',
-            'me; or none, or one that is down', 'any; or yes',
-            "mine, *leaked*: in use, and named to nova's reaper"),
-    5: Rule('an instance that nova does not know',
-            'me; or none, or one that is down', 'any; or yes',
-            'mine, in use, never touched, warned about'),
-    6: Rule('none, or one that is on no compute service', 'me', 'any',
-            'mine: *keep*'),
+    2: Rule(
+        'an instance of another live compute service', 'any', 'any', 'not mine'
+    ),
+    3: Rule(
+        'an instance of a compute service that is down',
+        'any but a live one that takes it itself',
+        'I am its takeover target',
+        'mine: *take over*, if ``[ironic_multihost]instance_takeover`` '
+        'says so; else not mine',
+    ),
+    4: Rule(
+        'an instance that nova has deleted',
+        'me; or none, or one that is down',
+        'any; or yes',
+        "mine, *leaked*: in use, and named to nova's reaper",
+    ),
+    5: Rule(
+        'an instance that nova does not know',
+        'me; or none, or one that is down',
+        'any; or yes',
+        'mine, in use, never touched, warned about',
+    ),
+    6: Rule(
+        'none, or one that is on no compute service',
+        'me',
+        'any',
+        'mine: *keep*',
+    ),
     7: Rule('none', 'no record', 'yes', 'mine: *create*'),
-    8: Rule('none', 'one that is down', 'yes',
-            'mine: *adopt*, unless a build was sent there: it waits for that '
-            'compute service, or for the message of the build to be handed '
-            'on to me'),
-    9: Rule('none', 'a live one of this partition, enabled or not', 'yes',
-            'mine: *pull*, if the node is idle'),
-    10: Rule('none', 'a live one of another partition', 'any',
-             'not mine, warned about'),
+    8: Rule(
+        'none',
+        'one that is down',
+        'yes',
+        'mine: *adopt*, unless a build was sent there: it waits for that '
+        'compute service, or for the message of the build to be handed '
+        'on to me',
+    ),
+    9: Rule(
+        'none',
+        'a live one of this partition, enabled or not',
+        'yes',
+        'mine: *pull*, if the node is idle',
+    ),
+    10: Rule(
+        'none',
+        'a live one of another partition',
+        'any',
+        'not mine, warned about',
+    ),
     11: Rule('anything else', '', '', 'not mine'),
 }

@@ -164,7 +164,7 @@ class Preferences:
     def may_keep(self, host: HostKey, zone: str | None) -> bool:
         """Whether a node's owner takes the dead host's instance on it, too.
 
-        :param zone: as for :meth:`heir`.
+        :param zone: as for :meth:`takeover_target`.
         """
         return host in self.members and (
             self.cross_zones or self.members[host] == zone)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a compute service says when it is told to end: its farewell.
+"""What a compute service says when it is told to end: its stop marker.
 
 Pure. Since nova 33 a service that is told to end sends heartbeats for minutes
 while it ends, and takes no more builds; earlier ones do so for as long as they
@@ -12,7 +12,7 @@ any more.
 
 nova's API writes that reason whenever a service is enabled or disabled, with
 None if there is none (nova.api.openstack.compute.services). So as long as the
-farewell is there no operator has said anything since.
+stop marker is there no operator has said anything since.
 """
 
 from collections.abc import Mapping
@@ -33,19 +33,19 @@ def text(moment: datetime.datetime) -> str:
     """Return what a service says that is told to end.
 
     :param moment: this moment in UTC. For people to read, and so that each
-        farewell of a host is another: clocks differ from host to host.
+        stop marker of a host is another: clocks differ from host to host.
     """
     return f'{_BEGINNING}{moment:{_TIME}}{_END}'
 
 
 def said(disabled_reason: str | None) -> str:
-    """Return the farewell in the reason of a service, '' if there is none."""
+    """Return the stop marker in a disabled reason; '' if there is none."""
     reason = disabled_reason or ''
     return reason if reason.startswith(_BEGINNING) else ''
 
 
 def said_at(words: str) -> datetime.datetime | None:
-    """Return when a farewell was said, in UTC; None if that is not legible.
+    """Return when a stop marker was said, in UTC; None if that is not legible.
 
     By the clock of the host that said it.
     """
@@ -77,9 +77,9 @@ def may_close(view: peers.View, zones: Mapping[HostKey, str | None]
 
 @dataclasses.dataclass(frozen=True)
 class StopMarkers:
-    """Since when others have been heard to say farewell.
+    """Since when others have been heard to write their stop marker.
 
-    :param heard: host -> (its farewell, when it was heard first, in seconds
+    :param heard: host -> (its stop marker, when it was heard first, in seconds
         of a monotonic clock of the one that heard it).
     """
 
@@ -87,7 +87,7 @@ class StopMarkers:
         default_factory=lambda: types.MappingProxyType({}))
 
     def after(self, view: peers.View, now: float) -> 'StopMarkers':
-        """Return the farewells after one more look.
+        """Return the stop markers after one more look.
 
         :param view: what was seen.
         :param now: time of this look.
@@ -105,8 +105,8 @@ class StopMarkers:
         """Return whose time is over, with what they have said.
 
         :param now: this moment.
-        :param down_time: seconds for which a host that has said farewell may
-            be away, ``service_down_time``.
+        :param down_time: seconds for which a host that has written its stop
+            marker may be away, ``service_down_time``.
         """
         return frozenset(
             (host, words) for host, (words, since) in self.heard.items()

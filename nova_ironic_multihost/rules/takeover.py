@@ -168,7 +168,7 @@ def marked(task_state: str | None) -> str | None:
 class Marked:
     """What is to be done about instances that carry marks.
 
-    :param rest: uuids of those of this host to be brought to rest.
+    :param rest: uuids of those of this host to be finished.
     :param astray: (uuid, mark) of marks of this host on instances of others:
         their take-over is between its two writes, or has ended there.
     :param foreign: (uuid, mark) of the same the other way round: another host
@@ -281,7 +281,7 @@ _TELLING = 'rebuild_spawning'
 def step(vm_state: str | None, task_state: str | None,
          provision_state: str | None,
          redeployed: Callable[[], bool]) -> Step:
-    """Say what an instance needs to come to rest.
+    """Say what an instance needs for its operation to be finished.
 
     :param vm_state: nova's vm_state.
     :param task_state: what it was doing, see :func:`marked`.
@@ -351,7 +351,7 @@ def same_operation(before: str | None, task_state: str | None) -> bool:
 
 def at_rest(before: str | None, vm_state: str | None,
             task_state: str | None) -> bool:
-    """Whether what was to be brought to rest is.
+    """Whether an interrupted operation is finished.
 
     :param before: what the instance was doing, see :func:`marked`.
     :param vm_state: what it has now; an instance that is gone is at rest.
@@ -432,7 +432,7 @@ def has_begun(vm_state: str | None, task_state: str | None) -> bool:
 
 
 def needs_no_machine(vm_state: str | None, task_state: str | None) -> bool:
-    """Whether an instance can be brought to rest without its machine.
+    """Whether an instance can be finished without its machine.
 
     :param task_state: what it is doing, a mark or not.
     """

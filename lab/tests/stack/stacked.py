@@ -21,7 +21,7 @@ NODES = command.FEW_NODES
 COMPUTES = command.ROOT / 'devstack' / 'tools' / 'computes'
 HOST = platform.node()
 
-#: Seconds that everything has to come to rest; far above what it needs.
+#: Seconds that everything has to settle; far above what it needs.
 REST = 240
 
 

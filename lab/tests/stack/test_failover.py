@@ -12,7 +12,7 @@ import time
 from lab import settings as places
 from lab.tests.stack import command
 
-#: Seconds that the lab has to come to rest; far above what it needs.
+#: Seconds that the lab has to settle; far above what it needs.
 REST = '180'
 
 NODES = command.FEW_NODES

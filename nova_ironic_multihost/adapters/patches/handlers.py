@@ -368,8 +368,8 @@ def read_few_instances(parts, call):
     nova reads all instances of a host in one reply, with their flavors, and
     goes through them before it listens for builds (ComputeManager.init_host:
     ``InstanceList.get_by_host``, right after this method). With thousands that
-    takes minutes. Others that need something a patrol finds soon afterwards
-    (:mod:`.engine.servers.stuck_instances`).
+    takes minutes. Others that need something the check for stuck instances
+    finds soon afterwards (:mod:`.engine.servers.stuck_instances`).
     """
     call()
     _answer_once()

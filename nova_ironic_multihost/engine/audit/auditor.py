@@ -80,7 +80,7 @@ class Auditor:
     :param reader: reads what Ironic has.
     :param clock: monotonic clock, in seconds.
     :param executor: makes what does something beside.
-    :param tally: counts and times what is done.
+    :param recorder: counts and times what is done.
     :ivar sources: the same.
     :ivar last: the last :class:`.audit_state.Audit`, None before the first.
     """
@@ -286,7 +286,7 @@ class Auditor:
         """
         with self._lock:
             # nova-compute must come up whoever is away.
-            self._roster(settings, starting=starting, zones=False)
+            self._seen_peers(settings, starting=starting, zones=False)
 
     def audit(self, settings: Settings, settled: bool = True,
               then: Callable[[Audit], None] = lambda audit: None,
@@ -314,11 +314,11 @@ class Auditor:
         with self._lock:
             self._remove_providers()
             begun = self._clock()
-            roster = self._roster(
+            seen_peers = self._seen_peers(
                 settings, self._known(), starting=not settled)
             gathered = collect.all_nodes(
                 self.sources, _with_taken(self._memory_now(settings), has),
-                settings, roster, self._reader,
+                settings, seen_peers, self._reader,
                 settled, self.last, self._clock(), self._doubted)
             decided = decide.decide(
                 self.sources, self._writes, gathered.facts, settings,
@@ -405,7 +405,7 @@ class Auditor:
             self.read(settings, brief=True)
             gathered = collect.nodes_of_hosts(
                 self.sources, self._memory_now(settings), settings,
-                self._roster(settings, [*hosts, *known]), hosts,
+                self._seen_peers(settings, [*hosts, *known]), hosts,
                 self._reader, self._clock(), only)
             decided = decide.decide(
                 self.sources, self._writes, gathered.facts, settings,
@@ -448,7 +448,7 @@ class Auditor:
                 return
             gathered = collect.changed_nodes(
                 self.sources, self._memory, settings,
-                self._roster(settings, self._known()), nodes, self._reader,
+                self._seen_peers(settings, self._known()), nodes, self._reader,
                 self._clock())
             reasons = {
                 node: reason for node, reason
@@ -503,14 +503,14 @@ class Auditor:
         :param ask: asks Ironic, with which nodes will be mine most likely.
         """
         with self._lock:
-            roster = self._roster(settings, starting=not settled)
-        hosts = peers.spellings(roster.services, settings.host)
+            seen_peers = self._seen_peers(settings, starting=not settled)
+        hosts = peers.spellings(seen_peers.services, settings.host)
         instances = frozenset(self.sources.instances(hosts))
 
         def wanted(node: str, instance: str | None) -> bool:
             if instance is not None:
                 return instance in instances
-            if roster.preferences.may_prefer(roster.view.host, node):
+            if seen_peers.preferences.may_prefer(seen_peers.view.host, node):
                 return True
             # As long as the records are not known it may be any.
             if not reading.done() and next(undecided) == UNDECIDED:
@@ -539,15 +539,15 @@ class Auditor:
                         {record.node: record for record in found}))
         return mirror
 
-    def _roster(self, settings: Settings, hosts: Iterable[str] = (),
+    def _seen_peers(self, settings: Settings, hosts: Iterable[str] = (),
                 starting: bool = False, zones: bool = True) -> collect.Peers:
         """Read who is there; the ring is worth remembering at once."""
-        roster = collect.roster(
+        seen_peers = collect.read_peers(
             self.sources, self._memory_now(settings), settings,
             self._outages, hosts, starting, zones)
         self._memory = dataclasses.replace(
-            self._memory, preferences=roster.preferences)
-        return roster
+            self._memory, preferences=seen_peers.preferences)
+        return seen_peers
 
     def _known(self) -> list[str]:
         """Return who was there when anybody looked last, as nova spells it.

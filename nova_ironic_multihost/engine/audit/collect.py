@@ -147,7 +147,7 @@ def eligible(sources: Sources, memory: AuditState, settings: Settings,
 
     :param hosts: those that it is about, as nova spells them.
     :param known: as for :func:`services`.
-    :param outages: as for :func:`roster`.
+    :param outages: as for :func:`read_peers`.
     :param now: as for :func:`all_nodes`.
     """
     there = outages.judged(services(sources, settings, [*hosts, *known]),
@@ -157,7 +157,7 @@ def eligible(sources: Sources, memory: AuditState, settings: Settings,
         outages.lengths(now, settings.heartbeats), map(host_key, hosts))
 
 
-def roster(sources: Sources, memory: AuditState, settings: Settings,
+def read_peers(sources: Sources, memory: AuditState, settings: Settings,
            outages: Outages, hosts: Iterable[str] = (),
            starting: bool = False, zones: bool = True) -> Peers:
     """Read who is there, and make the hash ring of the members.
@@ -200,7 +200,8 @@ def preferences_now(sources: Sources, memory: AuditState, settings: Settings,
                     like: ring.Preferences | None) -> ring.Preferences:
     """Read who is there, and say who is preferred; of zones what is known.
 
-    :param outages: as for :func:`roster`, as are ``hosts`` and ``starting``.
+    :param outages: as for :func:`read_peers`, as are ``hosts`` and
+        ``starting``.
     :param like: preferences that are likely the same; they are then returned.
     """
     known = outages.judged(
@@ -218,7 +219,7 @@ def _zones_of_members(seen: peers.View, known: aggregates.KnownAggregates
 
 
 def all_nodes(sources: Sources, memory: AuditState, settings: Settings,
-              roster: Peers, reader: Lister, settled: bool,
+              seen_peers: Peers, reader: Lister, settled: bool,
               last: Audit | None, now: float,
               doubted: float | None = None) -> Collected:
     """Gather what there is to know for an audit of all nodes.
@@ -232,10 +233,19 @@ def all_nodes(sources: Sources, memory: AuditState, settings: Settings,
     # First: a build that was claimed meanwhile is then known as an instance
     # of ours, and a compute service that died meanwhile as dead.
     mirror = reader.mirror
-    hosts = peers.spellings(roster.services, settings.host)
-    basis = _basis(settings, roster, roster.view)
+    hosts = peers.spellings(seen_peers.services, settings.host)
+    basis = _basis(settings, seen_peers, seen_peers.view)
     records, barred = _my_records(
-        sources, memory, settings, roster, basis, mirror, last, now, doubted)
+        sources,
+        memory,
+        settings,
+        seen_peers,
+        basis,
+        mirror,
+        last,
+        now,
+        doubted,
+    )
     recorded = memory.recorded if barred is None else now
     if barred is not None:
         memory = dataclasses.replace(memory, barred=barred)
@@ -251,18 +261,27 @@ def all_nodes(sources: Sources, memory: AuditState, settings: Settings,
         nodes=(mirror.nodes if due == mirror.nodes.keys() else
                {node: mirror.nodes[node] for node in due}),
         my_instances=my_instances, my_nodes=my_nodes,
-        view=roster.view, preferences=roster.preferences)
+        view=seen_peers.view, preferences=seen_peers.preferences)
     absences, unlisted = _absences(
         sources, reader, memory, settings, mirror, my_nodes, last)
-    states, known = _instance_states(sources, roster, inventory)
+    states, known = _instance_states(sources, seen_peers, inventory)
     others = _records_of_others(
         sources, memory, mirror, inventory, states, known)
     facts, mapped, audits = _facts(
-        sources, memory, settings, roster, inventory, states, others, known,
-        settled, now)
-    return Collected(facts, mirror, audits, roster.host_aggregates, mapped,
+        sources,
+        memory,
+        settings,
+        seen_peers,
+        inventory,
+        states,
+        others,
+        known,
+        settled,
+        now,
+    )
+    return Collected(facts, mirror, audits, seen_peers.host_aggregates, mapped,
                     records, recorded, memory.barred,
-                    _basis(settings, roster, facts.view),
+                    _basis(settings, seen_peers, facts.view),
                     absences, unlisted)
 
 
@@ -286,7 +305,7 @@ def without_second(records: Iterable[Record]
 
 
 def _my_records(sources: Sources, memory: AuditState, settings: Settings,
-                roster: Peers, basis: incremental.Inputs, mirror: Mirror,
+                seen_peers: Peers, basis: incremental.Inputs, mirror: Mirror,
                 last: Audit | None, now: float, doubted: float | None
                 ) -> tuple[tuple[Record, ...], Mapping[str, str] | None]:
     """Read the records of this host, as far as they may be others by now.
@@ -301,29 +320,29 @@ def _my_records(sources: Sources, memory: AuditState, settings: Settings,
     uncertain = incremental.uncertain(
         memory.standing, basis, mirror, memory.records.keys(),
         last.nodes.keys() if last else ())
-    # Who was no member for a while was robbed, perhaps.
+    # Who was no member for a while may have lost nodes to a peer.
     if (uncertain is None or memory.recorded is None or memory.audits == 0
             or memory.barred or doubtful
-            or roster.outages.overdue(now, settings.heartbeats)):
+            or seen_peers.outages.overdue(now, settings.heartbeats)):
         return without_second(sources.records_of(peers.spellings(
-            roster.services, settings.host)))
+            seen_peers.services, settings.host)))
     read = sources.records(sorted(uncertain)) if uncertain else []
     return (*(record for node, record in memory.records.items()
               if node not in uncertain),
             *(record for record in read
-              if record.owner == roster.view.host)), None
+              if record.owner == seen_peers.view.host)), None
 
 
-def _basis(settings: Settings, roster: Peers, view: peers.View
+def _basis(settings: Settings, seen_peers: Peers, view: peers.View
            ) -> incremental.Inputs:
     return incremental.Inputs(
-        view, roster.preferences,
-        aggregates.zones(roster.host_aggregates.aggregates),
+        view, seen_peers.preferences,
+        aggregates.zones(seen_peers.host_aggregates.aggregates),
         settings.partition)
 
 
 def nodes_of_hosts(sources: Sources, memory: AuditState, settings: Settings,
-                   roster: Peers, hosts: Iterable[str], reader: Lister,
+                   seen_peers: Peers, hosts: Iterable[str], reader: Lister,
                    now: float, only: Set[str] | None = None) -> Collected:
     """Gather what there is to know of the nodes recorded on some hosts.
 
@@ -334,27 +353,36 @@ def nodes_of_hosts(sources: Sources, memory: AuditState, settings: Settings,
     """
     mirror = reader.mirror
     names = [name for host in hosts
-             for name in peers.spellings(roster.services, host)]
+             for name in peers.spellings(seen_peers.services, host)]
     owners = {host_key(name) for name in names}
-    wanted = _inheritable(roster, owners, mirror, only)
+    wanted = _inheritable(seen_peers, owners, mirror, only)
     records = {
         record.node: record for record in (
             without_second(sources.records_of(names))[0]
-            if _too_many(wanted, roster, owners, mirror)
+            if _too_many(wanted, seen_peers, owners, mirror)
             else sources.records(list(wanted)))
         if record.owner in owners and record.node in wanted}
     inventory = Inventory(
         nodes={node: mirror.nodes[node] for node in records},
         my_instances=frozenset(), my_nodes=frozenset(),
-        view=roster.view, preferences=roster.preferences)
-    states, known = _instance_states(sources, roster, inventory)
+        view=seen_peers.view, preferences=seen_peers.preferences)
+    states, known = _instance_states(sources, seen_peers, inventory)
     facts, mapped, audits = _facts(
-        sources, memory, settings, roster, inventory, states, records, known,
-        True, now)
-    return Collected(facts, mirror, audits, roster.host_aggregates, mapped)
+        sources,
+        memory,
+        settings,
+        seen_peers,
+        inventory,
+        states,
+        records,
+        known,
+        True,
+        now,
+    )
+    return Collected(facts, mirror, audits, seen_peers.host_aggregates, mapped)
 
 
-def _inheritable(roster: Peers, owners: Set[HostKey], mirror: Mirror,
+def _inheritable(seen_peers: Peers, owners: Set[HostKey], mirror: Mirror,
                  only: Set[str] | None) -> dict[str, None]:
     """Return the nodes that this host may get from some owners, as keys.
 
@@ -363,14 +391,14 @@ def _inheritable(roster: Peers, owners: Set[HostKey], mirror: Mirror,
 
     :param only: as for :func:`nodes_of_hosts`.
     """
-    zones = aggregates.zones(roster.host_aggregates.aggregates)
+    zones = aggregates.zones(seen_peers.host_aggregates.aggregates)
     theirs = {zones.get(owner) for owner in owners}
     return {node: None for node in (mirror.nodes if only is None else only)
-            if node in mirror.nodes and roster.preferences.may_inherit(
-                roster.view.host, node, theirs)}
+            if node in mirror.nodes and seen_peers.preferences.may_inherit(
+                seen_peers.view.host, node, theirs)}
 
 
-def _too_many(wanted: Sized, roster: Peers, owners: Set[HostKey],
+def _too_many(wanted: Sized, seen_peers: Peers, owners: Set[HostKey],
               mirror: Mirror) -> bool:
     """Whether the owners have far fewer nodes, most likely.
 
@@ -378,12 +406,12 @@ def _too_many(wanted: Sized, roster: Peers, owners: Set[HostKey],
     them. Else the records are not asked for by owner: nova's conductor gives
     all of them in one answer, however long.
     """
-    hosts = roster.preferences.members.keys() | owners
+    hosts = seen_peers.preferences.members.keys() | owners
     return len(wanted) * len(hosts) > 2 * len(owners) * len(mirror.nodes)
 
 
 def changed_nodes(sources: Sources, memory: AuditState, settings: Settings,
-                  roster: Peers, nodes: Iterable[str], reader: Lister,
+                  seen_peers: Peers, nodes: Iterable[str], reader: Lister,
                   now: float) -> Collected:
     """Gather what there is to know of nodes of this host, or of nobody.
 
@@ -392,7 +420,7 @@ def changed_nodes(sources: Sources, memory: AuditState, settings: Settings,
     :param now: as for :func:`all_nodes`.
     """
     mirror = reader.mirror
-    host = roster.view.host
+    host = seen_peers.view.host
     wanted = [node for node in nodes if node in mirror.nodes]
     owners = {record.node: record for record in sources.records(wanted)}
     mine = {node for node, record in owners.items() if record.owner == host}
@@ -405,20 +433,20 @@ def changed_nodes(sources: Sources, memory: AuditState, settings: Settings,
         nodes=free, my_instances=frozenset(
             instance for instance, state in states.items()
             if state.host_key == host and not state.deleted),
-        my_nodes=frozenset(mine), view=roster.view,
-        preferences=roster.preferences)
+        my_nodes=frozenset(mine), view=seen_peers.view,
+        preferences=seen_peers.preferences)
     facts, mapped, audits = _facts(
-        sources, memory, settings, roster, inventory, states, {},
-        _met(sources, roster, roster.services, [
+        sources, memory, settings, seen_peers, inventory, states, {},
+        _met(sources, seen_peers, seen_peers.services, [
             state.host for state in states.values() if state.host]),
         True, now)
     return Collected(
-        facts, mirror, audits, roster.host_aggregates, mapped,
+        facts, mirror, audits, seen_peers.host_aggregates, mapped,
         tuple(owners[node] for node in free if node in mine))
 
 
 def _facts(sources: Sources, memory: AuditState, settings: Settings,
-           roster: Peers, inventory: Inventory,
+           seen_peers: Peers, inventory: Inventory,
            states: Mapping[str, InstanceState],
            records: Mapping[str, Record], known: Services, settled: bool,
            now: float) -> tuple[Facts, bool | None, int]:
@@ -430,12 +458,12 @@ def _facts(sources: Sources, memory: AuditState, settings: Settings,
     :returns: (facts, whether this host is mapped, audits); see
         :class:`Collected`.
     """
-    known = _met(sources, roster, known,
+    known = _met(sources, seen_peers, known,
                  [record.host for record in records.values()])
     inventory = dataclasses.replace(
         inventory, view=dataclasses.replace(
-            roster.view, services=peers.by_host(known)))
-    zones = aggregates.zones(roster.host_aggregates.aggregates)
+            seen_peers.view, services=peers.by_host(known)))
+    zones = aggregates.zones(seen_peers.host_aggregates.aggregates)
     mapped = memory.mapped or sources.mapped(settings.host)
     owned = memory.standing.my_nodes if memory.standing else frozenset[str]()
     audits = 0 if ownership.lost_nodes_to_peers(
@@ -447,7 +475,7 @@ def _facts(sources: Sources, memory: AuditState, settings: Settings,
         zones=zones, instance_states=states, records=records,
         eligible=takeover.eligible(
             settings.policy, inventory.view,
-            roster.outages.lengths(now, settings.heartbeats),
+            seen_peers.outages.lengths(now, settings.heartbeats),
             {state.host_key for state in states.values()
              if state.host_key is not None and not state.deleted}),
         permissions=Permissions(
@@ -457,11 +485,11 @@ def _facts(sources: Sources, memory: AuditState, settings: Settings,
     return facts, mapped, audits
 
 
-def _met(sources: Sources, roster: Peers, known: Services,
+def _met(sources: Sources, seen_peers: Peers, known: Services,
          hosts: Iterable[str]) -> Services:
-    """Add the services of hosts that were met, as the roster judges them."""
-    return roster.outages.judged(
-        _with_services_of(sources, known, hosts), roster.view.host)
+    """Add the services of hosts that were met, as the outages judge them."""
+    return seen_peers.outages.judged(
+        _with_services_of(sources, known, hosts), seen_peers.view.host)
 
 
 def _with_services_of(sources: Sources, known: Services,
@@ -476,7 +504,7 @@ def _with_services_of(sources: Sources, known: Services,
                if host_key(host) not in keys}
     found = [sources.service(host) for host in missing.values()]
     return known + tuple(
-        # Only a driver like this one says farewell.
+        # Only a driver like this one writes a stop marker.
         dataclasses.replace(service, ironic=bool(service.stop_marker))
         for service in found if service)
 
@@ -506,7 +534,7 @@ def _with_new_services(sources: Sources, known: Services, host: str
             *new.values())
 
 
-def _instance_states(sources: Sources, roster: Peers, inventory: Inventory
+def _instance_states(sources: Sources, seen_peers: Peers, inventory: Inventory
                      ) -> tuple[Mapping[str, InstanceState], Services]:
     """Look up the instances whose host must be known, and those hosts.
 
@@ -515,7 +543,7 @@ def _instance_states(sources: Sources, roster: Peers, inventory: Inventory
     wanted = ownership.foreign_instances(inventory)
     states = sources.instance_states(wanted) if wanted else {}
     return types.MappingProxyType(states), _met(
-        sources, roster, roster.services,
+        sources, seen_peers, seen_peers.services,
         [state.host for state in states.values() if state.host])
 
 

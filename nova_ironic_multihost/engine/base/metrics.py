@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The tally: counts and times what happens, for those who look from outside.
+"""Counts and times what this compute service does, for metrics.
 
 In the threads of whoever does it. ``_lock`` is held to replace what is known,
 which is immutable; who only reads that waits for nobody, a handler of signals

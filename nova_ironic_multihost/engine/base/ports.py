@@ -177,16 +177,16 @@ class Registration(typing.Protocol):
     """
 
     def say(self, words: str) -> bool:
-        """Say farewell; builds are still sent here.
+        """writes a stop marker; builds are still sent here.
 
         Not when an operator has disabled the service or forced it down.
         """
 
     def close(self, words: str) -> bool:
-        """Let no more builds be sent here, if that is the farewell."""
+        """Let no more builds be sent here, if that is the stop marker."""
 
     def take_back(self) -> bool:
-        """Take back a farewell, whichever it was, and enable the service."""
+        """Take the stop marker back, and enable the service."""
 
 
 class Instance(typing.Protocol):
@@ -422,13 +422,13 @@ class Traits(typing.Protocol):
 class Queue(typing.Protocol):
     """What a dead compute service was asked for and has not read.
 
-    What is taken is held until it is dropped or handed on, or the mailbox is
+    What is taken is held until it is dropped or handed on, or the queue is
     closed: then it goes back, and whoever reads next finds it. Each method
-    raises an Exception when nobody answers; the mailbox is then to be closed.
+    raises an Exception when nobody answers; the queue is then to be closed.
     """
 
     def consumers(self) -> int | None:
-        """Return how many read it; None if there is no such mailbox.
+        """Return how many read it; None if there is no such queue.
 
         See :func:`.rules.forwarding.returned`.
 
@@ -462,7 +462,7 @@ class Queue(typing.Protocol):
         """Send a message to another host, and let go of it then.
 
         :param host: as nova spells it.
-        :param copy: to where its copies are, not to its mailbox.
+        :param copy: to where its copies are, not to its queue.
         :returns: whether that has it now.
         """
 
@@ -474,14 +474,14 @@ class Queue(typing.Protocol):
 
 
 class Queues(typing.Protocol):
-    """The mailboxes of the compute services."""
+    """The queues of the compute services."""
 
     @property
     def readable(self) -> bool:
         """Whether they can be read, with the message bus that there is."""
 
     def open(self, host: str) -> Queue:
-        """Open the mailbox of a host, whether or not there is one.
+        """Open the queue of a host, whether or not there is one.
 
         :param host: as nova spells it.
         :raises Exception: nobody answers.

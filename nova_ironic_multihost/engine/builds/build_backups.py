@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The keeper: holds the copies of the builds that are here.
+"""Holds the copies of the builds that are on this host.
 
 Each build that comes is copied before it begins (:mod:`.rules.backup_copies`).
 Every few seconds the copies are taken, in a thread of their own, and held,
@@ -51,9 +51,9 @@ class BackupStore:
     """Holds copies. Threads of nova and a timer use it.
 
     :param host: this host.
-    :param mailboxes: where its copies are.
+    :param queues: where its copies are.
     :param copier: sends them there.
-    :param sorter: says what is known of a build.
+    :param request_sorter: says what is known of a build.
     :param here: says of the uuid of an instance whether its build is here.
     :param clock: monotonic clock, in seconds.
     """

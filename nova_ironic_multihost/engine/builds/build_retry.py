@@ -28,7 +28,7 @@ FORGOTTEN = 3600
 class BuildRetry:
     """Says what becomes of them. Several threads use it, for others each.
 
-    :param keeper: has the copies.
+    :param backups: has the copies.
     :param attempts: what was begun.
     :param here: says of the uuid of an instance whether its build is here, if
         only to wait for its turn.

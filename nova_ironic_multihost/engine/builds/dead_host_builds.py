@@ -2,7 +2,7 @@
 
 """Builds that were sent to a dead host and are found nowhere.
 
-What a compute service had taken from its mailbox and had not claimed a node
+What a compute service had taken from its queue and had not claimed a node
 for is lost with it: neither nova's database nor any queue has what is to be
 built. Such a build would stay as it is for ever, and its node would wait for
 it. It ends in ERROR, with a fault that says why. Those of live hosts end in
@@ -45,7 +45,7 @@ class LostBuilds:
              ) -> Set[str]:
         """Give up what has waited too long.
 
-        :param read: host -> since when its mailbox has been read to its end
+        :param read: host -> since when its queue has been read to its end
             again and again.
         :param found: uuids of the builds whose message is held or was handed
             on.

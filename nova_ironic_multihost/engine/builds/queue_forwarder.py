@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The postman: hands on what waits for compute services that are dead.
+"""Forwards builds that wait in the queues of dead compute services.
 
 Every few seconds, in a thread of its own: a broker that does not answer holds
-up nothing else. Of the members one reads the mailbox of a dead host, the one
+up nothing else. Of the members one reads the queue of a dead host, the one
 that a ring of them names; two that see different members do no harm, as each
 message goes to one of them.
 
@@ -39,16 +39,16 @@ from nova_ironic_multihost.rules.peers import HostKey
 
 LOG = logging.getLogger(__name__)
 
-#: The most messages of one mailbox that are held at a time.
+#: The most messages of one queue that are held at a time.
 HELD = 1000
 
 #: Messages that are taken until it is asked again who is there.
 STRETCH = 20
 
-#: What is read of a host: its mailbox, and then its copies of builds.
+#: What is read of a host: its queue, and then its copies of builds.
 KINDS = (False, True)
 
-#: Seconds until it is looked again whether there is a mailbox that was not
+#: Seconds until it is looked again whether there is a queue that was not
 #: there: RabbitMQ logs that as an error.
 ABSENT = 60
 
@@ -57,7 +57,7 @@ class QueueKey(typing.NamedTuple):
     """What is read of a dead host.
 
     :param host: the host.
-    :param copies: its copies of builds, not its mailbox.
+    :param copies: its copies of builds, not its queue.
     """
 
     host: HostKey
@@ -66,11 +66,11 @@ class QueueKey(typing.NamedTuple):
 
 @dataclasses.dataclass
 class QueueReading:
-    """A mailbox, or copies, being read. Only the postman's thread uses it.
+    """A queue, or copies, being read. Only the forwarder's thread uses it.
 
-    :ivar mailbox: the mailbox, open.
+    :ivar queue: the queue, open.
     :ivar opened: when it was opened.
-    :ivar absent: when there was no such mailbox last, None if never.
+    :ivar absent: when there was no such queue last, None if never.
     :ivar held: what was taken and neither handed on nor dropped.
     :ivar ended: since when each turn has come to its end; None if the last
         one did not.
@@ -79,7 +79,7 @@ class QueueReading:
         queue for them.
     """
 
-    mailbox: Queue
+    queue: Queue
     opened: float
     absent: float | None = None
     held: list[QueuedRequest] = dataclasses.field(default_factory=list)
@@ -94,13 +94,13 @@ class QueueNoAnswer(Exception):
 
 
 class QueueForwarder:
-    """Reads the mailboxes of dead hosts, again and again, from one thread.
+    """Reads the queues of dead hosts, again and again, from one thread.
 
     :param host: this host.
-    :param mailboxes: the mailboxes of all hosts.
+    :param queues: the queues of all hosts.
     :param auditor: what the last audit has found.
     :param looks: who is there, and who is dead.
-    :param letters: says what is known of a message.
+    :param request: says what is known of a message.
     :param lost_builds: gives up builds that are found nowhere.
     :param clock: monotonic clock, in seconds.
     """
@@ -135,7 +135,7 @@ class QueueForwarder:
         self._ending.set()
 
     def once(self) -> None:
-        """Read what there is in the mailboxes that are this host's to read.
+        """Read what there is in the queues that are this host's to read.
 
         :raises Exception: one of them cannot be read, the last that was
             tried; the others have been.
@@ -163,7 +163,7 @@ class QueueForwarder:
             raise failure
 
     def _give_up_lost(self) -> None:
-        """Give up builds whose messages are in none of the mailboxes."""
+        """Give up builds whose messages are in none of the queues."""
         read = self._read_to_the_end()
         now = self._clock()
         # What waits for a host that is down is there, until that is dead in
@@ -203,7 +203,7 @@ class QueueForwarder:
                 'compute-builds.*', exc)
 
     def _mine(self) -> dict[HostKey, str]:
-        """Return whose mailboxes are this host's to read: {host: name}."""
+        """Return whose queues are this host's to read: {host: name}."""
         view, last = self._peer_poller.view, self._auditor.last
         preferences = self._auditor.preferences
         if (view is None or last is None or preferences is None
@@ -220,11 +220,11 @@ class QueueForwarder:
         }
 
     def _read(self, box: QueueKey, name: str) -> None:
-        """Read a mailbox, or copies, to the end.
+        """Read a queue, or copies, to the end.
 
         :param name: the host as nova spells it.
         :raises SilentError: nova does not answer.
-        :raises Exception: the mailbox cannot be read.
+        :raises Exception: the queue cannot be read.
         """
         now = self._clock()
         reading = self._readings.get(box)
@@ -257,14 +257,14 @@ class QueueForwarder:
 
         :returns: whether it is still this host's to read.
         """
-        mailbox = reading.mailbox
+        queue = reading.queue
         now = self._clock()
         if reading.absent is not None and now - reading.absent < ABSENT:
             # RabbitMQ closes a connection over which nothing comes.
-            mailbox.beat()
+            queue.beat()
             return True
         ended, reading.ended = reading.ended, None
-        consumers = mailbox.consumers()
+        consumers = queue.consumers()
         if consumers is None:
             # Nobody has ever listened there, or it was deleted.
             reading.held.clear()
@@ -278,7 +278,7 @@ class QueueForwarder:
                 reading.held.remove(request)
         taken = 0
         while len(reading.held) < HELD:
-            found = mailbox.take()
+            found = queue.take()
             if found is None:
                 reading.ended = now if ended is None else ended
                 return True
@@ -288,7 +288,7 @@ class QueueForwarder:
             taken += 1
             if taken % STRETCH == 0 and (
                     box.host not in self._mine() or forwarding.returned(
-                        mailbox.consumers() or 0, len(reading.held))):
+                        queue.consumers() or 0, len(reading.held))):
                 return False
         return True
 
@@ -300,7 +300,7 @@ class QueueForwarder:
         :raises SilentError: what that is cannot be known.
         """
         try:
-            verdict = self._judge(box, reading.mailbox, request)
+            verdict = self._judge(box, reading.queue, request)
         except Exception as exc:
             raise QueueNoAnswer(f'it is not known what becomes of a message: '
                               f'{exc}') from exc
@@ -308,7 +308,7 @@ class QueueForwarder:
             return False
         action = verdict.action
         if action is Action.HAND_ON and not self._hand_on(
-                reading.mailbox, request, verdict):
+                reading.queue, request, verdict):
             if box.copies or not verdict.copy or self._has_copies(
                     reading, verdict.host):
                 return False
@@ -316,7 +316,7 @@ class QueueForwarder:
             # this one.
             action = Action.DROP
         if action is Action.DROP:
-            reading.mailbox.drop(request)
+            reading.queue.drop(request)
         reading.counts[action] += 1
         return True
 
@@ -330,36 +330,36 @@ class QueueForwarder:
             return True
         if host not in reading.copies:
             # It takes another connection, which may take long.
-            with reading.mailbox.attended():
+            with reading.queue.attended():
                 reading.copies[host] = self._has_queue_for_copies(name)
         return reading.copies[host]
 
     def _has_queue_for_copies(self, name: str) -> bool:
-        mailbox = self._queues.open_copies(name)
+        queue = self._queues.open_copies(name)
         try:
-            return mailbox.consumers() is not None
+            return queue.consumers() is not None
         except PermissionError:
             # Nor may that host.
             return False
         finally:
-            mailbox.close()
+            queue.close()
 
     def _hand_on(
-        self, mailbox: Queue, request: QueuedRequest, verdict: Disposition
+        self, queue: Queue, request: QueuedRequest, verdict: Disposition
     ) -> bool:
         name = self._request_sorter.name(verdict.host)
-        if name is None or not mailbox.hand_on(request, name, verdict.copy):
+        if name is None or not queue.hand_on(request, name, verdict.copy):
             return False
         if request.instance is not None and verdict.host is not None:
             self._handed_on[request.instance] = verdict.host
         return True
 
     def _judge(
-        self, box: QueueKey, mailbox: Queue, request: QueuedRequest
+        self, box: QueueKey, queue: Queue, request: QueuedRequest
     ) -> Disposition:
         if request.kind is RequestKind.OTHER:
             return Disposition(Action.KEEP)
-        with mailbox.attended():
+        with queue.attended():
             situation = self._request_sorter.situation(request)
         if situation is None:
             return Disposition(Action.KEEP)
@@ -382,5 +382,5 @@ class QueueForwarder:
         reading = self._readings.pop(box, None)
         if reading is None:
             return
-        reading.mailbox.close()
+        reading.queue.close()
         self._pauses[box] = self._clock() + forwarding.pause(reading.held)

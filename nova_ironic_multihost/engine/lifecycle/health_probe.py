@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The witness: what is known of this compute service, for those outside.
+"""Collects what probes and reports show of this compute service.
 
 It only reads what others have replaced whole: it takes no lock and asks
 nobody, so it can be asked at any moment, whatever hangs.
@@ -25,7 +25,8 @@ class HealthProbe:
     :param host: this host, as nova spells it.
     :param auditor: says what is known of the nodes.
     :param looks: says who is there.
-    :param tally: what was counted and timed; its clock is :meth:`picture`'s.
+    :param recorder: what was counted and timed; its clock is
+        :meth:`picture`'s.
     :param bounds: returns after which time something is taken for broken; it
         may raise.
     :param ending: says whether this service is about to end.

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The herald: tells who listens to notifications, and waits for nobody.
+"""Sends notifications in the background, without waiting.
 
 A bus that is down holds up no audit, so each notification has a thread of its
 own and is tried once. What it tells of is in the log as well, or in the

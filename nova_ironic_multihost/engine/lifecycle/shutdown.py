@@ -38,7 +38,7 @@ class Shutdown:
 
     :param registration: this service as nova's database has it.
     :param may_close: function without arguments that says whether builds are
-        to be sent to others, see :func:`.farewell.may_close`.
+        to be sent to others, see :func:`.stop_marker.may_close`.
     :param now: function without arguments that returns this moment in UTC.
     :param sleep: waits for so many seconds.
     """
@@ -76,7 +76,7 @@ class Shutdown:
             return True
         try:
             threading.Thread(target=self._write_stop_marker, daemon=True,
-                             name='ironic-multihost-farewell').start()
+                             name='ironic-multihost-stop marker').start()
         except RuntimeError as exc:
             LOG.warning('Threads of nova-compute are used up: %s.', exc)
             self._said.set()

@@ -102,7 +102,7 @@ class Lister:
 
     :param pages: how Ironic is asked.
     :param clock: monotonic clock, in seconds.
-    :param tally: times what is read.
+    :param recorder: times what is read.
     """
 
     def __init__(self, pages: Pages,

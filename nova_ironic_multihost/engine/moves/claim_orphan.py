@@ -3,7 +3,7 @@
 """Adoption: a node is taken from a dead host for a build that is here now.
 
 A node that is allocated waits for its dead owner, as the message of the build
-may wait in that one's mailbox. When :mod:`.engine.builds.queue_forwarder` has
+may wait in that one's queue. When :mod:`.engine.builds.queue_forwarder` has
 handed it on, whoever got it takes the node, by the same rules but without
 waiting.
 """

@@ -58,7 +58,7 @@ class PeerPoller:
         goes on then takes nothing more.
     :param to_move: says of some nodes that are mine which records can be
         moved as they are, see :meth:`.engine.audit.recheck.Recheck.to_move`.
-    :param tally: counts and times looks.
+    :param recorder: counts and times looks.
     :param pull: pulls some nodes that are to be pulled, and returns those
         that it could, see :meth:`.rebalance.Rebalancer.pull`.
     :param note_pulled: called with the nodes that the look before has pulled,
@@ -166,7 +166,7 @@ class PeerPoller:
     def may_close(self, settings: Settings) -> bool:
         """Ask who is there, and say whether builds may be sent to others.
 
-        While this service is about to end, see :func:`.farewell.may_close`.
+        While this service is about to end, see :func:`.stop_marker.may_close`.
         """
         last = self._auditor.last
         return stop_marker.may_close(

@@ -41,7 +41,7 @@ class Rebalancer:
     :param schedule: says which nodes nova's tracker audits.
     :param offers: judges each node once more.
     :param free: says of a node whether Ironic has it free.
-    :param tally: told how far it gets.
+    :param recorder: told how far it gets.
     """
 
     def __init__(self, auditor: auditors.Auditor, tracker: Tracker,

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Instances that this host takes over are brought to rest.
+"""Finishes interrupted operations of instances that were taken over.
 
 What is to be done is written on the instances themselves, as marks
 (:mod:`.rules.takeover`). Every few seconds the *sweep* lists them, and has
@@ -43,7 +43,7 @@ from nova_ironic_multihost.rules.takeover import Step
 
 LOG = logging.getLogger(__name__)
 
-#: Instances that are brought to rest at the same time.
+#: Instances that are worked on at the same time.
 WORKERS = 8
 
 #: What its threads are called.
@@ -68,7 +68,7 @@ def start_thread(target: Callable[..., object], *args: object) -> None:
 
 
 class Recovery:
-    """Brings instances to rest that this host takes over.
+    """Finishes interrupted operations of instances of this host.
 
     The audit, the sweep, the start of the service and the workers come in
     threads of their own. ``_lock`` guards what they share; nothing is asked
@@ -83,7 +83,7 @@ class Recovery:
     :param start: calls a function with arguments, in a thread of its own.
     :param under_way: returns the uuids of the instances that are being taken
         over at this moment.
-    :param tally: told what is not at rest yet.
+    :param recorder: told what is not at rest yet.
     :param receive: as for :class:`.stuck_instances.StuckInstances`.
     """
 
@@ -130,7 +130,7 @@ class Recovery:
             retry.here)
 
     def add(self, uuids: Iterable[str]) -> None:
-        """Bring instances to rest, soon.
+        """Finish interrupted operations of instances, soon.
 
         :param uuids: of instances that are this host's.
         """
@@ -165,7 +165,7 @@ class Recovery:
 
     def took_over(self, instances: Mapping[str, str | None],
                   at_rest: Set[str] = frozenset()) -> None:
-        """Say which instances were taken over, and bring them to rest.
+        """Finish what was interrupted of instances that were taken over.
 
         :param instances: uuid -> host that it was on before.
         :param at_rest: uuids of those for which nothing has to be done.
@@ -186,11 +186,11 @@ class Recovery:
 
         One that this host was taking over when it ended goes on from there;
         so does one that another host has not taken after all, and a build. A
-        rebuild that may wait in the queue is left to the patrol, as is what is
-        half deleted: nova would delete the record first, and what placement
-        has would be left if that does not answer. One that rests is let be:
-        there may be thousands. What fails for one instance does not end the
-        service.
+        rebuild that may wait in the queue is left to the check for stuck
+        instances, as is what is half deleted: nova would delete the record
+        first, and what placement has would be left if that does not answer.
+        One that rests is let be: there may be thousands. What fails for one
+        instance does not end the service.
 
         :param init: what nova would do.
         """
@@ -272,7 +272,7 @@ class Recovery:
         Nobody else writes its marks, so nova is asked only now and then while
         there can be none: a write of an earlier process may be late.
 
-        :param unfinished: whether it has something to bring to rest.
+        :param unfinished: whether it has something to finish.
         """
         if not (unfinished or self._stirred or self._sweeps % PATROL == 0):
             return {}
@@ -288,7 +288,7 @@ class Recovery:
 
     def _due(self, marked: frozenset[str],
              paused: Mapping[str, backoff.Backoff]) -> set[str]:
-        """Return the instances that are to be brought to rest now.
+        """Return the instances whose operation is to be finished now.
 
         :param paused: the pauses before it was asked what is marked.
         """
@@ -312,7 +312,7 @@ class Recovery:
         """Take marks of this host off instances of others.
 
         The instance of a dead host is taken over anew then. A host that lives
-        has to bring it to rest itself
+        has to finish it itself
         (:mod:`.engine.servers.stuck_instances`), unless it does not know of
         marks.
         """
@@ -334,7 +334,7 @@ class Recovery:
                 stuck_instances.before(self._instances, instance))
 
     def bring_to_rest(self, uuid: str) -> bool:
-        """Bring one instance to rest.
+        """Finish the interrupted operation of one instance.
 
         :param uuid: of the instance.
         :returns: whether that is over; False if it is to be looked at again,
@@ -506,8 +506,9 @@ class Recovery:
             # Said once of an outage.
             if not (silent and last and last.silent):
                 LOG.warning(
-                    'Instance %(uuid)s cannot be brought to rest: %(exc)s. It '
-                    'is tried again in %(pause)d s. If its task state stays: '
+                    'Work on instance %(uuid)s was interrupted and cannot be '
+                    'finished: %(exc)s. It is tried again in %(pause)d s. If '
+                    'its task state stays: '
                     'openstack server set --state active %(uuid)s',
                     {'uuid': uuid, 'exc': exc, 'pause': pause},
                     exc_info=pause == backoff.FIRST)

@@ -5,7 +5,7 @@
 Instances of this host that another was about to take and has not, or whose
 host is spelled otherwise; and those whose operation was given up in an outage,
 or whose delete never came. The latter are marked as taken over, so that they
-are brought to rest (:mod:`.engine.servers.recovery`).
+are finished (:mod:`.engine.servers.recovery`).
 
 No clock says when an operation is given up, as an outage may last. It is when
 nova has answered in two sweeps in a row and has shown the same both times, and
@@ -66,7 +66,7 @@ class StuckInstances:
     :param operations: what nova is at.
     :param receive: sends a message to this host and returns when it has come,
         after all that waited in its queue.
-    :param seen_to: returns the uuids of those that are brought to rest.
+    :param seen_to: returns the uuids of those that are finished.
     :param here: says of the uuid of an instance whether a build is here, if
         only to wait for its turn.
     """
@@ -224,7 +224,7 @@ class StuckInstances:
                     takeover.taken(task_state, self._host))):
             taken_up.append(uuid)
             LOG.warning('Instance %(uuid)s is %(state)s and nobody is at '
-                        'work on it: it is brought to rest.', {
+                        'work on it: that is finished now.', {
                             'uuid': uuid, 'state': task_state or (
                                 'half deleted' if vm_state == 'deleted'
                                 else vm_state)})

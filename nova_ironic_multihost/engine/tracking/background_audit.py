@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The upkeep: audits of single nodes that nova does not wait for.
+"""Audits single nodes in the background; nova does not wait for them.
 
 Every few seconds those nodes are audited that are due by the schedule
 (:mod:`.due_nodes`), however far apart nova's audits are: after a start those

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Mailboxes of hosts in oslo.messaging's fake driver, in this process.
+"""Queues of hosts in oslo.messaging's fake driver, in this process.
 
 It keeps what is sent to a host that has no RPC server, as RabbitMQ does.
 """
@@ -35,7 +35,7 @@ class Mailboxes:
     readable = True
 
     def open(self, host):
-        """Open the mailbox of a host that does not run."""
+        """Open the queue of a host that does not run."""
         return Mailbox(host, queue)
 
     def open_copies(self, host):

@@ -301,7 +301,7 @@ class Sources:
     :ivar looked: this audit knows which nodes are recorded on the host.
     :ivar mine: nodes that were recorded on the host all the while in which
         this audit read that.
-    :ivar farewells: (host, farewell) -> when a look saw it first.
+    :ivar stop markers: (host, stop marker) -> when a look saw it first.
     :ivar listed: node -> its instance or None, when it listed them last: in
         an audit or in a look.
     :ivar read: audit or look -> {node: its :meth:`situation` when its record
@@ -369,7 +369,7 @@ class Sources:
         return state and self._world.compute_service(host, state, self.now())
 
     def _hear(self, states):
-        """Note who has said farewell, for looks count from then on."""
+        """Note the stop markers, for looks count from then on."""
         if self.is_look():
             for host, state in states.items():
                 if state.stop_marker:

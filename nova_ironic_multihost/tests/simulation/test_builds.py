@@ -3,7 +3,7 @@
 """Builds of servers, whatever dies when: none is lost and none is done twice.
 
 Compute services are killed at every step of builds, of the keeper of their
-copies, of the reader of their mailbox and copies, and of who brings builds to
+copies, of the reader of their queue and copies, and of who brings builds to
 rest; they come back, or are fenced and taken over, and come back then. The
 keeper, the postman, the attempts and the rules are the product's. nova's
 queues and its steps of a build, RabbitMQ and Ironic are modelled.

@@ -743,7 +743,7 @@ class Simulation(stateful.RuleBasedStateMachine):
         for other, steps in order:
             self._go_on(other, steps)
         if operate:
-            # What they have taken over is not brought to rest so easily.
+            # What they have taken over is not finished so easily.
             self._audit_all(1)
             self._fail(faults)
             self._recover_all()

@@ -49,7 +49,7 @@ class Service:
     :ivar missed: it has missed one since, and that was its own fault.
     :ivar outages: the outages in which it could not write one since.
     :ivar disabled: an operator has done that.
-    :ivar farewell: what the host has said when it was told to end.
+    :ivar stop marker: what the host has said when it was told to end.
     :ivar closed: nova sends it no builds since it has said so.
     """
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What oslo.messaging, kombu and amqp have for a mailbox, and nova's messages.
+"""What oslo.messaging, kombu and amqp have for a queue, and nova's messages.
 
 With a broker: lab/tests/stack/test_mailbox.py.
 """
@@ -87,7 +87,7 @@ class SignaturesTestCase(base.SignaturesTestCase):
             amqpdriver.AMQPDriverBase.listen))
 
     def test_listener_acknowledges_before_anything_is_done(self):
-        """Why a mailbox is no RPC server."""
+        """Why a queue is no RPC server."""
         source = inspect.getsource(amqpdriver.RpcAMQPListener.__call__)
         self.assertIn('message.acknowledge()', source)
 

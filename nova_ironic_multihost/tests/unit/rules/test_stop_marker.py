@@ -17,7 +17,7 @@ LATER = stop_marker.text(MOMENT + datetime.timedelta(seconds=1))
 def view(host='me', over=(), **services):
     """Return what a host sees of others.
 
-    :param services: host -> its farewell; None for one that is down.
+    :param services: host -> its stop marker; None for one that is down.
     """
     return peers.view(
         [peers.ComputeService(name, words is not None,
@@ -102,7 +102,7 @@ class MayCloseTestCase(base.BaseTestCase):
 class FarewellsTestCase(base.BaseTestCase):
 
     def after(self, *looks):
-        """Return the farewells after some looks: (time, what was seen)."""
+        """Return the stop markers after some looks: (time, what was seen)."""
         found = stop_marker.StopMarkers()
         for moment, seen in looks:
             found = found.after(seen, moment)

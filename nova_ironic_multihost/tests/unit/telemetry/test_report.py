@@ -71,7 +71,7 @@ class ReportTestCase(base.BaseTestCase):
             ['n1, for 30 s'], self.after(
                 'Nodes whose instances wait to be taken over: 1', lines))
         shown = self.after(
-            'Instances that are to be brought to rest: 30', lines)
+            'Instances that are to be finished: 30', lines)
         self.assertEqual(report.SHOWN, len(shown))
         self.assertEqual('i00, for 1 s', shown[0])
 

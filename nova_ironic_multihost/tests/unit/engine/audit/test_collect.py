@@ -256,7 +256,7 @@ class NodesOfHostsTestCase(cloud.AuditTestCase):
         memory = audit_state.AuditState(mapped=True)
         its.asked.clear()
         return ownership.decide(collect.nodes_of_hosts(
-            its, memory, settings, collect.roster(
+            its, memory, settings, collect.read_peers(
                 its, memory, settings, Outages(), HOSTS), dead,
             types.SimpleNamespace(mirror=mirror.Mirror(its.ironic)),
             0, only).facts)
@@ -268,9 +268,9 @@ class NodesOfHostsTestCase(cloud.AuditTestCase):
         found = self.gather(its, dead)
         with mock.patch.object(
                 collect, '_inheritable',
-                lambda roster, owners, mirror, only: {
+                lambda seen_peers, owners, mirror, only: {
                     node: None for node in mirror.nodes
-                    if roster.preferences.may_prefer('a', node)}):
+                    if seen_peers.preferences.may_prefer('a', node)}):
             expected = self.gather(its, dead)
         self.assertEqual(
             *({node for node, reason in reasons.items() if reason.mine}

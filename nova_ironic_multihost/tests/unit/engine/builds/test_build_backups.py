@@ -257,7 +257,7 @@ class KeeperTestCase(post.PostTestCase):
         self.assertEqual(BUILD, self.backups.copy(FIRST))
 
     def test_what_the_gate_refuses_may_need_its_copy(self):
-        """It came twice, when what was begun before is brought to rest."""
+        """It came twice, when what was begun before is finished."""
         self.arrive()
         self.die()
         self.cloud.placed['i1'] = InstanceState(

@@ -61,7 +61,7 @@ class LostTestCase(post.PostTestCase):
         return dead_host_builds.LostBuilds(self.nova, self.cloud, self.clock)
 
     def wait(self, seconds=GRACE):
-        """Let time pass, in which mailboxes are read."""
+        """Let time pass, in which queues are read."""
         self.turn()
         self.clock.now += seconds
         self.turn()

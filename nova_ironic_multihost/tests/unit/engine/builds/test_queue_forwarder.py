@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Mailboxes of dead hosts are read by one of the living."""
+"""Queues of dead hosts are read by one of the living."""
 
 from unittest import mock
 
@@ -184,7 +184,7 @@ class PostmanTestCase(post.PostTestCase):
         self.assertEqual(1, len(self.bus.queues['b'] + self.bus.queues['c']))
 
     def test_message_of_a_build_that_goes_on_where_there_are_no_copies(self):
-        """RabbitMQ forbids them; the mailbox is read on all the same."""
+        """RabbitMQ forbids them; the queue is read on all the same."""
         self.send(NODES[0])
         self.cloud.placed['build-00'] = InstanceState(
             'b', node=NODES[0], vm_state='building')

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The witness: what is known of this compute service, for those outside."""
+"""Collects what probes and reports show of this compute service."""
 
 import threading
 from unittest import mock

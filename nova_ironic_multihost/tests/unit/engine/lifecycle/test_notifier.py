@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The herald: tells who listens to notifications, and waits for nobody."""
+"""Sends notifications in the background, without waiting."""
 
 import threading
 from unittest import mock

@@ -562,7 +562,7 @@ class Reader(lister.Lister):
 
     def __init__(self, sources):
         super().__init__(Pages(sources), functools.partial(
-            next, itertools.count(0, audit_state.Settings('').sweep_interval)))
+            next, itertools.count(0, audit_state.Settings('').audit_interval)))
         self._lock = Lock()
         self._sources = sources
 

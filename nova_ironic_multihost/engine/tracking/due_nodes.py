@@ -197,7 +197,13 @@ class DueNodes:
             self._touched.update(self._running)
 
     def note_provider_changes(self, nodes: Set[str]) -> None:
-        """Note that somebody has changed what placement has of some nodes."""
+        """Note that others have changed what placement has of some nodes.
+
+        They may have taken the nodes: a compute service that joined and was
+        disabled since the last audit did so unseen.
+        """
+        if nodes:
+            self._auditor.doubt()
         with self._lock:
             self._touched |= nodes
             self._drifted |= nodes

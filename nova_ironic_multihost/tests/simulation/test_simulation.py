@@ -1165,6 +1165,25 @@ class SimulationTest(unittest.TestCase):
         state.start_together(indices=[3], order=[(2, 8), (5, 3)])
         state.teardown()
 
+    def test_host_that_joins_and_is_disabled_between_two_audits(self):
+        """It has taken nodes meanwhile, and the old owner sees none of that.
+
+        Found by 20,000 examples; the old owner took the nodes for its own.
+        """
+        state = Simulation()
+        state.begin(number=5, nodes=3, delay=0, limit=200, started=True,
+                    when='forced_down',
+                    zones=[None, 'west', None, None, 'east', None])
+        state.stop(graceful=False, index=7)
+        state.start_together(indices=[0], order=[])
+        state.fail(index=3)
+        state.audit_all(rounds=3)
+        state.leave(disabled=False, gone=0, index=0, steps=0)
+        state.audit_all(rounds=1)
+        state.fence(forced_down=True, index=4)
+        state.leave(disabled=True, gone=1, index=0, steps=0)
+        state.teardown()
+
     def test_build_that_its_heir_cannot_end(self):
         """Who adopts the node of a dead host's build is in another zone.
 

@@ -300,6 +300,13 @@ class ScheduleTestCase(ScheduledTestCase):
         self.assertTrue(self.spares(node))
         self.assertFalse(self.schedule.is_due(node))
 
+    def test_change_of_a_provider_by_others_is_a_doubt(self):
+        """They may have taken the node."""
+        self.schedule.note_provider_changes(set())
+        self.assertFalse(self.auditor.in_doubt)
+        self.schedule.note_provider_changes({self.mine[0]})
+        self.assertTrue(self.auditor.in_doubt)
+
     def test_placement_is_asked_for_all_of_what_may_be_another(self):
         node = self.mine[0]
         # An audit that fails, a build that fails to tell, somebody else.

@@ -25,9 +25,9 @@ from nova_ironic_multihost.adapters import names
 from nova_ironic_multihost.adapters import nova_facts
 from nova_ironic_multihost.adapters import nova_tracker
 from nova_ironic_multihost.adapters.patches import apply
+from nova_ironic_multihost.adapters.patches.handlers import Parts
 from nova_ironic_multihost.adapters.patches import operations
 from nova_ironic_multihost.adapters.patches import table
-from nova_ironic_multihost.adapters.patches.handlers import Parts
 from nova_ironic_multihost.adapters import placement
 from nova_ironic_multihost.adapters import rpc_queue
 from nova_ironic_multihost.adapters import service_record

@@ -370,7 +370,7 @@ class GateTestCase(base.BaseTestCase):
 
         self.assertEqual('left', self.build(act))
         self.assertEqual([], self.done)
-        # Who finishs it does.
+        # Who finishes it does.
         self.assertEqual('result', self.clean_up())
 
     def claim(self):

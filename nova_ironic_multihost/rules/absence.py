@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
 
-"""Nodes that are recorded here and that Ironic does not list.
+"""Nodes that are recorded on this host and that Ironic does not list.
 
-nova deletes the record and the resource provider of a node, with all its
-allocations, when its driver says that the node is gone. A listing says no
-such thing: an account that lost a role sees an empty list, and 404 for each
-node. So a node is gone when Ironic has answered 404 for the node itself in
-several audits in a row, and nobody is believed who says that most nodes went
-at once, until an operator says so too.
+nova deletes the record, the resource provider and all allocations of a node
+when its driver says that the node is gone. A listing does not prove that: an
+account that lost a role sees an empty list, and 404 for each node. So a node
+is gone when Ironic has answered 404 for it in several audits in a row. When
+most nodes vanish at once nothing is deleted until an operator allows it.
 """
 
 import bisect
@@ -31,13 +30,12 @@ QUESTIONS = 100
 
 @dataclasses.dataclass(frozen=True)
 class Absences:
-    """What is known of the nodes that are not listed.
+    """The nodes that are not listed.
 
-    :param counts: node uuid -> number of audits in a row in which Ironic
-        answered that there is no such node; nodes that are not listed and of
-        which that is not known count 0.
-    :param confirmed: those of them that are taken for deleted.
-    :param braked: nothing is taken for deleted because too much vanished.
+    :param counts: node uuid -> audits in a row in which Ironic answered 404
+        for it; 0 for a node that was not asked for.
+    :param confirmed: the nodes of these that count as deleted.
+    :param braked: too many vanished, and none counts as deleted.
     :param asked: the last node that Ironic was asked for.
     """
 
@@ -50,13 +48,13 @@ class Absences:
 
 def observe(absences: Absences, mine: Set[str], listed: Set[str],
             percent: int) -> Absences:
-    """Compare what is recorded here with what Ironic lists.
+    """Compare the nodes recorded on this host with those that Ironic lists.
 
-    :param absences: :class:`Absences` after the audit before.
+    :param absences: after the audit before.
     :param mine: uuids of the nodes that are recorded on this host.
     :param listed: uuids of the nodes that Ironic lists.
-    :param percent: share of ``mine`` that may vanish at once and be taken for
-        deleted, 0 to 100; with 100 even an empty listing is believed.
+    :param percent: share of ``mine`` that may vanish at once and count as
+        deleted, 0 to 100; with 100 even an empty list is believed.
     :returns: :class:`Absences` to be completed by :func:`answered`.
     """
     missing = mine - listed
@@ -73,11 +71,11 @@ def observe(absences: Absences, mine: Set[str], listed: Set[str],
 
 
 def questions(absences: Absences) -> list[str]:
-    """Say which nodes to ask Ironic for.
+    """Return the nodes to ask Ironic for, at most :data:`QUESTIONS`.
 
-    :param absences: what :func:`observe` returned.
-    :returns: list of node uuids, at most :data:`QUESTIONS`; those that have
-        been missing longest first, then all others in turn.
+    Nodes that have been missing longest come first, then all others in turn.
+
+    :param absences: result of :func:`observe`.
     """
     if absences.braked:
         return []
@@ -93,9 +91,8 @@ def answered(absences: Absences, mine: Set[str], gone: Set[str],
              found: Set[str]) -> Absences:
     """Return the absences with Ironic's answers.
 
-    :param absences: what :func:`observe` returned.
-    :param mine: uuids of the nodes that are recorded on this host.
-    :param gone: nodes for which Ironic answered that there is no such node.
+    :param absences: result of :func:`observe`.
+    :param gone: nodes for which Ironic answered 404.
     :param found: nodes for which it answered anything else.
     """
     many = (len(absences.counts) > 1

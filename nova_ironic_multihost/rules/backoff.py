@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""When what has failed, or is awaited, is taken up again."""
+"""When a failed or awaited operation is tried again."""
 
 from collections.abc import Mapping
 from collections.abc import Set
@@ -15,11 +15,11 @@ FIRST, LONGEST = 10, 300
 
 @dataclasses.dataclass(frozen=True)
 class Backoff:
-    """When something is to be taken up again.
+    """When one operation is tried again.
 
     :param until: not before, in seconds of a monotonic clock.
-    :param seconds: how long the pause is.
-    :param silent: it failed as a service did not answer.
+    :param seconds: length of the pause.
+    :param silent: it failed because a service did not answer.
     """
 
     until: float
@@ -30,11 +30,11 @@ class Backoff:
 def longer(last: Backoff | None, silent: bool) -> float:
     """Return the seconds of the pause after a failure.
 
-    It grows only while there are answers: what an outage has ended is to go
-    on soon after that.
+    The pause grows only while services answer, so that work goes on soon after
+    an outage.
 
-    :param last: the pause before, if this is not the first failure.
-    :param silent: it failed as a service did not answer.
+    :param last: the pause before; None for the first failure.
+    :param silent: it failed because a service did not answer.
     """
     return FIRST if last is None or last.silent or silent else min(
         2 * last.seconds, LONGEST)
@@ -42,13 +42,12 @@ def longer(last: Backoff | None, silent: bool) -> float:
 
 def due(pauses: Mapping[str, Backoff], uuids: Set[str], now: float,
         probes: int) -> set[str]:
-    """Return what is to be taken up now.
+    """Return the operations to try now.
 
-    Of what failed as a service did not answer only a few, which were tried
-    longest ago: they tell whether it does again.
+    Of those that failed because a service did not answer only a few are tried,
+    the longest waiting first: they tell whether it answers again.
 
-    :param uuids: what there is to do.
-    :param probes: how many those are.
+    :param probes: how many these are.
     """
     over = {uuid for uuid in uuids
             if uuid not in pauses or now >= pauses[uuid].until}
@@ -59,24 +58,21 @@ def due(pauses: Mapping[str, Backoff], uuids: Set[str], now: float,
 
 
 def answered(pauses: Mapping[str, Backoff], now: float) -> dict[str, Backoff]:
-    """Return the pauses when something has not failed for silence.
-
-    :param now: this moment; what waited for an answer is due.
-    """
+    """Return the pauses after a service has answered: silent ones are over."""
     return {uuid: Backoff(now, pause.seconds) if pause.silent else pause
             for uuid, pause in pauses.items()}
 
 
 def kept(pauses: Mapping[str, Backoff], seen: Mapping[str, Backoff],
          known: Set[str]) -> dict[str, Backoff]:
-    """Return the pauses of all that is known, and of what came meanwhile.
+    """Return the pauses of all known operations and of new ones.
 
-    What was looked up while somebody was at work on it does not show what he
-    has left, so a pause that began since the look lasts.
+    Pauses that began after the instances were read are kept, since the read
+    does not show them.
 
     :param pauses: uuid -> its pause, as they are now.
-    :param seen: the same, before it was looked up what is known.
-    :param known: uuids of what there is to do, for all that is known.
+    :param seen: the pauses before the instances were read.
+    :param known: uuids of all operations that were found.
     """
     return {uuid: pause for uuid, pause in pauses.items()
             if uuid in known or seen.get(uuid) is not pause}

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Copies of builds, for as long as their compute service alone has them.
+"""Copies of builds, while their compute service alone has them.
 
-Pure. A compute service takes all builds that wait for it at once, and carries
-out a few at a time: what a message asks for is then in its memory alone, until
-Ironic has been told. So a compute service puts a *copy* of each build that
-comes into a queue of its own, and holds it from there, unacknowledged, until
-the build is over. When the process ends, however, the copies are in that queue
-again, and whoever comes next judges them by what nova has of the instance.
+A compute service takes all waiting builds from its queue at once and carries
+out a few at a time. Until Ironic is told, only its memory knows what is to be
+built. So it sends a *copy* of each build into a queue of its own, and holds it
+unacknowledged until the build is over. When the process ends the copies are in
+that queue again, and the next reader judges them by the instance in nova.
 """
 
 from nova_ironic_multihost.rules import forwarding
@@ -38,17 +37,16 @@ UNTOLD = frozenset({None, 'available'})
 
 def judge(copy: QueuedRequest, home: HostKey, situation: RequestFacts,
           refused: bool = False) -> Disposition:
-    """Say what to do with a copy of a build that nobody here is at.
+    """Return the disposition of a copy whose build no thread here works on.
 
-    A build that has not claimed its node is asked for again, as it is if it
-    still waited (:func:`.forwarding.judge`). One that has is finished
-    by the host that it is on (:mod:`.engine.servers.recovery`), which may need
-    it.
+    A build without a claimed node is asked for again, as if it still waited
+    (:func:`.forwarding.judge`). The host of the instance finishes a build with
+    a node, and may need the copy for that (:mod:`.engine.servers.recovery`).
 
     :param home: the host whose copy it is.
-    :param situation: what is known of the build.
-    :param refused: whether that host has refused it, as done or another's; it
-        is not asked for there again.
+    :param situation: facts of the build.
+    :param refused: that host has refused it, as done or taken by another host,
+        and is not asked again.
     """
     state = situation.state
     if copy.kind is not RequestKind.BUILD or copy.node is None:
@@ -70,16 +68,15 @@ def judge(copy: QueuedRequest, home: HostKey, situation: RequestFacts,
 
 def step(provision_state: str | None, waited: float, has_copy: bool,
          all_seen: bool, attempts: int) -> Step:
-    """Say what becomes of a build that was begun and that nobody is at.
+    """Return the next step for a build that was begun and abandoned.
 
-    At first it is looked at again: what a process has asked Ironic for in its
-    last moment may be on its way.
+    The first time it waits: a last request to Ironic may be on its way.
 
-    :param provision_state: of its node in Ironic, None if that is not
-        reserved for it.
-    :param waited: seconds since it was seen for the first time; 0 then.
-    :param has_copy: whether its copy is here.
-    :param all_seen: whether all copies were seen that there are here.
+    :param provision_state: of the node in Ironic; None if the node is not
+        reserved for the build.
+    :param waited: seconds since it was seen first; 0 the first time.
+    :param has_copy: its copy is here.
+    :param all_seen: all copies that exist here were seen.
     :param attempts: how often it was begun and not ended.
     :returns: FAIL, AWAIT or REPEAT.
     """

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
 
-"""Which operations on an instance are this host's to carry out.
+"""Which operations on an instance this host carries out.
 
-Pure. The gate asks (:mod:`nova_ironic_multihost.engine.builds.guard`), and
-knows from nova's database where an instance is, at the moment of the
-operation.
+The guard asks (:mod:`.engine.builds.guard`). It reads from nova's database
+where the instance is at the moment of the operation.
 """
 
 from collections.abc import Callable
@@ -24,13 +23,13 @@ DEPLOYING = frozenset({
 
 
 class BuildStage(enum.Enum):
-    """How far whoever asks is with a build of the instance.
+    """How far this host is with a build of the instance.
 
-    :cvar NONE: not at it, or not as far as that.
-    :cvar BEGUN: nova has taken the task state off, and claims the node next.
-    :cvar HELD: the node is claimed: the instance was written to this host.
-    :cvar RETURNED: that was taken back, as the build has failed.
-    :cvar SCHEDULED: and was written to be carried out elsewhere.
+    :cvar NONE: it does not build, or has not begun.
+    :cvar BEGUN: nova has removed the task state, and claims the node next.
+    :cvar HELD: the node is claimed; the instance has this host.
+    :cvar RETURNED: the claim was taken back, as the build has failed.
+    :cvar SCHEDULED: the build was written to be scheduled again.
     """
 
     NONE = 'none'
@@ -44,14 +43,13 @@ def elsewhere(state: InstanceState | None, host: HostKey,
               claim: BuildStage = BuildStage.NONE) -> bool:
     """Whether an instance is on another compute service.
 
-    One that is on none, as its build has not begun or has failed, is not. But
-    one that this host has claimed is about to be: another has taken it over
-    and undone what was begun, to begin it again (:mod:`.backup_copies`).
+    An instance without a host is on none. But if this host has claimed it,
+    another host has taken it over and undone the build to begin it again
+    (:mod:`.backup_copies`).
 
-    :param state: :class:`.model.InstanceState` as nova has it now, or None if
-        nova does not have it.
+    :param state: the instance as nova has it now, or None.
     :param host: this host.
-    :param claim: of whoever asks.
+    :param claim: stage of this host's build.
     """
     if state is None:
         return False
@@ -61,11 +59,10 @@ def elsewhere(state: InstanceState | None, host: HostKey,
 
 
 def contested(state: InstanceState | None, host: HostKey) -> bool:
-    """Whether another compute service is about to take an instance of this.
+    """Whether another compute service is taking over an instance of this host.
 
-    That is soon decided. Until then what fails may fail because of the mark.
-
-    :param state: as for :func:`elsewhere`.
+    That is decided soon. Until then an error may be caused by the takeover
+    mark.
     """
     return (state is not None and state.host_key == host
             and takeover.is_anothers(state.task_state, host))
@@ -73,18 +70,13 @@ def contested(state: InstanceState | None, host: HostKey) -> bool:
 
 def begun_elsewhere(state: InstanceState | None, host: HostKey,
                     claim: BuildStage = BuildStage.NONE) -> bool:
-    """Whether a build that this host is at was begun by another one, too.
+    """Whether another host works on a build that this host works on, too.
 
-    That has claimed it, and it may have been taken over since, by this very
-    host: no build begins with a mark (:func:`outdated`). Or that has found its
-    node on another host, and had it scheduled anew: whoever has begun a build
-    finds it ``scheduling`` for no other reason, before nova itself writes
-    that at the end (ComputeManager._do_build_and_run_instance). Or that was
-    at it just now, and has left a task state with which no build begins.
-
-    :param state: as for :func:`elsewhere`.
-    :param host: this host.
-    :param claim: as for :func:`elsewhere`.
+    Signs of that: the instance has another host, or a takeover mark (no build
+    begins with one, :func:`outdated`); the task state is ``scheduling``
+    although this host has begun, which nova itself writes only at the end
+    (ComputeManager._do_build_and_run_instance); or, before the claim, a task
+    state that only a running build leaves.
     """
     return state is not None and not state.deleted and (
         elsewhere(state, host, claim) or takeover.is_mark(state.task_state)
@@ -94,14 +86,11 @@ def begun_elsewhere(state: InstanceState | None, host: HostKey,
 
 
 def left_over(state: InstanceState | None) -> bool:
-    """Whether a build was left when it had failed and was not yet given up.
+    """Whether a failed build was left before it was given up.
 
-    nova takes the host off first, cleans up, and writes that the instance is
-    ``scheduling`` or in ERROR then (ComputeManager.
-    _do_build_and_run_instance). Between two attempts there is no other task
-    state, and no attempt begins with one.
-
-    :param state: as for :func:`elsewhere`.
+    nova removes the host first, cleans up, and then writes ``scheduling`` or
+    ERROR (ComputeManager._do_build_and_run_instance). Between two attempts
+    there is no other task state, and no attempt begins with one.
     """
     return (state is not None and not state.deleted
             and state.host_key is None and state.vm_state == 'building'
@@ -109,12 +98,7 @@ def left_over(state: InstanceState | None) -> bool:
 
 
 def given_up(state: InstanceState | None) -> bool:
-    """Whether it is written that a build has failed for good.
-
-    Then nobody carries it out again, and its node is to be freed.
-
-    :param state: as for :func:`elsewhere`.
-    """
+    """Whether a build has failed for good, so that its node is to be freed."""
     return state is None or state.deleted or state.vm_state == 'error'
 
 
@@ -123,14 +107,10 @@ def may_change_machine(state: InstanceState | None,
                        claim: BuildStage = BuildStage.NONE) -> bool:
     """Whether this host may change the machine of an instance.
 
-    Where an instance is says nothing any more when it is deleted; its machine
-    is then a matter of the owner of the node.
+    When the instance is deleted, the owner of the node decides.
 
-    :param state: as for :func:`elsewhere`.
-    :param owner: owner of its node, or None; needed only if the
-        instance is deleted or nova does not have it.
-    :param host: this host.
-    :param claim: as for :func:`elsewhere`.
+    :param owner: owner of the node, or None; needed if the instance is deleted
+        or nova does not have it.
     """
     if state is None or state.deleted:
         return owner in (None, host)
@@ -139,24 +119,20 @@ def may_change_machine(state: InstanceState | None,
 
 def outdated(state: InstanceState | None, node: str | None, host: HostKey,
              allocated: Callable[[], bool]) -> bool:
-    """Whether a build that this host is asked for was another's, or is done.
+    """Whether a requested build is done already, or is another host's.
 
-    A message of RabbitMQ can arrive twice. nova carries out a build whatever
-    the instance is by now (ComputeManager._do_build_and_run_instance: any
-    without a task state), finds its node in use, by itself, and takes the
-    running machine apart. But a build that is still to be carried out has a
-    node allocated in placement, which it loses when it fails or goes
-    elsewhere, and the instance gets its host and its node in the moment in
-    which it is claimed.
+    RabbitMQ can deliver a message twice. nova carries out a build whatever has
+    become of the instance (ComputeManager._do_build_and_run_instance: any
+    without a task state), finds the node in use and takes the running machine
+    apart. A build that is still wanted has its node allocated in placement; it
+    loses that when it fails or goes elsewhere.
 
-    What nova can cope with is left to nova: an instance that is deleted, and a
-    node whose record is another's, for then the build is scheduled again.
+    nova itself copes with an instance that is deleted, and with a node whose
+    record is another host's: it schedules the build again.
 
-    :param state: as for :func:`elsewhere`.
-    :param node: the node that the build is for; None if nova does not say.
-    :param host: this host.
-    :param allocated: says whether placement has the node allocated to the
-        instance; asked only if nothing else decides.
+    :param node: the node of the build; None if nova does not say.
+    :param allocated: returns whether placement has the node allocated to the
+        instance; called only if nothing else decides.
     """
     if state is None or state.deleted:
         return False

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What becomes of the messages in the queue of a dead compute service.
+"""What becomes of the requests in the RPC queue of a dead compute service.
 
-Pure. The *queue* is the queue of RabbitMQ from which that compute service
-would read what it is asked for. Only builds are handed on: the message is all
-that knows what is to be built. What is asked of an instance that has moved is
-no longer wanted, see :mod:`nova_ironic_multihost.engine.builds.guard`; all
-else waits there until the compute service is back.
+Only builds are handed on: nothing else says what is to be built. An operation
+on an instance that has moved is no longer wanted
+(:mod:`.engine.builds.guard`); all other requests wait until the compute
+service is back.
 """
 
 from collections.abc import Iterable
@@ -39,12 +38,12 @@ GRACE = 600
 
 
 class RequestKind(enum.Enum):
-    """What a message asks for.
+    """What a request asks for.
 
     :cvar BUILD: a build.
-    :cvar OPERATION: something that the compute service does not do for an
+    :cvar OPERATION: an operation that the compute service refuses for an
         instance that has moved.
-    :cvar OTHER: anything else, or it was not understood.
+    :cvar OTHER: anything else, or a request that was not understood.
     """
 
     BUILD = 'build'
@@ -54,16 +53,15 @@ class RequestKind(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class QueuedRequest:
-    """A message that was taken from a queue and not acknowledged.
+    """A request that was taken from a queue and not yet acknowledged.
 
-    :param kind: what it asks for.
-    :param instance: uuid of the instance that it is about, or None.
+    :param kind: type of the request.
+    :param instance: uuid of its instance, or None.
     :param node: uuid of the node that a build is for, or None.
-    :param returns: how often RabbitMQ says that it was taken and came back;
-        0 if it does not say.
-    :param handle: what the queue knows it by.
-    :param arguments: of what it asks for, as they were sent, by their names.
-        They are in no log: a build has passwords in it.
+    :param returns: how often RabbitMQ says that it went back; 0 if unknown.
+    :param handle: identifies it in the queue.
+    :param arguments: the arguments as they were sent, by name. Never logged: a
+        build contains passwords.
     """
 
     kind: RequestKind
@@ -78,19 +76,17 @@ class QueuedRequest:
 
 @dataclasses.dataclass(frozen=True)
 class RequestFacts:
-    """What is known at this moment about what a message asks for.
+    """Facts of this moment about a request.
 
-    What is said of the node is needed for builds only.
+    Those of the node are set for builds only.
 
-    :param state: the instance as nova has it, None if it does not have it.
-    :param owner: whose the record of the node is, None if it has none.
-    :param live: whether that one is up.
-    :param dead: whether what it had may be taken from it, see
-        :func:`.takeover.eligible`.
-    :param choice: the member that the ring prefers for the node, None if
-        nobody may have it.
-    :param attempts: how often the build was begun and not ended; needed for
-        copies only.
+    :param state: the instance as nova has it, or None.
+    :param owner: host of the record of the node, or None.
+    :param live: the owner is up.
+    :param dead: the instances of the owner may be taken over
+        (:func:`.takeover.eligible`).
+    :param choice: the member that the ring prefers for the node, or None.
+    :param attempts: how often the build was begun and not ended; for copies.
     """
 
     state: InstanceState | None
@@ -102,11 +98,11 @@ class RequestFacts:
 
 
 class Action(enum.Enum):
-    """What is done with a message.
+    """What is done with a request.
 
-    :cvar HAND_ON: it goes to another host, and is acknowledged then.
-    :cvar DROP: it is acknowledged.
-    :cvar KEEP: it is not; the compute service finds it when it is back.
+    :cvar HAND_ON: send it to another host, then acknowledge it.
+    :cvar DROP: acknowledge it.
+    :cvar KEEP: leave it for the compute service.
     """
 
     HAND_ON = 'hand on'
@@ -116,10 +112,10 @@ class Action(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class Disposition:
-    """What is done with a message.
+    """The action for one request.
 
-    :param host: to which it goes, if it does.
-    :param copy: whether it goes there as a copy, see :mod:`.backup_copies`.
+    :param host: the host to hand it on to.
+    :param copy: hand it on as a copy (:mod:`.backup_copies`).
     """
 
     action: Action
@@ -134,12 +130,12 @@ _KEEP = Disposition(Action.KEEP)
 def judge(
     request: QueuedRequest, home: HostKey, situation: RequestFacts
 ) -> Disposition:
-    """Say what to do with a message from the queue of a dead host.
+    """Return the disposition of a request in the queue of a dead host.
 
-    A build goes to whom it would be admitted by (:func:`.builds.outdated`)
-    and who has the node, or is to have it. One that was begun becomes a copy
-    (:mod:`.backup_copies`). What the dead host itself would not do any more is
-    dropped. Whatever is not sure is kept.
+    A build goes to the host that has the node, or is to have it, if that host
+    would accept it (:func:`.builds.outdated`). A build that was begun becomes
+    a copy (:mod:`.backup_copies`). A request that the dead host itself would
+    refuse is dropped. All else is kept.
 
     :param home: the dead host.
     """
@@ -182,32 +178,25 @@ def _judge_build(request: QueuedRequest, state: InstanceState, home: HostKey,
 
 
 def goes_on(request: QueuedRequest, state: InstanceState) -> bool:
-    """Whether a build was begun on the node that it was sent for.
-
-    :param request: that asks for it.
-    :param state: of its instance.
-    """
+    """Whether a build was begun on the node that it was sent for."""
     return (state.host_key is not None and state.vm_state == 'building'
             and state.node == request.node)
 
 
 def reader(preferences: ring.Preferences, host: HostKey) -> HostKey | None:
-    """Return the member that reads the queue of a dead host, or None.
-
-    :param host: the dead host.
-    """
+    """Return the member that reads the queue of a dead host, or None."""
     ring_of_all = preferences.ring
     return ring_of_all.host_for(host) if ring_of_all is not None else None
 
 
 def returned(consumers: int, held: int) -> bool:
-    """Whether somebody else reads a queue: its host is back.
+    """Whether another process reads a queue: its host is back.
 
-    Quorum queues count each message that is held as a consumer, classic ones
-    do not. So as many consumers as messages may be either.
+    Quorum queues count each held message as a consumer, classic ones do not.
+    So as many consumers as messages may mean either.
 
-    :param consumers: what RabbitMQ says.
-    :param held: messages that are held by whoever asks.
+    :param consumers: number that RabbitMQ says.
+    :param held: messages that this process holds.
     """
     return consumers > held or 0 < consumers < held
 
@@ -215,11 +204,11 @@ def returned(consumers: int, held: int) -> bool:
 def pause(held: Iterable[QueuedRequest]) -> float:
     """Return the seconds for which a queue is left alone.
 
-    RabbitMQ drops what has come back to a quorum queue too often: 20 times
-    by default since 4.0. It says on the message how often that was, so that
-    the pauses become longer whoever reads. Classic queues do not count.
+    RabbitMQ drops a message that went back to a quorum queue too often, 20
+    times by default since 4.0. The message says how often that was, so pauses
+    grow whichever host reads. Classic queues do not count.
 
-    :param held: messages that go back to it now; 0 if there are none.
+    :param held: messages that go back to it now; without any it is 0.
     """
     returns = max((request.returns for request in held), default=None)
     if returns is None:
@@ -229,14 +218,13 @@ def pause(held: Iterable[QueuedRequest]) -> float:
 
 def overdue(since: Mapping[SentBuild, float], found: Set[str], now: float
             ) -> list[SentBuild]:
-    """Return the builds that have waited too long, as far as is known.
+    """Return the builds that have waited too long.
 
-    Whose node is recorded on a compute service whose queue has been read to
-    its end all that time are found nowhere.
+    The queue of their node's compute service has been read to its end all that
+    time, and they were nowhere.
 
-    :param since: build -> when it was first seen to wait, of those that have
-        waited ever since.
-    :param found: uuids of the instances whose message is held or was handed
+    :param since: build -> when it was first seen to wait.
+    :param found: uuids of the instances whose request is held or was handed
         on.
     :param now: this moment, by the same clock.
     """

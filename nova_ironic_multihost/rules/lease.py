@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The lease: for how long a compute service may act on what it was told last.
+"""The lease: for how long a compute service may act on nova's last answer.
 
-Pure. Others take over the instances of a compute service that they have seen
-down for some time, and whoever is cut off from nova cannot see that. So it
-holds a lease: it asks nova's conductor every few seconds for its own service,
-and each answer that this is up renews the lease, from the moment on in which
-the question was *begun*, as the answer may have waited on the wire. While the
-lease is valid it shows a watchdog that it lives. When the lease has run out it
-does not, and is killed. How long after the last renewal that is, at the most,
-is :meth:`LeaseTiming.over_after`; the proof is in the documentation (page "A
+Other compute services take over the instances of one that they have seen down
+for some time. A service that is cut off from nova cannot see that. So it asks
+nova's conductor for its own service every few seconds. Each answer that the
+service is up renews the lease, from the moment at which the question *began*,
+as the answer may have waited on the wire. While the lease is valid the service
+shows a watchdog that it lives; after that the watchdog kills it, within
+:meth:`LeaseTiming.over_after`. The proof is in the documentation (page "A
 watchdog instead of fencing").
 """
 
@@ -31,10 +30,7 @@ class ServiceState(enum.Enum):
 
 
 def word(service: peers.ComputeService | None) -> ServiceState:
-    """Return what nova says.
-
-    :param service: the compute service, None when nova has none.
-    """
+    """Return what nova says of a service, None if nova has no such service."""
     if service is None:
         return ServiceState.GONE
     if service.forced_down:
@@ -44,12 +40,11 @@ def word(service: peers.ComputeService | None) -> ServiceState:
 
 @dataclasses.dataclass(frozen=True)
 class LeaseTiming:
-    """How long things last, in seconds.
+    """Durations, in seconds.
 
-    :param answer: for which an answer of nova's conductor is awaited,
+    :param answer: the longest wait for the conductor,
         ``rpc_response_timeout``.
-    :param down_time: after which a service whose heartbeat is missing is
-        called down, ``service_down_time``.
+    :param down_time: ``service_down_time``.
     """
 
     answer: float
@@ -57,47 +52,45 @@ class LeaseTiming:
 
     @property
     def length(self) -> float:
-        """Of the lease.
+        """Length of the lease.
 
-        A question and a heartbeat that get no answer, as a conductor was
-        restarted with both in its hands, are no reason to be killed: the
-        next heartbeat comes when the answer has been awaited in vain.
+        A conductor that is restarted may swallow one question and one
+        heartbeat. That is no reason to be killed: the next heartbeat follows
+        when the wait for the answer ends.
         """
         return self.answer + self.down_time
 
     @property
     def margin(self) -> float:
-        """What is left for all that is not in the process.
+        """Time for what is outside of the process.
 
-        The clocks that tell how old a heartbeat is, the kill, and a request
-        that is on its way to Ironic.
+        The clocks by which heartbeats get old, the kill, and a request that is
+        on its way to Ironic.
         """
         return self.down_time
 
     def over_after(self, watchdog: float) -> float:
-        """Return how long after the last renewal all is over for certain.
+        """Return the seconds after the last renewal until the process is dead.
 
-        The time of the watchdog counts three times. Whoever is frozen between
-        the look at the lease and the sign of life gives it late, and still in
-        time. Then the watchdog waits. And who is told to end in that moment
-        has as long for that, with no watchdog (systemd, service.c).
+        The time of the watchdog counts three times: a process that is frozen
+        between its check of the lease and the sign of life gives that late;
+        then the watchdog waits; and a process that is told to stop at that
+        moment has as long to stop, without a watchdog (systemd, service.c).
 
-        :param watchdog: seconds without a sign of life after which a process
-            is killed; it is not given longer to end.
+        :param watchdog: seconds without a sign of life until the kill.
         """
         return self.length + 3 * watchdog + self.margin
 
 
 @dataclasses.dataclass(frozen=True)
 class Lease:
-    """What was heard; times by one clock, in seconds.
+    """The answers so far; times in seconds of one clock.
 
-    :param renewed: when the question was begun whose answer renewed it last;
-        at first when the service began to start, for which nova has just read
-        it.
-    :param held: whether it has been up in the life of this process.
-    :param word: what was heard last, None if nothing.
-    :param heard: when the question for that was begun.
+    :param renewed: when the question began that renewed the lease last; at
+        first the start of the service, for which nova has just read it.
+    :param held: the service has been up in the life of this process.
+    :param word: the last answer, None before the first.
+    :param heard: when the question for that began.
     """
 
     renewed: float
@@ -109,11 +102,11 @@ class Lease:
               service: peers.ComputeService | None) -> 'Lease':
         """Return the lease after an answer.
 
-        One that has not been up yet is renewed by each answer. It starts,
-        which may take long and in which it is called down; or it was started
-        while it is forced down, and does nothing but look.
+        Each answer renews the lease of a service that has not been up yet: its
+        start may take long, and it is down meanwhile; or it was started while
+        it is forced down, and only looks.
 
-        :param asked: when the question was begun.
+        :param asked: when the question began.
         :param service: the answer.
         """
         said = word(service)
@@ -127,11 +120,11 @@ class Lease:
         return self.renewed + terms.length - now
 
     def valid(self, terms: LeaseTiming, now: float) -> bool:
-        """Whether it has not run out."""
+        """Whether the lease has not run out."""
         return self.left(terms, now) >= 0
 
     def verdict(self, terms: LeaseTiming, now: float) -> health.HealthState:
-        """Say whether it is valid, and why not."""
+        """Say whether the lease is valid, and why not."""
         if self.valid(terms, now):
             return health.HealthState(
                 True, f'The lease is valid for {self.left(terms, now):.0f} s '

@@ -2,12 +2,12 @@
 
 """Which compute services are dead, and for how long.
 
-Pure. nova takes a compute service for down when the time stamp of its last
-heartbeat, written by a conductor, is more than ``service_down_time`` away from
-the clock of the host that asks. That alone proves no death. The clock of that
-host may be wrong or may have stood still, the clock of a conductor may have
-stepped, and when nobody can write a heartbeat all of them get old together.
-So this host compares the heartbeats of others with its own heartbeats.
+nova calls a compute service down when its last heartbeat, written by a
+conductor, is more than ``service_down_time`` away from the clock of the host
+that asks. That alone proves no death. The clock of that host may be wrong or
+may have stood still, the clock of a conductor may have stepped, and in an
+outage no host can write a heartbeat. So this host compares the heartbeats of
+others with its own.
 """
 
 from collections.abc import Iterable
@@ -22,12 +22,11 @@ from nova_ironic_multihost.rules.peers import HostKey
 
 
 def sees_most_up(view: peers.View) -> bool:
-    """Whether a host may believe its eyes as to who is down.
+    """Whether a host may trust what it sees of down hosts.
 
-    It is a member, and more than half of those that share its nodes are up,
-    itself included. Those that are down on purpose, fenced or disabled, are
-    not counted, nor are those that have never sent a heartbeat, where
-    heartbeats have time stamps.
+    It is a member, and more than half of the hosts that share its nodes are
+    up, itself included. Not counted are hosts that are fenced or disabled, and
+    hosts without a heartbeat where heartbeats have time stamps.
     """
     mine = view.services.get(view.host)
     stamps = mine is not None and mine.beat is not None
@@ -50,8 +49,8 @@ class Heartbeats:
     """How compute services show that they live.
 
     :param interval: seconds between two heartbeats, ``report_interval``.
-    :param down_time: seconds of silence after which nova takes a service for
-        dead, ``service_down_time``.
+    :param down_time: seconds of silence after which nova calls a service down,
+        ``service_down_time``.
     """
 
     interval: float = 10
@@ -59,27 +58,28 @@ class Heartbeats:
 
     @property
     def gap(self) -> float:
-        """The most seconds from one look to the next that count."""
+        """The most seconds between two polls that count."""
         return max(2 * self.period, self.down_time - self.interval)
 
     @property
     def period(self) -> float:
-        """Seconds between two looks: nothing changes faster."""
+        """Seconds between two polls."""
         return max(1, min(self.interval, PERIOD))
 
     @property
     def silence(self) -> float:
-        """Seconds by which the last heartbeat of a dead host is behind mine.
+        """Seconds by which a dead host's last heartbeat is behind mine.
 
-        My own last one is up to ``interval`` old when nova calls it down.
+        My own last heartbeat is up to ``interval`` old when nova calls it
+        down.
         """
         return max(0, self.down_time - self.interval)
 
     @property
     def quiet(self) -> float:
-        """Seconds in which no look sees a new heartbeat of a dead host.
+        """Seconds in which no poll sees a new heartbeat of a dead host.
 
-        The last one may be ``interval`` old when a look sees it. Looks see
+        The last one may be ``interval`` old when a poll sees it. Polls see
         those of a live host at most ``interval`` and a period apart, but nova
         may call a host down sooner.
         """
@@ -97,13 +97,13 @@ class Heartbeats:
         return max(2.5 * self.interval, self.down_time - 2 * self.interval)
 
     def lost(self, seconds: float, unseen: float) -> float:
-        """Return how long no heartbeat was written though one was due.
+        """Return for how long no heartbeat was written though one was due.
 
-        Less than half an interval is none, for a write may have been slow.
+        Less than half an interval counts as none, as a write may be slow.
 
-        :param seconds: the time between two that this host has seen.
-        :param unseen: seconds in which it did not look; how many of its own
-            were written in them is not known.
+        :param seconds: time between two of my heartbeats that I have seen.
+        :param unseen: seconds without a poll; in them more of mine may have
+            been written.
         """
         written = math.floor(unseen / self.interval + 0.1) + 1
         lost = seconds - written * self.interval
@@ -114,33 +114,35 @@ class Heartbeats:
 class Outages:
     """Which hosts are dead, by their heartbeats and those of this host.
 
-    Nobody is dead by the clock of this host alone. A host is dead if nova
-    calls it down, and the heartbeats of this host went on for
-    :attr:`Heartbeats.silence`, without a pause, since its last heartbeat. The
-    time is that of the stamps of this host. Where clocks of conductors differ
-    it may seem too long, so no look may have seen a new heartbeat of the other
-    host for :attr:`Heartbeats.quiet` either. After a pause, and for a host
-    that is seen for the first time, it begins anew and is the whole
-    ``down_time``: after an outage or a common start the others come back one
-    by one. A dead host stays dead until its stamp changes.
+    A host is dead if nova calls it down, and if this host has gone on with its
+    own heartbeats for :attr:`Heartbeats.silence` since the last one of that
+    host. The time is that of the stamps. As the clocks of conductors may
+    differ, no poll may have seen a new heartbeat of the host for
+    :attr:`Heartbeats.quiet` either. A dead host stays dead until its stamp
+    changes.
+
+    Time in which this host missed its own heartbeats does not count: the other
+    host could not write either, and may have been unlucky when this one was
+    not. After a pause that is too long, and for a host that is seen for the
+    first time, the count starts again and lasts ``down_time``, since after an
+    outage hosts come back one by one.
 
     Without time stamps (``servicegroup_driver = mc``) nova's word is enough,
-    except after a pause. The time is then that of a monotonic clock.
+    except after a pause; the time is then that of a monotonic clock.
 
-    :param own: the last heartbeat of this host in seconds, None before one
-        was seen.
+    :param own: last heartbeat of this host in seconds, None before one was
+        seen.
     :param asked: when the services were read last, by a monotonic clock.
-    :param heard: whether nova called this host up when it looked last.
-    :param paused: whether the heartbeats of this host had paused then.
+    :param heard: nova called this host up at that time.
+    :param paused: the heartbeats of this host had paused by then.
     :param beats: host, as nova spells it -> its last heartbeat.
     :param changed: host -> when that was seen first, by a monotonic clock.
     :param due: host -> the heartbeat of this host that shows it dead.
-    :param dead: the hosts that are dead unless nova calls them up.
-    :param since: host -> when it was first seen dead, of those that were dead
-        ever since, at looks one after the other, at each of which this host
-        saw most of its peers up; in seconds of a monotonic clock, and later
-        by the time without looks.
-    :param last: when the last look was over, None before the first one.
+    :param dead: hosts that are dead unless nova calls them up.
+    :param since: host -> when it was first seen dead, by a monotonic clock and
+        later by the time without polls; only of polls in a row at which this
+        host saw most peers up.
+    :param last: when the last poll ended, None before the first.
     """
 
     own: float | None = None
@@ -165,7 +167,6 @@ class Outages:
         :param services: as nova has them.
         :param host: this host.
         :param now: this moment, by a monotonic clock.
-        :param heartbeats: how often they are sent.
         """
         known = list(services)
         me = peers.by_host(known).get(host)
@@ -212,10 +213,10 @@ class Outages:
 
     def judged(self, services: Iterable[peers.ComputeService],
                host: HostKey) -> tuple[peers.ComputeService, ...]:
-        """Return the services with those up that nova calls down and live.
+        """Return the services, with live ones up that nova calls down.
 
-        :param services: as nova has them at this moment.
-        :param host: this host, of which nova's word counts.
+        :param services: as nova has them now.
+        :param host: this host, for which the word of nova counts.
         """
         return tuple(
             service if service.key == host
@@ -223,10 +224,7 @@ class Outages:
             for service in services)
 
     def lives(self, service: peers.ComputeService) -> bool:
-        """Whether another host lives, as far as is known.
-
-        :param service: what nova has of it at this moment.
-        """
+        """Whether another host lives, as far as is known."""
         if service.up or service.forced_down:
             return service.up
         if service.host in self.dead:
@@ -235,12 +233,10 @@ class Outages:
 
     def after(self, view: peers.View, now: float,
               heartbeats: Heartbeats) -> 'Outages':
-        """Return the outages after one more look.
+        """Return the outages after one more poll.
 
-        :param view: what was seen, as :meth:`judged`; a host that it lacks may
-            be met again.
-        :param now: time of this look.
-        :param heartbeats: how often they are sent.
+        :param view: with the services as :meth:`judged`.
+        :param now: time of the poll.
         """
         if not sees_most_up(view):
             return dataclasses.replace(
@@ -254,12 +250,9 @@ class Outages:
             found, last=now, since=types.MappingProxyType({**down, **before}))
 
     def looked(self, now: float, heartbeats: Heartbeats) -> 'Outages':
-        """Return the outages when what a look leads to is done.
+        """Return the outages at the end of a poll and of what it led to.
 
-        Nobody was seen to be down meanwhile.
-
-        :param now: this moment.
-        :param heartbeats: how often they are sent.
+        No host was seen down meanwhile.
         """
         if self.last is None:
             return self
@@ -269,15 +262,14 @@ class Outages:
                 host: since + blind for host, since in self.since.items()}))
 
     def overdue(self, now: float, heartbeats: Heartbeats) -> bool:
-        """Whether the last look was so long ago that it says nothing."""
+        """Whether the last poll is so long ago that it says nothing."""
         return self.last is None or now - self.last > heartbeats.gap
 
     def lengths(self, now: float, heartbeats: Heartbeats
                 ) -> Mapping[HostKey, float]:
-        """Return host -> for how long it has been seen dead.
+        """Return host -> seconds for which it has been seen dead.
 
-        :param now: this moment; nothing if a look is overdue.
-        :param heartbeats: how often they are sent.
+        Nothing if a poll is overdue.
         """
         if self.overdue(now, heartbeats):
             return {}

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which builds that were sent to this host will not come any more.
+"""Which builds that were sent to this host will not arrive any more.
 
-Pure. The scheduler allocates a node to an instance and sends a message; until
-the node is claimed that message is all that knows what is to be built. It may
-have been in the memory of a process that was killed, or in a message broker
-that was started anew. Nobody tells: all that is seen is an instance that is to
-be built and that is on no host.
+The scheduler allocates a node to an instance and sends a message. Until the
+node is claimed, only that message knows what is to be built. It is lost when a
+process with it is killed, or when the message broker loses it. All that shows
+then is an instance to be built, without a host.
 """
 
 from collections.abc import Iterable
@@ -28,7 +27,7 @@ PATIENCE_MOVED = 1800
 class SentBuild:
     """A build that has a node and no host yet.
 
-    :param instance: its uuid.
+    :param instance: uuid.
     :param node: uuid of the node that is allocated to it.
     """
 
@@ -38,11 +37,11 @@ class SentBuild:
 
 @dataclasses.dataclass(frozen=True)
 class Absence:
-    """Since when something has been so, in seconds of a monotonic clock.
+    """Since when a build is missing, in seconds of a monotonic clock.
 
-    :param seen: the build was seen and had not come.
-    :param mine: the node was this host's; minus infinity if it was when the
-        service started.
+    :param seen: it was seen and had not arrived.
+    :param mine: the node is this host's; minus infinity if it was so at the
+        start.
     """
 
     seen: float
@@ -51,10 +50,10 @@ class Absence:
 
 def observe(before: Mapping[SentBuild, Absence], absent: Iterable[SentBuild],
             mine: Mapping[str, float], now: float) -> dict[SentBuild, Absence]:
-    """Note which builds have not come.
+    """Note which builds have not arrived.
 
-    :param before: what this returned the last time.
-    :param absent: builds of nodes of this host that have not come.
+    :param before: result of the last call.
+    :param absent: builds of nodes of this host that have not arrived.
     :param mine: node uuid -> since when it is this host's.
     """
     return {build: dataclasses.replace(
@@ -65,9 +64,9 @@ def observe(before: Mapping[SentBuild, Absence], absent: Iterable[SentBuild],
 def lost(
     absences: Mapping[SentBuild, Absence], now: float
 ) -> frozenset[SentBuild]:
-    """Say which builds will not come any more.
+    """Return the builds that will not arrive any more.
 
-    :param absences: what :func:`observe` returned.
+    :param absences: result of :func:`observe`.
     """
     return frozenset(
         build for build, since in absences.items()

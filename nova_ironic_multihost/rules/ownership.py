@@ -1,15 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
 
-"""Who owns a node: the decision.
+"""The decision: who owns a node, and why.
 
-Pure: what the decision needs is gathered before, what follows from it is
-carried out after.
-
-A node's record (the live row of nova's ``compute_nodes``) says who owns it;
-the hash ring says who is preferred. Ownership is sticky: a preference alone
-takes nothing from a live owner but an idle node, so that hosts whose views
-differ for a while leave the records alone. The rules are numbered as in
+The record of a node (its live row in nova's ``compute_nodes``) says which host
+owns it; the hash ring says which host is preferred. Ownership is sticky: for a
+preference alone a host takes only idle nodes from a live owner, so hosts whose
+views differ for a while leave the records alone. The rules have the numbers of
 :mod:`.reasons`; "me" is the host that decides.
 """
 
@@ -33,7 +30,7 @@ from nova_ironic_multihost.rules import takeover
 class Reason(enum.Enum):
     """Why a node is mine or not; the value is for people to read.
 
-    :ivar rules: numbers of the rules of :mod:`.reasons` that it comes from.
+    :ivar rules: numbers of the rules of :mod:`.reasons` behind it.
     :ivar mine: whether this compute service manages the node.
     """
 
@@ -108,9 +105,9 @@ HINDERED = frozenset({Reason.TAKEOVER_FAILED, Reason.AWAITED})
 
 
 def foreign_instances(inventory: Inventory) -> list[str]:
-    """Return the instances whose host must be looked up.
+    """Return the instances for which the host must be looked up.
 
-    :returns: uuids of those that are not on this host, on nodes that this
+    :returns: uuids of instances that are not on this host, on nodes that this
         host owns or might take.
     """
     return [instance for node, instance in inventory.nodes.items()
@@ -121,13 +118,13 @@ def foreign_instances(inventory: Inventory) -> list[str]:
 
 def candidates(inventory: Inventory, states: Mapping[str, InstanceState],
                view: peers.View) -> list[str]:
-    """Return the nodes whose owner must be looked up.
+    """Return the nodes for which the owner must be looked up.
 
     :param states: uuid -> :class:`InstanceState`, of the
         :func:`foreign_instances`.
     :param view: the compute services, with the hosts of those instances.
-    :returns: uuids of nodes that this host does not own and would take,
-        depending on who does.
+    :returns: uuids of nodes that this host does not own and, depending on the
+        owner, would take.
     """
     def may_be_had(instance: str | None) -> bool:
         state = _user(instance, states)
@@ -149,13 +146,9 @@ def _user(instance: str | None, states: Mapping[str, InstanceState]
 
 
 def decide(facts: Facts) -> dict[str, Reason]:
-    """Say for each node why it is mine or not.
+    """Return node uuid -> :class:`Reason`, for each node.
 
-    Of the nodes that are PULLED it is not yet known whether builds are on
-    their way to them: see :func:`pulls`.
-
-    :param facts: :class:`Facts`.
-    :returns: dict of node uuid -> :class:`Reason`, one for each node.
+    Builds may still be on their way to nodes that are PULLED (:func:`pulls`).
     """
     return {node: _reason(node, instance, facts)
             for node, instance in facts.nodes.items()}
@@ -186,7 +179,7 @@ def _reason(node: str, instance: str | None, facts: Facts) -> Reason:
 
 def _taking_over(node: str, state: InstanceState, home: HostKey, facts: Facts
                  ) -> Reason:
-    """Why I take over an instance of ``home``, a dead host, or do not."""
+    """Return why I take over an instance of ``home``, a dead host, or not."""
     if home not in facts.eligible or state.node not in (None, node):
         return Reason.INSTANCE_OF_DEAD
     record = facts.records.get(node)
@@ -212,7 +205,7 @@ def _stray(node: str, state: InstanceState | None, facts: Facts) -> Reason:
 
 
 def _taking(node: str, facts: Facts) -> Reason:
-    """Why I take a node that I do not own, or do not."""
+    """Return why I take a node that I do not own, or not."""
     record = facts.records.get(node)
     if record is None:
         if facts.preferences.prefers(facts.host, node):
@@ -242,7 +235,7 @@ def _pulling(record: Record, facts: Facts) -> Reason:
 
 
 def _refused(node: str, facts: Facts) -> Reason | None:
-    """Why I may not take a node from anybody, or None."""
+    """Return why I may not take a node from any owner, or None."""
     if node in facts.barred:
         return Reason.BARRED
     if not facts.permissions.settled:
@@ -254,14 +247,14 @@ def _refused(node: str, facts: Facts) -> Reason | None:
 
 def pulls(reasons: Mapping[str, Reason], limit: int,
           busy: Sequence[str] = ()) -> list[str]:
-    """Say which nodes to pull in this audit.
+    """Return the nodes to pull in this audit.
 
-    :param reasons: what :func:`decide` returned.
+    Before they are pulled, placement must say whether they have an allocation.
+
+    :param reasons: result of :func:`decide`.
     :param limit: the most nodes to pull in one audit.
-    :param busy: what :func:`still_busy` returned at the audit before; those
-        nodes come last, so that they do not keep others waiting.
-    :returns: list of node uuids of which it must be known, before they are
-        pulled, whether placement has an allocation.
+    :param busy: result of :func:`still_busy` after the audit before; these
+        nodes come last, so that they keep no others waiting.
     """
     return _in_turn(reasons, Reason.PULLED, busy)[:limit]
 
@@ -270,11 +263,11 @@ def still_busy(reasons: Mapping[str, Reason], busy: Sequence[str],
                asked: Sequence[str], allocated: Set[str]) -> tuple[str, ...]:
     """Return the nodes to be pulled that had an allocation when last asked.
 
-    :param reasons: what :func:`decide` returned.
-    :param busy: what this returned at the audit before.
-    :param asked: what :func:`pulls` returned.
+    The one that was asked for longest ago comes first.
+
+    :param busy: result of the audit before.
+    :param asked: result of :func:`pulls`.
     :param allocated: those of them that have an allocation.
-    :returns: node uuids; the one that was asked for longest ago comes first.
     """
     return _turns(reasons, {Reason.PULLED}, busy, asked, allocated)
 
@@ -291,9 +284,10 @@ def _in_turn(reasons: Mapping[str, Reason], wanted: Reason,
 def _turns(reasons: Mapping[str, Reason], wanted: Set[Reason],
            last: Sequence[str], tried: Sequence[str], failed: Set[str]
            ) -> tuple[str, ...]:
-    """Return which nodes come last, and in which order, the next time.
+    """Return which nodes come last the next time, in order.
 
-    What is not decided on, as in an audit of some nodes only, keeps its turn.
+    A node that is not decided on, as in an audit of some nodes, keeps its
+    turn.
     """
     return (*(node for node in last if node not in tried and (
                   node not in reasons or reasons[node] in wanted)),
@@ -303,13 +297,12 @@ def _turns(reasons: Mapping[str, Reason], wanted: Set[Reason],
 def with_pulls(reasons: Mapping[str, Reason], asked: Iterable[str],
                allocated: Set[str], unanswered: Set[str] = frozenset()
                ) -> Mapping[str, Reason]:
-    """Return the reasons with only those nodes taken that are idle.
+    """Return the reasons, with only idle nodes taken.
 
-    :param reasons: what :func:`decide` returned.
-    :param asked: what :func:`pulls` returned.
-    :param allocated: of those and of the ADOPTED nodes, the ones that have an
+    :param asked: result of :func:`pulls`.
+    :param allocated: of these and of the ADOPTED nodes, those with an
         allocation of an instance that nova has.
-    :param unanswered: the ones of which that is not known.
+    :param unanswered: those for which placement did not answer.
     """
     asked = frozenset(asked)
     others = {}
@@ -334,9 +327,8 @@ def _with(reasons: Mapping[str, Reason], others: Mapping[str, Reason]
 
 def adoptions(reasons: Mapping[str, Reason],
               refused: Sequence[str] = ()) -> list[str]:
-    """Return the nodes whose builds are to be looked at, in their order.
+    """Return the nodes for which builds are to be looked up, in order.
 
-    :param reasons: what :func:`decide` returned.
     :param refused: as for :func:`takeovers`.
     """
     return _in_turn(reasons, Reason.ADOPTED, refused)
@@ -344,10 +336,9 @@ def adoptions(reasons: Mapping[str, Reason],
 
 def with_adoptions(reasons: Mapping[str, Reason], asked: Iterable[str]
                    ) -> Mapping[str, Reason]:
-    """Return the reasons with only those nodes adopted that were asked for.
+    """Return the reasons, with only those nodes adopted that were asked for.
 
-    :param reasons: what :func:`decide` returned.
-    :param asked: those of :func:`adoptions` whose builds were looked at.
+    :param asked: those of :func:`adoptions` for which builds were looked up.
     """
     asked = frozenset(asked)
     return _with(reasons, {
@@ -357,18 +348,17 @@ def with_adoptions(reasons: Mapping[str, Reason], asked: Iterable[str]
 
 def abandoned_builds(node: str, builds: Mapping[str, InstanceState],
                      facts: Facts) -> list[str]:
-    """Say which builds and deletes of a node will never come to an end.
+    """Return the builds and deletes of a node that will never end.
 
-    A dead host had claimed it for a build and had not reserved the machine
-    yet, which nova gives up when that host starts again; or it had torn down
-    the machine and not deleted the instance yet. Who adopts the node ends
-    them, so that it matters to nobody in which zone that host is.
+    The dead host had claimed the node for a build and not yet reserved the
+    machine, which nova gives up when that host starts; or it had torn down the
+    machine and not deleted the instance. The host that adopts the node ends
+    them, whatever the zone of the dead host.
 
     :param node: uuid of a node that is ADOPTED.
-    :param builds: uuid -> :class:`InstanceState`, of the instances of nova
-        that have an allocation of it.
-    :param facts: :class:`Facts`.
-    :returns: list of uuids of instances to take over.
+    :param builds: uuid -> :class:`InstanceState`, of nova's instances with an
+        allocation of the node.
+    :returns: uuids of instances to take over.
     """
     return [uuid for uuid, state in sorted(builds.items())
             if state.host_key is not None
@@ -379,14 +369,14 @@ def abandoned_builds(node: str, builds: Mapping[str, InstanceState],
 
 def awaited(builds: Mapping[str, InstanceState], taken: Container[str],
             host: HostKey) -> bool:
-    """Whether a node has to wait for its host on account of its builds.
+    """Whether a node must wait for its host because of its builds.
 
-    One that ended in ERROR before it had a host is not worth that: whoever
-    gets its message finds the node elsewhere, and nova sends it there.
+    A build that ended in ERROR before it had a host does not count: the host
+    that gets its message finds the node elsewhere, and nova reschedules it.
 
     :param builds: as for :func:`abandoned_builds`.
-    :param taken: uuids of the instances that were taken over by now, or
-        whose build has arrived here.
+    :param taken: uuids of the instances that were taken over by now, or whose
+        build has arrived here.
     :param host: this host.
     """
     return any(uuid not in taken and state.host_key != host
@@ -396,13 +386,11 @@ def awaited(builds: Mapping[str, InstanceState], taken: Container[str],
 
 def takeovers(reasons: Mapping[str, Reason], limit: int,
               refused: Sequence[str] = ()) -> list[str]:
-    """Say which nodes' instances to take over in this audit.
+    """Return the nodes with instances to take over in this audit.
 
-    :param reasons: what :func:`decide` returned.
     :param limit: the most of them in one audit.
-    :param refused: what :func:`still_refused` returned at the audit before;
-        those nodes come last, so that they do not keep others waiting.
-    :returns: list of node uuids.
+    :param refused: result of :func:`still_refused` after the audit before;
+        these nodes come last, so that they keep no others waiting.
     """
     return _in_turn(reasons, Reason.TAKEN_OVER, refused)[:limit]
 
@@ -410,17 +398,15 @@ def takeovers(reasons: Mapping[str, Reason], limit: int,
 def still_refused(reasons: Mapping[str, Reason], refused: Sequence[str],
                   asked: Sequence[str], taken: Container[str]
                   ) -> tuple[str, ...]:
-    """Return the nodes whose instances or builds could not be taken over.
+    """Return the nodes with instances or builds that could not be taken over.
 
     They change hands, or have a migration in progress, or nova or placement
-    does not answer.
+    does not answer. The node that was tried longest ago comes first.
 
-    :param reasons: what :func:`decide` returned.
-    :param refused: what this returned at the audit before.
-    :param asked: of what :func:`takeovers` and :func:`adoptions` returned,
-        the nodes that were tried, each once.
-    :param taken: of those, the nodes whose instances are on this host now.
-    :returns: node uuids; the one that was tried longest ago comes first.
+    :param refused: result of the audit before.
+    :param asked: nodes that were tried, of :func:`takeovers` and
+        :func:`adoptions`.
+    :param taken: those of them with instances that are on this host now.
     """
     return _turns(
         reasons, {Reason.TAKEN_OVER, Reason.ADOPTED}, refused, asked,
@@ -429,11 +415,10 @@ def still_refused(reasons: Mapping[str, Reason], refused: Sequence[str],
 
 def with_takeovers(reasons: Mapping[str, Reason], refused: Container[str],
                    taken: Container[str]) -> Mapping[str, Reason]:
-    """Return the reasons with only those instances taken over that were.
+    """Return the reasons, with only those instances taken over that were.
 
-    :param reasons: what :func:`decide` and :func:`with_pulls` returned.
-    :param refused: what :func:`still_refused` returned.
-    :param taken: the nodes whose instances are on this host now.
+    :param refused: result of :func:`still_refused`.
+    :param taken: nodes with instances that are on this host now.
     """
     return _with(reasons, {
         node: (Reason.TAKEOVER_FAILED if node in refused
@@ -450,11 +435,10 @@ def lost_nodes_to_peers(
     zones: Mapping[HostKey, str],
     owned: Set[str],
 ) -> bool:
-    """Whether others took nodes from me as if I were dead.
+    """Whether peers have taken nodes from me as if I were dead.
 
-    They would, after my heartbeat failed for a while: nodes that I owned and
-    am preferred for, and that no instance uses, are recorded on other live
-    hosts.
+    They do when my heartbeat fails for a while. It shows by nodes that I owned
+    and am preferred for, without an instance, that are recorded on live hosts.
 
     :param states: uuid -> :class:`InstanceState`, of the
         :func:`foreign_instances`.
@@ -473,19 +457,18 @@ def lost_nodes_to_peers(
 def still_valid(reason: Reason, before: HostKey | None, now: HostKey | None,
                 host: HostKey, live: Callable[[], bool],
                 state: Callable[[], InstanceState | None]) -> bool:
-    """Whether a decision still stands when it is carried out.
+    """Whether a decision still holds when it is carried out.
 
-    An audit of many nodes lasts minutes, and the tracker moves a record
-    whoever owns it by then (nova: ResourceTracker._init_compute_node).
+    An audit of many nodes takes minutes, and nova's tracker moves a record
+    whatever its owner is by then (ResourceTracker._init_compute_node).
 
     :param reason: why the node is mine.
-    :param before: owner of the node when that was decided, or None.
+    :param before: owner of the node at the decision, or None.
     :param now: its owner at this moment, or None.
-    :param host: this host.
-    :param live: says whether the owner of this moment is up; not always
+    :param live: returns whether the owner of this moment is up; not always
         called.
-    :param state: says the :class:`InstanceState` of this moment for a node
-        with an instance, or None; not always called.
+    :param state: returns the :class:`InstanceState` of this moment, or None;
+        not always called.
     """
     if now in (None, host):
         return True
@@ -497,10 +480,7 @@ def still_valid(reason: Reason, before: HostKey | None, now: HostKey | None,
 
 
 def is_here(state: InstanceState | None, host: HostKey) -> bool:
-    """Whether an instance is on a host.
-
-    :param state: None if nova does not have it.
-    """
+    """Whether an instance is on a host; None is one that nova lacks."""
     return (state is not None and state.host_key == host
             and not state.deleted)
 
@@ -514,8 +494,7 @@ _AS_PREFERRED = frozenset({
 def may_create(reason: Reason, preferred: Callable[[], bool]) -> bool:
     """Whether I may create the record of a node that has none.
 
-    :param reason: why the node is mine or not.
-    :param preferred: says whether I am preferred for it at this moment; not
+    :param preferred: returns whether I am preferred for it at this moment; not
         always called.
     """
     if reason in _AS_PREFERRED:
@@ -524,12 +503,7 @@ def may_create(reason: Reason, preferred: Callable[[], bool]) -> bool:
 
 
 def count_reasons(reasons: Mapping[str, Reason]) -> dict[Reason, int]:
-    """Count the nodes for each reason.
-
-    :param reasons: what :func:`decide` returned.
-    :returns: dict of :class:`Reason` -> number of nodes, every reason
-        included, in the order of the rules.
-    """
+    """Count the nodes for each reason, in the order of the rules."""
     counts = dict.fromkeys(Reason, 0)
     for reason in reasons.values():
         counts[reason] += 1

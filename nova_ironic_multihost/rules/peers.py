@@ -1,22 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""How hosts are told apart: their names in lower case.
+"""Compute services that share nodes: peers and members.
 
-DNS and MySQL compare names so, and a host that was renamed in case only has
-services, instances and records under both spellings (nova bug 1866380). A
-plain ``str`` is a name as nova spells it; what is compared, or is the key of
-a map, is a :data:`HostKey`.
+A *peer* serves the same nodes: any compute service with an Ironic node or,
+with ``[ironic]conductor_group`` or ``[ironic]shard``, those that
+``[ironic]peer_list`` names. A *member* is a peer that is up and enabled; the
+hash ring consists of the members. A service with a stop marker stays a member
+while it may come back (:mod:`.stop_marker`). A host judges itself by nova's
+services table as well, so that all hosts agree about it.
 
-Who shares the nodes: services, peers, members.
-
-A *peer* is a compute service of the same partition: any service with an
-Ironic compute node or, with ``[ironic]conductor_group`` or ``[ironic]shard``,
-those of them that ``[ironic]peer_list`` names; with an empty list nobody but
-this host. A *member* is a peer that is up and enabled; the members make up
-the hash ring. A service that is told to end stays one while it may be about to
-come back (:mod:`.stop_marker`). This host is judged as every other is, by what
-nova's services table says of it, so that all hosts come to one conclusion
-about it.
+DNS and MySQL ignore the case of host names, and a host that was renamed in
+case only has services and records under both spellings (nova bug 1866380). A
+``str`` is a name as nova spells it; comparisons and keys of maps use
+:data:`HostKey`.
 """
 
 from collections.abc import Iterable
@@ -33,27 +29,23 @@ HostKey = typing.NewType('HostKey', str)
 
 
 def host_key(name: str) -> HostKey:
-    """Return the key of a host.
-
-    :param name: its name in any spelling.
-    """
+    """Return the key of a host, whose name may be spelled in any case."""
     return HostKey(name.lower())
 
 
 @dataclasses.dataclass(frozen=True)
 class ComputeService:
-    """What is known of one nova-compute service.
+    """One nova-compute service, as far as it is known.
 
     :param host: its name, as nova spells it.
-    :param up: whether nova takes it for up: its heartbeat is fresh and nobody
-        has forced it down.
-    :param disabled: whether an operator has disabled it.
-    :param forced_down: whether an operator, or a tool, has declared it dead.
-    :param ironic: whether it is known to have an Ironic compute node.
-    :param stop marker: what it has said when it was told to end, '' if
-        nothing; nova has it disabled then, and no operator has done that.
-    :param beat: when its last heartbeat was written, by the clock of the
-        conductor that did it; None if none was, or not into the database.
+    :param up: its heartbeat is fresh, and it is not forced down.
+    :param disabled: an operator has disabled it.
+    :param forced_down: an operator or a tool has declared it dead.
+    :param ironic: it has an Ironic compute node.
+    :param stop_marker: the marker that it wrote when it was told to stop, or
+        ''; nova then has it disabled, without an operator.
+    :param beat: time of its last heartbeat, by the clock of the conductor that
+        wrote it; None if there was none, or no database has it.
     """
 
     host: str
@@ -74,14 +66,14 @@ class ComputeService:
 
 @dataclasses.dataclass(frozen=True)
 class Partition:
-    """The set of nodes that a group of compute services shares.
+    """The nodes that a group of compute services shares.
 
     All nodes, or those of one ``[ironic]conductor_group`` and/or ``shard``.
 
-    :param conductor_group: name of the group in lower case, as Ironic has it;
-        the empty string is its default group, None means any group.
+    :param conductor_group: in lower case, as Ironic has it; '' is Ironic's
+        default group, None means any.
     :param shard: name of the shard, or None for any.
-    :param peer_list: hosts that the operator named as sharing it.
+    :param peer_list: hosts that the operator named.
     """
 
     conductor_group: str | None = None
@@ -90,7 +82,7 @@ class Partition:
 
     @classmethod
     def from_label(cls, label: str) -> 'Partition':
-        """Return what :attr:`label` was made from, without the peers."""
+        """Return the partition of a :attr:`label`, without the peers."""
         fields = dict(urllib.parse.parse_qsl(label, keep_blank_values=True))
         group = fields.get('conductor_group')
         return cls(group if group is None else group.lower(),
@@ -98,7 +90,7 @@ class Partition:
 
     @property
     def label(self) -> str:
-        """Text by which other hosts know the partition; '' for all nodes."""
+        """The partition as other hosts know it; '' for all nodes."""
         return urllib.parse.urlencode({
             name: value for name, value in (
                 ('conductor_group', self.conductor_group),
@@ -112,10 +104,7 @@ class Partition:
         return frozenset(host_key(name) for name in self.peer_list)
 
     def excludes(self, other: 'Partition') -> bool:
-        """Whether no node can be in both partitions.
-
-        An unrestricted partition overlaps with every other one.
-        """
+        """Whether no node can be in both partitions."""
         return any(
             here is not None and there is not None and here != there
             for here, there in (
@@ -124,7 +113,7 @@ class Partition:
 
 
 def same_label(label: str) -> str:
-    """Return a label as this release would write it."""
+    """Return a label as this release writes it."""
     return Partition.from_label(label).label if label else label
 
 
@@ -132,15 +121,14 @@ def same_label(label: str) -> str:
 class View:
     """The compute services as one host sees them at one moment.
 
-    :param host: the host whose view it is.
+    :param host: the host.
     :param services: host -> :class:`ComputeService`.
-    :param peers: hosts that share the partition, or None for every host that
-        is not in ``other_partition_hosts``.
+    :param peers: hosts that share the partition; None for every host that is
+        not in ``other_partition_hosts``.
     :param other_partition_hosts: hosts that serve another partition.
-    :param starting: this host has just started and nova has not heard its
-        heartbeat yet: it is not held against it.
-    :param over: hosts that have not come back for too long, each with the
-        stop marker that it had said.
+    :param starting: the host has just started, before its first heartbeat; it
+        still counts as a member.
+    :param over: (host, stop marker) of hosts that stopped too long ago.
     """
 
     host: HostKey
@@ -157,20 +145,17 @@ class View:
         return tuple(service.host for service in self.services.values())
 
     def live(self, host: HostKey | None) -> bool:
-        """Whether the host is up; False if nova does not have it."""
+        """Whether the host is up; False if nova does not know it."""
         service = self.services.get(host) if host is not None else None
         return service is not None and service.up
 
     def fenced(self, host: HostKey) -> bool:
-        """Whether somebody has declared the host dead."""
+        """Whether the host was declared dead."""
         service = self.services.get(host)
         return service is not None and service.forced_down
 
     def gone(self, host: HostKey) -> bool:
-        """Whether the host was told to end, and that is long ago.
-
-        It may still be up.
-        """
+        """Whether the host stopped too long ago; it may still be up."""
         service = self.services.get(host)
         return service is not None and (host, service.stop_marker) in self.over
 
@@ -206,13 +191,9 @@ def view(services: Iterable[ComputeService], partition: Partition, host: str,
          other_partition_hosts: Iterable[HostKey] = (),
          starting: bool = False,
          over: Iterable[tuple[HostKey, str]] = ()) -> View:
-    """Return the :class:`View` of a host.
+    """Return the :class:`View` of a host; parameters as there.
 
     :param services: all compute services that are known.
-    :param partition: the partition that this host serves.
-    :param host: this host.
-    :param other_partition_hosts: hosts known to serve another partition.
-    :param starting: see :class:`View`, as for ``over``.
     """
     return View(host_key(host), by_host(services), partition.peers,
                 frozenset(other_partition_hosts), starting, frozenset(over))
@@ -222,9 +203,9 @@ def by_host(services: Iterable[ComputeService]
             ) -> Mapping[HostKey, ComputeService]:
     """Return an immutable map: host -> service.
 
-    :param services: of two that are one host (it was renamed in case, on a
-        database that tells both names apart) the one with the last heartbeat
-        counts, also if it is fenced; without time stamps the one that is up.
+    :param services: of two with one key (a host renamed in case, on a database
+        that tells the names apart) the one with the later heartbeat counts;
+        without time stamps the one that is up.
     """
     known: dict[HostKey, ComputeService] = {}
     for service in services:
@@ -241,12 +222,7 @@ def _at_work(service: ComputeService) -> tuple[datetime.datetime, bool]:
 
 def spellings(services: Iterable[ComputeService], host: str
               ) -> tuple[str, ...]:
-    """Return the ways in which nova spells a host.
-
-    :param services: all compute services that are known.
-    :param host: a host in any spelling.
-    :returns: tuple of names, ``host`` first.
-    """
+    """Return the spellings of a host's name in nova, ``host`` first."""
     return tuple(dict.fromkeys(
         [host, *sorted(service.host for service in services
                        if service.key == host_key(host))]))

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
 
-"""Which member prefers which node.
+"""Which member prefers which node: a consistent hash over the members.
 
-A consistent hash over the members: every compute service that sees the same
-members and uses the same number of points computes the same preference,
-whatever the order in which it learned of them, and a member that comes or
-goes changes the preference of its own share of the nodes only. A preference
-is not an ownership; :mod:`nova_ironic_multihost.rules.ownership` decides that.
+Compute services that see the same members and use the same number of points
+compute the same preferences. A member that joins or leaves changes the
+preference of its own share of the nodes only. A preference is not yet an
+ownership (:mod:`.ownership`).
 """
 
 import collections
@@ -29,13 +28,12 @@ LOG = logging.getLogger(__name__)
 class Ring:
     """An immutable map: node uuid -> the member that prefers the node.
 
-    :param members: iterable of hosts; at least one.
-    :param points: points per member on the ring, 1 or more. More points
-        spread the nodes more evenly; the table in the documentation (page
-        "The hash ring") says what they cost.
-    :raises ValueError: when there is no member.
+    ``hashring`` is the tooz ring behind it.
 
-    ``hashring`` is the tooz ring behind it; nobody may change it.
+    :param members: hosts; at least one.
+    :param points: points per member, 1 or more. More points spread nodes more
+        evenly (documentation, page "The hash ring").
+    :raises ValueError: there is no member.
     """
 
     def __init__(self, members: Iterable[HostKey], points: int) -> None:
@@ -48,10 +46,7 @@ class Ring:
         self._last: tuple[str, HostKey] | None = None
 
     def host_for(self, node_uuid: str) -> HostKey:
-        """Return the member that prefers the node.
-
-        :param node_uuid: uuid of an Ironic node, as Ironic spells it.
-        """
+        """Return the member that prefers a node."""
         last = self._last
         if last is not None and last[0] == node_uuid:
             return last[1]
@@ -65,11 +60,7 @@ class Ring:
         return self.host_for(node_uuid) == host
 
     def shares(self, node_uuids: Iterable[str]) -> dict[HostKey, int]:
-        """Count the nodes that each member prefers.
-
-        :param node_uuids: iterable of node uuids.
-        :returns: dict of member -> number of nodes, every member included.
-        """
+        """Count the nodes that each member prefers, 0 included."""
         counts = collections.Counter(
             self.host_for(node_uuid) for node_uuid in node_uuids)
         return {member: counts[member] for member in self.members}
@@ -78,16 +69,15 @@ class Ring:
 class Preferences:
     """An immutable map: node uuid, zone of its owner -> preferred member.
 
-    A machine does not change its rack, so a node whose owner is in an
-    explicit availability zone is wanted only by members of that zone and by
-    members without one, unless nodes may cross zones. By a member without
-    one it is wanted only if that would want it from anybody: else it would
-    be on its way to yet another member, in a third zone perhaps.
+    A machine does not change its rack. So members of the owner's availability
+    zone, and members without a zone, may take a node, unless nodes may cross
+    zones. A member without a zone gets such a node only if the ring of all
+    members picks it too; otherwise the node would move again.
 
-    :param members: host -> its explicit availability zone, or
-        None; may be empty, then nobody is preferred for anything.
-    :param points: points per member on the ring, 1 or more.
-    :param cross_zones: whether nodes may cross zones.
+    :param members: host -> its explicit availability zone or None; if it is
+        empty nobody is preferred.
+    :param points: points per member, 1 or more.
+    :param cross_zones: nodes may cross zones.
     """
 
     def __init__(self, members: Mapping[HostKey, str | None], points: int,
@@ -111,10 +101,11 @@ class Preferences:
             for zone in zones}
 
     def ring_for(self, zone: str | None) -> Ring | None:
-        """Return the ring of those that may take nodes of a zone, or None.
+        """Return the ring of the members that may take nodes of a zone.
 
-        :param zone: explicit availability zone of the node's owner; None if
-            it has none or nobody owns the node.
+        None if there is no such member.
+
+        :param zone: explicit availability zone of the owner, or None.
         """
         if zone is None:
             return self.ring
@@ -122,7 +113,7 @@ class Preferences:
 
     def host_for(self, node_uuid: str, zone: str | None = None
                  ) -> HostKey | None:
-        """Return the member that prefers the node, None if nobody may."""
+        """Return the member that prefers the node, None if there is none."""
         ring = self.ring_for(zone)
         if ring is None or self.ring is None:
             return None
@@ -139,20 +130,18 @@ class Preferences:
         return self.host_for(node_uuid, zone) == host
 
     def may_prefer(self, host: HostKey, node_uuid: str) -> bool:
-        """Whether ``host`` is preferred for the node with any owner at all.
+        """Whether ``host`` is preferred for the node with some owner.
 
-        Then it is so among the members of its own zone alone: who comes first
-        on a ring comes first on any ring of fewer members.
+        It is then preferred among the members of its own zone alone: the first
+        host on a ring is first on each ring of fewer members.
         """
         return self.takeover_target(node_uuid, self.members.get(host)) == host
 
     def may_inherit(self, host: HostKey, node_uuid: str,
                     zones: Iterable[str | None]) -> bool:
-        """Whether ``host`` is preferred for what somebody in a zone has.
+        """Whether ``host`` is preferred for a node, or an instance on it.
 
-        For the node itself, or for an instance on it.
-
-        :param zones: explicit availability zones of owners, or None.
+        :param zones: explicit availability zones of possible owners, or None.
         """
         return any(
             self.prefers(host, node_uuid, zone)
@@ -162,19 +151,19 @@ class Preferences:
         )
 
     def may_keep(self, host: HostKey, zone: str | None) -> bool:
-        """Whether a node's owner takes the dead host's instance on it, too.
+        """Whether the owner of a node also takes a dead host's instance on it.
 
-        :param zone: as for :meth:`takeover_target`.
+        :param zone: explicit availability zone of the dead host, or None.
         """
         return host in self.members and (
             self.cross_zones or self.members[host] == zone)
 
     def takeover_target(self, node_uuid: str, zone: str | None = None
              ) -> HostKey | None:
-        """Return the member that is to have a dead host's instance, or None.
+        """Return the member that takes a dead host's instance, or None.
 
-        An instance was asked for in the zone of its host and stays there: it
-        goes to a member of that very zone, unless nodes may cross zones.
+        The instance stays in the availability zone of its host, unless nodes
+        may cross zones.
 
         :param zone: explicit availability zone of the dead host, or None.
         """
@@ -193,15 +182,10 @@ def _ring(hosts: Iterable[HostKey], points: int) -> Ring | None:
 def refreshed(preferences: Preferences | None,
               members: Mapping[HostKey, str | None], points: int,
               cross_zones: bool = False) -> Preferences:
-    """Return the preferences of these members, the given ones if they are.
+    """Return the preferences of these members; log which joined and left.
 
-    Building a ring takes milliseconds, but an audit that changes nothing
-    should do nothing. Who joined and who left is logged.
-
-    :param preferences: the :class:`Preferences` so far, or None.
-    :param members: host -> explicit availability zone or None.
-    :param points: points per member.
-    :param cross_zones: whether nodes may cross zones.
+    :param preferences: those so far, or None. They are returned if nothing has
+        changed, as a ring takes milliseconds.
     """
     found = same_or_new(preferences, members, points, cross_zones)
     before = set(preferences.members) if preferences else set()
@@ -219,9 +203,9 @@ def refreshed(preferences: Preferences | None,
 def same_or_new(preferences: Preferences | None,
                 members: Mapping[HostKey, str | None], points: int,
                 cross_zones: bool = False) -> Preferences:
-    """Return the preferences of these members, the given ones if they are.
+    """Return the preferences of these members, without a log line.
 
-    Parameters as for :func:`refreshed`, which also logs.
+    The given ones if nothing has changed.
     """
     wanted = dict(members), points, cross_zones
     if preferences and wanted == (preferences.members, preferences.points,

@@ -1,18 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a compute service says when it is told to end: its stop marker.
+"""The stop marker: how a compute service says that it is about to stop.
 
-Pure. Since nova 33 a service that is told to end sends heartbeats for minutes
-while it ends, and takes no more builds; earlier ones do so for as long as they
-wait for what they are at. So it says that it is about to go, in the reason for
-which nova's services table has it disabled, and others treat it as if it were
-not disabled: most come back within seconds, and their nodes are to stay. Who
-has not come back within ``service_down_time`` since it said so is no member
-any more.
+A service that is told to stop goes on with heartbeats while it finishes its
+work, for minutes since nova 33. So it writes a marker into the reason for
+which nova has it disabled. Other services treat it as enabled, since most come
+back within seconds and their nodes should stay. After ``service_down_time`` it
+is no member any more.
 
-nova's API writes that reason whenever a service is enabled or disabled, with
-None if there is none (nova.api.openstack.compute.services). So as long as the
-stop marker is there no operator has said anything since.
+nova's API overwrites that reason whenever a service is enabled or disabled
+(nova.api.openstack.compute.services). So while the marker is there, no
+operator has changed anything since.
 """
 
 from collections.abc import Mapping
@@ -30,10 +28,10 @@ _TIME = '%Y-%m-%dT%H:%M:%SZ'
 
 
 def text(moment: datetime.datetime) -> str:
-    """Return what a service says that is told to end.
+    """Return the stop marker of this moment.
 
-    :param moment: this moment in UTC. For people to read, and so that each
-        stop marker of a host is another: clocks differ from host to host.
+    :param moment: in UTC. It is for people to read, and makes each marker of a
+        host different; clocks of hosts differ.
     """
     return f'{_BEGINNING}{moment:{_TIME}}{_END}'
 
@@ -45,9 +43,9 @@ def said(disabled_reason: str | None) -> str:
 
 
 def said_at(words: str) -> datetime.datetime | None:
-    """Return when a stop marker was said, in UTC; None if that is not legible.
+    """Return the UTC time in a stop marker; None if it cannot be read.
 
-    By the clock of the host that said it.
+    By the clock of the host that wrote it.
     """
     try:
         return datetime.datetime.strptime(
@@ -59,13 +57,13 @@ def said_at(words: str) -> datetime.datetime | None:
 
 def may_close(view: peers.View, zones: Mapping[HostKey, str | None]
               ) -> bool:
-    """Whether no more builds are to be sent to a host that is told to end.
+    """Whether a stopping host may have no more builds sent to it.
 
-    Only if at least half of those that could have them stay open: of computes
-    that are restarted together builds wait in the queues, and a cloud without
-    a compute that is enabled sets each of them to ERROR.
+    Only if at least half of the hosts that could get the builds stay open.
+    When all are restarted together builds wait in the queues; a cloud without
+    an enabled compute service sets each of them to ERROR.
 
-    :param view: who is there; this host is told to end, and has said so.
+    :param view: this host has written its stop marker.
     :param zones: member -> its explicit availability zone or None.
     """
     zone = zones.get(view.host)
@@ -77,20 +75,20 @@ def may_close(view: peers.View, zones: Mapping[HostKey, str | None]
 
 @dataclasses.dataclass(frozen=True)
 class StopMarkers:
-    """Since when others have been heard to write their stop marker.
+    """Since when this host has seen the stop markers of others.
 
-    :param heard: host -> (its stop marker, when it was heard first, in seconds
-        of a monotonic clock of the one that heard it).
+    :param heard: host -> (its stop marker, when it was seen first, in seconds
+        of a monotonic clock of this host).
     """
 
     heard: Mapping[HostKey, tuple[str, float]] = dataclasses.field(
         default_factory=lambda: types.MappingProxyType({}))
 
     def after(self, view: peers.View, now: float) -> 'StopMarkers':
-        """Return the stop markers after one more look.
+        """Return the stop markers after one more poll.
 
-        :param view: what was seen.
-        :param now: time of this look.
+        :param view: result of the poll.
+        :param now: time of the poll.
         """
         heard = {}
         for host, service in view.services.items():
@@ -102,21 +100,18 @@ class StopMarkers:
 
     def over(self, now: float, down_time: float
              ) -> frozenset[tuple[HostKey, str]]:
-        """Return whose time is over, with what they have said.
+        """Return the (host, stop marker) that are too old.
 
         :param now: this moment.
-        :param down_time: seconds for which a host that has written its stop
-            marker may be away, ``service_down_time``.
+        :param down_time: seconds for which a stopping host may be away,
+            ``service_down_time``.
         """
         return frozenset(
             (host, words) for host, (words, since) in self.heard.items()
             if now - since >= down_time)
 
     def next_over(self, now: float, down_time: float) -> float | None:
-        """Return the seconds until the time of the next one is over.
-
-        None if there is none.
-        """
+        """Return the seconds until the next marker is too old, or None."""
         return min((since + down_time - now
                     for _, since in self.heard.values()
                     if now - since < down_time), default=None)

@@ -1,25 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Instances of a dead compute service: who may take them, and what then.
+"""Take-over of the instances of a dead compute service.
 
-Pure. nova follows an instance whose ``host`` is changed: the resource tracker
-moves the record of its node at the next audit, and operations go to the new
-host. What a compute service that is started again does for an instance that
-it left in the middle of something (nova: ComputeManager._init_instance) is
-done by the one that takes it over.
+nova follows an instance when its ``host`` changes: the resource tracker moves
+the record of the node at the next audit, and operations go to the new host.
+The new host also does what a restarted compute service does for an interrupted
+instance (nova: ComputeManager._init_instance).
 
-While that goes on the instance has a task state of its own, the *mark*, which
-says who takes the instance over and what the instance was doing before. First
-it is ``taking-over``, written only if the task state is what it was when the
-decision was made; then ``taken-over``, written together with the new host, and
-only if the first mark is still there. An instance that was in the middle of
-nothing gets no second mark: it has no task state from then on, and can be
-used. So of two compute services that take over one instance one fails,
-whatever happens in between, and who wants to do anything about a mark has only
-to write on the condition that it is there. What a mark says is all that is
-needed to finish what was begun, and marks can be listed: they are found
-however the call, the audit or the process that wrote them has ended
-(:func:`sort_marked`).
+Meanwhile the instance has a task state of its own, the *mark*: it names the
+new host and the task state before. The first mark, ``taking-over``, is written
+only if the task state is still the one of the decision. The second,
+``taken-over``, is written with the new host, and only if the first mark is
+still there. An instance without an interrupted operation gets no second mark
+and can be used at once. So of two hosts that take over one instance, one
+fails, and a later write only has to expect the mark. A mark tells all that is
+needed to finish, and marks can be listed (:func:`sort_marked`), whichever
+call, audit or process ended in between.
 """
 
 from collections.abc import Callable
@@ -60,22 +56,20 @@ class Policy:
 def eligible(policy: Policy, view: peers.View,
              down_for: Mapping[HostKey, float],
              homes: Iterable[HostKey] = ()) -> frozenset[HostKey]:
-    """Say whose instances may be taken over.
+    """Return the hosts with instances that may be taken over.
 
-    Of any partition: a node, or a host, may have changed its own, and which
-    of the nodes are this host's to take is up to :mod:`.ownership`.
+    Hosts of any partition: a node or a host may have changed its own, and
+    :mod:`.ownership` decides which nodes this host takes.
 
-    A host that was only seen down may be alive and cut off, and a host that
-    sees most others down is likely the one that is cut off itself. So ``down``
-    wants more than half of the peers up, this host included; for a host that
-    is no peer it also wants more than half of all compute services up.
+    A host that was only seen down may be alive and cut off; a host that sees
+    most others down is likely cut off itself. So ``down`` requires that more
+    than half of the peers are up, this host included; for a host that is no
+    peer also more than half of all compute services.
 
-    :param policy: :class:`Policy`.
-    :param view: :class:`.peers.View`.
     :param down_for: host -> seconds for which it has been seen down without a
-        break, for those that are.
-    :param homes: hosts of instances; one whose service nova has no more is as
-        good as fenced.
+        break.
+    :param homes: hosts of instances; a host without a service in nova counts
+        as fenced.
     """
     if policy.when == NEVER or not view.member(view.host):
         return frozenset()
@@ -95,10 +89,10 @@ def eligible(policy: Policy, view: peers.View,
 
 
 def taking(task_state: str | None, host: HostKey) -> str:
-    """Return the first mark: the host is still the old one.
+    """Return the first mark; the host is still the old one.
 
-    :param task_state: what the instance has, possibly a mark.
-    :param host: who takes it over.
+    :param task_state: of the instance, possibly a mark.
+    :param host: the host that takes it over.
     """
     return f'{_TAKING}:{_token(host)}:{marked(task_state) or ""}'
 
@@ -106,8 +100,8 @@ def taking(task_state: str | None, host: HostKey) -> str:
 def taken(task_state: str | None, host: HostKey) -> str:
     """Return the second mark: the instance is the host's.
 
-    :param task_state: what the instance has, possibly a mark.
-    :param host: who has taken it over.
+    :param task_state: of the instance, possibly a mark.
+    :param host: the host that has taken it over.
     """
     return f'{_TAKEN}:{_token(host)}:{marked(task_state) or ""}'
 
@@ -116,48 +110,42 @@ def resting_or_taken(vm_state: str | None, task_state: str | None,
                      host: HostKey) -> str | None:
     """Return the task state that is written together with the new host.
 
-    :param vm_state: what the instance has.
-    :param task_state: what it has, possibly a mark.
-    :param host: who has taken it over.
-    :returns: the second mark; None if there is nothing that has to be done
-        for the instance, so that it needs none.
+    :param task_state: of the instance, possibly a mark.
+    :returns: the second mark; None if nothing has to be done for the instance.
     """
     return None if rests(vm_state, task_state) else taken(task_state, host)
 
 
 def marks(host: HostKey, task_states: Iterable[str]) -> list[str]:
-    """Return all marks of a host.
-
-    :param task_states: those that instances may have had before.
-    """
+    """Return all marks of a host, for the given earlier task states."""
     before = [None, *task_states]
     return [mark(state, host) for state in before for mark in (taking, taken)]
 
 
 def _token(host: HostKey) -> str:
-    """Return what stands for a host in its marks.
+    """Return the text that names a host in its marks.
 
-    A task state has room for 255 letters, as many as the name of a host.
+    A task state has 255 characters, as many as the name of a host.
     """
     return hashlib.sha256(host.encode()).hexdigest()[:12]
 
 
 def is_mark(task_state: str | None) -> bool:
-    """Whether a task state is a mark, whosever."""
+    """Whether a task state is a mark of any host."""
     return task_state is not None and task_state.startswith(
         (f'{_TAKING}:', f'{_TAKEN}:'))
 
 
 def is_anothers(task_state: str | None, host: HostKey) -> bool:
-    """Whether a task state is a mark of another host than this."""
+    """Whether a task state is a mark of another host."""
     return (task_state is not None and is_mark(task_state)
             and task_state.split(':')[1] != _token(host))
 
 
 def marked(task_state: str | None) -> str | None:
-    """Return what an instance was doing when it was taken over.
+    """Return the task state that an instance had when it was taken over.
 
-    :param task_state: its task state; one that is no mark is the answer.
+    A task state that is no mark is returned as it is.
     """
     if task_state is None or not is_mark(task_state):
         return task_state
@@ -166,13 +154,13 @@ def marked(task_state: str | None) -> str | None:
 
 @dataclasses.dataclass(frozen=True)
 class Marked:
-    """What is to be done about instances that carry marks.
+    """The work on instances with marks.
 
-    :param rest: uuids of those of this host to be finished.
+    :param rest: uuids of instances of this host to be finished.
     :param astray: (uuid, mark) of marks of this host on instances of others:
-        their take-over is between its two writes, or has ended there.
-    :param foreign: (uuid, mark) of the same the other way round: another host
-        was about to take what is this host's.
+        their take-over is between its two writes, or ended there.
+    :param foreign: (uuid, mark) of marks of other hosts on instances of this
+        host.
     """
 
     rest: frozenset[str]
@@ -181,10 +169,10 @@ class Marked:
 
 
 def sort_marked(host: HostKey, found: Mapping[str, InstanceState]) -> Marked:
-    """Sort instances that carry marks.
+    """Sort instances with marks, and leave out other hosts' business.
 
     :param host: this host.
-    :param found: uuid -> state. What is no business of this host is left out.
+    :param found: uuid -> state.
     """
     rest = set()
     astray = set()
@@ -205,16 +193,15 @@ def sort_marked(host: HostKey, found: Mapping[str, InstanceState]) -> Marked:
 
 
 class Step(enum.Enum):
-    """What is to be done for an instance that was taken over.
+    """The next step for an instance that was taken over.
 
-    :cvar INIT: what nova does for it at the start of a compute service.
+    :cvar INIT: nova's own start of a compute service for it.
     :cvar DELETE: delete it.
-    :cvar RESTORE: restore it, as its user takes back that it is deleted.
-    :cvar AWAIT: wait for Ironic, which is still deploying it, or for its copy.
+    :cvar RESTORE: restore it: its user takes the delete back.
+    :cvar AWAIT: wait for Ironic, which still deploys it, or for its copy.
     :cvar DEPLOYED: note that Ironic has deployed it.
-    :cvar FAIL: ERROR, with a fault that says why.
-    :cvar REPEAT: undo what was begun, and have it begun again
-        (:mod:`.backup_copies`).
+    :cvar FAIL: set it to ERROR, with a fault that says why.
+    :cvar REPEAT: undo the build and begin it again (:mod:`.backup_copies`).
     """
 
     INIT = 'init'
@@ -281,14 +268,12 @@ _TELLING = 'rebuild_spawning'
 def step(vm_state: str | None, task_state: str | None,
          provision_state: str | None,
          redeployed: Callable[[], bool]) -> Step:
-    """Say what an instance needs for its operation to be finished.
+    """Return the next step for an instance with an interrupted operation.
 
-    :param vm_state: nova's vm_state.
-    :param task_state: what it was doing, see :func:`marked`.
-    :param provision_state: of the Ironic node that carries it.
-    :param redeployed: says whether Ironic has deployed since the rebuild was
-        asked for; not always called.
-    :returns: :class:`Step`
+    :param task_state: the one before, see :func:`marked`.
+    :param provision_state: of its node in Ironic.
+    :param redeployed: returns whether Ironic has deployed since the rebuild
+        was asked for; not always called.
     """
     if task_state in _DELETING_TASKS or half_deleted(vm_state):
         # nova's own start deletes the record of one that is half deleted
@@ -319,18 +304,18 @@ def step(vm_state: str | None, task_state: str | None,
 def awaited_unmarked(vm_state: str | None) -> bool:
     """Whether users must see the task state while Ironic deploys.
 
-    A server that is rebuilt is REBUILD by its task state alone, and ACTIVE
-    with a mark; a build is BUILD whatever it is
+    A rebuilt server is REBUILD by its task state alone, and ACTIVE with a
+    mark; a build is BUILD either way
     (nova.api.openstack.common:status_from_state).
     """
     return vm_state != 'building'
 
 
 def ended_by_nova(vm_state: str | None, task_state: str | None) -> bool:
-    """Whether nova's start of a service ends what an instance does.
+    """Whether nova's start of a service ends the operation of an instance.
 
-    It does nothing for a server in ERROR, though that may be stopped and
-    started, and rebooted.
+    It does nothing for a server in ERROR, which may be stopped, started and
+    rebooted.
     """
     return (task_state in _ENDED_BY_NOVA
             and vm_state not in ('error', 'soft-delete')
@@ -339,12 +324,12 @@ def ended_by_nova(vm_state: str | None, task_state: str | None) -> bool:
 
 
 def mentions_mark(text: str) -> bool:
-    """Whether an error speaks of a mark: nova quotes the task state."""
+    """Whether an error quotes a mark: nova quotes the task state."""
     return f'{_TAKING}:' in text or f'{_TAKEN}:' in text
 
 
 def same_operation(before: str | None, task_state: str | None) -> bool:
-    """Whether an instance is still at what it was doing before."""
+    """Whether an instance is still in the operation of before."""
     return task_state == before or any(
         {before, task_state} <= operation for operation in _OPERATIONS)
 
@@ -353,10 +338,9 @@ def at_rest(before: str | None, vm_state: str | None,
             task_state: str | None) -> bool:
     """Whether an interrupted operation is finished.
 
-    :param before: what the instance was doing, see :func:`marked`.
-    :param vm_state: what it has now; an instance that is gone is at rest.
-    :param task_state: what it has now; one that is nothing of what was there
-        before is somebody's new request.
+    :param before: its task state, see :func:`marked`.
+    :param vm_state: of the instance now, ``deleted`` if it is gone.
+    :param task_state: of the instance now; a different one is a new request.
     """
     if vm_state == 'deleted' or is_mark(task_state):
         return False
@@ -369,9 +353,9 @@ def at_rest(before: str | None, vm_state: str | None,
 
 
 def lost_at_start(vm_state: str | None, task_state: str | None) -> bool:
-    """Whether nova's start of a service gives up what was asked for.
+    """Whether nova's start of a service gives up the operation.
 
-    It sets builds and rebuilds to ERROR, also one that is to be deleted, and
+    It sets builds and rebuilds to ERROR, also one that is to be deleted,
     whatever Ironic makes of them (ComputeManager._init_instance).
     """
     return vm_state == 'building' or (
@@ -383,69 +367,55 @@ def lost_at_start(vm_state: str | None, task_state: str | None) -> bool:
 def rests_at_start(vm_state: str | None, task_state: str | None) -> bool:
     """Whether nova's start of a service has nothing to do for an instance.
 
-    It asks Ironic twice for the power of its machine, and over Ironic nothing
-    follows from the answers (ComputeManager._init_instance).
+    It asks Ironic twice for the power of the machine, and nothing follows from
+    the answers (ComputeManager._init_instance).
     """
     return task_state is None and vm_state in _RESTING_STATES
 
 
 def rests(vm_state: str | None, task_state: str | None) -> bool:
-    """Whether an instance that is taken over is at rest.
-
-    :param task_state: what it has, possibly a mark.
-    """
+    """Whether an instance that is taken over has no interrupted operation."""
     return rests_at_start(vm_state, marked(task_state))
 
 
 def may_wait(vm_state: str | None, task_state: str | None) -> bool:
-    """Whether what nova's start of a service gives up may still be asked for.
+    """Whether a request that nova's start gives up may still be in the queue.
 
-    The request may wait in the queue of the service. A build that waits has
-    no host yet.
+    A build that waits has no host yet.
     """
     return vm_state != 'building' and task_state == 'rebuilding'
 
 
 def may_be_done_twice(vm_state: str | None, task_state: str | None) -> bool:
-    """Whether it does no harm to do what an instance is in the middle of.
+    """Whether the interrupted operation may be done twice without harm.
 
-    Even if it waits in a queue and is begun once more.
+    It may wait in a queue and begin once more.
     """
     return task_state in _DELETING_TASKS or half_deleted(vm_state)
 
 
 def half_deleted(vm_state: str | None) -> bool:
-    """Whether nova has noted that an instance is deleted, and it is there.
-
-    Not asked of one whose row is deleted.
-    """
+    """Whether nova has noted the delete of an instance that is still there."""
     return vm_state == 'deleted'
 
 
 def has_begun(vm_state: str | None, task_state: str | None) -> bool:
-    """Whether a build on a host was begun there, and carries no mark.
+    """Whether a build was begun on its host and carries no mark.
 
-    It waits in no queue then. If it was taken over, its former host has
-    written once more whatever is there (ComputeManager._build_resources).
+    It waits in no queue then. After a take-over its former host may have
+    written once more without a condition (ComputeManager._build_resources).
     """
     return vm_state == 'building' and not is_mark(task_state)
 
 
 def needs_no_machine(vm_state: str | None, task_state: str | None) -> bool:
-    """Whether an instance can be finished without its machine.
-
-    :param task_state: what it is doing, a mark or not.
-    """
+    """Whether an instance can be finished without its machine."""
     return (vm_state in ('building', 'deleted')
             or marked(task_state) in _DELETING_TASKS)
 
 
 def resting(vm_state: str, provision_state: str | None) -> str:
-    """Return the vm_state of an instance that is in the middle of nothing.
-
-    :param vm_state: the one that nova has.
-    :param provision_state: of the Ironic node that carries it.
-    """
+    """Return the vm_state of an instance without an operation in progress."""
     if provision_state == 'rescue':
         return 'rescued'
     if vm_state == 'rescued' and provision_state == 'active':

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a compute service has counted and timed of its own work; immutable.
+"""Counters and times of a compute service's own work; immutable.
 
 Times are seconds of one monotonic clock.
 """
@@ -15,7 +15,7 @@ from nova_ironic_multihost.rules.ownership import Reason
 
 
 class Event(enum.Enum):
-    """Something that is counted, since the process has begun."""
+    """An event that is counted since the start of the process."""
 
     ADOPTED = 'a free node came from a compute service that is down'
     PULLED = 'a free node came from one that is up'
@@ -27,7 +27,7 @@ class Event(enum.Enum):
 
 
 class Work(enum.Enum):
-    """Something that is done again and again."""
+    """Work that is done again and again."""
 
     LISTING = 'asking Ironic what has changed'
     AUDIT = 'an audit of all nodes'
@@ -36,7 +36,7 @@ class Work(enum.Enum):
 
 
 class Pending(enum.Enum):
-    """What a take-over that is not over waits for."""
+    """What a pending take-over waits for."""
 
     TURN = 'nodes whose instances wait to be taken over'
     REST = 'instances that are to be finished'
@@ -56,13 +56,13 @@ CAME = types.MappingProxyType({
 
 @dataclasses.dataclass(frozen=True)
 class RunStats:
-    """How it goes with one kind of work.
+    """State of one kind of work.
 
-    :param sign: when it was last seen to go on: it began, got a step further
-        or came to its end, whatever came of it. None before the first time.
-    :param ended: when it last came to its end, whatever came of it.
-    :param succeeded: when it last came to its end without an error.
-    :param seconds: how long it had taken then.
+    :param sign: its last sign of life: begin, progress or end, whatever the
+        result. None before the first.
+    :param ended: its last end, whatever the result.
+    :param succeeded: its last end without an error.
+    :param seconds: how long that run took.
     """
 
     sign: float | None = None
@@ -75,10 +75,10 @@ class RunStats:
         return dataclasses.replace(self, sign=now)
 
     def over(self, begun: float, now: float, done: bool) -> 'RunStats':
-        """Return this after one more turn.
+        """Return this after one more run.
 
-        :param begun: when it began.
-        :param done: it came to its end without an error.
+        :param begun: begin of the run.
+        :param done: it ended without an error.
         """
         if done:
             return RunStats(now, now, now, now - begun)
@@ -87,15 +87,14 @@ class RunStats:
 
 @dataclasses.dataclass(frozen=True)
 class Counters:
-    """All of it at one moment.
+    """All counters at one moment.
 
-    :param begun: when the process began.
-    :param counts: how often something has happened.
-    :param turns: of each kind of work.
-    :param pending: of each kind, what is pending -> since when it was seen.
-    :param asking: number of a request that Ironic has not answered yet ->
-        when it was made.
-    :param heard: when Ironic last answered one.
+    :param begun: start of the process.
+    :param counts: number of times of each event.
+    :param turns: the :class:`RunStats` of each kind of work.
+    :param pending: of each kind, uuid -> since when it was seen.
+    :param asking: number of a request to Ironic without an answer -> its time.
+    :param heard: last answer of Ironic.
     """
 
     begun: float = 0
@@ -113,12 +112,12 @@ class Counters:
     heard: float | None = None
 
     def counted(self, event: Event, number: int = 1) -> 'Counters':
-        """Return this after something has happened."""
+        """Return this after an event."""
         return dataclasses.replace(self, counts=types.MappingProxyType(
             {**self.counts, event: self.counts[event] + number}))
 
     def with_turns(self, work: Work, turns: RunStats) -> 'Counters':
-        """Return this with how it goes with one kind of work."""
+        """Return this with new statistics of one kind of work."""
         return dataclasses.replace(self, turns=types.MappingProxyType(
             {**self.turns, work: turns}))
 
@@ -126,7 +125,7 @@ class Counters:
                      ) -> 'Counters':
         """Return this with all that is pending of one kind.
 
-        :param keys: uuids; what is not among them is over.
+        :param keys: uuids; others are over.
         """
         before = self.pending[kind]
         return dataclasses.replace(self, pending=types.MappingProxyType({
@@ -134,17 +133,17 @@ class Counters:
                 {key: before.get(key, now) for key in sorted(keys)})}))
 
     def asked(self, number: int, now: float) -> 'Counters':
-        """Return this after a request to Ironic was made.
+        """Return this after a request to Ironic.
 
-        :param number: of the request; no two have the same.
+        :param number: unique number of the request.
         """
         return dataclasses.replace(self, asking=types.MappingProxyType(
             {**self.asking, number: now}))
 
     def answered(self, number: int, now: float | None = None) -> 'Counters':
-        """Return this after that request has got an answer, or has failed.
+        """Return this after the answer to a request.
 
-        :param now: when it was answered, None if it has failed.
+        :param now: time of the answer, None if the request failed.
         """
         return dataclasses.replace(
             self, heard=self.heard if now is None else now,
@@ -153,27 +152,27 @@ class Counters:
                 if other != number}))
 
     def age(self, work: Work, now: float) -> float:
-        """Return the seconds since some work came to its end without an error.
+        """Return the seconds since some work ended without an error.
 
-        Since the process began, if it never has.
+        Since the start of the process if it never has.
         """
         succeeded = self.turns[work].succeeded
         return now - (self.begun if succeeded is None else succeeded)
 
     @property
     def oldest_pending(self) -> float | None:
-        """When the oldest take-over that is pending was seen first."""
+        """When the oldest pending take-over was seen first."""
         return min((since for some in self.pending.values()
                     for since in some.values()), default=None)
 
     @property
     def oldest_asking(self) -> float | None:
-        """When the oldest request was made that has no answer yet."""
+        """Time of the oldest request without an answer."""
         return min(self.asking.values(), default=None)
 
     @property
     def oldest_awaited(self) -> float | None:
-        """The same, without those whose answer never comes."""
+        """Time of the oldest request with an answer that may still come."""
         return min((since for since in self.asking.values()
                     if self.heard is None or self.heard - since <= LOST),
                    default=None)

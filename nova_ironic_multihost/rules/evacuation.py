@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Evacuations: nova builds a server of a dead compute service anew elsewhere.
+"""Evacuations: nova rebuilds a server of a dead compute service elsewhere.
 
-Pure. Over Ironic that cannot be done, as a server is its machine, and none is.
-nova finds out late. When its API accepts an evacuation it writes a task state
-over whatever there was, a mark too (nova.compute.api:API.evacuate); its
-conductor allocates another machine to the server and tells its compute service
-to build the server there, or sets the server to ERROR if none is free. The
-rules here say what has to be put back, so that the server is as if nobody had
-asked.
+Over Ironic a server is its machine, so no evacuation is carried out. nova
+finds that out late. Its API writes a task state over any other, a mark too
+(nova.compute.api:API.evacuate); its conductor then allocates another machine
+and has the server built there, or sets it to ERROR if none is free. These
+rules say what has to be put back, as if no one had asked.
 """
 
 from collections.abc import Callable
@@ -46,10 +44,10 @@ SCHEDULED, REBUILT = 'rebuild_server', 'compute_rebuild_instance'
 
 @dataclasses.dataclass(frozen=True)
 class EvacuationEvent:
-    """Something that a service of nova did for an action.
+    """A step of a service of nova in an action.
 
-    :param name: as nova calls it, such as ``rebuild_server``.
-    :param began: when that was, by the clock of the service that did it.
+    :param name: nova's name, such as ``rebuild_server``.
+    :param began: by the clock of the service that did it.
     :param ended: the same for its end; None if it is not noted.
     """
 
@@ -60,12 +58,12 @@ class EvacuationEvent:
 
 @dataclasses.dataclass(frozen=True)
 class EvacuationAction:
-    """Something that an instance was asked for.
+    """A request for an instance.
 
-    :param name: as nova calls it, such as ``evacuate``.
-    :param began: when it was asked for, by the clock of nova's API.
+    :param name: nova's name, such as ``evacuate``.
+    :param began: by the clock of nova's API.
     :param failed: nova has noted that it failed.
-    :param events: returns what was done for it; not always called.
+    :param events: returns its steps; not always called.
     """
 
     name: str
@@ -84,10 +82,10 @@ class EvacuationAction:
 class Evacuated:
     """An instance that was to be evacuated.
 
-    :param record: of the node that it is on.
-    :param unrefused: uuids of the evacuations that nobody has refused. Without
-        any it was refused shortly before: nova's conductor may come to it
-        after that, and do what it does all the same.
+    :param record: of its node.
+    :param unrefused: uuids of the evacuations that were not refused yet.
+        Without any it was refused shortly before: nova's conductor may still
+        act on it.
     """
 
     record: Record
@@ -95,12 +93,12 @@ class Evacuated:
 
 
 def asked_last(actions: Sequence[EvacuationAction]) -> str | None:
-    """Return which of :data:`ACTIONS` an instance is at, None if at neither.
+    """Return which of :data:`ACTIONS` an instance is at, or None.
 
-    nova's API accepts an evacuation of a server that is to be rebuilt: that
-    is still to be, for all who evacuate it.
+    nova's API accepts an evacuation of a server that is to be rebuilt; the
+    rebuild is still wanted then.
 
-    :param actions: what it was asked for, the latest first.
+    :param actions: the requests, the latest first.
     """
     asked = iter(actions)
     last = next((one.name for one in asked if one.name in ACTIONS), None)
@@ -113,23 +111,21 @@ def asked_last(actions: Sequence[EvacuationAction]) -> str | None:
 
 def interrupted(task_state: str | None,
                 last: Callable[[], str | None]) -> str | None:
-    """Return what an instance was in the middle of when it was taken over.
+    """Return the task state that an instance had when it was taken over.
 
-    As :func:`.takeover.marked`, but an evacuation is nothing: nobody is
-    rebuilding a server that was to be evacuated.
+    As :func:`.takeover.marked`, but an evacuation counts as none.
 
-    :param task_state: its task state, a mark or not.
-    :param last: returns what :func:`asked_last` does; not always called.
+    :param last: returns the result of :func:`asked_last`; not always called.
     """
     before = takeover.marked(task_state)
     return None if before == TASK and last() == EVACUATE else before
 
 
 def surplus(node: str | None, allocated: Set[str]) -> frozenset[str]:
-    """Return which nodes an instance must not have allocated.
+    """Return the nodes that an instance must not have allocated.
 
-    :param node: the node that it is on. One that is on none is on its way to
-        what it has allocated.
+    :param node: the node of the instance. Without one it is on its way to its
+        allocation.
     :param allocated: the nodes that it has allocated.
     """
     return frozenset(allocated - {node}) if node else frozenset()
@@ -142,20 +138,17 @@ def left_by(
     faults: Iterable[datetime.datetime],
     machine: Callable[[], str | None],
 ) -> tuple[str, str | None]:
-    """Return both states of an instance without what evacuations did to them.
+    """Return both states of an instance without the effect of evacuations.
 
-    The ERROR is taken off only if an evacuation has brought it, and it was
-    none before: nothing had gone wrong since the server was asked for
-    something else last.
+    ERROR is removed only if an evacuation has caused it: nothing had gone
+    wrong since the last other request.
 
-    :param vm_state: what it has.
-    :param task_state: what it has. A mark stays: whoever has written it knows
-        what to do, see :func:`interrupted`; and whoever takes it off does not
-        write the other state.
-    :param actions: what it was asked for, the latest first.
-    :param faults: when nova has noted faults of it.
-    :param machine: returns the vm_state that its machine speaks for, None if
-        for none; not always called.
+    :param task_state: a mark stays: its host knows what to do, see
+        :func:`interrupted`.
+    :param actions: the requests, the latest first.
+    :param faults: times of the faults that nova has noted.
+    :param machine: returns the vm_state that fits its machine, or None; not
+        always called.
     """
     if task_state == TASK and asked_last(actions) == EVACUATE:
         task_state = None
@@ -189,14 +182,12 @@ def _failed_by(actions: Sequence[EvacuationAction],
 
 def refuser(owner: HostKey | None, node: str, view: peers.View,
             preferences: ring.Preferences | None) -> HostKey | None:
-    """Say who refuses an evacuation that nobody has refused.
+    """Return the host that refuses a lost evacuation, None if there is none.
 
-    It may have got lost, or wait in the queue of a compute service that is
-    dead itself.
+    It may have got lost, or wait in the queue of a dead compute service.
 
-    :param owner: owner of the node that the instance is on.
-    :param preferences: who is preferred for which node, None if not known.
-    :returns: None if nobody can be chosen.
+    :param owner: owner of the instance's node.
+    :param preferences: None if not known.
     """
     if view.live(owner):
         return owner

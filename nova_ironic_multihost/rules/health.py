@@ -1,15 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Whether a compute service still does anything useful.
+"""Whether a compute service works, and a snapshot of it for people.
 
-Pure. It is asked by whoever restarts processes, so the answer is no only where
-a new process is a remedy, or somebody has to come: an audit that hangs, a look
-that does, messages that nobody reads, a conductor that is silent. How well
-things go is for the metrics to say.
-
-The picture of a compute service: all that is seen of it from outside.
-
-Immutable, and made of what is known at that moment: nobody is asked for it.
+Probes that restart processes ask this. So the answer is no only where a new
+process or a person is the remedy: an audit or a poll that hangs, messages that
+no thread reads, a conductor that is silent. How well things go is up to the
+metrics.
 """
 
 from collections.abc import Mapping
@@ -38,10 +34,10 @@ AWAY = 300
 
 @dataclasses.dataclass(frozen=True)
 class HealthLimits:
-    """Seconds after which something is taken for broken.
+    """Seconds after which something counts as broken.
 
-    :param audit: without a sign of an audit, None if nova makes none.
-    :param look: without a sign of a look.
+    :param audit: without progress of an audit, None if nova makes none.
+    :param look: without progress of a poll of the peers.
     :param conductor: without an answer of nova's conductor.
     """
 
@@ -52,13 +48,13 @@ class HealthLimits:
 
 def bounds(interval: float | None, period: float, timeout: float,
            removal: float = 0) -> HealthLimits:
-    """Return the bounds that follow from the intervals of nova.
+    """Return the limits that follow from nova's intervals.
 
     :param interval: seconds between two audits, None if there are none.
-    :param period: seconds between two looks.
-    :param timeout: seconds for which an answer of the conductor is awaited.
-    :param removal: seconds for which it is waited that Ironic has torn down a
-        machine; audits wait while nova's other tasks do that.
+    :param period: seconds between two polls.
+    :param timeout: longest wait for the conductor.
+    :param removal: longest wait for Ironic to tear down a machine; audits wait
+        while nova's other tasks do that.
     """
     return HealthLimits(
         None if interval is None
@@ -69,18 +65,18 @@ def bounds(interval: float | None, period: float, timeout: float,
 
 @dataclasses.dataclass(frozen=True)
 class HealthInputs:
-    """What was seen of a compute service; times by one monotonic clock.
+    """What is known of a compute service; times by one monotonic clock.
 
-    :param started: when its start was over, None while it goes on. Until then
-        nova makes its first audit, which may take long.
-    :param ending: it was told to end.
-    :param listening: somebody reads the messages that are sent to it.
-    :param audit: when an audit last got a step further.
-    :param look: when a look last did.
-    :param look_ended: when one last came to its end.
-    :param services: when nova's conductor last said who is there.
-    :param asking: when the oldest request was made that Ironic has not
-        answered yet, and may answer; None if there is none.
+    :param started: end of its start, None while it starts. nova makes its
+        first audit then, which may take long.
+    :param ending: it was told to stop.
+    :param listening: a thread reads its messages.
+    :param audit: last progress of an audit.
+    :param look: last progress of a poll of the peers.
+    :param look_ended: end of the last poll.
+    :param services: last answer of nova's conductor about the services.
+    :param asking: time of the oldest request to Ironic without an answer that
+        may still come, or None.
     """
 
     started: float | None = None
@@ -95,7 +91,7 @@ class HealthInputs:
 
 @dataclasses.dataclass(frozen=True)
 class HealthState:
-    """Whether it is well, and a line for people to read."""
+    """Whether it works, and a line for people to read."""
 
     well: bool
     why: str
@@ -104,12 +100,9 @@ class HealthState:
 def judge(
     signs: HealthInputs, limits: HealthLimits, now: float
 ) -> HealthState:
-    """Say whether a compute service is well.
+    """Say whether a compute service works.
 
-    Ironic that is away is no reason: whoever waits for an answer hangs as long
-    as Ironic does, and a new process would as well.
-
-    :param now: this moment.
+    Ironic being away is no reason: a new process would wait for it as well.
     """
     if signs.ending:
         return HealthState(True, 'This compute service is about to end.')
@@ -161,15 +154,14 @@ class StatusSnapshot:
 
     :param host: its name, as nova spells it.
     :param at: the moment, by the clock of the counters.
-    :param recorder: what it has counted and timed.
-    :param verdict: whether it is well.
-    :param view: the compute services as it saw them last, None before that.
-    :param reasons: node uuid -> why it is its or not, None before it has
-        audited all nodes once.
-    :param missing: number of nodes that are recorded on it and not listed.
-    :param braked: none of these is taken for deleted, as too many are missing.
-    :param ending: it was told to end: it looks no more, and asks no more what
-        has changed.
+    :param recorder: its counters.
+    :param verdict: whether it works.
+    :param view: the compute services as it saw them last, or None.
+    :param reasons: node uuid -> reason, None before the first audit of all
+        nodes.
+    :param missing: number of nodes recorded on it that Ironic does not list.
+    :param braked: too many are missing, and none counts as deleted.
+    :param ending: it was told to stop, and polls no more.
     """
 
     host: str
@@ -193,7 +185,7 @@ class StatusSnapshot:
         return self.totals.age(work, self.at)
 
     def moving(self) -> Mapping[Reason, str]:
-        """Return of each reason for which nodes move the uuid of one node."""
+        """Return one node uuid for each reason for which nodes move."""
         examples: dict[Reason, str] = {}
         for node, reason in (self.reasons or {}).items():
             if reason in MOVING:
@@ -203,7 +195,7 @@ class StatusSnapshot:
              if reason in examples})
 
     def waiting(self, kind: Pending) -> list[tuple[str, float]]:
-        """Return (uuid, seconds) of what is pending, the oldest first."""
+        """Return (uuid, seconds) of pending take-overs, the oldest first."""
         return sorted(
             ((key, self.at - since) for key, since
              in self.totals.pending[kind].items()),

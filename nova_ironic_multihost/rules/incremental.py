@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
 
-"""What is decided again, and what keeps its reason.
+"""Which nodes an audit decides again, and which keep their reason.
 
-Pure. With another view of the compute services, other preferences or zones
-all nodes are decided again. Else those that have changed, those of which what
-the reason depends on may change without a sign, and of all others some, in
-turn, as nobody can be told of everything.
+With another view of the services, other preferences or zones all nodes are
+decided again. Otherwise: the nodes that have changed, those with a reason that
+may change without a sign, and some of all others in turn, since not every
+change gives a sign.
 """
 
 from collections.abc import Iterable
@@ -38,7 +38,6 @@ class Inputs:
 
     :param view: the compute services, with those of all owners and of all
         hosts of instances.
-    :param preferences: who is preferred for which node.
     :param zones: host -> explicit availability zone.
     :param partition: the partition that this host serves.
     """
@@ -51,14 +50,14 @@ class Inputs:
 
 @dataclasses.dataclass(frozen=True)
 class LastAudit:
-    """How things stood at an audit of all nodes.
+    """State at the last audit of all nodes.
 
-    :param basis: what its reasons depended on.
-    :param serial: :attr:`.mirror.Mirror.serial` of what it had read.
+    :param basis: the inputs of its reasons.
+    :param serial: :attr:`.mirror.Mirror.serial` of the mirror that it read.
     :param my_nodes: uuids of the nodes that were recorded on this host.
     :param my_instances: uuids of the instances on this host.
     :param unsettled: uuids of the nodes that are decided again the next time.
-    :param turn: number of the audit, from the first one on.
+    :param turn: number of the audit.
     """
 
     basis: Inputs
@@ -71,11 +70,10 @@ class LastAudit:
 
 def due(before: LastAudit | None, basis: Inputs, mirror: Mirror,
         my_nodes: Set[str], my_instances: Set[str]) -> Set[str]:
-    """Return the nodes that are decided in an audit.
+    """Return the nodes that an audit decides.
 
-    :param before: of the audit before, None if there was none.
-    :param basis: of this moment.
-    :param mirror: what Ironic has.
+    :param before: the audit before, or None.
+    :param basis: the inputs of this moment.
     :param my_nodes: uuids of the nodes that are recorded on this host.
     :param my_instances: uuids of the instances on this host.
     """
@@ -92,20 +90,18 @@ def due(before: LastAudit | None, basis: Inputs, mirror: Mirror,
 
 def uncertain(before: LastAudit | None, basis: Inputs, mirror: Mirror,
               recorded: Set[str], mine: Iterable[str]) -> set[str] | None:
-    """Return the nodes whose records are read again in an audit.
+    """Return the nodes for which records are read again in an audit.
 
-    nova's conductor gives 1.6 kB of each record, and has no question for who
-    owns it. A host that lives loses a node to whom the ring prefers, and gets
-    one by what this package does itself. Of all else, an operator who writes
-    into the database, an audit in :data:`TURNS` is told.
+    nova's conductor returns 1.6 kB for each record, and cannot list owners. A
+    live host loses nodes only to the member that the ring prefers, and gains
+    them by this package. All other changes, such as an operator's write to the
+    database, show in one audit of :data:`TURNS`.
 
-    :param before: of the audit before, None if there was none.
-    :param basis: of this moment.
-    :param mirror: what Ironic has.
+    :param before: the audit before, or None.
+    :param basis: the inputs of this moment.
     :param recorded: uuids of the nodes that were recorded on this host.
-    :param mine: uuids of the nodes that are this host's by what was decided
-        last.
-    :returns: their uuids; None if all records of this host are to be read.
+    :param mine: uuids of this host's nodes by the last decision.
+    :returns: uuids; None if all records of this host are to be read.
     """
     if (before is None or before.basis != basis
             or before.turn % TURNS == 0):
@@ -121,20 +117,19 @@ def uncertain(before: LastAudit | None, basis: Inputs, mirror: Mirror,
 
 
 def in_doubt(recorded: float | None, doubted: float | None) -> bool:
-    """Whether others may have taken nodes since all records were read.
+    """Whether peers may have taken nodes since all records were read.
 
-    :param recorded: when they were read, None if they were not.
-    :param doubted: when this host was seen to be no member last, by whomever,
-        or None; by the same clock.
+    :param recorded: time of that read, or None.
+    :param doubted: when this host last looked like no member, or None.
     """
     return doubted is not None and (recorded is None or doubted >= recorded)
 
 
 def settled(node: str, reason: Reason, facts: Facts) -> bool:
-    """Whether a reason stands until something changes that is noticed.
+    """Whether a reason stands until a change that gives a sign.
 
     :param reason: why the node is mine or not.
-    :param facts: what was decided by.
+    :param facts: the facts of the decision.
     """
     instance = facts.nodes[node]
     if node in facts.my_nodes:

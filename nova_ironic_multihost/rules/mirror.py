@@ -1,20 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The mirror: what Ironic has, without all of it being listed each time.
+"""The mirror: all nodes of Ironic, without listing them all each time.
 
-Pure: what was read goes in, what is known comes out. Three ways of reading
-complete each other; none sees everything:
+Three ways of reading complete each other; none sees everything:
 
 - the nodes that were touched last (Ironic's ``updated_at``, newest first).
-  Whatever Ironic does to a node touches it, but its clock has seconds, each
-  conductor has its own, and a node that is deleted is in no order at all;
-- the nodes that came last (in the order of their ids, from the last one that
-  is known): those that were created and never touched;
-- a round: all nodes, a page now and then, in the order of their ids. What a
-  round does not meet is gone.
+    Each change touches a node, but the time has seconds, each conductor has
+    its own clock, and a deleted node is in no order at all;
+- the nodes that were created last, in the order of their ids;
+- a round: all nodes, one page at a time, in the order of their ids. A node
+    that a round does not meet is gone.
 
-Ironic's API gives ``updated_at`` of one node or of whole nodes only, and
-sorts by it without showing it (ironic.api.controllers.v1.node).
+Ironic's API shows ``updated_at`` of one node or of whole nodes only, and sorts
+by it without showing it (ironic.api.controllers.v1.node).
 """
 
 from collections.abc import Iterable
@@ -38,11 +36,9 @@ MARKS = 8
 class NodeRow(typing.NamedTuple):
     """A node in a listing.
 
-    :param uuid: of the node.
     :param instance: uuid of the instance that Ironic has on it, or None.
-    :param body: all that nova works with, equal if that is equal; None if it
-        was not read.
-    :param here: whether it is in the partition that is read.
+    :param body: the fields that nova uses, comparable; None if not read.
+    :param here: it is in the partition that is read.
     """
 
     uuid: str
@@ -52,12 +48,10 @@ class NodeRow(typing.NamedTuple):
 
 
 class ListingPage(typing.NamedTuple):
-    """Some nodes of a listing, in its order.
+    """A page of a listing, in its order.
 
-    :param rows: the nodes.
-    :param more: whether there are others after these.
-    :param at: when Ironic gave it, by the clock of its API, None if it does
-        not say.
+    :param more: other nodes follow.
+    :param at: time of the answer by the clock of Ironic's API, or None.
     """
 
     rows: tuple[NodeRow, ...]
@@ -72,22 +66,20 @@ def _nothing() -> typing.Any:
 
 @dataclasses.dataclass(frozen=True)
 class Mirror:
-    """What is known of Ironic's nodes at one moment.
+    """Ironic's nodes at one moment, as far as they are known.
 
     :param nodes: uuid -> uuid of its instance, or None.
     :param bodies: uuid -> :attr:`NodeRow.body`, as far as it is known.
-    :param serial: number of changes so far, the first listing among them; 0
-        if nothing was read.
-    :param changes: uuid -> number of its last change, of the nodes that came
-        or changed since the first listing, and are there.
-    :param tail: uuids of the nodes that came last, the last one last.
+    :param serial: number of changes so far, counting the first listing; 0 if
+        nothing was read.
+    :param changes: uuid -> number of its last change since the first listing.
+    :param tail: uuids of the nodes that were created last, the newest last.
     :param since: touches before are known, by Ironic's clocks; None if it is
-        not known how Ironic's clocks stand.
-    :param marks: uuids of the last nodes that the round has met, the last one
-        last; none at its beginning.
-    :param missing: uuids of the nodes that were there when the round began,
-        and that it has not met; none before its first page, as that would be
-        all. A node that was touched may have gone since.
+        not known how these stand.
+    :param marks: uuids of the last nodes that the round has met; none at its
+        beginning.
+    :param missing: uuids of the nodes that were there when the round began and
+        that it has not met; none before its first page.
     """
 
     nodes: Mapping[str, str | None] = _nothing()
@@ -100,10 +92,7 @@ class Mirror:
     missing: frozenset[str] = frozenset()
 
     def changed_since(self, serial: int) -> frozenset[str]:
-        """Return the nodes that came or changed since, and are there.
-
-        :param serial: :attr:`serial` of the mirror at that time.
-        """
+        """Return the nodes that came or changed since a :attr:`serial`."""
         if serial == self.serial:
             return frozenset()
         return frozenset(node for node, its in self.changes.items()
@@ -112,8 +101,8 @@ class Mirror:
     def met(self, rows: Iterable[NodeRow]) -> 'Mirror':
         """Return the mirror after some nodes were read.
 
-        :param rows: the nodes; of two that are one the first counts, which
-            was touched last.
+        :param rows: of two with one uuid the first counts, which was touched
+            last.
         """
         found: dict[str, NodeRow] = {}
         for row in rows:
@@ -124,12 +113,7 @@ class Mirror:
              if not row.here and uuid in self.nodes])
 
     def completed(self, rows: Sequence[NodeRow]) -> 'Mirror':
-        """Return the mirror with bodies that were not known.
-
-        It is no change of a node that more is known of it.
-
-        :param rows: nodes with bodies.
-        """
+        """Return the mirror with more bodies; that changes no node."""
         if not rows:
             return self
         same = [row for row in rows if row.uuid in self.nodes
@@ -140,7 +124,7 @@ class Mirror:
         return found.met(rows)
 
     def without(self, nodes: Iterable[str]) -> 'Mirror':
-        """Return the mirror after some nodes were found to be gone."""
+        """Return the mirror without nodes that are gone."""
         return self._with(gone=[node for node in nodes if node in self.nodes])
 
     def only(self, wanted: Set[str]) -> 'Mirror':
@@ -168,10 +152,7 @@ class Mirror:
         return dataclasses.replace(self, marks=(), missing=frozenset())
 
     def gone_on(self, rows: Sequence[NodeRow]) -> 'Mirror':
-        """Return the mirror after the next nodes of a round.
-
-        :param rows: of the page after the last one of :attr:`marks`.
-        """
+        """Return the mirror after the next page of a round."""
         met = {row.uuid for row in rows}
         missing = (self.missing - met if self.marks
                    else frozenset(self.nodes.keys() - met))
@@ -180,10 +161,7 @@ class Mirror:
             found.met(rows), marks=_last(self.marks, rows))
 
     def ended(self) -> 'Mirror':
-        """Return the mirror when a round has met its last node.
-
-        What it has not met is gone.
-        """
+        """Return the mirror at the end of a round; unmet nodes are gone."""
         found = self.without(self.missing)
         return dataclasses.replace(
             found, marks=(), missing=frozenset(), tail=self.marks)
@@ -233,14 +211,14 @@ def _last(marks: tuple[str, ...], rows: Sequence[NodeRow]) -> tuple[str, ...]:
 
 def since(first: datetime.datetime | None, at: datetime.datetime | None
           ) -> datetime.datetime | None:
-    """Return since when touches are asked for the next time.
+    """Return from when on touches are asked for the next time.
 
-    A conductor whose clock is ahead would hide for so long what others
-    touch, so the clock of the API counts, too, unless that is ahead itself.
+    A conductor with a clock that is ahead would hide the touches of others, so
+    the clock of the API counts, too, unless that is ahead itself.
 
-    :param first: when the node was touched that was touched last.
-    :param at: when that was asked for, by the clock of the API, or None.
-    :returns: None for all touches: no node was touched at all.
+    :param first: time of the latest touch.
+    :param at: time of the question by the clock of the API, or None.
+    :returns: None for all touches.
     """
     if first is None:
         return None

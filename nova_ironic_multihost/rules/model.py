@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a decision depends on: values, gathered at one moment."""
+"""Values that decisions depend on, gathered at one moment."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ class Record:
 
     :param node: uuid of the node, which is the uuid of the row.
     :param host: the owner, as nova spells it.
-    :param partition: label of the partition that the owner serves, see
-        :attr:`.peers.Partition.label`.
-    :param row: what nova works with, if it comes from there.
-    :param second: uuid of the row if that is not the node's, else ''. nova
-        goes by the row with the node's uuid; a host can have only one of both.
+    :param partition: label of the owner's partition
+        (:attr:`.peers.Partition.label`).
+    :param row: nova's object, if it comes from there.
+    :param second: uuid of the row if that differs from the node's, else ''.
+        nova uses the row with the node's uuid; a host can have only one of
+        both.
     """
 
     node: str
@@ -44,7 +45,7 @@ class Record:
 
 
 def second_record(node: str, row: str) -> str:
-    """Say what a host has to do with a second record of a node.
+    """Return what an operator has to do about a second record of a node.
 
     :param row: uuid of the second one.
     """
@@ -63,11 +64,9 @@ def second_record(node: str, row: str) -> str:
 class InstanceState:
     """An instance that Ironic has on a node, as nova has it.
 
-    :param host: compute service that it is on, as nova spells it, or None.
-    :param deleted: nova has its row, and the row is deleted.
-    :param node: uuid of the node that nova has it on, or None.
-    :param vm_state: nova's vm_state.
-    :param task_state: nova's task_state, None if it does nothing.
+    :param host: its compute service, as nova spells it, or None.
+    :param deleted: its row is deleted.
+    :param node: uuid of its node in nova, or None.
     """
 
     host: str | None
@@ -86,7 +85,7 @@ class InstanceState:
 class Permissions:
     """What this host may do beyond keeping and creating.
 
-    :param settled: its start is over, builds that are sent to it arrive.
+    :param settled: its start is over, and builds arrive.
     :param mapped: the scheduler can send builds to it, as far as is known.
     :param tested: it has been a member for long enough to pull.
     """
@@ -98,14 +97,14 @@ class Permissions:
 
 @dataclasses.dataclass(frozen=True)
 class Inventory:
-    """What there is to decide on, and what of it is mine by now.
+    """The nodes to decide on, and what this host has so far.
 
     :param nodes: node uuid -> uuid of the instance that Ironic has on it, or
         None. Exactly the nodes of the partition.
     :param my_instances: uuids of the instances that nova has on this host.
     :param my_nodes: uuids of the nodes that are recorded on this host.
     :param view: the compute services of this moment.
-    :param preferences: who is preferred for which node.
+    :param preferences: the preferred member of each node.
     """
 
     nodes: Mapping[str, str | None]
@@ -132,14 +131,14 @@ class Facts(Inventory):
     :param permissions: what this host may do.
     :param partition: the partition that this host serves.
     :param zones: host -> explicit availability zone.
-    :param instance_states: uuid of an instance -> :class:`InstanceState`; at
-        least for :func:`.ownership.foreign_instances`, no entry for an
-        instance that nova does not know.
-    :param records: node uuid -> :class:`Record` of another host; at least for
-        :func:`.ownership.candidates`, no entry for a node without a record.
-    :param eligible: hosts whose instances may be taken over, see
-        :func:`.takeover.eligible`.
-    :param barred: uuids of nodes whose records cannot become this host's.
+    :param instance_states: uuid of an instance -> :class:`InstanceState`, at
+        least for :func:`.ownership.foreign_instances`; no entry if nova does
+        not know it.
+    :param records: node uuid -> :class:`Record` of another host, at least for
+        :func:`.ownership.candidates`; no entry without a record.
+    :param eligible: hosts with instances that may be taken over
+        (:func:`.takeover.eligible`).
+    :param barred: uuids of nodes with records that cannot become this host's.
     """
 
     permissions: Permissions = Permissions()

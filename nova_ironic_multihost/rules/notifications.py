@@ -2,9 +2,8 @@
 
 """The notifications that this package sends, each with a version.
 
-What they look like is in doc/source/reference/notifications.rst. A field that
-is added raises the second number of a version; one that goes, or means
-something else, the first.
+doc/source/reference/notifications.rst shows them. A new field raises the
+second number of a version; a field that goes or changes its meaning the first.
 """
 
 from collections.abc import Iterable
@@ -20,8 +19,8 @@ class Notification:
     """A notification.
 
     :param kind: its event type.
-    :param name: of its payload.
-    :param version: of that.
+    :param name: name of its payload.
+    :param version: version of the payload.
     :param fields: JSON.
     """
 
@@ -32,7 +31,7 @@ class Notification:
 
     @property
     def payload(self) -> dict[str, object]:
-        """What is sent, in the form of an oslo.versionedobjects primitive."""
+        """The payload as an oslo.versionedobjects primitive."""
         return {f'{PREFIX}.name': self.name,
                 f'{PREFIX}.namespace': NAMESPACE,
                 f'{PREFIX}.version': self.version,
@@ -42,10 +41,10 @@ class Notification:
 def takeover(
     host: str, source_host: str, instances: Iterable[str]
 ) -> Notification:
-    """Return what is sent when instances were taken over.
+    """Return the notification of a take-over.
 
-    :param host: the compute service that has them now.
-    :param source_host: the one that had them, '' if none had.
+    :param host: the compute service that has the instances now.
+    :param source_host: the one that had them, or ''.
     :param instances: uuids.
     """
     return Notification(
@@ -61,7 +60,7 @@ def takeover(
 
 
 def brake(host: str, engaged: bool, missing: int) -> Notification:
-    """Return what is sent when the brake of vanished nodes changes.
+    """Return the notification of a change of the brake of vanished nodes.
 
     :param missing: number of nodes that Ironic does not list.
     """
@@ -70,7 +69,7 @@ def brake(host: str, engaged: bool, missing: int) -> Notification:
 
 
 class DrainProgress(enum.Enum):
-    """Whether a compute service gives its free nodes to the others."""
+    """Whether a compute service gives its free nodes to others."""
 
     IN_SERVICE = 'in_service'
     DRAINING = 'draining'
@@ -78,10 +77,10 @@ class DrainProgress(enum.Enum):
 
 
 def drained(disabled: bool, free: int) -> DrainProgress:
-    """Say how far a compute service is.
+    """Return how far a compute service is.
 
     :param disabled: by an operator.
-    :param free: number of its nodes that have no server.
+    :param free: number of its nodes without a server.
     """
     if not disabled:
         return DrainProgress.IN_SERVICE
@@ -91,7 +90,7 @@ def drained(disabled: bool, free: int) -> DrainProgress:
 def drain(
     host: str, state: DrainProgress, free: int, served: int
 ) -> Notification:
-    """Return what is sent when that changes.
+    """Return the notification of a change of that.
 
     :param served: number of its nodes with a server of its own.
     """

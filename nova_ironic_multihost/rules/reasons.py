@@ -2,11 +2,11 @@
 
 """The rules in words: who owns a node.
 
-:mod:`.ownership` carries them out; the documentation's table is made from
-them. They are tried in this order for every node that Ironic lists, "I" being
-the host that decides. Only a member is ever preferred, so a host that is
-disabled, forced down or cut off keeps what it has (rules 1 and 4 to 6) and
-takes nothing.
+:mod:`.ownership` implements them, and the table of the documentation is made
+    from them. They apply in this order to each node that Ironic lists; "I" is
+    the host that decides. Only a member is preferred, so a host that is
+    disabled, forced down or cut off keeps its nodes (rules 1 and 4 to 6) and
+    takes none.
 """
 
 import dataclasses
@@ -16,11 +16,10 @@ import dataclasses
 class Rule:
     """One row of the table.
 
-    :param instance: what Ironic has on the node.
-    :param owner: whose the record of the node is.
-    :param preferred: whether the ring has to prefer me.
-    :param outcome: what the node is to me then; the emphasised word is what
-        the documentation calls it.
+    :param instance: the instance that Ironic has on the node.
+    :param owner: the host of the node's record.
+    :param preferred: whether the ring must prefer me.
+    :param outcome: what follows; the emphasised word is the documentation's.
     """
 
     instance: str

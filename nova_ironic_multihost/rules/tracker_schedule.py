@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""When nova's tracker is to audit a node.
+"""When nova's tracker audits a node.
 
-Pure. nova audits each node every time. Here a node is audited when something
-that its audit depends on is not what it was at the last one that succeeded,
-and else once in a while: nobody is told of everything that happens to its
-record and its resource provider.
+nova audits each node every time. Here a node is audited when something that
+its audit depends on has changed since the last one that succeeded, and else
+once in an interval: not every change of its record or resource provider gives
+a sign.
 """
 
 from collections.abc import Iterable
@@ -34,12 +34,12 @@ CAME = frozenset({Reason.ADOPTED, Reason.PULLED})
 
 @dataclasses.dataclass(frozen=True)
 class NodeInputs:
-    """What an audit of a node depends on, besides what is noted when it is.
+    """What the audit of a node depends on, besides signs of changes.
 
-    :param node: what Ironic has of it.
+    :param node: Ironic's state of it.
     :param reason: why it is this host's.
-    :param era: number that grows when something changes that the audits of
-        all nodes depend on.
+    :param era: number that grows when something changes that the audits of all
+        nodes depend on.
     """
 
     node: NodeRow
@@ -51,9 +51,9 @@ class NodeInputs:
 class NodeAudit:
     """An audit of a node that succeeded.
 
-    :param basis: how things stood when it began.
+    :param basis: the inputs when it began.
     :param at: when placement was asked for all that it has of the node, for
-        this audit or one before; seconds, by a monotonic clock.
+        this audit or one before, by a monotonic clock.
     """
 
     basis: NodeInputs
@@ -64,7 +64,7 @@ def due(basis: NodeInputs, last: NodeAudit | None, now: float, interval: float
         ) -> bool:
     """Whether a node is to be audited.
 
-    :param basis: of this moment.
+    :param basis: inputs of this moment.
     :param last: None if it was not audited yet.
     :param now: this moment, in seconds.
     :param interval: seconds in which each node is audited.
@@ -75,19 +75,15 @@ def due(basis: NodeInputs, last: NodeAudit | None, now: float, interval: float
 
 
 def is_over(node: str, last: NodeAudit, now: float, interval: float) -> bool:
-    """Whether a node is audited without any reason but the time.
-
-    :param node: its uuid.
-    :param last: as for :func:`due`, as are ``now`` and ``interval``.
-    """
+    """Whether a node is audited for no reason but the time."""
     return now - last.at >= interval * moment(node)
 
 
 def _same(before: NodeInputs, now: NodeInputs) -> bool:
-    """Whether an audit by what was before has said all that there is now.
+    """Whether an audit by the inputs before has told all of those of now.
 
-    Of a free node that has come it says what it says of one that is kept. Not
-    the other way round: that one has been another's in between.
+    An audit of a free node that has come tells the same as of one that is
+    kept. Not the other way round: the node was another host's in between.
     """
     if now.reason is Reason.KEPT and before.reason in CAME:
         now = dataclasses.replace(now, reason=before.reason)
@@ -95,10 +91,7 @@ def _same(before: NodeInputs, now: NodeInputs) -> bool:
 
 
 def moment(node: str) -> float:
-    """Return when in an interval a node is audited again, as part of it.
-
-    :param node: its uuid.
-    """
+    """Return when in an interval a node is audited again, as part of it."""
     return EARLIEST + (1 - EARLIEST) * (
         zlib.crc32(node.encode()) % 1024 / 1024)
 
@@ -107,10 +100,9 @@ def order(nodes: Iterable[str], audited: Iterable[str],
           used: Iterable[str]) -> list[str]:
     """Return nodes in the order in which they are audited.
 
-    Those that nobody can build on yet come first, and of those and of the
-    others the ones without a server.
+    Nodes that no build can use yet come first; of these and of the others
+    those without a server.
 
-    :param nodes: their uuids.
     :param audited: uuids of nodes that were audited before.
     :param used: uuids of nodes that have a server.
     """
@@ -123,12 +115,11 @@ def drifted(before: Mapping[str, int | None], now: Mapping[str, int]
             ) -> set[str]:
     """Return the nodes whose resource providers have changed.
 
-    Placement counts a provider's generation up with each change of its
-    inventory, its traits, its allocations and, from microversion 1.19 on, its
-    aggregates (placement.objects.resource_provider, placement.handlers).
+    The generation of a provider grows with each change of its inventory,
+    traits, allocations and, from microversion 1.19 on, aggregates
+    (placement.objects.resource_provider, placement.handlers).
 
-    :param before: uuid -> generation at the last listing, None for one that
-        was not there.
+    :param before: uuid -> generation at the last listing, or None.
     :param now: the same of this moment.
     """
     return {node for node, generation in before.items()

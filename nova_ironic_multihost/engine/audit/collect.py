@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Gathering: each fact is read once, in the order in which it is needed.
+"""Collects the facts for an audit; each fact is read once, in order.
 
-An audit of all nodes and one of the nodes of some hosts differ in the nodes
-that they begin with (:func:`all_nodes`, :func:`nodes_of_hosts`); what else
-must be known of those is gathered in one way.
+Audits of all nodes and of the nodes of some hosts differ in the nodes that
+they begin with (:func:`all_nodes`, :func:`nodes_of_hosts`); the rest is the
+same.
 """
 
 import collections
@@ -57,13 +57,13 @@ Services = tuple[peers.ComputeService, ...]
 
 @dataclasses.dataclass(frozen=True)
 class Peers:
-    """Who is there, and who is preferred for which node.
+    """The compute services, and the preferred member of each node.
 
     :param services: all compute services that are known so far.
-    :param view: how this host sees them.
-    :param preferences: made of the members in this view.
+    :param view: this host's view of them.
+    :param preferences: of the members in this view.
     :param host_aggregates: nova's host aggregates, as far as they are known.
-    :param outages: what the looks have seen of outages.
+    :param outages: what the polls have seen of outages.
     """
 
     services: Services
@@ -75,21 +75,19 @@ class Peers:
 
 @dataclasses.dataclass(frozen=True)
 class Collected:
-    """What an audit has gathered.
+    """The facts of an audit.
 
-    :param facts: what the decision depends on; of the nodes that are decided
-        on.
-    :param mirror: what Ironic has.
+    :param facts: of the nodes that are decided on.
+    :param mirror: Ironic's nodes.
     :param audits: see :class:`.audit_state.AuditState`, before this audit.
     :param host_aggregates: nova's host aggregates, as far as they are known.
-    :param mapped: whether this host is mapped, None if that is not known.
+    :param mapped: this host is mapped to a cell, None if not known.
     :param records: the records of this host.
     :param recorded: when all of them were read.
     :param barred: see :class:`.audit_state.AuditState`.
-    :param basis: what the reasons of all nodes depend on.
+    :param basis: the inputs of the reasons of all nodes.
     :param absences: nodes that are recorded here and not listed.
-    :param unlisted: uuid -> node, of those of them that are not deleted, as
-        far as there is one.
+    :param unlisted: uuid -> node, of those of them that are not deleted.
     """
 
     facts: Facts
@@ -109,14 +107,14 @@ class Collected:
 
 def services(sources: Sources, settings: Settings,
              hosts: Iterable[str] = (), starting: bool = False) -> Services:
-    """Read who is there, by nova's word.
+    """Read the compute services as nova has them.
 
-    One question to nova, and one more for each host that is disabled, and at
-    the first start of this host.
+    One question to nova, and one more for each disabled host, and at the first
+    start of this host.
 
-    :param hosts: those that were there, as nova spells them: nova lists them
-        only while they are enabled.
-    :param starting: see :class:`.membership.View`.
+    :param hosts: known hosts, as nova spells them: nova lists them only while
+        they are enabled.
+    :param starting: see :class:`.peers.View`.
     """
     known = _with_services_of(
         sources, tuple(sources.services()), [settings.host, *hosts])
@@ -126,10 +124,10 @@ def services(sources: Sources, settings: Settings,
 
 def view(known: Services, memory: AuditState, settings: Settings,
          starting: bool = False) -> peers.View:
-    """Return how this host sees the compute services.
+    """Return this host's view of the compute services.
 
-    :param known: all that are known, as :meth:`.outages.Outages.judged`.
-    :param starting: see :class:`.membership.View`.
+    :param known: all that are known, as :meth:`.liveness.Outages.judged`.
+    :param starting: see :class:`.peers.View`.
     """
     label = settings.partition.label
     return peers.view(
@@ -143,9 +141,9 @@ def view(known: Services, memory: AuditState, settings: Settings,
 def eligible(sources: Sources, memory: AuditState, settings: Settings,
              hosts: Set[str], known: Iterable[str], outages: Outages,
              now: float) -> frozenset[HostKey]:
-    """Read anew whose instances may be taken over.
+    """Read again which hosts have instances that may be taken over.
 
-    :param hosts: those that it is about, as nova spells them.
+    :param hosts: the hosts in question, as nova spells them.
     :param known: as for :func:`services`.
     :param outages: as for :func:`read_peers`.
     :param now: as for :func:`all_nodes`.
@@ -160,9 +158,9 @@ def eligible(sources: Sources, memory: AuditState, settings: Settings,
 def read_peers(sources: Sources, memory: AuditState, settings: Settings,
            outages: Outages, hosts: Iterable[str] = (),
            starting: bool = False, zones: bool = True) -> Peers:
-    """Read who is there, and make the hash ring of the members.
+    """Read the compute services, and make the hash ring of the members.
 
-    :param outages: what the looks have seen of outages.
+    :param outages: what the polls have seen of outages.
     :param hosts: as for :func:`services`.
     :param starting: as for :func:`view`.
     :param zones: whether the availability zones are wanted, too.
@@ -181,7 +179,7 @@ def read_peers(sources: Sources, memory: AuditState, settings: Settings,
 def _host_aggregates(
     sources: Sources, memory: AuditState
 ) -> aggregates.KnownAggregates:
-    """Read nova's host aggregates; what is known of them is good enough."""
+    """Read nova's host aggregates; after an error the known ones are used."""
     known = memory.host_aggregates
     try:
         return known.after(sources.aggregates())
@@ -198,10 +196,9 @@ def _host_aggregates(
 def preferences_now(sources: Sources, memory: AuditState, settings: Settings,
                     outages: Outages, hosts: Iterable[str], starting: bool,
                     like: ring.Preferences | None) -> ring.Preferences:
-    """Read who is there, and say who is preferred; of zones what is known.
+    """Read the compute services and return the preferences.
 
-    :param outages: as for :func:`read_peers`, as are ``hosts`` and
-        ``starting``.
+    :param outages: as for :func:`read_peers`, as ``hosts`` and ``starting``.
     :param like: preferences that are likely the same; they are then returned.
     """
     known = outages.judged(
@@ -222,13 +219,13 @@ def all_nodes(sources: Sources, memory: AuditState, settings: Settings,
               seen_peers: Peers, reader: Lister, settled: bool,
               last: Audit | None, now: float,
               doubted: float | None = None) -> Collected:
-    """Gather what there is to know for an audit of all nodes.
+    """Collect the facts for an audit of all nodes.
 
-    :param reader: has read what Ironic has.
+    :param reader: has read Ironic's nodes.
     :param settled: the start of this compute service is over.
     :param last: the audit before.
-    :param now: this moment, by the clock of the looks.
-    :param doubted: as for :func:`.revision.in_doubt`.
+    :param now: this moment, by the clock of the polls.
+    :param doubted: as for :func:`.incremental.in_doubt`.
     """
     # First: a build that was claimed meanwhile is then known as an instance
     # of ours, and a compute service that died meanwhile as dead.
@@ -308,7 +305,7 @@ def _my_records(sources: Sources, memory: AuditState, settings: Settings,
                 seen_peers: Peers, basis: incremental.Inputs, mirror: Mirror,
                 last: Audit | None, now: float, doubted: float | None
                 ) -> tuple[tuple[Record, ...], Mapping[str, str] | None]:
-    """Read the records of this host, as far as they may be others by now.
+    """Read the records of this host that peers may have taken.
 
     :returns: (the records, node -> uuid of the row of second ones if all of
         them were read now, else None).
@@ -344,12 +341,12 @@ def _basis(settings: Settings, seen_peers: Peers, view: peers.View
 def nodes_of_hosts(sources: Sources, memory: AuditState, settings: Settings,
                    seen_peers: Peers, hosts: Iterable[str], reader: Lister,
                    now: float, only: Set[str] | None = None) -> Collected:
-    """Gather what there is to know of the nodes recorded on some hosts.
+    """Collect the facts of the nodes recorded on some other hosts.
 
-    :param hosts: others than this, as nova spells them.
-    :param reader: has read what Ironic has.
+    :param hosts: as nova spells them.
+    :param reader: has read Ironic's nodes.
     :param now: as for :func:`all_nodes`.
-    :param only: uuids of the nodes that it is about, None for all of them.
+    :param only: uuids of the nodes in question, None for all of them.
     """
     mirror = reader.mirror
     names = [name for host in hosts
@@ -386,8 +383,8 @@ def _inheritable(seen_peers: Peers, owners: Set[HostKey], mirror: Mirror,
                  only: Set[str] | None) -> dict[str, None]:
     """Return the nodes that this host may get from some owners, as keys.
 
-    An instance is taken to be in the zone of its node's owner; if it is not,
-    an audit of all nodes finds it.
+    An instance is assumed in the zone of its node's owner; an audit of all
+    nodes finds others.
 
     :param only: as for :func:`nodes_of_hosts`.
     """
@@ -402,9 +399,9 @@ def _too_many(wanted: Sized, seen_peers: Peers, owners: Set[HostKey],
               mirror: Mirror) -> bool:
     """Whether the owners have far fewer nodes, most likely.
 
-    With few members in a zone each is preferred for many nodes, whoever has
-    them. Else the records are not asked for by owner: nova's conductor gives
-    all of them in one answer, however long.
+    With few members in a zone each is preferred for many nodes of any owner.
+    Otherwise records are not read by owner: nova's conductor returns all of
+    them in one answer, however long.
     """
     hosts = seen_peers.preferences.members.keys() | owners
     return len(wanted) * len(hosts) > 2 * len(owners) * len(mirror.nodes)
@@ -413,10 +410,10 @@ def _too_many(wanted: Sized, seen_peers: Peers, owners: Set[HostKey],
 def changed_nodes(sources: Sources, memory: AuditState, settings: Settings,
                   seen_peers: Peers, nodes: Iterable[str], reader: Lister,
                   now: float) -> Collected:
-    """Gather what there is to know of nodes of this host, or of nobody.
+    """Collect the facts of nodes of this host, or of none.
 
-    :param nodes: uuids; those of others are left out.
-    :param reader: has read what Ironic has.
+    :param nodes: uuids; nodes of other hosts are left out.
+    :param reader: has read Ironic's nodes.
     :param now: as for :func:`all_nodes`.
     """
     mirror = reader.mirror
@@ -450,10 +447,10 @@ def _facts(sources: Sources, memory: AuditState, settings: Settings,
            states: Mapping[str, InstanceState],
            records: Mapping[str, Record], known: Services, settled: bool,
            now: float) -> tuple[Facts, bool | None, int]:
-    """Gather the services of the owners that were met; then all is known.
+    """Collect the services of the owners that were met, and the facts.
 
     :param states: of the instances whose host had to be looked up.
-    :param records: of the nodes whose owner had to be looked up.
+    :param records: of the nodes with an owner that had to be looked up.
     :param known: the services, with the hosts of those instances.
     :returns: (facts, whether this host is mapped, audits); see
         :class:`Collected`.
@@ -487,7 +484,7 @@ def _facts(sources: Sources, memory: AuditState, settings: Settings,
 
 def _met(sources: Sources, seen_peers: Peers, known: Services,
          hosts: Iterable[str]) -> Services:
-    """Add the services of hosts that were met, as the outages judge them."""
+    """Add the services of hosts that were met, with outages applied."""
     return seen_peers.outages.judged(
         _with_services_of(sources, known, hosts), seen_peers.view.host)
 
@@ -496,8 +493,8 @@ def _with_services_of(sources: Sources, known: Services,
                       hosts: Iterable[str]) -> Services:
     """Add the services of those of the hosts that are not known yet.
 
-    Either nova has them disabled, or they had no Ironic compute node when it
-    was asked for the services that have one.
+    nova has them disabled, or they had no Ironic compute node when nova was
+    asked for the services with one.
     """
     keys = {service.key for service in known}
     missing = {host_key(host): host for host in hosts
@@ -513,9 +510,9 @@ def _with_new_services(sources: Sources, known: Services, host: str
                        ) -> Services:
     """Add the services that start for the first time together with a host.
 
-    They have no records yet by which they would see each other, and each
-    would create those of all nodes. Those that have no Ironic nodes are among
-    them: the nodes that the ring has for those come with the next audit.
+    Without records they would not see each other, and each would create the
+    records of all nodes. Services without Ironic nodes are among them; nodes
+    that the ring has for those come with the next audit.
 
     :param host: it may not start for the first time.
     """
@@ -536,7 +533,7 @@ def _with_new_services(sources: Sources, known: Services, host: str
 
 def _instance_states(sources: Sources, seen_peers: Peers, inventory: Inventory
                      ) -> tuple[Mapping[str, InstanceState], Services]:
-    """Look up the instances whose host must be known, and those hosts.
+    """Look up the instances for which the host must be known, and the hosts.
 
     :returns: (uuid -> state, the services with those of their hosts).
     """
@@ -551,7 +548,7 @@ def _records_of_others(sources: Sources, memory: AuditState, mirror: Mirror,
                        inventory: Inventory,
                        states: Mapping[str, InstanceState], known: Services
                        ) -> dict[str, Record]:
-    """Look up who owns candidates and samples.
+    """Look up the owners of candidates and samples.
 
     :param known: the services, with the hosts of the instances.
     """
@@ -569,7 +566,7 @@ def _records_of_others(sources: Sources, memory: AuditState, mirror: Mirror,
 
 
 def _unknown(memory: AuditState, inventory: Inventory) -> set[HostKey]:
-    """Return the members whose partition is not known."""
+    """Return the members of which the partition is not known."""
     return {member for member in inventory.preferences.members
             if member != inventory.host
             and member not in memory.partition_labels}
@@ -577,10 +574,10 @@ def _unknown(memory: AuditState, inventory: Inventory) -> set[HostKey]:
 
 def _samples(memory: AuditState, mirror: Mirror, inventory: Inventory
              ) -> Iterator[str]:
-    """Yield nodes that tell which partition the members serve.
+    """Yield nodes that show which partition the members serve.
 
-    A member that serves another partition does not see all our nodes, so
-    those that it is preferred for would be nobody's.
+    A member that serves another partition does not see all our nodes, so nodes
+    that it is preferred for would have no owner.
     """
     preferences = inventory.preferences
     members = _unknown(memory, inventory)
@@ -601,7 +598,7 @@ def _samples(memory: AuditState, mirror: Mirror, inventory: Inventory
 def _used(sources: Sources, nodes: Set[str]) -> set[str]:
     """Return the nodes that have an allocation of a server, or may have.
 
-    Their providers cannot be deleted, and without a record nobody would try.
+    Their providers cannot be deleted, and without a record nothing would try.
     """
     consumers = sources.consumers_of(sorted(nodes)) if nodes else {}
     every = frozenset[str]().union(*filter(None, consumers.values()))
@@ -616,8 +613,7 @@ def _absences(sources: Sources, reader: Lister, memory: AuditState,
               ) -> tuple[absence.Absences, dict[str, NodeRow]]:
     """Ask for the nodes that are recorded here and not listed.
 
-    :returns: (what is known of them, {uuid: node} of those that are not
-        deleted, as far as there is one).
+    :returns: (the absences, {uuid: node} of those that are not deleted).
     """
     absences = absence.observe(
         memory.absences, mine, mirror.nodes.keys(),

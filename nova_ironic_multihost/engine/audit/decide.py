@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Deciding, and what has to be asked and written before it is final.
+"""Decides, and asks and writes what the decision depends on.
 
-Which nodes are idle is asked of placement right before they are pulled; an
-instance is taken over by a write that may fail. What comes of that is part
-of the decision.
+Placement is asked right before nodes are pulled whether they are idle;
+instances are taken over by writes that may fail. The results are part of the
+decision.
 """
 
 from collections.abc import Mapping
@@ -35,14 +35,13 @@ TOGETHER = 16
 
 @dataclasses.dataclass(frozen=True)
 class Decision:
-    """What came of the facts.
+    """The result of a decision.
 
     :param reasons: node uuid -> why it is mine or not.
-    :param busy: what :func:`.ownership.still_busy` returned.
-    :param refused: what :func:`.ownership.still_refused` returned.
-    :param taken_over: uuid -> host that it was on before, of the instances
-        that were taken over.
-    :param at_rest: uuids of those of them for which nothing has to be done.
+    :param busy: result of :func:`.ownership.still_busy`.
+    :param refused: result of :func:`.ownership.still_refused`.
+    :param taken_over: uuid -> earlier host, of instances that were taken over.
+    :param at_rest: uuids of those without an interrupted operation.
     """
 
     reasons: Mapping[str, Reason]
@@ -57,20 +56,18 @@ def decide(sources: Sources, writes: Writes, facts: Facts,
            refused: tuple[str, ...] = (),
            arrived: Set[str] = frozenset(),
            adoptions: int | None = None) -> Decision:
-    """Decide, and take over what is to be taken over.
+    """Decide, and take over instances.
 
-    Placement is asked after the servers, which do not wait for it: it may
-    take minutes, and so who is there is asked again before builds are taken
-    over.
+    Placement is asked after the servers, which do not need it. It may take
+    minutes, so the services are read again before builds are taken over.
 
-    :param eligible: says of some hosts whose instances may be taken over at
-        this moment.
+    :param eligible: returns which of some hosts have instances that may be
+        taken over at this moment.
     :param busy: of the audit before.
     :param refused: of the audit before.
-    :param arrived: uuids of instances whose build is in this process: nobody
-        else is to be waited for.
-    :param adoptions: the most free nodes of dead hosts that are taken, None
-        for all: placement is asked for each.
+    :param arrived: uuids of instances with a build in this process.
+    :param adoptions: the most free nodes of dead hosts to take, None for all:
+        placement is asked for each.
     """
     decided = ownership.decide(facts)
     reasons: Mapping[str, Reason] = decided
@@ -122,12 +119,11 @@ def _builds(sources: Sources, consumers: Mapping[str, Set[str] | None]
             ) -> dict[str, dict[str, InstanceState]]:
     """Look up the builds that were sent to dead hosts.
 
-    A consumer that nova has deleted is no build: whoever owns the node
-    clears that up (ResourceTracker._remove_deleted_instances_allocations).
+    A consumer that nova has deleted is no build: the owner of the node removes
+    its allocation (ResourceTracker._remove_deleted_instances_allocations).
 
-    :param consumers: of the nodes that are adopted, as
-        :meth:`.Sources.consumers_of` returned them.
-    :returns: {node: {instance: state}} of those of which placement says it.
+    :param consumers: result of :meth:`.Sources.consumers_of`.
+    :returns: {node: {instance: state}} of nodes for which placement answered.
     """
     known = {node: some for node, some in consumers.items()
              if some is not None}
@@ -143,13 +139,13 @@ def _take_over_builds(writes: Writes, facts: Facts,
                       nodes: list[str], settings: Settings,
                       eligible: Eligible, limit: int) -> tuple[
                           dict[str, str | None], frozenset[str], list[str]]:
-    """Take over builds that nobody will carry out.
+    """Take over builds that no host will carry out.
 
-    :param builds: what :func:`_builds` returned.
-    :param nodes: the nodes of the builds, in their turn.
+    :param builds: result of :func:`_builds`.
+    :param nodes: the nodes of the builds, in order.
     :param limit: the most builds that are taken over.
-    :returns: ({instance: host before} of those taken over, the nodes of
-        which nothing failed, the nodes that were tried).
+    :returns: ({instance: earlier host} of those taken over, nodes without a
+        failure, nodes that were tried).
     """
     wanted = [(uuid, node) for node in nodes if node in builds for uuid
               in ownership.abandoned_builds(node, builds[node], facts)]
@@ -167,8 +163,7 @@ def _take_over_on(writes: Writes, facts: Facts, nodes: list[str],
                   ) -> tuple[dict[str, str], list[str]]:
     """Take over the instances on some nodes.
 
-    :returns: ({node: instance} of those taken over, the nodes of those that
-        were tried).
+    :returns: ({node: instance} of those taken over, nodes that were tried).
     """
     wanted = {instance: node for node in nodes
               if (instance := facts.nodes[node]) is not None}
@@ -181,11 +176,10 @@ def _take_over_on(writes: Writes, facts: Facts, nodes: list[str],
 def _take_over(writes: Writes, settings: Settings, eligible: Eligible,
                wanted: Mapping[str, InstanceState]
                ) -> tuple[list[str], list[str]]:
-    """Take over instances, some at a time, until too much goes wrong.
+    """Take over instances, some at a time, until too much fails.
 
-    One may be beyond help. If the answer of a second one is lost, the next
-    ones would wait as long as that one has; and the audit has to go on, for
-    what it has taken so far.
+    One instance may be beyond help. After a second lost answer the next ones
+    would wait as long, and the audit has to go on with what it has.
 
     :param wanted: uuid -> :class:`InstanceState`.
     :returns: (uuids of those taken over, of those that were tried).

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Late checks: whether what an audit decided still holds when it is done.
+"""Checks right before a node is taken whether the decision still holds.
 
-An audit of many nodes lasts minutes, and the tracker moves a record whoever
-owns it by then (nova: ResourceTracker._init_compute_node). So each node is
-judged once more right before it is taken, and before placement is told of it.
+An audit of many nodes takes minutes, and nova's tracker moves a record
+whatever its owner is by then (ResourceTracker._init_compute_node).
 """
 
 from collections.abc import Callable
@@ -36,7 +35,7 @@ _MOVED = ownership.SERVED | {Reason.ADOPTED}
 
 
 class Offer(enum.Enum):
-    """What placement is to be told of a node."""
+    """What placement is told of a node."""
 
     AS_IRONIC_SAYS = 'what Ironic says of it'
     NOTHING = 'it is reserved, no server may be built on it'
@@ -44,12 +43,10 @@ class Offer(enum.Enum):
 
 
 class Recheck:
-    """Judges the nodes that an auditor has decided on.
+    """Checks the nodes that an auditor has decided on.
 
-    :param auditor: the auditor.
-    :param tracker: nova's resource tracker.
-    :param ending: says whether this service is about to end: it then takes
-        nothing more.
+    :param ending: returns whether this service is about to stop: it then takes
+        no more nodes.
     """
 
     def __init__(self, auditor: auditors.Auditor, tracker: Tracker,
@@ -61,10 +58,9 @@ class Recheck:
         self._preferences: ring.Preferences | None = None
 
     def may_take(self, node: str) -> bool:
-        """Whether the tracker may go for a node, or has its record.
+        """Whether the tracker may read the record of a node, or has it.
 
-        By what was decided; what it reads then it shows to
-        :meth:`still_valid`.
+        By the last decision; :meth:`still_valid` gets the record.
         """
         return (self._auditor.last is None or self._tracker.has(node)
                 or self._auditor.is_mine(node))
@@ -72,11 +68,11 @@ class Recheck:
     def may_create(self, node: str, settings: Settings) -> bool:
         """Whether the tracker may create the record of a node.
 
-        Compute services without nodes do not see each other before each has
-        created a record (at their first start they do, see :mod:`.collect`),
-        and each would create all of them; and of two that create one record
-        at the same time both succeed (nova.db.main.api:compute_node_create
-        takes the one that is there). So who is there is read before each.
+        Compute services without nodes see each other only when each has
+        created a record (but for their first start, :mod:`.collect`), so each
+        would create all of them. And if two create one record at the same
+        time, both succeed (nova.db.main.api:compute_node_create takes an
+        existing one). So the services are read before each record.
         """
         def preferred() -> bool:
             self._preferences = self._auditor.preferences_now(
@@ -92,17 +88,17 @@ class Recheck:
 
         For a while the former owner still sets traits of a node that moved
         (ComputeManager._update_compute_provider_status), which nova's cache
-        of placement would hide for minutes.
+        would hide for minutes.
         """
         audit = self._auditor.last
         return audit is not None and (
             node in audit.recent or not self._tracker.has(node))
 
     def of(self, node: str) -> Offer:
-        """Say what placement may be told of a node.
+        """Return what placement may be told of a node.
 
-        A node that is pulled is offered again when its record has moved. If
-        a build gets in between, placement refuses the change, whose
+        A node that is pulled is offered again when its record has moved. If a
+        build gets in between, placement refuses the change, since the
         generation was read before, and nova asks again.
         """
         audit = self._auditor.last
@@ -129,7 +125,6 @@ class Recheck:
     def still_valid(self, node: str, record: Record | None = None) -> bool:
         """Whether a node that is about to become mine still may.
 
-        :param node: uuid of a node.
         :param record: its record of this moment, if it has been read.
         """
         audit = self._auditor.last
@@ -152,18 +147,16 @@ class Recheck:
                 instance) if instance else None)
 
     def to_move(self, nodes: Iterable[str], label: str) -> list[Record]:
-        """Return the records that can become this host's as they are.
+        """Return the records of dead hosts that can become mine as they are.
 
-        As of this moment, of hosts that are down: nothing has to be told to
-        placement or in the record for one that stays in its aggregates and in
-        its partition. The free nodes of a host that was disabled may be marked
-        as such in placement, which their audits change. Of a node with a
-        server that rests nothing matters that Ironic or that mark say of it:
-        what the server has allocated nobody else gets. One that is being
-        deleted may have left a machine to be cleaned.
+        Neither placement nor the record need a change for a node that stays in
+        its aggregates and its partition. The free nodes of a disabled host may
+        carry its trait in placement, which their audits change. A node with a
+        server at rest needs nothing: only that server can use it. One that is
+        being deleted may leave a machine to be cleaned.
 
-        :param nodes: uuids of nodes that are mine by the last audit, and that
-            have a server or are as free in Ironic as they were.
+        :param nodes: uuids of my nodes by the last audit that have a server or
+            are still free in Ironic.
         :param label: of the partition of this host.
         """
         audit = self._auditor.last
@@ -198,12 +191,12 @@ class Recheck:
             if record.node in served else record.node not in marked)]
 
     def to_pull(self, nodes: list[str], label: str) -> list[Record]:
-        """Return the records that can be pulled as they are.
+        """Return the records of live hosts that can be pulled as they are.
 
-        As of this moment; a member has marked none of its nodes, nor has one
-        that was told to end, and for the rest see :meth:`to_move`.
+        As :meth:`to_move`; a member's nodes carry no trait, nor do those of a
+        stopping host.
 
-        :param nodes: uuids of nodes that are as free in Ironic as they were.
+        :param nodes: uuids of nodes that are still free in Ironic.
         :param label: of the partition of this host.
         """
         audit = self._auditor.last
@@ -224,13 +217,13 @@ class Recheck:
 
 
 def _rests_here(state: InstanceState | None, host: HostKey) -> bool:
-    """Whether an instance is on a host, and nobody does anything with it."""
+    """Whether an instance is on a host, without an operation."""
     return (state is not None and ownership.is_here(state, host)
             and takeover.rests(state.vm_state, state.task_state))
 
 
 def _may_be_gone(audit: Audit, node: str) -> bool:
-    """Whether another may have taken a node of mine since the audit began."""
+    """Whether a peer may have taken a node of mine since the audit began."""
     host = audit.view.host
     return not audit.preferences.prefers(
         host, node, audit.preferences.members.get(host))

@@ -2,9 +2,9 @@
 
 """Counts and times what this compute service does, for metrics.
 
-In the threads of whoever does it. ``_lock`` is held to replace what is known,
-which is immutable; who only reads that waits for nobody, a handler of signals
-in the middle of a write included.
+Called in the threads that do the work. ``_lock`` is held only to replace the
+immutable counters, so a reader waits for nothing, not even a signal handler
+that interrupts a write.
 """
 
 from collections.abc import Callable
@@ -40,18 +40,18 @@ class Metrics:
 
     @property
     def totals(self) -> Counters:
-        """What was counted and timed so far."""
+        """The counters so far."""
         return self._totals
 
     def count(self, event: Event, number: int = 1) -> None:
-        """Note that something has happened."""
+        """Count an event."""
         with self._lock:
             self._totals = self._totals.counted(event, number)
 
     def note_move(self, reason: Reason | None, done: bool) -> None:
-        """Note what has come of moving the record of a node to this host.
+        """Count a move of a node's record to this host.
 
-        :param reason: why the node is mine; only free ones are counted.
+        :param reason: why the node is mine; only free nodes are counted.
         """
         came = counters.CAME.get(reason) if reason is not None else None
         if came is not None:
@@ -59,7 +59,7 @@ class Metrics:
 
     @contextlib.contextmanager
     def turn(self, work: Work) -> Iterator[None]:
-        """Note that something is done, how long that takes, if it fails."""
+        """Time a run of some work, also if it fails."""
         begun = self._clock()
         if work in counters.LASTING:
             self._threads = {**self._threads, work: threading.get_ident()}
@@ -73,7 +73,7 @@ class Metrics:
                 begun, self._clock(), done))
 
     def sign(self, work: Work) -> None:
-        """Note that something has got a step further."""
+        """Note a sign of life of some work."""
         self._note(work, lambda turns: turns.seen(self._clock()))
 
     def _note(
@@ -96,9 +96,9 @@ class Metrics:
     def asking(self) -> Iterator[None]:
         """Note that a request to Ironic is under way.
 
-        Whatever comes of it, its thread has got a step further then, in what
-        it does now or before its next turn: nova's tasks have one thread, and
-        the audit waits while another one deletes a hundred machines.
+        Its end is a sign of life of the work of that thread: nova's tasks
+        share one thread, and an audit waits while another task deletes a
+        hundred machines.
         """
         with self._lock:
             number = next(self._requests)

@@ -26,12 +26,12 @@ UNMAPPED = 300
 
 @dataclasses.dataclass(frozen=True)
 class Notice:
-    """One thing that an operator has to know.
+    """A log line for an operator.
 
     :param level: of :mod:`logging`.
-    :param sentence: what it is, and the remedy. Of nodes, ``{count}`` is
-        their number and ``{example}`` the uuid of one.
-    :param after: seconds for which it has to be so until it is told.
+    :param sentence: the problem and its remedy; ``{count}`` and ``{example}``
+        are the number of nodes and the uuid of one.
+    :param after: seconds that it has to last before it is logged.
     """
 
     level: int
@@ -73,15 +73,14 @@ def due(host: str, mapped: bool | None, reasons: Mapping[str, Reason],
         absences: absence.Absences, zones_known: bool = True,
         barred: Mapping[str, str] = types.MappingProxyType({})
         ) -> dict[object, Notice]:
-    """Return what an operator has to know after an audit.
+    """Return the notices after an audit, by their subject.
 
     :param host: this host.
-    :param mapped: whether it is mapped to a cell, None if unknown.
+    :param mapped: it is mapped to a cell, None if unknown.
     :param reasons: node uuid -> why it is mine or not.
     :param absences: nodes that are recorded here and not listed.
-    :param zones_known: whether nova's host aggregates could be read.
+    :param zones_known: nova's host aggregates could be read.
     :param barred: node -> second record of it that this host has, or ''.
-    :returns: what it is about -> the notice.
     """
     found: dict[object, Notice] = {}
     if mapped is False:
@@ -130,13 +129,13 @@ def _of_nodes(reasons: Mapping[str, Reason]) -> dict[object, Notice]:
 
 
 def in_words(counted: Mapping[Reason, int]) -> str:
-    """Return how many nodes there are for each reason, for a log line."""
+    """Return the number of nodes for each reason, for a log line."""
     return ', '.join(f'{count} {reason.value}' for reason, count
                      in counted.items() if count) or 'none'
 
 
 class Notices:
-    """Tells each thing once, and again only after it was over.
+    """Logs each notice once, and again only after it was over.
 
     :param clock: monotonic clock, in seconds.
     """
@@ -149,9 +148,9 @@ class Notices:
         self._recorder: Mapping[Reason, int] = {}
 
     def tell(self, found: Mapping[object, Notice]) -> None:
-        """Log what is new.
+        """Log new notices.
 
-        :param found: what :func:`due` returned.
+        :param found: result of :func:`due`.
         """
         now = self._clock()
         self._since = {subject: self._since.get(subject, now)

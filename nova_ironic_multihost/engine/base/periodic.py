@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The timer: a thread that does one thing every few seconds."""
+"""Periodic tasks: a thread for each function that runs every few seconds."""
 
 from collections.abc import Callable
 import threading
@@ -16,10 +16,9 @@ REST = 0.5
 
 
 class PeriodicTasks:
-    """Several timers that begin and stop together.
+    """Several tasks that start and stop together.
 
-    :param acts: (what is done, how often: ``seconds`` of
-        :class:`PeriodicTask`), by the name of its timer.
+    :param acts: name -> (function, seconds of :class:`PeriodicTask`).
     """
 
     def __init__(self, **acts: tuple[
@@ -28,7 +27,7 @@ class PeriodicTasks:
                         for name, (act, seconds) in acts.items()}
 
     def start(self) -> None:
-        """Begin, if they have not begun."""
+        """Start them, if they have not started."""
         for one in self._timers.values():
             one.start()
 
@@ -37,27 +36,24 @@ class PeriodicTasks:
         self._timers[name].wake()
 
     def stop(self) -> None:
-        """Do nothing again; what is under way is not waited for."""
+        """Begin no more runs; a run that is under way is not waited for."""
         for one in self._timers.values():
             one.stop()
 
 
 class PeriodicTask:
-    """Does something every few seconds, in a thread of its own.
+    """Runs a function every few seconds, in a thread of its own.
 
-    The seconds are counted from the beginning of a turn to that of the next
-    one, as others are promised what a turn does. After a turn that has taken
-    longer the next one comes :data:`REST` after its end; turns that were
-    missed are not made up for.
+    The seconds count from the beginning of a run to the beginning of the next.
+    After a run that took longer, the next one comes :data:`REST` after its
+    end. Missed runs are not made up for. The thread ends with the main thread,
+    which is the service.
 
-    It ends with the main thread, which is the service: whoever goes on
-    without it takes nodes and instances that nobody serves.
-
-    :param name: what is done, for people to read.
-    :param act: function without arguments; what it raises is logged, once
-        for each kind of error until it succeeds again.
-    :param seconds: function without arguments that returns in how many
-        seconds the next turn begins; asked at the beginning of each turn.
+    :param name: for people to read.
+    :param act: without arguments; its errors are logged, once for each kind
+        until it succeeds again.
+    :param seconds: returns the seconds to the next run; called at the
+        beginning of each run.
     :param service: the main thread.
     :param clock: monotonic clock, in seconds.
     """
@@ -79,7 +75,7 @@ class PeriodicTask:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin, if it has not begun."""
+        """Start it, if it has not started."""
         if self._thread is None:
             self._stopped, self._woken = threading.Event(), threading.Event()
             self._thread = threading.Thread(
@@ -88,26 +84,26 @@ class PeriodicTask:
             self._thread.start()
 
     def wake(self) -> None:
-        """Have it done without waiting until it is due.
+        """Have it run soon, not earlier than :data:`REST` after the last run.
 
-        Once, however often it is called before that, and not earlier than
-        :data:`REST` after the turn before. What is under way may have begun
-        too early to see why: it is done again. Nothing before :meth:`start`.
+        Once, however often this is called before the run. A run that is under
+        way may have begun too early to see why, so it is followed by another.
+        Before :meth:`start` this does nothing.
         """
         self._woken.set()
 
     def stop(self) -> None:
-        """Do not do it again; what is under way is not waited for."""
+        """Begin no more runs; a run that is under way is not waited for."""
         self._stopped.set()
         self._woken.set()
         self._thread = None
 
     def _pause(self, stopped: threading.Event, woken: threading.Event,
                begun: float, seconds: float) -> bool:
-        """Wait until it is to be done again; return whether it is not.
+        """Wait for the next run; return whether there is none.
 
-        :param begun: when the last turn began, by the clock.
-        :param seconds: from then to the beginning of the next one.
+        :param begun: begin of the last run, by the clock.
+        :param seconds: from then to the next one.
         """
         if not stopped.wait(min(REST, seconds)):
             woken.wait(max(0, begun + seconds - self._clock()))
@@ -127,10 +123,9 @@ class PeriodicTask:
             self.turn()
 
     def _period(self, before: float) -> float:
-        """Return the seconds to the next turn; raises nothing.
+        """Return the seconds to the next run; raises nothing.
 
-        :param before: what it was. The configuration cannot be read if it
-            was read anew with an error in it.
+        :param before: the result of the last call, in case of an error.
         """
         try:
             seconds = self._seconds()
@@ -141,7 +136,7 @@ class PeriodicTask:
         return seconds
 
     def turn(self) -> None:
-        """Do it once; raises nothing."""
+        """Run it once; raises nothing."""
         try:
             self._act()
         except Exception as exc:  # noqa: BLE001

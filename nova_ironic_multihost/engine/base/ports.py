@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What an audit asks of the world, and what it has it do: the ports.
+"""The ports: what the engine asks of the world, and what it changes.
 
-nova, placement and Ironic in a nova-compute (:mod:`nova_ironic_multihost.
-adapters`), a model of them in the simulation. Each method asks anew.
+In a nova-compute :mod:`nova_ironic_multihost.adapters` implements them with
+nova, placement and Ironic; in the simulation a model does. Each method asks
+anew.
 """
 
 from collections.abc import Callable
@@ -28,7 +29,7 @@ from nova_ironic_multihost.rules.peers import HostKey
 
 
 class Sources(typing.Protocol):
-    """Where the facts come from. Nothing here changes anything."""
+    """Reads facts; changes nothing."""
 
     def services(self) -> list[peers.ComputeService]:
         """Return the enabled services that have an Ironic compute node."""
@@ -36,7 +37,7 @@ class Sources(typing.Protocol):
     def new_services(self) -> list[peers.ComputeService]:
         """Return the enabled services that start for the first time.
 
-        They are up and have never sent a heartbeat, whatever they manage.
+        They are up and have not sent a heartbeat yet.
         """
 
     def service(self, host: str) -> peers.ComputeService | None:
@@ -60,7 +61,7 @@ class Sources(typing.Protocol):
 
     def consumers_of(self, nodes: Sequence[str]
                      ) -> Mapping[str, Set[str] | None]:
-        """Return {node: what :meth:`consumers` does} of each of the nodes."""
+        """Return {node: result of :meth:`consumers`}."""
 
     def mapped(self, host: str) -> bool | None:
         """Whether the host is mapped to a cell, None if it is not known."""
@@ -73,17 +74,15 @@ class Sources(typing.Protocol):
 
 
 class ListingError(Exception):
-    """Ironic does not say which nodes it has; the message says why."""
+    """Ironic does not list its nodes; the message says why."""
 
 
 class MarkerNotFound(Exception):
-    """Ironic has no such node, so it does not say what comes after it."""
+    """Ironic has no such node, so it does not say which nodes follow it."""
 
 
 class Pages(typing.Protocol):
     """Ironic's listings, a page at a time.
-
-    Each method asks anew.
 
     :raises ListingError: by each method, when Ironic does not answer.
     """
@@ -91,17 +90,14 @@ class Pages(typing.Protocol):
     def page(self, partition: peers.Partition, after: str | None,
              limit: int, wanted: Callable[[str, str | None], bool] | None,
              unused: bool = False) -> ListingPage:
-        """Return some nodes in the order in which they were created.
+        """Return some nodes of a partition in the order of their creation.
 
-        Those of the partition, and no others.
-
-        :param after: uuid of the node that the page before ended with, None
-            for the first page.
-        :param limit: the most nodes; Ironic may have a lower one.
-        :param wanted: says of which nodes the body is wanted, by the uuids of
-            the node and of its instance; None for none.
-        :param unused: only those without an instance.
-        :raises MarkError: there is no node ``after``.
+        :param after: last node of the page before, None for the first page.
+        :param limit: the most nodes; Ironic may have a lower limit.
+        :param wanted: returns whether the body is wanted, by the uuids of the
+            node and of its instance; None for no bodies.
+        :param unused: only nodes without an instance.
+        :raises MarkerNotFound: there is no node ``after``.
         """
 
     def newest(
@@ -113,28 +109,28 @@ class Pages(typing.Protocol):
     ) -> ListingPage:
         """Return some nodes, the one that was touched last first.
 
-        Of whatever partition, as one that leaves is touched, too: a row says
-        whether it is :attr:`.mirror.NodeRow.here`. Parameters as for
+        Of all partitions, as a node that leaves one is touched, too: a row
+        says whether it is :attr:`.mirror.NodeRow.here`. Parameters as for
         :meth:`page`.
         """
 
     def node(self, node: str) -> NodeRow:
         """Return one node with its body, whatever its partition.
 
-        :raises MarkError: there is no such node.
+        :raises MarkerNotFound: there is no such node.
         """
 
     def touched(self, node: str) -> datetime.datetime | None:
         """Return when a node was touched last, None if it never was.
 
-        :raises MarkError: there is no such node.
+        :raises MarkerNotFound: there is no such node.
         """
 
     def total(self, partition: peers.Partition) -> int | None:
-        """Return how many nodes there are in a partition, or in it and others.
+        """Return the number of nodes in a partition, or in it and others.
 
-        None if Ironic does not say: this process may not ask, or it is too
-        old.
+        None if Ironic does not say: nova's account may not ask, or Ironic is
+        too old.
         """
 
 
@@ -145,24 +141,24 @@ Eligible = Callable[[Set[str]], Set[HostKey]]
 
 
 class Writes(typing.Protocol):
-    """What an audit changes itself. All else is done by nova's tracker."""
+    """Changes that an audit makes itself; nova's tracker makes all others."""
 
     def take_over(self, instances: Mapping[str, InstanceState], host: str,
                   eligible: Eligible) -> Mapping[str, bool | Exception]:
         """Make instances this host's that are still as they were seen.
 
-        :param instances: uuid -> as it was seen; few.
+        :param instances: uuid -> state as it was seen; few.
         :param host: this host.
-        :param eligible: asked once more right before their host is written.
-        :returns: uuid -> whether it is this host's now, or why that is not
-            known.
-        :raises Exception: that is known of none of them.
+        :param eligible: called once more right before the host is written.
+        :returns: uuid -> whether it is this host's now, or the error because
+            of which that is not known.
+        :raises Exception: it is known of none of them.
         """
 
     def remove_provider(self, node: str) -> bool:
         """Delete the resource provider of a node that is gone.
 
-        With what deleted servers have left of it.
+        Allocations of deleted servers go with it.
 
         :returns: whether it is deleted; False while a server has the node.
         :raises Exception: placement or nova does not answer.
@@ -170,27 +166,28 @@ class Writes(typing.Protocol):
 
 
 class Registration(typing.Protocol):
-    """This compute service as nova has it.
+    """This compute service in nova's services table.
 
-    Each method reads and writes at once, returns whether it has written, and
-    raises an Exception when that is not known.
+    Each method reads and writes at once and returns whether it has written.
+
+    :raises Exception: by each method, when that is not known.
     """
 
     def say(self, words: str) -> bool:
-        """writes a stop marker; builds are still sent here.
+        """Write the stop marker; builds are still sent here.
 
         Not when an operator has disabled the service or forced it down.
         """
 
     def close(self, words: str) -> bool:
-        """Let no more builds be sent here, if that is the stop marker."""
+        """Have no more builds sent here, if the stop marker is there."""
 
     def take_back(self) -> bool:
-        """Take the stop marker back, and enable the service."""
+        """Remove the stop marker, and enable the service."""
 
 
 class Instance(typing.Protocol):
-    """An instance as nova works with it; more is nova's business."""
+    """An instance as nova has it; only nova knows more of it."""
 
     uuid: str
     host: str | None
@@ -200,84 +197,81 @@ class Instance(typing.Protocol):
 
 
 class Instances(typing.Protocol):
-    """What nova does for the instances of this host.
+    """nova's operations on the instances of this host.
 
-    Each method asks or writes at once, and raises an Exception when it cannot
-    be known whether it did.
+    :raises Exception: by each method, when it is not known whether it did its
+        work.
     """
 
     def marked(self, host: HostKey) -> Mapping[str, InstanceState]:
-        """Return {uuid: state} of the instances that a host has marked.
+        """Return {uuid: state} of the instances with marks of a host.
 
-        On whatever host they are; deleted ones are not among them.
+        On all hosts, without deleted ones.
         """
 
     def busy(self, host: str) -> Mapping[str, InstanceState]:
-        """Return the same of those of a host that do something.
+        """Return {uuid: state} of a host's instances that do something.
 
-        They carry no mark, and this package knows how that ends.
-
-        :param host: as nova spells it.
+        Only of operations that this package can finish, and without marks.
         """
 
     def of_host(self, host: str, after: str | None
                 ) -> Mapping[str, InstanceState]:
         """Return {uuid: state} of some instances of a host, in their order.
 
-        Not many at a time; none when there are no more.
-
         :param after: uuid of the last one that was returned, None to begin.
+        :returns: a few at a time; empty at the end.
         """
 
     def spell_host(self, uuid: str) -> None:
-        """Have an instance of this host say so as the host spells itself."""
+        """Write the host of an instance as the host spells itself."""
 
     def read(self, uuid: str) -> Instance | None:
         """Return an instance, None if it is deleted."""
 
     def set_states(self, instance: Instance, vm_state: str,
                    task_state: str | None) -> bool:
-        """Write both states, if the task state is what was read.
+        """Write both states, if the task state is still the one that was read.
 
-        :returns: whether it was; also False when it is deleted by now.
+        :returns: whether it was written; False also when it is deleted by now.
         """
 
     def init(self, instance: Instance) -> None:
         """Do what nova does for an instance at the start of a service."""
 
     def delete(self, instance: Instance) -> None:
-        """Do what nova does when it is asked to delete an instance."""
+        """Delete an instance as nova does."""
 
     def restore(self, instance: Instance) -> None:
-        """Do what nova does when it is asked to restore an instance."""
+        """Restore an instance as nova does."""
 
     def fail(self, instance: Instance, reason: str) -> None:
         """Set an instance to ERROR, with a fault that says why."""
 
     def deployed(self, instance: Instance) -> None:
-        """Note that a build or a rebuild has come to its end."""
+        """Note the end of a build or a rebuild."""
 
     def began(self, uuid: str, action: str) -> datetime.datetime | None:
         """Return when the last action of one kind on an instance began."""
 
     def asked_last(self, uuid: str) -> str | None:
-        """Return what :func:`.rules.evacuation.asked_last` says of it."""
+        """Return the result of :func:`.rules.evacuation.asked_last`."""
 
     def notify(self, event: str, payload: dict[str, object]) -> None:
         """Send a notification of this package."""
 
 
 class Builds(typing.Protocol):
-    """Builds of servers before they are on a host."""
+    """Builds of servers that have no host yet."""
 
     def unclaimed(self) -> Set[SentBuild]:
-        """Return those that have a node and no host yet.
+        """Return the builds that have a node and no host yet.
 
-        Not those of which either is not known.
+        Without those of which either is not known.
         """
 
     def receive(self) -> None:
-        """Wait until all has come that waits in the queue of this host.
+        """Wait until all requests in the queue of this host have arrived.
 
         :raises Exception: that is not known.
         """
@@ -286,61 +280,62 @@ class Builds(typing.Protocol):
                 absent: Callable[[], bool]) -> bool:
         """Set a build to ERROR, with a fault that says why.
 
-        :param absent: whether it still has not come, asked last.
-        :returns: whether it was still on no host, and not begun.
+        :param absent: called last: whether it still has not arrived.
+        :returns: whether it was still without a host, and not begun.
         """
 
 
 class Evacuations(typing.Protocol):
-    """nova's evacuations, of which none comes to anything."""
+    """nova's evacuations, none of which succeeds."""
 
     def found(self) -> Mapping[str, Evacuated]:
-        """Return those that nobody has refused, or only just.
+        """Return {uuid of the instance: :class:`.evacuation.Evacuated`}.
 
-        :returns: {uuid of the instance: what is known of it}, of instances on
-            nodes of Ironic only.
+        Of evacuations that were not refused yet, or just now, on nodes of
+        Ironic.
         """
 
     def refuse(self, uuid: str) -> bool:
         """Undo what nova has done for the evacuations of an instance.
 
-        Whatever it does it may do again: placement may have been told to
-        allocate another machine since.
+        Each call repeats that: nova may have told placement to allocate
+        another machine since.
 
-        :returns: whether there was one that nobody had refused.
-        :raises Exception: not all of it could be done; it is to be repeated.
+        :returns: whether there was one that was not refused.
+        :raises Exception: not all could be undone; call it again.
         """
 
 
 class Operations(typing.Protocol):
-    """nova's operations on instances, as this process carries them out."""
+    """nova's operations on instances that this process carries out."""
 
     @property
     def at_work(self) -> Set[str]:
-        """Uuids of the instances that operations are at, or wait for."""
+        """Uuids of the instances with an operation in progress or waiting."""
 
     @property
     def unfinished(self) -> Set[str]:
-        """Uuids of those whose last operation may have left a task state."""
+        """Uuids of instances that an operation may have left unfinished."""
 
     def repeating(self) -> contextlib.AbstractContextManager[None]:
-        """Repeat in this thread what has failed before.
+        """Mark this thread as one that repeats a failed operation.
 
-        It raises what :meth:`silent` is true of if a service does not answer.
+        It raises an error for which :meth:`silent` is true if a service does
+        not answer.
         """
 
     def silent(self, exc: Exception) -> bool:
-        """Whether something has failed as a service does not answer."""
+        """Whether an error means that a service does not answer."""
 
     def forget(self, uuids: Set[str]) -> None:
-        """Take instances out of :attr:`unfinished`."""
+        """Remove instances from :attr:`unfinished`."""
 
 
 class Machines(typing.Protocol):
-    """What Ironic makes of the machines of this host's instances."""
+    """Ironic's nodes of this host's instances."""
 
     def provision_state(self, instance: Instance) -> str | None:
-        """Return that of an instance's node, None if the node is not its."""
+        """Return the state of an instance's node, None if it has none."""
 
     def deployed_since(self, instance: Instance,
                        moment: datetime.datetime | None) -> bool:
@@ -351,40 +346,38 @@ class Tracker(typing.Protocol):
     """nova's resource tracker, which audits one node at a time."""
 
     def has(self, node: str) -> bool:
-        """Whether it has the record of a node at hand."""
+        """Whether it holds the record of a node."""
 
     def drop(self, node: str) -> None:
-        """Have it forget a node, so that it looks at its record."""
+        """Have it forget a node, so that it reads the record again."""
 
     def audit(self, node: str) -> None:
-        """Have it take the record of a node and tell placement of it."""
+        """Have it take the record of a node and report it to placement."""
 
     def move(self, nodes: Sequence[str],
              judge: Callable[[Sequence[str]], Sequence[Record]]) -> Set[str]:
-        """Take nodes of dead hosts as they are, and have it know them.
+        """Take nodes of dead hosts as they are, and hold them.
 
         :param nodes: few.
-        :param judge: returns the records of those that may be taken, right
-            before they are.
-        :returns: those that are this host's now. Of the others that is not
+        :param judge: returns the records that may be taken, right before that.
+        :returns: the nodes that are this host's now; of the others it is not
             known.
         """
 
     def pull(self, nodes: Sequence[str],
              judge: Callable[[list[str]], Iterable[Record]]) -> Set[str]:
-        """Take idle nodes of live hosts as they are, and have it know them.
+        """Take idle nodes of live hosts as they are, and hold them.
 
         :param nodes: few.
-        :param judge: returns the records of those that may be taken, by the
-            uuids of some of them.
-        :returns: those that are this host's now. Of the others that is not
+        :param judge: returns the records that may be taken, of some nodes.
+        :returns: the nodes that are this host's now; of the others it is not
             known.
         """
 
     def unchanged(self, nodes: Sequence[str]) -> Set[str]:
-        """Return the nodes of which nobody has told placement since it has.
+        """Return the nodes that placement has as the tracker reported them.
 
-        Those of which that is not known are not among them.
+        Nodes of which that is not known are left out.
         """
 
 
@@ -393,42 +386,44 @@ class ProviderTraits(typing.Protocol):
 
     @property
     def generation(self) -> int:
-        """Of its resource provider when they were read."""
+        """Generation of the resource provider when they were read."""
 
 
 class Traits(typing.Protocol):
-    """The marks of nodes of disabled compute services, in placement.
+    """The trait of nodes of disabled compute services, in placement.
 
-    Each method raises an Exception when placement does not answer.
+    :raises Exception: by each method, when placement does not answer.
     """
 
     def disabled(self) -> Set[str]:
-        """Return the uuids of all nodes that are marked."""
+        """Return the uuids of all nodes with the trait."""
 
     def read(self, nodes: Sequence[str]) -> Mapping[str, ProviderTraits]:
-        """Return {node: its traits}; no entry for one without a provider."""
+        """Return {node: its traits}; no entry without a provider."""
 
     def write(self, found: Mapping[str, ProviderTraits], disabled: bool
               ) -> Mapping[str, int]:
-        """Mark nodes, or take that from them.
+        """Set or remove the trait of nodes.
 
-        :param found: what :meth:`read` returned of each.
-        :param disabled: whether they are to be marked.
-        :returns: {node: the generation of its provider now}; no entry for one
-            that placement does not take, as when it is another by now.
+        :param found: results of :meth:`read`.
+        :param disabled: whether they are to have it.
+        :returns: {node: new generation of its provider}; no entry for a node
+            that placement refuses, as for a changed provider.
         """
 
 
 class Queue(typing.Protocol):
-    """What a dead compute service was asked for and has not read.
+    """The RPC queue of a dead compute service.
 
-    What is taken is held until it is dropped or handed on, or the queue is
-    closed: then it goes back, and whoever reads next finds it. Each method
-    raises an Exception when nobody answers; the queue is then to be closed.
+    A request that is taken is held until it is dropped or handed on, or the
+    queue is closed; then it goes back for the next reader.
+
+    :raises Exception: by each method, when RabbitMQ does not answer; close the
+        queue then.
     """
 
     def consumers(self) -> int | None:
-        """Return how many read it; None if there is no such queue.
+        """Return the number of its readers; None if there is no such queue.
 
         See :func:`.rules.forwarding.returned`.
 
@@ -436,22 +431,22 @@ class Queue(typing.Protocol):
         """
 
     def take(self) -> QueuedRequest | None:
-        """Take the next message; None if there is none.
+        """Take the next request; None if there is none.
 
         :raises PermissionError: this process may not.
         """
 
     def beat(self) -> None:
-        """Show the message bus that this process is there."""
+        """Send a heartbeat to RabbitMQ."""
 
     def attended(self) -> contextlib.AbstractContextManager[None]:
-        """Show it that again and again while this thread does other things.
+        """Send heartbeats while this thread does other work.
 
-        It would give back what is held, and count that.
+        Without them RabbitMQ gives back what is held, and counts that.
         """
 
     def create(self) -> None:
-        """Have it on the message bus, if it is not there.
+        """Create the queue, if it is not there.
 
         :raises PermissionError: this process may not.
         """
@@ -459,57 +454,54 @@ class Queue(typing.Protocol):
     def hand_on(
         self, request: QueuedRequest, host: str, copy: bool = False
     ) -> bool:
-        """Send a message to another host, and let go of it then.
+        """Send a request to another host, then acknowledge it.
 
         :param host: as nova spells it.
-        :param copy: to where its copies are, not to its queue.
-        :returns: whether that has it now.
+        :param copy: to the queue of its copies.
+        :returns: whether that host has it now.
         """
 
     def drop(self, request: QueuedRequest) -> None:
-        """Let go of a message for good."""
+        """Acknowledge a request."""
 
     def close(self) -> None:
-        """Give back what is held; raises nothing."""
+        """Give back all that is held; raises nothing."""
 
 
 class Queues(typing.Protocol):
-    """The queues of the compute services."""
+    """The RPC queues of the compute services."""
 
     @property
     def readable(self) -> bool:
-        """Whether they can be read, with the message bus that there is."""
+        """Whether they can be read over this message bus."""
 
     def open(self, host: str) -> Queue:
-        """Open the queue of a host, whether or not there is one.
+        """Open the queue of a host, whether or not it exists.
 
         :param host: as nova spells it.
-        :raises Exception: nobody answers.
+        :raises Exception: RabbitMQ does not answer.
         """
 
     def open_copies(self, host: str) -> Queue:
-        """Open where the copies of a host's builds are, likewise."""
+        """Open the queue with the copies of a host's builds."""
 
 
 class Copier(typing.Protocol):
-    """Sends copies of builds to where this host's are."""
+    """Sends copies of builds to the queue of this host's copies."""
 
     def seal(self, arguments: Mapping[str, object]) -> Mapping[str, object]:
-        """Return what is to be sent, whatever becomes of the build here.
-
-        :param arguments: what the build was asked for with, by name.
-        """
+        """Return the message for a build's arguments, as they are now."""
 
     def copy(self, arguments: Mapping[str, object]) -> None:
-        """Send one.
+        """Send a copy.
 
-        :param arguments: what :meth:`seal` returned.
+        :param arguments: result of :meth:`seal`.
         :raises Exception: it may not be there.
         """
 
 
 class Attempts(typing.Protocol):
-    """What compute services have begun for builds, and not ended."""
+    """Builds that compute services have begun and not ended."""
 
     def count(self, instance: str) -> int:
         """Return how often a build was begun and not ended.
@@ -519,14 +511,13 @@ class Attempts(typing.Protocol):
         """
 
     def undo(self, instance: Instance, copy: QueuedRequest) -> None:
-        """Undo what was done for a build, so that it can be done anew.
+        """Undo what was done for a build, so that it can begin again.
 
-        It may be done several times; when it is done the instance is on no
-        host.
+        It may be repeated; at its end the instance has no host.
 
         :param instance: on this host.
         :param copy: of the build.
-        :raises Exception: not all of it could be done; it is to be repeated.
+        :raises Exception: not all could be undone; call it again.
         """
 
     def repeatable(self, instance: Instance) -> bool:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The values that audits work with; immutable, replaced whole."""
+"""Values of the audits; immutable, replaced whole."""
 
 from collections.abc import Mapping
 import dataclasses
@@ -40,7 +40,6 @@ class Settings:
         ``[ironic_multihost]ring_partitions``.
     :param audit_interval: seconds in which every node of Ironic is visited,
         and in which nova's tracker audits each node.
-    :param heartbeats: how compute services show that they live.
     """
 
     host: str
@@ -58,24 +57,22 @@ class Settings:
 
 @dataclasses.dataclass(frozen=True)
 class Audit:
-    """What one audit found and decided.
+    """The result of an audit.
 
     :param view: the compute services, as this host saw them.
-    :param preferences: who is preferred for which node.
     :param reasons: node uuid -> :class:`.ownership.Reason`, of all nodes that
         Ironic lists or that are recorded here.
-    :param nodes: uuid -> node, of the nodes that are mine.
-    :param owners: uuid -> owner or None, of the nodes that are mine, when
-        that was decided.
-    :param records: the records of this host that nova is to know of: of nodes
-        that are mine and of nodes that are deleted.
+    :param nodes: uuid -> node, of my nodes.
+    :param owners: uuid -> owner or None, of my nodes, at the decision.
+    :param records: this host's records for nova: of my nodes and of nodes that
+        are deleted.
     :param deleted: uuids of the nodes that Ironic has no more.
     :param host_aggregates: nova's host aggregates, as far as they are known.
     :param recent: uuids of the nodes that came from another owner in one of
         the last :data:`RECENT` audits before.
-    :param taken_over: instance uuid -> host that it was on before, of those
-        that this audit took over.
-    :param at_rest: uuids of those of them for which nothing has to be done.
+    :param taken_over: instance uuid -> earlier host, of those that this audit
+        took over.
+    :param at_rest: uuids of those of them without an interrupted operation.
     """
 
     view: peers.View
@@ -94,34 +91,34 @@ class Audit:
 
 @dataclasses.dataclass(frozen=True)
 class AuditState:
-    """What an audit remembers of those before.
+    """The state from audit to audit.
 
-    :param preferences: who is preferred for which node, None before the first
-        look at the services.
-    :param audits: number of audits in a row, up to the last one, in which
-        this host was a member whom nobody took for dead.
-    :param begun: when the last audit began, by the clock of the audits; None
+    :param preferences: the preferred member of each node, None before the
+        services were read.
+    :param audits: audits in a row, up to the last one, in which this host was
+        a member that no peer took for dead.
+    :param begun: begin of the last audit, by the clock of the audits; None
         before the first one.
-    :param rounds: number of audits in a row in which the partition of some
-        member was not known; others are then sampled.
+    :param rounds: audits in a row in which the partition of some member was
+        not known; then others are sampled.
     :param records: node uuid -> record, of the nodes that were recorded on
         this host.
-    :param barred: uuid of a node whose record cannot become this host's ->
-        uuid of the row of this host that is in its way, '' if it is none.
-    :param recorded: when all of those were read, by the clock of the audits;
-        None if they were not.
-    :param standing: how things stood, None if there was no audit.
+    :param barred: uuid of a node with a record that cannot become this host's
+        -> uuid of the row of this host that is in its way, or ''.
+    :param recorded: when all of those were read, by the clock of the audits,
+        or None.
+    :param standing: the last audit of all nodes, or None.
     :param partition_labels: host -> label of its partition.
-    :param busy: what :func:`.ownership.still_busy` returned.
-    :param refused: what :func:`.ownership.still_refused` returned.
+    :param busy: result of :func:`.ownership.still_busy`.
+    :param refused: result of :func:`.ownership.still_refused`.
     :param absences: nodes that are not listed.
     :param mapped: this host was found to be mapped.
     :param host_aggregates: nova's host aggregates, as far as they are known.
-    :param leaving: uuids of nodes of which nova was to delete the record and
-        the provider, and may have failed with the provider.
+    :param leaving: uuids of nodes with a record and a provider that nova was
+        to delete; it may have failed with the provider.
     :param recent: for each of the last :data:`RECENT` audits the uuids of the
         nodes that came from another owner.
-    :param over: see :class:`.membership.View`; of this moment.
+    :param over: see :class:`.peers.View`; of this moment.
     """
 
     preferences: ring.Preferences | None = None

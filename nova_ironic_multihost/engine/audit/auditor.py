@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""An audit: gather what the decision needs, decide, remember.
+"""The auditor: collects facts, decides, and remembers the result.
 
-nova audits a compute service once in ``update_resources_interval``. What one
-audit found is an immutable :class:`.audit_state.Audit`, replaced whole by the
-next.
+nova audits a compute service once in ``update_resources_interval``. The result
+of an audit is an immutable :class:`.audit_state.Audit`, which the next one
+replaces.
 """
 
 from collections.abc import Callable
@@ -63,25 +63,22 @@ UNDECIDED = 5000
 class Auditor:
     """Audits one compute service, again and again.
 
-    nova's audits, the looks between them and nova's calls of the driver come
-    in threads of their own. ``_lock`` is held by whoever replaces what is
-    remembered (``_memory``) or found (``last``), from the first question that
-    it depends on to the end. ``_outages_lock`` guards ``_outages``, ``_heard``
-    and ``_farewells`` alone, for a look that finds nothing to do waits for no
-    audit; nothing is asked while it is held. All of them are immutable and
-    replaced whole, so who only reads them needs no lock.
+    nova's audits, the polls between them and nova's calls of the driver come
+    in threads of their own. A thread that replaces ``_memory`` or ``last``
+    holds ``_lock`` from the first question to the end. ``_outages_lock``
+    guards only ``_outages``, ``_heard`` and ``_stop_markers``. It is never
+    held during a question, so that a poll that finds nothing waits for no
+    audit. All values are immutable, and reading them needs no lock.
 
-    Only looks note who is down: what an audit reads of the services depends
-    on the nodes that it is about, and who sees now these and now those peers
-    cannot count for how long he sees most of them.
+    Only polls note which hosts are down. Each audit reads other services, so
+    an audit cannot measure how long a host has been down.
 
-    :param sources: where the facts come from.
-    :param writes: what an audit changes.
-    :param reader: reads what Ironic has.
+    :param sources: reads the facts.
+    :param writes: makes the changes of an audit.
+    :param reader: reads Ironic's nodes.
     :param clock: monotonic clock, in seconds.
-    :param executor: makes what does something beside.
+    :param executor: runs things beside.
     :param recorder: counts and times what is done.
-    :ivar sources: the same.
     :ivar last: the last :class:`.audit_state.Audit`, None before the first.
     """
 
@@ -117,8 +114,8 @@ class Auditor:
     def bar(self, node: str) -> None:
         """Note that a node's record cannot become this host's.
 
-        The database refuses it for good. It is tried again when all records
-        of this host are read anew. Any thread may say so.
+        The database refuses it for good. It is tried again when all records of
+        this host are read anew. Any thread may call this.
         """
         self._met |= {node}
 
@@ -127,10 +124,11 @@ class Auditor:
         return node in self._met or node in self._memory.barred
 
     def doubt(self) -> None:
-        """Note that others may have taken nodes of this host.
+        """Note that peers may have taken nodes of this host.
 
-        Because they saw it disabled, fenced or silent, however shortly. Until
-        all its records are read anew no node is taken for its own unseen.
+        They may have seen it disabled, fenced or silent for a moment. Until
+        all its records are read anew no node counts as its own without a
+        check.
         """
         self._doubted = self._clock()
 
@@ -141,20 +139,20 @@ class Auditor:
 
     @property
     def absences(self) -> absence.Absences:
-        """The nodes that are not listed, as of the last audit of all."""
+        """The nodes that are not listed, by the last audit of all nodes."""
         return self._memory.absences
 
     @property
     def preferences(self) -> ring.Preferences | None:
-        """Who is preferred for which node, as of the last look at that."""
+        """The preferred member of each node, as of the last read."""
         return self._memory.preferences
 
     @property
     def recorded(self) -> frozenset[str] | None:
-        """The nodes that are recorded on this host, for all that is known.
+        """The nodes that are recorded on this host, as far as is known.
 
-        None before the first audit. Those that a look has taken come with the
-        audit after it.
+        None before the first audit. Nodes that a poll has taken are added by
+        the next audit.
         """
         last = self.last
         if last is None:
@@ -174,10 +172,10 @@ class Auditor:
 
     def read_view(self, settings: Settings, hosts: Iterable[str] = ()
                   ) -> peers.View:
-        """Read who is there, and note the heartbeats.
+        """Read the compute services, and note their heartbeats.
 
-        :param hosts: those that were there, as nova spells them: nova lists
-            them only while they are enabled.
+        :param hosts: known hosts, as nova spells them: nova lists them only
+            while they are enabled.
         """
         begun = self._clock()
         known = collect.services(self.sources, settings, hosts)
@@ -198,10 +196,11 @@ class Auditor:
         return view
 
     def listen(self, settings: Settings, hosts: Iterable[str]) -> None:
-        """Note the heartbeats while a look is at work.
+        """Note the heartbeats while a poll is at work.
 
-        That may take minutes, as nobody answers. For this host they would
-        have paused meanwhile, and so nobody else would ever be dead.
+        A poll may take minutes when services do not answer. For this host the
+        heartbeats would seem to have paused, and no other host would ever
+        count as dead.
 
         :param hosts: as for :meth:`read_view`.
         """
@@ -212,7 +211,7 @@ class Auditor:
 
     def view_of_nova(self, settings: Settings, hosts: Iterable[str]
                      ) -> peers.View:
-        """Read who is there, as nova's scheduler sees it.
+        """Read the compute services as nova's scheduler sees them.
 
         :param hosts: as for :meth:`read_view`.
         """
@@ -226,14 +225,16 @@ class Auditor:
         """Whether another host lives at this moment; False if nova lacks it.
 
         :param host: as nova spells it.
-        :param ask: what to ask for its service, None for nova.
+        :param ask: returns its service, None to ask nova.
         """
         service = (ask or self.sources.service)(host)
         return service is not None and self._outages.lives(service)
 
     def preferences_now(self, settings: Settings,
                         like: ring.Preferences | None) -> ring.Preferences:
-        """Read who is there, and say who is preferred; nothing is remembered.
+        """Read the compute services and return the preferences of now.
+
+        Nothing is remembered.
 
         :param like: preferences that are likely the same.
         """
@@ -244,10 +245,10 @@ class Auditor:
 
     def note_down(self, settings: Settings, view: peers.View
                   ) -> frozenset[HostKey]:
-        """Note who is down, or told to end, in what a look has seen.
+        """Note which hosts are down or stopping, by a poll.
 
         :param view: the compute services of this moment.
-        :returns: the hosts whose instances may be taken over by now.
+        :returns: the hosts with instances that may be taken over by now.
         """
         now = self._clock()
         self._seen = view.hosts
@@ -259,7 +260,7 @@ class Auditor:
             settings.policy, view, outages.lengths(now, settings.heartbeats))
 
     def next_over(self, settings: Settings) -> float | None:
-        """Return the seconds until a host that was told to end is given up.
+        """Return the seconds until a stopping host is no member any more.
 
         None if there is none.
         """
@@ -267,10 +268,10 @@ class Auditor:
             self._clock(), settings.heartbeats.down_time)
 
     def note_look(self, settings: Settings) -> bool:
-        """Note that what a look has led to is done.
+        """Note the end of a poll and of what it led to.
 
-        :returns: whether it took so long that its audit may have taken nobody
-            for dead any more.
+        :returns: whether it took so long that its audit may have seen no host
+            as dead.
         """
         now = self._clock()
         with self._outages_lock:
@@ -280,9 +281,9 @@ class Auditor:
 
     def refresh_ring(self, settings: Settings, starting: bool = False
                      ) -> None:
-        """Read who shares the nodes and make the hash ring of them.
+        """Read the compute services and make the hash ring of the members.
 
-        :param starting: see :class:`.membership.View`.
+        :param starting: see :class:`.peers.View`.
         """
         with self._lock:
             # nova-compute must come up whoever is away.
@@ -291,14 +292,13 @@ class Auditor:
     def audit(self, settings: Settings, settled: bool = True,
               then: Callable[[Audit], None] = lambda audit: None,
               has: Callable[[str], bool] = lambda node: False) -> Audit:
-        """Audit all nodes; nothing is remembered of an audit that fails.
+        """Audit all nodes; a failed audit changes nothing.
 
         :param settled: the start of the service is over.
-        :param then: called before anybody audits again.
-        :param has: says whether nova's tracker has a node, as of the audit
-            before and the looks since.
-        :returns: what is also :attr:`last` from now on.
-        :raises ListingError: when Ironic does not answer.
+        :param then: called before the next audit may begin.
+        :param has: returns whether nova's tracker has a node.
+        :returns: the new :attr:`last`.
+        :raises ListingError: Ironic does not answer.
         """
         with self._recorder.turn(Work.AUDIT):
             audit = self._audit(settings, settled, then, has)
@@ -341,7 +341,7 @@ class Auditor:
     def _remove_providers(self) -> None:
         """Delete the providers of nodes that are gone, where nova did not.
 
-        It tries that once, and placement may be away then.
+        nova tries that once, and placement may be away then.
         """
         leaving = self._memory.leaving - self._reader.mirror.nodes.keys()
         if leaving:
@@ -361,13 +361,13 @@ class Auditor:
 
     def _eligible(self, settings: Settings, hosts: Set[str]
                   ) -> frozenset[HostKey]:
-        """Read anew whose instances may be taken over, of some hosts."""
+        """Read again which hosts have instances that may be taken over."""
         return collect.eligible(
             self.sources, self._memory_now(settings), settings, hosts,
             self._known(), self._outages, self._clock())
 
     def _note_waiting(self, audit: Audit) -> None:
-        """Note whose instances are still to be taken over."""
+        """Note the instances that are still to be taken over."""
         self._recorder.note_pending(Pending.TURN, {
             node for node, reason in audit.reasons.items()
             if reason in (Reason.INSTANCE_WAITS, Reason.TAKEOVER_FAILED)})
@@ -378,23 +378,21 @@ class Auditor:
                     only: Set[str] | None = None,
                     builds: Set[str] = frozenset(),
                     adoptions: int | None = None) -> Mapping[str, Reason]:
-        """Audit the nodes that are recorded on some hosts, and no others.
+        """Audit only the nodes that are recorded on some other hosts.
 
-        By the same rules. What is remembered from audit to audit stays,
-        except that nodes which become mine are recent; what the last audit
-        found of all other nodes stays, too.
+        By the same rules. All that is known of other nodes stays; nodes that
+        become mine are recent.
 
-        :param hosts: others than this, as nova spells them.
-        :param then: called before anybody audits again with the audit, which
-            is :attr:`last` from now on, and the uuids of those of the nodes
-            that are mine.
+        :param hosts: as nova spells them.
+        :param then: called before the next audit may begin, with the new
+            :attr:`last` and the uuids of the nodes in question that are mine.
         :param known: other hosts that were seen, as nova spells them.
-        :param only: uuids of the nodes that it is about, None for all.
+        :param only: uuids of the nodes in question, None for all.
         :param builds: ``arrived`` of :func:`.decide.decide`.
         :param adoptions: as for that.
         :returns: {node: reason} of the nodes that this host may be preferred
             for; empty before the first audit of all nodes.
-        :raises Exception: when something cannot be known; nothing is changed.
+        :raises Exception: something cannot be known; nothing is changed.
         """
         hosts = list(hosts)
         with self._lock:
@@ -434,13 +432,12 @@ class Auditor:
 
     def audit_changed(self, settings: Settings, nodes: Iterable[str],
                       then: Callable[[Audit, list[str]], None]) -> None:
-        """Audit some nodes that have changed, as far as nobody is concerned.
+        """Audit some nodes that have changed and concern no other host.
 
-        Nothing is taken from others. What is remembered from audit to audit
-        stays; what the last audit found of all other nodes stays, too.
+        Nothing is taken from others. All that is known of other nodes stays.
 
         :param then: as for :meth:`audit_hosts`.
-        :raises Exception: when something cannot be known; nothing is changed.
+        :raises Exception: something cannot be known; nothing is changed.
         """
         with self._lock:
             last = self.last
@@ -474,12 +471,12 @@ class Auditor:
 
     def read(self, settings: Settings, settled: bool = True,
              brief: bool = False, often: bool = False) -> Mirror:
-        """Ask Ironic what has changed; of what is mine by now, all of it.
+        """Ask Ironic what has changed, with the full body of my nodes.
 
         :param settled: as for :meth:`audit`.
         :param brief: as for :meth:`.engine.listing.lister.Lister.read`, as is
             ``often``.
-        :returns: what there is by now.
+        :returns: the mirror by now.
         :raises ListingError: Ironic does not answer.
         """
         def ask(wanted: Wanted) -> Mirror:
@@ -495,12 +492,12 @@ class Auditor:
 
     def _read_first(self, settings: Settings, settled: bool,
                     ask: Callable[[Wanted], Mirror]) -> Mirror:
-        """Read what there is, and this host's records at the same time.
+        """Read Ironic's nodes and, at the same time, this host's records.
 
-        Which the first audit works with. What others take meanwhile is in
-        doubt until this service has started, see :meth:`doubt`.
+        The first audit uses them. Nodes that peers take meanwhile are in doubt
+        until this service has started (:meth:`doubt`).
 
-        :param ask: asks Ironic, with which nodes will be mine most likely.
+        :param ask: asks Ironic, with the nodes that will most likely be mine.
         """
         with self._lock:
             seen_peers = self._seen_peers(settings, starting=not settled)
@@ -541,7 +538,7 @@ class Auditor:
 
     def _seen_peers(self, settings: Settings, hosts: Iterable[str] = (),
                 starting: bool = False, zones: bool = True) -> collect.Peers:
-        """Read who is there; the ring is worth remembering at once."""
+        """Read the compute services, and remember the ring at once."""
         seen_peers = collect.read_peers(
             self.sources, self._memory_now(settings), settings,
             self._outages, hosts, starting, zones)
@@ -550,18 +547,18 @@ class Auditor:
         return seen_peers
 
     def _known(self) -> list[str]:
-        """Return who was there when anybody looked last, as nova spells it.
+        """Return the known hosts, as nova spells them.
 
-        Not only by the last audit: one that has got its first node since, and
-        is told to end now, is to keep it.
+        Not only those of the last audit: a host that has got its first node
+        since, and is told to stop now, keeps it.
         """
         audited = self.last.view.hosts if self.last else ()
         return [*dict.fromkeys([*self._seen, *audited])]
 
     def _memory_now(self, settings: Settings) -> AuditState:
-        """Return what is remembered, and what was seen since.
+        """Return the state of the last audit with what was seen since.
 
-        By looks, and of what the database refuses.
+        By polls, and of records that the database refuses.
         """
         memory = self._memory
         return dataclasses.replace(
@@ -574,7 +571,7 @@ class Auditor:
 
     def _audit_of(self, gathered: collect.Collected,
                   decided: decide.Decision) -> Audit:
-        """Put together what an audit of all nodes has found."""
+        """Put the result of an audit of all nodes together."""
         facts, last = gathered.facts, self.last
         confirmed = gathered.absences.confirmed
         reasons = _reasons(last, gathered.mirror, decided.reasons)
@@ -604,10 +601,10 @@ class Auditor:
 
     def _rows(self, mirror: Mirror, nodes: Iterable[str], mine: Set[str],
               later: Set[str] = frozenset()) -> dict[str, NodeRow]:
-        """Return {uuid: node} with all that nova works with, if known.
+        """Return {uuid: node} with the full body, if it is known.
 
-        :param mirror: what was decided by; there may be a later one.
-        :param mine: of which nodes it is kept.
+        :param mirror: that of the decision; there may be a later one.
+        :param mine: nodes of which the body is kept.
         :param later: as for :meth:`.engine.listing.lister.Lister.complete`.
         """
         known = self._reader.complete(mine, later)
@@ -667,9 +664,9 @@ class Auditor:
 
 def _reasons(last: Audit | None, mirror: Mirror,
              decided: Mapping[str, Reason]) -> dict[str, Reason]:
-    """Return the reasons of all nodes that there are, as few copies as can be.
+    """Return the reasons of all nodes, with as few copies as possible.
 
-    :param last: the audit before, whose reasons of all others stay.
+    :param last: the audit before; its reasons of other nodes stay.
     :param decided: those of some nodes.
     """
     reasons = dict(last.reasons) if last else {}
@@ -680,9 +677,9 @@ def _reasons(last: Audit | None, mirror: Mirror,
 
 
 def _with_taken(memory: AuditState, has: Callable[[str], bool]) -> AuditState:
-    """Return what is remembered, with what was taken since among my nodes.
+    """Return the state with the nodes that were taken since.
 
-    Only what nova's tracker has: placement may have refused the rest.
+    Only those that nova's tracker has: placement may have refused others.
 
     :param has: as for :meth:`Auditor.audit`.
     """
@@ -697,8 +694,8 @@ def _with_taken(memory: AuditState, has: Callable[[str], bool]) -> AuditState:
 def _served(reasons: Mapping[str, Reason]) -> frozenset[str]:
     """Return the nodes with servers of this host.
 
-    After a take-over there may be a thousand that were not read in full, and
-    nobody builds on them.
+    After a take-over a thousand of them may not be read in full, and no build
+    needs them.
     """
     return frozenset(node for node, reason in reasons.items()
                      if reason in ownership.SERVED)
@@ -707,7 +704,7 @@ def _served(reasons: Mapping[str, Reason]) -> frozenset[str]:
 def _coming(reasons: Mapping[str, Reason]) -> Iterator[str]:
     """Return the nodes that will be this host's in a moment.
 
-    Ironic shows all of them at once for what a few cost alone.
+    Ironic shows all of them at once for the cost of a few alone.
     """
     return (node for node, reason in reasons.items()
             if reason in _COMING)
@@ -715,13 +712,13 @@ def _coming(reasons: Mapping[str, Reason]) -> Iterator[str]:
 
 def _known(nodes: tuple[str, ...], decided: decide.Decision
            ) -> tuple[str, ...]:
-    """Return those of the nodes that there still are."""
+    """Return those of the nodes that still exist."""
     return tuple(node for node in nodes if node in decided.reasons)
 
 
 def _unsettled(standing: incremental.LastAudit | None, nodes: Iterable[str]
                ) -> incremental.LastAudit | None:
-    """Have some nodes decided on by the next audit."""
+    """Have some nodes decided by the next audit."""
     return standing and dataclasses.replace(
         standing, unsettled=standing.unsettled.union(nodes))
 
@@ -730,7 +727,7 @@ def _merged(last: Audit, reasons: Mapping[str, Reason],
             records: Mapping[str, Record], mine: Mapping[str, NodeRow],
             taken_over: Mapping[str, str | None] | None = None,
             at_rest: frozenset[str] = frozenset()) -> Audit:
-    """Return the last audit with what was decided for some nodes.
+    """Return the last audit with the decisions on some nodes.
 
     :param records: node uuid -> record, as far as there is one.
     :param mine: those of them that are mine.

@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The changes: nodes that change in Ironic between two audits.
+"""Audits nodes that change in Ironic between two audits of all nodes.
 
-A node that an operator or Ironic has changed, or created, is known to its
-compute service and to placement in seconds, however far apart nova's audits
-are.
+So nova and placement know of a change within seconds.
 """
 
 from collections.abc import Callable
@@ -21,13 +19,13 @@ TOGETHER = 50
 
 
 class IronicChanges:
-    """Has what has changed audited. One thread uses it.
+    """Has changed nodes audited. One thread uses it.
 
-    :param auditor: reads what has changed, and audits it.
+    :param auditor: reads the changes, and audits them.
     :param tracker: nova's resource tracker.
-    :param due: says whether nova's tracker has still to come to a node that is
-        mine, see :meth:`.engine.tracking.due_nodes.DueNodes.is_due`.
-    :param ending: says whether this service is about to end.
+    :param due: returns whether nova's tracker has still to audit a node
+        (:meth:`.engine.tracking.due_nodes.DueNodes.is_due`).
+    :param ending: returns whether this service is about to stop.
     """
 
     def __init__(self, auditor: auditors.Auditor, tracker: Tracker,
@@ -43,16 +41,16 @@ class IronicChanges:
 
     def once(self, settings: Settings,
              then: Callable[[Mapping[str, NodeRow]], None]) -> bool:
-        """Look once.
+        """Look for changes once.
 
-        Nothing before the first audit of all nodes. What such an audit has
-        decided on is left to it, but nova's tracker takes minutes to come to
-        all that is mine: only where it has been already.
+        Not before the first audit of all nodes. Nodes that such an audit has
+        decided are left to it, unless the tracker, which takes minutes for
+        all, has audited them already.
 
-        :param then: called with {uuid: node} of those that are mine, before
-            the tracker audits them.
-        :returns: whether others wait: :data:`TOGETHER` are done.
-        :raises Exception: what there is cannot be known; it is tried again.
+        :param then: called with {uuid: node} of my nodes, before the tracker
+            audits them.
+        :returns: whether others wait: :data:`TOGETHER` are done at a time.
+        :raises Exception: something cannot be known; it is tried again.
         """
         last = self._auditor.last
         if last is None:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The reader: asks Ironic what has changed, and keeps the mirror.
+"""Asks Ironic what has changed, and keeps the mirror.
 
-What each way of asking finds is in :mod:`.rules.mirror`. A reading that fails
-changes nothing of what was known before.
+:mod:`.rules.mirror` says what each way of asking finds. A failed read changes
+    nothing.
 """
 
 from collections.abc import Callable
@@ -66,23 +66,24 @@ _Ask = Callable[[str | None], ListingPage]
 
 
 class InconsistentListing(Exception):
-    """What Ironic answers does not fit together: all has to be read anew."""
+    """Ironic's answers do not fit together: all must be read anew."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Listing:
-    """What was read so far.
+    """The state of the reads so far.
 
-    :param partition: whose nodes are read.
-    :param mirror: what is known of them.
-    :param top: the nodes that were touched last, all that were touched of
-        late among them; none if that is not known, or they are many.
-    :param others: how many nodes Ironic has besides those, of whatever
+    :param partition: the partition that is read.
+    :param mirror: its nodes, as far as they are known.
+    :param top: the nodes that were touched last; none if that is not known, or
+        they are many.
+    :param others: number of nodes that Ironic has besides those, in any
         partition, or None.
-    :param size: how many nodes Ironic gives in a page, of :data:`PAGE`.
-    :param hurry: how many rounds there are to be at once.
+    :param size: number of nodes in a page of Ironic, for a limit of
+        :data:`PAGE`.
+    :param hurry: number of rounds that are due at once.
     :param turned: when the last page of the round was due, by the clock.
-    :param searched: when it was asked last what was created, by the clock.
+    :param searched: when new nodes were asked for last, by the clock.
     :param counted: when the nodes were counted last, by the clock.
     """
 
@@ -98,11 +99,11 @@ class Listing:
 
 
 class Lister:
-    """Reads Ironic's nodes: all of them at first, then what has changed.
+    """Reads all of Ironic's nodes at first, then the changes.
 
-    :param pages: how Ironic is asked.
+    :param pages: asks Ironic.
     :param clock: monotonic clock, in seconds.
-    :param recorder: times what is read.
+    :param recorder: times the reads.
     """
 
     def __init__(self, pages: Pages,
@@ -126,14 +127,13 @@ class Lister:
              ) -> Mirror:
         """Ask Ironic what has changed.
 
-        :param seconds: in which a round visits every node.
+        :param seconds: time in which a round visits every node.
         :param wanted: see :data:`Wanted`.
-        :param brief: who asks cannot wait until all nodes are listed. If
-            somebody reads at this moment, or all would have to be listed, the
-            answer is what is known by now.
-        :param often: who asks does so every few seconds: that a node was
-            created or has gone may show later, after :data:`COUNT` seconds.
-        :raises Exception: Ironic does not answer; nothing is known anew.
+        :param brief: the caller cannot wait for a listing of all nodes: if one
+            is needed, or another thread reads, the mirror of now is enough.
+        :param often: the caller asks every few seconds: new and deleted nodes
+            may show later, after :data:`COUNT` seconds.
+        :raises Exception: Ironic does not answer; the mirror stays.
         """
         if not self._lock.acquire(blocking=not brief):
             return self.mirror
@@ -194,12 +194,12 @@ class Lister:
 
     @property
     def mirror(self) -> Mirror:
-        """What is known by now; nothing before the first reading."""
+        """The mirror by now; empty before the first read."""
         reading = self._reading
         return reading.mirror if reading is not None else Mirror()
 
     def node(self, node: str) -> NodeRow | None:
-        """Ask Ironic for one node, in whatever partition; None if none.
+        """Ask Ironic for one node in any partition; None if there is none.
 
         :raises Exception: Ironic does not answer.
         """
@@ -210,12 +210,12 @@ class Lister:
 
     def complete(self, nodes: Set[str], later: Set[str] = frozenset()
                  ) -> Mirror:
-        """Know of these nodes all that nova works with, and of no others.
+        """Keep the full bodies of these nodes, and of no others.
 
-        As far as Ironic has the nodes and answers, and nobody reads at this
-        moment: nova's driver asks for what is not known here.
+        As far as Ironic answers and no other thread reads: nova's driver asks
+        for missing ones.
 
-        :param later: those for which Ironic is not asked now.
+        :param later: nodes for which Ironic is not asked now.
         """
         if not self._lock.acquire(blocking=False):
             return self.mirror
@@ -239,7 +239,7 @@ class Lister:
 
     def _read(self, partition: peers.Partition, mirror: Mirror,
               nodes: Sequence[str]) -> list[NodeRow]:
-        """Read some nodes, whichever way costs less."""
+        """Read some nodes in the cheaper of two ways."""
         if not nodes:
             return []
         unused = {node for node, instance in mirror.nodes.items()
@@ -270,9 +270,8 @@ class Lister:
     ) -> Iterator[tuple[str, NodeRow | None]]:
         """Yield those of some nodes that Ironic shows, or says it has not.
 
-        One that it cannot show keeps nobody waiting for the others. That it
-        has none is not believed here: an account that lost a role is told so
-        of each.
+        A node that it cannot show delays no others. A 404 is not believed
+        here: an account that lost a role gets it for each node.
         """
         failed = 0
         for node in nodes:
@@ -288,18 +287,18 @@ class Lister:
                     return
 
     def forget(self, node: str) -> None:
-        """Read a node anew the next time: it has changed.
+        """Have a node read anew the next time: it has changed.
 
-        Whatever Ironic's clocks say. It is not waited for any other reading.
+        Whatever Ironic's clocks say. This waits for no read.
         """
         with self._changed_lock:
             self._changed.add(node)
 
     def seek(self, nodes: Set[str], again: bool = False) -> None:
-        """Have all nodes listed at the next reading, in short.
+        """Have all nodes listed briefly at the next read.
 
-        :param nodes: uuids of nodes that are there and were not listed; once
-            for each of them, as it may be another partition's by now.
+        :param nodes: uuids of nodes that exist and were not listed; once for
+            each, as it may be in another partition by now.
         :param again: in any case.
         """
         with self._changed_lock:
@@ -307,9 +306,9 @@ class Lister:
             self._sought = frozenset(nodes)
 
     def _all(self, before: Listing, wanted: Wanted) -> Listing:
-        """List all nodes, with what was touched meanwhile.
+        """List all nodes, with those that were touched meanwhile.
 
-        :raises ListingError: there are other nodes all the time.
+        :raises ListingError: the nodes change all the time.
         """
         total = self._count(before.partition)
         try:
@@ -335,7 +334,7 @@ class Lister:
     def _count(self, partition: peers.Partition) -> int | None:
         """Count the nodes of a partition or more, if Ironic does that.
 
-        The count is but a sign: nobody waits for it.
+        The count is only a sign; no caller waits for it.
         """
         try:
             total = self._pages.total(partition)
@@ -379,10 +378,10 @@ class Lister:
 
     def _with_changed(self, reading: Listing, nodes: Set[str],
                       wanted: Wanted) -> tuple[Listing, Set[str], bool]:
-        """Read some nodes, each for itself.
+        """Read some nodes, one by one.
 
-        :returns: (what is known then, the nodes that are left, whether Ironic
-            says of one that it has not got it).
+        :returns: (the mirror then, nodes that are left, whether Ironic
+            answered 404 for one).
         """
         mirror = reading.mirror
         nodes = nodes & mirror.nodes.keys()
@@ -396,7 +395,7 @@ class Lister:
                 len(read) < len(asked))
 
     def _with_touched(self, reading: Listing, wanted: Wanted) -> Listing:
-        """Read what was touched since, newest first."""
+        """Read the nodes that were touched since, newest first."""
         def ask(after: str | None) -> ListingPage:
             return self._pages.newest(
                 reading.partition, after, limit, wanted)
@@ -425,7 +424,7 @@ class Lister:
             and len(rows) <= reading.size else ())
 
     def _with_new(self, reading: Listing, wanted: Wanted) -> Listing:
-        """Read what was created since.
+        """Read the nodes that were created since.
 
         And the last one again: enrolled anew it would come after others.
         """
@@ -486,7 +485,7 @@ class Lister:
 
     def _from(self, partition: peers.Partition, marks: Sequence[str],
               wanted: Wanted, unused: bool = False) -> Iterator[ListingPage]:
-        """Yield all pages after the last of some nodes that there is."""
+        """Yield all pages after the last of some nodes that exists."""
         def ask(after: str | None) -> ListingPage:
             return self._pages.page(partition, after, PAGE, wanted, unused)
 
@@ -498,10 +497,10 @@ class Lister:
 
     @staticmethod
     def _after(ask: _Ask, marks: Sequence[str]) -> ListingPage:
-        """Return the page after the last of some nodes that there is.
+        """Return the page after the last of some nodes that exists.
 
-        :param marks: uuids; all that is listed if there are none.
-        :raises MarkError: Ironic has none of them any more.
+        :param marks: uuids; without any it is the first page.
+        :raises MarkerNotFound: Ironic has none of them any more.
         """
         if not marks:
             return ask(None)
@@ -513,7 +512,7 @@ class Lister:
         raise error
 
     def _first(self, rows: Sequence[NodeRow]) -> datetime.datetime | None:
-        """Return when the first of some nodes that there is was touched.
+        """Return when the first of some nodes that exists was touched.
 
         None if it never was, or that is not known.
         """
@@ -533,7 +532,7 @@ class Lister:
 
     def _before(self, rows: Sequence[NodeRow], since: datetime.datetime | None
                 ) -> bool:
-        """Whether the last of some nodes that there is was touched before."""
+        """Whether the last of some nodes that exists was touched before."""
         if since is None:
             return False
         touched = self._first(rows[::-1])
@@ -545,11 +544,11 @@ def _others(total: int | None, mirror: Mirror) -> int | None:
 
 
 def _alarmed(reading: Listing, others: int | None) -> Listing:
-    """Have a round at once if a node has gone that is still known.
+    """Start a round at once if a node of the mirror may be gone.
 
-    If one comes or goes between two questions there may be a round too many,
-    and if as many come as go, under the same uuids or elsewhere, none: those
-    wait for the round that visits every node.
+    If a node comes or goes between two questions there may be one round too
+    many; if as many come as go there may be none: those wait for the next
+    round.
 
     :param others: as :attr:`Listing.others`, by now.
     """
@@ -560,7 +559,7 @@ def _alarmed(reading: Listing, others: int | None) -> Listing:
 
 
 def _hurried(reading: Listing) -> Listing:
-    """Have a round at once."""
+    """Start a round at once."""
     if reading.hurry:
         # What it is about may be where this round has been.
         return dataclasses.replace(reading, hurry=2)

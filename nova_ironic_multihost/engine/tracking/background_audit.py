@@ -2,9 +2,9 @@
 
 """Audits single nodes in the background; nova does not wait for them.
 
-Every few seconds those nodes are audited that are due by the schedule
-(:mod:`.due_nodes`), however far apart nova's audits are: after a start those
-that have not been audited yet, and else those whose time has come.
+Every few seconds it audits the nodes that are due (:mod:`.due_nodes`): after a
+start those that were not audited yet, later those that have changed or were
+audited long ago.
 """
 
 from collections.abc import Callable
@@ -22,12 +22,12 @@ TOGETHER, MANY = 50, 200
 
 
 class BackgroundAudit:
-    """Audits what is due. One thread uses it.
+    """Audits due nodes. One thread uses it.
 
-    :param schedule: says what is due.
+    :param schedule: says which nodes are due.
     :param tracker: nova's resource tracker.
-    :param resting: says whether nothing is to be audited: this service is
-        about to end, or there is something more urgent to do.
+    :param resting: returns whether to audit nothing: this service is about to
+        stop, or more urgent work waits.
     """
 
     def __init__(self, schedule: DueNodes, tracker: Tracker,
@@ -37,7 +37,7 @@ class BackgroundAudit:
         self._resting = resting
 
     def once(self) -> None:
-        """Audit what is due, each node once."""
+        """Audit the due nodes, each once."""
         if self._resting():
             return
         waiting, done = self._schedule.waiting(), set[str]()

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The status: nodes of a disabled compute service are marked in placement.
+"""Sets the trait of nodes of a disabled compute service in placement.
 
-With the trait COMPUTE_STATUS_DISABLED, so that placement does not offer them
-to the scheduler, which would pass over them anyway. nova sets and takes it at
-each audit of a node, and goes through all nodes inside the request with which
-a service is disabled or enabled: one after the other, for minutes if there are
-thousands. Here that is done in the background, and without an audit of each.
+With COMPUTE_STATUS_DISABLED placement does not offer the nodes to the
+scheduler, which would pass over them. nova sets it at each audit of a node,
+and for all nodes in the request that disables or enables a service: one by
+one, for minutes with thousands of nodes. Here it happens in the background,
+without an audit of each node.
 """
 
 from collections.abc import Callable
@@ -28,15 +28,15 @@ TOGETHER = 20
 
 
 class DisabledTrait:
-    """Compares, when there is a reason to. One thread calls :meth:`once`.
+    """Compares and writes the trait if needed. One thread calls :meth:`once`.
 
     :param auditor: says which nodes there are.
     :param schedule: told which nodes are to be audited instead.
-    :param traits: the marks in placement.
-    :param view: returns who was there at the last look, None before that.
+    :param traits: the trait in placement.
+    :param view: returns the last view of a poll, None before the first.
     :param wrote: called with (node, generation of its provider before,
-        generation after) when one was marked.
-    :param ending: says whether this service is about to end.
+        generation after) for each write.
+    :param ending: returns whether this service is about to stop.
     """
 
     def __init__(self, auditor: auditors.Auditor, schedule: DueNodes,
@@ -61,16 +61,16 @@ class DisabledTrait:
     def note(self) -> None:
         """Note that this service was disabled or enabled just now.
 
-        nova's database has it already. What is under way is done anew.
+        nova's database has it already. Work that is under way begins anew.
         """
         with self._lock:
             self._said += 1
 
     def once(self) -> None:
-        """Mark what is not as it should be, if anything may have changed.
+        """Set or remove the trait, if anything may have changed.
 
-        :raises Exception: nova or placement does not answer; it is done anew
-            the next time.
+        :raises Exception: nova or placement does not answer; the next call
+            begins anew.
         """
         audit, view, said = self._auditor.last, self._view(), self._said
         if audit is None or view is None:
@@ -104,7 +104,7 @@ class DisabledTrait:
 
     def _mark(self, nodes: Sequence[str], me: peers.ComputeService
               ) -> int:
-        """Mark some nodes, those that are still this host's.
+        """Write the trait of some nodes that are still this host's.
 
         :returns: number of nodes.
         """

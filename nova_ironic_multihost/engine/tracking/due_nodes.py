@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The schedule: which nodes nova's tracker audits now, and which it lets be.
+"""Says which nodes nova's tracker audits now.
 
-:mod:`.rules.tracker_schedule` has the rule. nova's audits, builds, looks and
-what goes on in the background (:mod:`.background_audit`) come in threads of
-their own.
+By the rule of :mod:`.rules.tracker_schedule`. nova's audits, builds, polls and
+the background audit come in threads of their own.
 """
 
 from collections.abc import Callable
@@ -34,7 +33,7 @@ FIRST = 250
 
 
 class DueNodes:
-    """Says of each node whether it is to be audited.
+    """Says of each node whether it is due.
 
     :param host: this host.
     :param auditor: says which nodes there are.
@@ -83,7 +82,7 @@ class DueNodes:
         self._current = threading.local()
 
     def begin(self, starting: bool) -> None:
-        """Note that an audit of all nodes has begun: nova comes to each.
+        """Note the begin of an audit of all nodes: nova comes to each.
 
         :param starting: the service starts.
         """
@@ -102,7 +101,7 @@ class DueNodes:
                             if audit is not None else frozenset())
 
     def note_pulled(self, nodes: Iterable[str]) -> None:
-        """Note nodes that this host has pulled a while ago.
+        """Note nodes that this host pulled a while ago.
 
         Their former owners may have set traits until now.
         """
@@ -112,9 +111,9 @@ class DueNodes:
     def spare(self, nodes: Iterable[str]) -> None:
         """Leave out nodes that came from others and have not changed since.
 
-        They were audited when they had come.
+        They were audited when they came.
 
-        :param nodes: of which placement is asked, if they have come.
+        :param nodes: placement is asked about those of them that have come.
         """
         with self._lock:
             asked = sorted(
@@ -124,7 +123,7 @@ class DueNodes:
             self._recent -= unchanged
 
     def defer(self, nodes: Set[str]) -> None:
-        """Have nova leave nodes that have come to the background, once."""
+        """Leave nodes that have come to the background audit, once."""
         with self._lock:
             self._deferred |= nodes
             for node in nodes:
@@ -134,8 +133,7 @@ class DueNodes:
     def ready(self) -> list[Record]:
         """Return the records of nodes that builds may claim without an audit.
 
-        They were here before the service started, and what placement has of
-        them was said by this host.
+        They were here before the start, and this host told placement of them.
         """
         audit = self._auditor.last
         return [] if audit is None else [
@@ -144,7 +142,7 @@ class DueNodes:
             and audit.reasons.get(record.node) in tracker_schedule.READY]
 
     def follow(self, settings: Settings, view: peers.View) -> None:
-        """Note who is there, and what the audits of all nodes depend on.
+        """Note the services and options that all audits of nodes depend on.
 
         Not whether this service is disabled: see :mod:`.disabled_trait`.
         """
@@ -162,7 +160,7 @@ class DueNodes:
     def touch(self, node: str, told: bool = True) -> None:
         """Note that something has happened to a node, or its record.
 
-        :param told: placement knows it; if not, an audit has not succeeded.
+        :param told: placement knows of it; if not, an audit has not succeeded.
         """
         if getattr(self._current, 'node', None) == node:
             # By its audit; what moves a record reports the node, too, but
@@ -176,10 +174,10 @@ class DueNodes:
                 self._drifted.add(node)
 
     def note_allocated(self, node: str) -> None:
-        """Note that something is allocated of a node that is audited now.
+        """Note that a node that is audited now has an allocation.
 
-        If the node is free, nova's next audit comes to it again. What nova
-        takes off an allocation shows no other sign: its server was deleted.
+        If the node is free, nova's next audit comes to it again: only that
+        removes the allocation of a deleted server.
         """
         current = self._current
         if (getattr(current, 'node', None) == node
@@ -256,20 +254,20 @@ class DueNodes:
                 and self._current.anew)
 
     def may_spare(self, node: str) -> bool:
-        """Whether this audit of a node may go by what placement has said.
+        """Whether this audit may use what placement has said before.
 
-        If placement still has the same, which its generation tells. Once in
-        an interval it is asked for all: before microversion 1.19 of a client
-        aggregates change without that.
+        If the generation of the provider is still the same. Once in an
+        interval placement is asked for all: with a client before microversion
+        1.19 aggregates change without a new generation.
         """
         return (getattr(self._current, 'node', None) == node
                 and self._current.last is not None)
 
     def note_used(self, node: str, row: NodeRow | None) -> None:
-        """Note what an audit of a node goes by.
+        """Note the inputs of an audit of a node.
 
-        What is decided is known for a moment before nova's driver has it, and
-        an audit may begin in between.
+        A decision is known a moment before nova's driver has it, and an audit
+        may begin in between.
 
         :param row: None if Ironic was asked for the node alone, just now.
         """
@@ -292,10 +290,10 @@ class DueNodes:
                         self._interval))
 
     def next_of(self, nodes: Iterable[str]) -> list[str]:
-        """Return the nodes to which nova is to come in an audit of all.
+        """Return the nodes that nova is to visit in an audit of all nodes.
 
-        Those that it has to take, and few of the others, which come in the
-        background; while the service starts builds wait for this.
+        Those that it has to take, and few others, as the rest comes in the
+        background; builds wait for this while the service starts.
 
         :param nodes: uuids of all of them.
         """
@@ -313,11 +311,11 @@ class DueNodes:
             node not in self._deferred and self.is_due(node))
 
     def waiting(self) -> list[str]:
-        """Return the nodes that are to be audited, in that order.
+        """Return the nodes that are to be audited, in order.
 
-        But for those that are still to be taken. Those that were tried in
-        vain, or of which it cannot be seen whether they have changed, are
-        left to nova's next audit of all.
+        Without those that are still to be taken. Nodes that were tried in
+        vain, or of which it cannot be seen whether they have changed, are left
+        to nova's next audit of all nodes.
         """
         audit = self._auditor.last
         if audit is None:

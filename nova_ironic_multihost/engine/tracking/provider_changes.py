@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Drift: what somebody else has changed of the nodes in placement.
+"""Finds nodes that others have changed in placement.
 
-nova's tracker compares what placement has of a node with what it should have
-whenever it audits the node; here nodes of which nothing has changed are not
-audited (:mod:`.due_nodes`). But placement counts the changes of each resource
-provider, and all those numbers are had for one question.
+nova's tracker compares placement with its own data whenever it audits a node;
+here unchanged nodes are not audited (:mod:`.due_nodes`). But each change
+raises the generation of a resource provider, and one question returns all
+generations.
 """
 
 from collections.abc import Callable
@@ -28,11 +28,11 @@ LISTING, RETRY = 600, 120
 class ProviderChanges:
     """Asks placement now and then. One thread calls :meth:`once`.
 
-    :param host: this host; each asks at moments of its own.
+    :param host: this host; each host asks at moments of its own.
     :param auditor: says which nodes there are.
-    :param note: called with the uuids of nodes whose providers have changed.
-    :param known: returns the generations at the last audits of some nodes, as
-        far as there were any; for the first answer.
+    :param note: called with the uuids of nodes with changed providers.
+    :param known: returns the generations at the last audits of some nodes; for
+        the first answer.
     :param clock: monotonic clock, in seconds.
     """
 
@@ -52,7 +52,7 @@ class ProviderChanges:
     def expect(self, node: str, before: int, after: int) -> None:
         """Note that this host itself has changed the provider of a node.
 
-        :param before: its generation when that was read.
+        :param before: its generation when it was read.
         :param after: its generation since.
         """
         known = self._generations
@@ -61,7 +61,7 @@ class ProviderChanges:
             known[node] = after
 
     def once(self) -> None:
-        """Ask if it is time to.
+        """Ask placement if it is time to.
 
         A node that came since the last answer may have changed since it came.
 

@@ -1,22 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 
 
-"""What a former owner of an instance does: nothing.
+"""Lets a compute service do nothing to an instance that has moved.
 
-A compute service that returns finds in its queue what it was asked before it
-died, and goes on where it was frozen. Meanwhile its instances may be on other
-compute services. So it reads where an instance is
+A compute service that returns finds old requests in its queue, and goes on
+where it was frozen. Meanwhile its instances may be on other compute services.
+So it reads where an instance is
 
-- before it carries out an operation on it: at the *gate*, which stands before
-  all that nova does for an operation, so that one that is not carried out
-  leaves no trace on the instance;
+- before an operation begins, at the *guard* in front of all that nova does for
+    it: a refused operation leaves no trace on the instance;
 - before each change of the machine, as an operation may take long;
 - before it writes down that an operation has failed.
 
-What cannot be read is not taken for granted: the machine is left alone. The
-message that asked for an operation is gone by then, and nova's handling of
-failures is behind the gate; so an operation waits while nova's conductor does
-not answer, for longer than it is usually away.
+If the place of an instance cannot be read, the machine is left alone. The
+message of the operation is gone by then, and nova's handling of failures is
+behind the guard. So an operation waits while nova's conductor does not answer,
+for longer than it is usually away.
 """
 
 import collections
@@ -44,49 +43,47 @@ ASKED = 3
 
 
 class Cancelled(BaseException):
-    """Ends an operation whose instance has moved on.
+    """Ends an operation on an instance that has moved.
 
-    No :class:`Exception`, for the reason that :class:`asyncio.
-    CancelledError` is none: it is no failure. Whatever nova does when an
-    operation fails (put the instance into ERROR, clear its task state, free
-    its ports and its allocation) would be done to the new owner's instance.
-    It never leaves the gate.
+    It is no :class:`Exception`, like :class:`asyncio.CancelledError`: nova's
+    handling of a failure (set the instance to ERROR, clear its task state,
+    free its ports and its allocation) would hit the new owner's instance. It
+    never leaves the guard.
     """
 
     def obj_to_primitive(self):
-        """Return what nova sends to the conductor, for the action log.
+        """Return the text for the action log, which nova sends.
 
         nova makes a text of an :class:`Exception` only
-        (nova.objects.base:serialize_args), and what cannot be sent fails.
+        (nova.objects.base:serialize_args); other objects cannot be sent.
         """
         return str(self)
 
 
 class NoAnswer(Exception):
-    """Whoever knows does not answer."""
+    """nova or placement does not answer."""
 
 
 class TakeoverInProgress(Exception):
-    """It is not decided whose an instance is."""
+    """A take-over of the instance is in progress."""
 
 
 class OperationGuard:
-    """Lets in operations on the instances of one compute service.
+    """Guards operations on the instances of one compute service.
 
-    An instance is anything with ``uuid`` and ``node``. What is to be done,
-    ``act``, is a function without arguments.
+    An instance is any object with ``uuid`` and ``node``; ``act`` is the work,
+    a function without arguments.
 
     :param host: the compute service.
     :param sources: an :class:`.engine.base.ports.Sources`, asked for
         ``instance_states`` and ``records``.
-    :param patience: function without arguments that returns the seconds for
-        which an operation waits for answers, all in all.
+    :param patience: returns the seconds for which an operation waits for
+        answers in all.
     :param clock: monotonic clock, in seconds.
-    :param sleep: waits for so many seconds.
-    :param passing: function of an exception, and of whether this is not the
-        first time, that says whether what has failed may succeed another time.
-    :param refused: function without arguments that is called when an
-        operation is not carried out.
+    :param sleep: waits for some seconds.
+    :param passing: returns whether a call that failed with an exception may
+        succeed later; gets the exception, and whether this is a repetition.
+    :param refused: called when an operation is refused.
     """
 
     def __init__(self, host, sources, patience=lambda: 0,
@@ -106,29 +103,26 @@ class OperationGuard:
         self._ending = threading.Event()
 
     def end(self):
-        """End what would wait for ever: the service is told to end."""
+        """End waits without a limit: the service is told to stop."""
         self._ending.set()
 
     @property
     def at_work(self):
-        """Uuids of the instances that operations are at, or wait for.
+        """Uuids of the instances with an operation in progress or waiting.
 
-        Not those whose sender waits: no task state tells of them.
+        Without operations of which the sender waits: no task state shows them.
         """
         with self._lock:
             return frozenset(self._at_work)
 
     @property
     def unfinished(self):
-        """Uuids of the instances whose last operation was given up.
-
-        Or failed, or was ended: it may have left a task state.
-        """
+        """Uuids of instances that an operation may have left unfinished."""
         with self._lock:
             return frozenset(self._unfinished)
 
     def forget(self, uuids):
-        """Forget what was given up: it has left nothing, or that is over."""
+        """Forget unfinished operations that left nothing, or are over."""
         with self._lock:
             self._unfinished -= uuids
 
@@ -136,11 +130,10 @@ class OperationGuard:
                 patient=True):
         """Carry out an operation if the instance is here.
 
-        :param name: what the operation is called.
-        :param otherwise: function without arguments that answers, or raises,
-            in place of an operation that is not carried out.
-        :param patient: nobody waits for the answer, so it may take its time.
-        :returns: what ``act`` returns, or ``otherwise``.
+        :param name: name of the operation.
+        :param otherwise: answers, or raises, in place of a refused operation.
+        :param patient: no sender waits, so it may take its time.
+        :returns: the result of ``act``, or of ``otherwise``.
         :raises Exception: it cannot be known; nothing was done.
         """
         if self._inside:
@@ -156,22 +149,21 @@ class OperationGuard:
     def build(self, name, instance, act, node, otherwise,
               adopt=lambda: False, failed=lambda _: False,
               renew=lambda: None, later=None):
-        """Carry out a build, unless it is done or another's by now.
+        """Carry out a build, unless it is done or another host's by now.
 
-        Nothing but this operation knows of it: while nobody answers it waits
-        until the service ends.
+        Only this operation knows of it: without answers it waits until the
+        service stops.
 
-        :param node: uuid of the node that it is for, or None.
-        :param adopt: function without arguments that takes the node if it is
-            a dead host's, and with it what that has begun on it. Returns
-            whether it may have taken anything.
-        :param failed: says of a result whether the build is given up, and its
-            node freed in placement.
-        :param renew: function without arguments that undoes what an attempt
-            has left that nobody has ended. If it raises it is called again.
-        :param later: function without arguments that answers in place of one
-            that has failed, was not given up by nova, and may be carried out
-            another time; None to raise what it has failed with.
+        :param node: uuid of its node, or None.
+        :param adopt: takes the node if it is a dead host's, with the
+            unfinished build on it. Returns whether it may have taken anything.
+        :param failed: returns whether a result means that the build is given
+            up, and its node freed in placement.
+        :param renew: undoes what an earlier attempt has left. If it raises it
+            is called again.
+        :param later: answers in place of a failed build that nova has not
+            given up and that may be carried out later; None to raise the
+            error.
         """
         if self._inside:
             return act()
@@ -263,10 +255,10 @@ class OperationGuard:
                 return otherwise()
 
     def attempt(self, name, instance, act):
-        """Carry out a part of an operation that is cleaned up after.
+        """Carry out a part of an operation that nova cleans up after.
 
-        :raises Cancelled: it failed and the cleaning up is another's, or it
-            is repeated.
+        :raises Cancelled: it failed and the cleaning up is another host's, or
+            it is repeated.
         """
         try:
             return act()
@@ -281,13 +273,13 @@ class OperationGuard:
             raise
 
     def clean_up(self, name, instance, act, patient=True):
-        """Do what is done after a failure, unless it is another's instance.
+        """Clean up after a failure, unless the instance is another host's.
 
-        nova does some of it at the end of any delete, too.
+        nova does some of this at the end of any delete, too.
 
         :param patient: no lock is held that others wait for.
-        :raises Cancelled: it is, and this is part of an operation; or what
-            has failed is repeated.
+        :raises Cancelled: it is another host's (inside an operation), or the
+            failed operation is repeated.
         """
         if self._inside:
             if self._thread.cancelled:
@@ -303,14 +295,13 @@ class OperationGuard:
         return None
 
     def _leave_unfinished(self, name, exc):
-        """Leave what has failed to be repeated, if it may be done twice.
+        """Leave a failed operation to be repeated, if it may be done twice.
 
-        nova would write that it has failed, and whoever asked for a delete
-        would have to ask for it again. See
-        :mod:`.engine.servers.stuck_instances`.
+        nova would write that it has failed, and a user would have to ask for a
+        delete again. See :mod:`.engine.servers.stuck_instances`.
 
-        :param exc: why it has failed, None if it has not.
-        :raises Cancelled: so it is.
+        :param exc: the error, None if there was none.
+        :raises Cancelled: the operation is left.
         """
         if (exc is not None and self._thread.repeatable
                 and self._passing(exc, self._again)):
@@ -319,15 +310,17 @@ class OperationGuard:
             raise self._cancelled(why) from exc
 
     def _cancelled(self, why):
-        """Return what ends this thread's operation, whatever comes next."""
+        """Return the error that ends this thread's operation for good."""
         self._thread.cancelled = True
         return Cancelled(why)
 
     @contextlib.contextmanager
     def repeating(self):
-        """Let this thread repeat what has failed: nova writes failures down.
+        """Mark this thread as one that repeats a failed operation.
 
-        :raises SilentError: nobody answers at all, and nothing was written.
+        nova would write failures down.
+
+        :raises NoAnswer: no service answers, and nothing was written.
         """
         self._thread.again = True
         self._thread.silence = None
@@ -344,16 +337,16 @@ class OperationGuard:
 
     @property
     def hurried(self):
-        """Whether this thread is at an operation whose sender waits."""
+        """Whether the sender of this thread's operation waits for it."""
         return self._inside and not self._thread.patient
 
     def claim(self, name, instance, act):
         """Claim the node of a build, unless the build was begun elsewhere.
 
-        nova writes that down whatever is there, under a lock that others wait
-        for; so for no answer is waited here.
+        nova writes the claim without a condition, under a lock that others
+        wait for; so this waits for no answer.
 
-        :raises Cancelled: it was.
+        :raises Cancelled: it was begun elsewhere.
         :raises Exception: it cannot be known, and nothing was claimed.
         """
         if not self.building:
@@ -368,7 +361,7 @@ class OperationGuard:
     def has_node(self):
         """Whether no record says that the build's node is another host's.
 
-        nova's tracker may have it still, if another host took it while this
+        nova's tracker may still have it, if another host took it while this
         service stood still.
 
         :raises Exception: it cannot be known.
@@ -377,10 +370,10 @@ class OperationGuard:
         return node is None or self._owner(node) in (None, self._host)
 
     def give_back(self, name, instance, act, patient=False):
-        """Take back what :meth:`claim` has claimed, as the build has failed.
+        """Take the claim back, as the build has failed.
 
         :param patient: as for :meth:`clean_up`.
-        :raises Cancelled: the instance is another's.
+        :raises Cancelled: the instance is another host's.
         """
         def act_and_have_none():
             # It may be done, and the answer be lost.
@@ -390,23 +383,22 @@ class OperationGuard:
         return self.clean_up(name, instance, act_and_have_none, patient)
 
     def note_scheduled(self):
-        """Note that this thread's build has written that it has failed.
+        """Note that this thread's build is written to be scheduled again.
 
-        And is to be carried out elsewhere. nova has its node freed next, and
-        asks its conductor.
+        nova has its node freed next, and asks its conductor.
         """
         self._thread.claim = BuildStage.SCHEDULED
 
     def persist(self, name, instance, act, again):
-        """Write something, and write it again while nobody answers.
+        """Write something, and repeat that while services do not answer.
 
-        For as long as an operation may wait, all in all. Not if another
-        compute service has it by then, which writes the same.
+        For as long as an operation may wait in all. Not if another compute
+        service has the instance by then, which writes the same.
 
-        :param act: function without arguments.
-        :param again: the same, of what may be written already.
-        :raises Cancelled: another has it.
-        :raises Exception: it is not written, for all that is known.
+        :param act: the write.
+        :param again: the write, if it may be done already.
+        :raises Cancelled: another host has the instance.
+        :raises Exception: it is not written, as far as is known.
         """
         warned = False
         while True:
@@ -439,19 +431,20 @@ class OperationGuard:
                 raise self._cancelled(_left(name))
 
     def leave(self, name):
-        """End this thread's operation; nothing is cleaned up after it.
+        """End this thread's operation without any cleaning up.
 
         :raises Cancelled: always.
         """
         raise self._cancelled(_left(name))
 
     def change_machine(self, name, instance, act):
-        """Change the machine of an instance if it is this host's to change.
+        """Change the machine of an instance if this host may.
 
-        :raises Cancelled: it is not, and this is part of an operation.
-        :raises InstanceElsewhere: it is not.
-        :raises InstanceGone: this is part of a build, and the instance is
-            deleted; nova frees the machine.
+        :raises Cancelled: the instance is on another host (inside an
+            operation).
+        :raises InstanceElsewhere: the same, outside of an operation.
+        :raises InstanceGone: inside a build the instance is deleted; nova
+            frees the machine.
         :raises Exception: it cannot be known; nothing was done.
         """
         self._require(name, instance)
@@ -463,7 +456,7 @@ class OperationGuard:
             self._thread.changing = before
 
     def ask_again(self):
-        """Ask again in the middle of :meth:`change_machine`: it may take long.
+        """Check again inside :meth:`change_machine`: it may take long.
 
         :raises Exception: as :meth:`change_machine` does.
         """
@@ -473,8 +466,7 @@ class OperationGuard:
     def present(self, name, instances):
         """Return the uuids of those of the instances that are here.
 
-        :param name: what that is asked for.
-        :param instances: uuids.
+        :param name: name of the operation.
         :raises Exception: it cannot be known.
         """
         self._thread.patience_left = None
@@ -489,10 +481,9 @@ class OperationGuard:
     def _patiently(self, name, instance, ask):
         """Ask, and ask again while there is no answer.
 
-        :param instance: what it is about, for people to read.
-        :param ask: function without arguments.
-        :raises ContestedError: it is not decided, for too long.
-        :raises Exception: there is none, for too long.
+        :param instance: for people to read.
+        :raises TakeoverInProgress: a take-over lasts too long.
+        :raises Exception: there is no answer for too long.
         """
         warned = False
         while True:
@@ -569,17 +560,17 @@ class OperationGuard:
 
     @property
     def _claim(self):
-        """How far that is."""
+        """The stage of that build."""
         return self._thread.claim if self.building else BuildStage.NONE
 
     @property
     def _changing(self):
-        """(name, instance) of what this thread changes, or None."""
+        """(name, instance) of the change in this thread, or None."""
         return getattr(self._thread, 'changing', None)
 
     @contextlib.contextmanager
     def _noted(self, uuid):
-        """Note that an operation is at an instance, and if it fails."""
+        """Note an operation on an instance, and its failure."""
         with self._lock:
             self._at_work[uuid] += 1
             self._unfinished.discard(uuid)
@@ -595,7 +586,7 @@ class OperationGuard:
                     del self._at_work[uuid]
 
     def note_unfinished(self, uuid):
-        """Note that nobody may be at work on what an instance is at."""
+        """Note that an operation on an instance may be left unfinished."""
         with self._lock:
             self._unfinished.add(uuid)
 
@@ -638,12 +629,12 @@ class OperationGuard:
         return builds.outdated(state, node, self._host, allocated)
 
     def _is_begun_elsewhere(self, name, instance, unknown=True):
-        """Whether a build has failed because it was begun elsewhere.
+        """Whether a build has failed because another host has begun it.
 
-        After this host was asked. Then it has its node, and goes on.
+        After this host was asked. Then that host has its node, and goes on.
 
-        :param unknown: what is answered if it cannot be known. A copy of what
-            has ended with an error is kept in any case.
+        :param unknown: the result if it cannot be known. A copy of a build
+            that ended with an error is kept in any case.
         """
         try:
             return self._patiently(
@@ -662,7 +653,7 @@ class OperationGuard:
             self._host, self._claim)
 
     def _has_moved(self, instance):
-        """Whether a build is another's, or about to be."""
+        """Whether a build is another host's, or about to be."""
         try:
             state = self._instance_state(instance)
         except TakeoverInProgress:

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Adoption: a node is taken from a dead host for a build that is here now.
+"""Takes a node from a dead host for a build that has arrived here.
 
-A node that is allocated waits for its dead owner, as the message of the build
-may wait in that one's queue. When :mod:`.engine.builds.queue_forwarder` has
-handed it on, whoever got it takes the node, by the same rules but without
-waiting.
+A node with an allocation waits for its dead owner, as the build may wait in
+that host's queue. When :mod:`.engine.builds.queue_forwarder` has handed the
+build on, its new host takes the node, by the same rules but without waiting.
 """
 
 from collections.abc import Callable
@@ -22,7 +21,7 @@ LOG = logging.getLogger(__name__)
 
 
 class OrphanClaimer:
-    """Takes nodes for builds. Threads of builds use it, several at a time.
+    """Takes nodes for builds. Several threads of builds use it at a time.
 
     :param auditor: audits the node.
     :param tracker: nova's resource tracker, which takes it.
@@ -39,12 +38,12 @@ class OrphanClaimer:
               ) -> bool:
         """Take the node of a build, if it is a dead host's and to be mine.
 
-        If it is not, nova sends the build to another one. Raises nothing.
+        Otherwise nova sends the build to another node. Raises nothing.
 
         :param build: uuid of the instance.
         :param node: uuid of the node, None if nova does not say.
-        :returns: whether anything may have been taken: the node, and what
-            that host has begun on it.
+        :returns: whether the node, or an unfinished build on it, may have been
+            taken.
         """
         try:
             return self._adopt(settings, build, node)

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
 
-"""The watch: what to do about members that come and go between two audits.
+"""What follows from members that come and go between two audits.
 
-nova audits every ``update_resources_interval`` seconds. The nodes of a
-compute service that dies should not wait for that, so every few seconds each
-compute service looks who is there, and audits at once the nodes that concern
-it, and no others: those of hosts that have just died, or were just disabled
-or fenced, or were told to end and have not come back. Who joins, or is enabled
-again, takes its nodes by its own audits.
+nova audits every ``update_resources_interval`` seconds. Nodes of a compute
+service that dies should not wait for that. So every few seconds each compute
+service polls its peers, and at once audits the nodes of hosts that have died,
+were disabled or fenced, or were told to stop and have not come back. A host
+that joins, or is enabled again, takes its nodes by its own audits.
 """
 
 from collections.abc import Callable
@@ -22,14 +21,14 @@ from nova_ironic_multihost.rules.peers import HostKey
 
 def due(before: peers.View | None, after: peers.View
         ) -> frozenset[HostKey]:
-    """Say of which hosts some nodes may have become mine.
+    """Return the hosts with nodes that may have become mine.
 
-    When somebody leaves the ring, this host may be preferred for nodes of
-    hosts that left earlier, too: who left now was to take those and has not.
+    When a member leaves, this host may be preferred for nodes of hosts that
+    left earlier, too: the member was to take those and has not.
 
-    :param before: what the look before saw, None if there was none.
-    :param after: what this look saw.
-    :returns: hosts, none of them a member.
+    :param before: result of the poll before, or None.
+    :param after: result of this poll.
+    :returns: hosts that are no members.
     """
     if not after.member(after.host):
         return frozenset()
@@ -45,7 +44,7 @@ def due(before: peers.View | None, after: peers.View
 
 def _down_state(view: peers.View, host: HostKey
                 ) -> tuple[bool, bool, bool] | None:
-    """Say why others may take nodes of a host; None if they may not."""
+    """Return why others may take nodes of a host; None if they may not."""
     service = view.services.get(host)
     if service is None or (service.up and not service.disabled
                            and not view.gone(host)):
@@ -54,12 +53,11 @@ def _down_state(view: peers.View, host: HostKey
 
 
 class PeerChanges:
-    """What the looks so far have found, and what is left to do.
+    """The results of the polls so far, and the work that is left.
 
     :param clock: monotonic clock, in seconds.
-    :ivar seen: what the last look saw whose consequences were drawn, or
-        None.
-    :ivar eligible: the hosts whose instances might be taken over then.
+    :ivar seen: the last result that was acted on, or None.
+    :ivar eligible: the hosts with instances that might be taken over then.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -71,16 +69,16 @@ class PeerChanges:
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """The hosts that were there, as nova spells them."""
+        """The known hosts, as nova spells them."""
         return self.seen.hosts if self.seen else ()
 
     def due(self, view: peers.View,
             eligible: frozenset[HostKey] = frozenset()
             ) -> frozenset[HostKey]:
-        """Return the hosts whose nodes are to be audited now.
+        """Return the hosts with nodes that are to be audited now.
 
-        :param view: what this look saw.
-        :param eligible: hosts whose instances may be taken over by now.
+        :param view: result of this poll.
+        :param eligible: hosts with instances that may be taken over by now.
         """
         now = self._clock()
         again = {host for host in {
@@ -96,16 +94,16 @@ class PeerChanges:
              hindered: Iterable[HostKey] = ()) -> None:
         """Note that this was done.
 
-        Without it the next look finds the same to do.
+        Without it the next poll finds the same work.
 
-        :param view: what this look saw.
-        :param audited: hosts whose nodes were audited.
+        :param view: result of this poll.
+        :param audited: hosts with nodes that were audited.
         :param eligible: as for :meth:`due`.
-        :param waiting: hosts that are left to the next look: they have more
-            nodes or instances than can be taken at a time, or somebody does
-            not answer.
-        :param hindered: hosts of which a node could not be taken. They are
-            tried again, by the next look and ever more seldom.
+        :param waiting: hosts left to the next poll: they have more nodes or
+            instances than can be taken at a time, or a service does not
+            answer.
+        :param hindered: hosts with a node that could not be taken. They are
+            tried again by the next poll, and then ever more seldom.
         """
         self.seen = view
         self.eligible = eligible

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A look: who is there now, and an audit of the nodes that it concerns.
+"""Polls the peers, and audits the nodes that a change concerns.
 
 Every few seconds between nova's audits; :mod:`.peer_changes` says what follows
-from what was seen.
+from a change.
 """
 
 from collections.abc import Callable
@@ -47,22 +47,21 @@ AT_ONCE = 8
 
 
 class PeerPoller:
-    """Looks, again and again, from one thread.
+    """Polls, again and again, from one thread.
 
     :param auditor: audits the nodes of hosts that left.
     :param tracker: nova's resource tracker, which takes them.
-    :param acquired: called with the audit and the uuids of the nodes that
-        are mine by it, before the tracker takes them.
+    :param acquired: called with the audit and the uuids of my nodes in it,
+        before the tracker takes them.
     :param clock: monotonic clock, in seconds.
-    :param ending: says whether this service is about to end: a look that
-        goes on then takes nothing more.
-    :param to_move: says of some nodes that are mine which records can be
-        moved as they are, see :meth:`.engine.audit.recheck.Recheck.to_move`.
-    :param recorder: counts and times looks.
-    :param pull: pulls some nodes that are to be pulled, and returns those
-        that it could, see :meth:`.rebalance.Rebalancer.pull`.
-    :param note_pulled: called with the nodes that the look before has pulled,
-        see :meth:`.engine.tracking.due_nodes.DueNodes.note_pulled`.
+    :param ending: returns whether this service is about to stop: a poll then
+        takes no more nodes.
+    :param to_move: returns the records of my nodes that can be moved as they
+        are, see :meth:`.engine.audit.recheck.Recheck.to_move`.
+    :param recorder: counts and times polls.
+    :param pull: pulls nodes and returns those that it could, see
+        :meth:`.rebalance.Rebalancer.pull`.
+    :param note_pulled: called with the nodes that the poll before has pulled.
     """
 
     def __init__(self, auditor: auditors.Auditor, tracker: Tracker,
@@ -95,40 +94,38 @@ class PeerPoller:
 
     @property
     def eligible(self) -> frozenset[HostKey]:
-        """The hosts whose instances may be taken over, as was seen last.
+        """The hosts with instances that may be taken over, by the last poll.
 
-        Whose may be taken since then are among them when this look is over.
+        Newer ones are among them when this poll is over.
         """
         return self._watch.eligible & self._eligible
 
     @property
     def view(self) -> peers.View | None:
-        """What was seen last, None before the first look.
+        """The result of the last poll, None before the first.
 
-        Known before anything is done about it: that takes minutes if there
-        are many nodes to take, and others go by who is there meanwhile.
+        Set before anything is done about it: taking many nodes lasts minutes.
         """
         return self._view
 
     @property
     def busy(self) -> bool:
-        """Whether nodes are being taken: what is less urgent can wait."""
+        """Whether nodes are being taken, so that less urgent work can wait."""
         return self._busy
 
     def pause(self, settings: Settings) -> float:
-        """Return the seconds from the beginning of a look to the next one.
+        """Return the seconds from the beginning of a poll to the next one.
 
-        Whoever was told to end and has not come back is not waited for
-        longer than needs be.
+        Shorter when the time of a stopping host is nearly over.
         """
         period = settings.heartbeats.period
         over = self._auditor.next_over(settings)
         return period if over is None else min(period, max(1, over))
 
     def once(self, settings: Settings) -> peers.View:
-        """Look who is there, and audit at once the nodes that it concerns.
+        """Poll, and audit at once the nodes that a change concerns.
 
-        :returns: what was seen.
+        :returns: the compute services as they were seen.
         """
         with self._recorder.turn(Work.LOOK):
             try:
@@ -160,13 +157,14 @@ class PeerPoller:
         return view
 
     def listen(self, settings: Settings) -> None:
-        """Note the heartbeats if a look takes long; another thread does it."""
+        """Note the heartbeats if a poll takes long; in another thread."""
         self._auditor.listen(settings, self._known())
 
     def may_close(self, settings: Settings) -> bool:
-        """Ask who is there, and say whether builds may be sent to others.
+        """Read the services, and return whether builds may be sent to others.
 
-        While this service is about to end, see :func:`.stop_marker.may_close`.
+        While this service is about to stop, see
+        :func:`.stop_marker.may_close`.
         """
         last = self._auditor.last
         return stop_marker.may_close(
@@ -178,7 +176,7 @@ class PeerPoller:
             return self._auditor.read_view(settings, self._known())
 
     def _known(self) -> Iterable[str]:
-        """Return the hosts that were there, as nova spells them."""
+        """Return the known hosts, as nova spells them."""
         last = self._auditor.last
         return dict.fromkeys(
             [*self._watch.hosts, *(last.view.hosts if last else ())])
@@ -186,10 +184,10 @@ class PeerPoller:
     def _audit_hosts(self, settings: Settings, view: peers.View,
                      hosts: frozenset[HostKey]
                      ) -> tuple[Iterable[HostKey], Iterable[HostKey]]:
-        """Audit the nodes of some hosts and take what is mine.
+        """Audit the nodes of some hosts and take mine.
 
-        :returns: (those of them of which some nodes could not be taken,
-            those of which more wait for their turn, or for an answer).
+        :returns: (hosts with nodes that could not be taken, hosts with nodes
+            that wait for their turn, or for an answer).
         """
         missed: set[HostKey] = set()
         if not hosts:
@@ -256,7 +254,7 @@ class PeerPoller:
                 hosts if waits else ())
 
     def _tell(self, hosts: str, reasons: Mapping[str, Reason]) -> None:
-        """Log what was found, unless it is what was found before."""
+        """Log what was found, unless it was found before."""
         counted = operator_log.in_words(ownership.count_reasons(reasons))
         if reasons and (hosts, counted) != self._told:
             LOG.info('Audited the nodes of %(hosts)s, which left: '
@@ -274,11 +272,10 @@ class PeerPoller:
     def _take(self, audit: Audit, nodes: list[str]) -> set[HostKey]:
         """Have the tracker take some nodes.
 
-        Of those that are free their records are moved, which is all that a
-        build needs; their audits follow
-        (:mod:`.engine.tracking.background_audit`).
+        Records of free nodes are moved, which is all that a build needs; their
+        audits follow (:mod:`.engine.tracking.background_audit`).
 
-        :returns: the owners of those that could not be taken.
+        :returns: the owners of nodes that could not be taken.
         """
         missed: set[HostKey] = set()
         for node in nodes:
@@ -302,10 +299,10 @@ class PeerPoller:
         return missed
 
     def _move(self, nodes: list[str]) -> set[str]:
-        """Move the records of nodes, a few at a time, each judged before.
+        """Move the records of nodes, a few at a time, each checked before.
 
-        :returns: the nodes whose records were moved; the first one that
-            cannot be ends it: who does not answer is not asked for each.
+        :returns: the nodes with moved records; the first failure ends it, so
+            that a service that does not answer is not asked for each.
         """
         moved: set[str] = set()
         judged: list[Record] = []
@@ -326,12 +323,12 @@ class PeerPoller:
 def _note(nodes: Iterable[str], found: Mapping[str, Reason],
           reasons: dict[str, Reason], left: dict[str, Set[HostKey]]
           ) -> set[HostKey]:
-    """Note what was found of some nodes when their turn had come.
+    """Note the result for nodes of this portion.
 
-    :param reasons: those of all nodes that the look is about.
-    :param left: nodes that are not taken yet -> who may be their owners.
-    :returns: of which owners a node is to be tried again: what is not mine in
-        this moment may be in the next, unless a build is waited for.
+    :param reasons: of all nodes of the poll.
+    :param left: nodes that are not taken yet -> possible owners.
+    :returns: owners of nodes to try again: a node that is not mine now may be
+        in the next moment, unless a build is waited for.
     """
     missed: set[HostKey] = set()
     for node in nodes:
@@ -344,7 +341,7 @@ def _note(nodes: Iterable[str], found: Mapping[str, Reason],
 
 
 def _waiting(reasons: Mapping[str, Reason], why: Reason) -> list[str]:
-    """Return the nodes that are still to be taken, in their order.
+    """Return the nodes that are still to be taken, in order.
 
     :param why: one of :data:`.ownership.WAITING`.
     """

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Pulls: idle nodes of live compute services become this one's.
+"""Pulls idle nodes of live compute services to this one.
 
-nova's tracker takes a node in an audit of it, 0.1 s for one, in which claims
-wait. Here a few are taken at the same time by what a build needs, as those of
-a dead host are (:mod:`.peer_poll`), and the audits follow in the background
-(:mod:`.engine.tracking.background_audit`). What cannot be taken so nova's
-tracker takes, as it comes to it next.
+nova's tracker takes a node in an audit of 0.1 s, in which claims wait. Here a
+few are taken at a time with what a build needs, as for a dead host
+(:mod:`.peer_poll`); the audits follow in the background
+(:mod:`.engine.tracking.background_audit`). nova's tracker takes the others
+when it comes to them.
 """
 
 from collections.abc import Callable
@@ -34,14 +34,14 @@ FAILURES = 2
 
 
 class Rebalancer:
-    """Pulls what audits have decided to pull. Several threads use it.
+    """Pulls nodes that audits have decided to pull. Several threads use it.
 
     :param auditor: has decided.
     :param tracker: nova's resource tracker.
     :param schedule: says which nodes nova's tracker audits.
-    :param offers: judges each node once more.
-    :param free: says of a node whether Ironic has it free.
-    :param recorder: told how far it gets.
+    :param offers: checks each node once more.
+    :param free: returns whether Ironic has a node free.
+    :param recorder: told of its progress.
     """
 
     def __init__(self, auditor: auditors.Auditor, tracker: Tracker,
@@ -59,7 +59,7 @@ class Rebalancer:
         self.records: tuple[Record, ...] = ()
 
     def once(self, label: str) -> None:
-        """Pull some nodes at a time, until nothing comes of that.
+        """Pull some nodes at a time, until no more can be pulled.
 
         :param label: of the partition of this host.
         """
@@ -74,11 +74,11 @@ class Rebalancer:
 
     def pull(self, nodes: Iterable[str], label: str,
              work: Work = Work.AUDIT) -> dict[str, Record]:
-        """Pull nodes that are to be pulled; what fails is left as it is.
+        """Pull nodes; a node that fails is left as it is.
 
         :param nodes: their uuids.
         :param label: as for :meth:`once`.
-        :param work: what this is a part of.
+        :param work: the work that this is a part of.
         :returns: uuid -> record of those that are this host's now.
         """
         pulled: dict[str, Record] = {}

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
 
-"""Evacuations are refused, and refused again until it is done.
+"""Refuses evacuations, and repeats that until it is done.
 
-At once by the compute service that one is sent to. One that nobody has refused
-has got lost, or waits for somebody who is dead, or something did not answer;
-and while it is in progress no instance is taken over. So each compute service
-looks for them from time to time (:func:`.evacuation.refuser`). To refuse one
-twice does no harm.
+The compute service that an evacuation is sent to refuses it at once. One that
+was not refused got lost, waits for a dead host, or met a service that did not
+answer; while it is in progress the instance is not taken over. So each compute
+service looks for them from time to time (:func:`.evacuation.refuser`).
+Refusing twice does no harm.
 """
 
 from collections.abc import Callable
@@ -29,12 +29,11 @@ LOOK = 6
 
 
 class EvacuationRefusals:
-    """Refuses evacuations. ``_lock`` guards what threads share.
+    """Refuses evacuations. ``_lock`` guards the state that threads share.
 
     :param host: this host.
-    :param evacuations: those of nova.
-    :param preferences: returns who is preferred for which node, None if that
-        is not known.
+    :param evacuations: nova's evacuations.
+    :param preferences: returns the preferences, None if not known.
     """
 
     def __init__(self, host: str, evacuations: Evacuations,
@@ -51,10 +50,7 @@ class EvacuationRefusals:
         self._seen: frozenset[str] = frozenset()
 
     def refuse(self, uuid: str) -> None:
-        """Refuse the evacuations of an instance; what fails is repeated.
-
-        :param uuid: of the instance.
-        """
+        """Refuse the evacuations of an instance; failures are repeated."""
         try:
             refused = self._evacuations.refuse(uuid)
         except Exception as exc:  # noqa: BLE001
@@ -77,10 +73,10 @@ class EvacuationRefusals:
                                        'reason': evacuation.REFUSED})
 
     def sweep(self, view: peers.View | None) -> None:
-        """Refuse what nobody has refused.
+        """Refuse evacuations that no host has refused.
 
         :param view: the compute services as they were seen last.
-        :raises Exception: nova does not say what there is.
+        :raises Exception: nova does not say which there are.
         """
         if view is None or view.fenced(self._host):
             self._seen = frozenset()
@@ -94,7 +90,7 @@ class EvacuationRefusals:
             self.refuse(uuid)
 
     def _unrefused(self, view: peers.View) -> set[str]:
-        """Return instances whose evacuations this host has to refuse."""
+        """Return instances with evacuations that this host has to refuse."""
         preferences = self._preferences()
         found = self._evacuations.found()
         due = {

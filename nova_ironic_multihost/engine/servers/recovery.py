@@ -2,16 +2,15 @@
 
 """Finishes interrupted operations of instances that were taken over.
 
-What is to be done is written on the instances themselves, as marks
-(:mod:`.rules.takeover`). Every few seconds the *sweep* lists them, and has
-each one finished that nobody is at work on; so what a call, an audit or a
-process left undone is done by a later sweep. While nova is at work on an
-instance the mark is off, as nova wants to see what the instance was doing;
-that is remembered, and when the process ends nova's start of the next one sees
-to it.
+The work is written on the instances themselves, as marks
+(:mod:`.rules.takeover`). Every few seconds the *sweep* lists them and finishes
+each one that no thread works on, so a later sweep completes the work of a
+call, an audit or a process that ended. While nova works on an instance the
+mark is off, since nova wants to see the task state. The mark is remembered
+meanwhile, and if the process ends, nova's next start finishes the instance.
 
-In threads of its own, as what instances were in the middle of may take
-minutes: an audit must not wait for that, nor a sweep.
+The work runs in threads of its own, as it may take minutes: neither an audit
+nor a sweep waits for it.
 """
 
 import collections
@@ -58,7 +57,7 @@ ASTRAY, LEFT_TO_OWNER = 2, 3 * PATROL
 
 
 class StillBusy(Exception):
-    """nova did not finish what an instance was in the middle of."""
+    """nova did not finish an interrupted operation."""
 
 
 def start_thread(target: Callable[..., object], *args: object) -> None:
@@ -71,19 +70,19 @@ class Recovery:
     """Finishes interrupted operations of instances of this host.
 
     The audit, the sweep, the start of the service and the workers come in
-    threads of their own. ``_lock`` guards what they share; nothing is asked
-    while it is held.
+    threads of their own. ``_lock`` guards their shared state and is never held
+    during a question.
 
     :param host: this host.
-    :param instances: the instances of nova.
+    :param instances: nova's instances.
     :param machines: their machines.
-    :param operations: what nova is at.
-    :param repetition: begins builds again.
+    :param operations: nova's operations in this process.
+    :param retry: begins builds again.
     :param clock: monotonic clock, in seconds.
     :param start: calls a function with arguments, in a thread of its own.
     :param under_way: returns the uuids of the instances that are being taken
         over at this moment.
-    :param recorder: told what is not at rest yet.
+    :param recorder: told which work is pending.
     :param receive: as for :class:`.stuck_instances.StuckInstances`.
     """
 
@@ -130,10 +129,7 @@ class Recovery:
             retry.here)
 
     def add(self, uuids: Iterable[str]) -> None:
-        """Finish interrupted operations of instances, soon.
-
-        :param uuids: of instances that are this host's.
-        """
+        """Finish interrupted operations of instances of this host, soon."""
         for uuid in uuids:
             self._stirred = True
             with self._lock:
@@ -157,18 +153,18 @@ class Recovery:
         return True
 
     def note_silence(self) -> None:
-        """Note that nova did not answer somebody else of this process.
+        """Note that nova did not answer another part of this process.
 
-        What that one wanted may be done, or half done.
+        Its write may be done, or half done.
         """
         self._silence = True
 
     def took_over(self, instances: Mapping[str, str | None],
                   at_rest: Set[str] = frozenset()) -> None:
-        """Finish what was interrupted of instances that were taken over.
+        """Finish interrupted operations of instances that were taken over.
 
-        :param instances: uuid -> host that it was on before.
-        :param at_rest: uuids of those for which nothing has to be done.
+        :param instances: uuid -> earlier host.
+        :param at_rest: uuids of those without an interrupted operation.
         """
         self.add(uuid for uuid in instances if uuid not in at_rest)
         for host in sorted({before or '' for before in instances.values()}):
@@ -184,15 +180,15 @@ class Recovery:
     def start(self, init: Callable[[], object], instance: Instance) -> None:
         """Do what is due for an instance at the start of the service.
 
-        One that this host was taking over when it ended goes on from there;
-        so does one that another host has not taken after all, and a build. A
-        rebuild that may wait in the queue is left to the check for stuck
-        instances, as is what is half deleted: nova would delete the record
-        first, and what placement has would be left if that does not answer.
-        One that rests is let be: there may be thousands. What fails for one
+        Instances go on that this host was taking over when it ended, that
+        another host has not taken after all, and builds. A rebuild that may
+        wait in the queue, and a half deleted instance, are left to the check
+        for stuck instances: nova would delete the record first, and leave
+        placement as it is if that does not answer. An instance without an
+        operation is left alone: there may be thousands. A failure for one
         instance does not end the service.
 
-        :param init: what nova would do.
+        :param init: nova's own start of the instance.
         """
         state = instance.task_state
         if (takeover.is_mark(state)
@@ -220,7 +216,7 @@ class Recovery:
                 {'uuid': instance.uuid})
 
     def _may_be_evacuated(self, instance: Instance) -> bool:
-        """Whether an evacuation has left a task state, for all that is known.
+        """Whether an evacuation may have left the task state.
 
         nova would take it for a rebuild and set the instance to ERROR.
         """
@@ -233,7 +229,7 @@ class Recovery:
             return True
 
     def sweep(self, view: peers.View | None = None) -> None:
-        """Take up whatever carries a mark and is not being worked on.
+        """Take up instances with a mark that no thread works on.
 
         :param view: the compute services as they were seen last.
         :raises Exception: nova does not say which instances carry one.
@@ -267,12 +263,12 @@ class Recovery:
             self.add(self._stuck_instances.once(self._sweeps % PATROL == 0))
 
     def _marked(self, unfinished: bool) -> Mapping[str, InstanceState]:
-        """Read what this host has marked.
+        """Read the instances with marks of this host.
 
-        Nobody else writes its marks, so nova is asked only now and then while
-        there can be none: a write of an earlier process may be late.
+        No other host writes its marks, so nova is asked only now and then
+        while there can be none: a write of an earlier process may be late.
 
-        :param unfinished: whether it has something to finish.
+        :param unfinished: there is unfinished work.
         """
         if not (unfinished or self._stirred or self._sweeps % PATROL == 0):
             return {}
@@ -288,9 +284,9 @@ class Recovery:
 
     def _due(self, marked: frozenset[str],
              paused: Mapping[str, backoff.Backoff]) -> set[str]:
-        """Return the instances whose operation is to be finished now.
+        """Return the instances with an operation to finish now.
 
-        :param paused: the pauses before it was asked what is marked.
+        :param paused: the pauses before the marks were read.
         """
         now = self._clock()
         busy = self._operations.at_work
@@ -309,12 +305,11 @@ class Recovery:
     def _undo(self, astray: frozenset[tuple[str, str]],
               found: Mapping[str, InstanceState],
               view: peers.View | None) -> None:
-        """Take marks of this host off instances of others.
+        """Remove marks of this host from instances of others.
 
-        The instance of a dead host is taken over anew then. A host that lives
-        has to finish it itself
-        (:mod:`.engine.servers.stuck_instances`), unless it does not know of
-        marks.
+        The instance of a dead host is then taken over again. A live host
+        finishes it itself (:mod:`.engine.servers.stuck_instances`), unless it
+        does not know marks.
         """
         under_way = self._under_way()
         self._astray = {key: self._astray.get(key, 0) + 1 for key in astray
@@ -336,10 +331,8 @@ class Recovery:
     def bring_to_rest(self, uuid: str) -> bool:
         """Finish the interrupted operation of one instance.
 
-        :param uuid: of the instance.
-        :returns: whether that is over; False if it is to be looked at again,
-            as Ironic deploys.
-        :raises Exception: it is not, and it is remembered.
+        :returns: whether it is over; False to look again, as Ironic deploys.
+        :raises Exception: it failed, which is remembered.
         """
         instance = self._instances.read(uuid)
         if instance is None or host_key(instance.host or '') != self._host:
@@ -411,9 +404,9 @@ class Recovery:
             self._settle(instance.uuid, before)
 
     def _settle(self, uuid: str, before: str | None) -> None:
-        """End what nova's own start does not end.
+        """End an operation that nova's own start does not end.
 
-        :param before: the task state that the instance had
+        :param before: the interrupted task state.
         """
         instance = self._instances.read(uuid)
         if (instance is None or instance.task_state is None
@@ -427,9 +420,9 @@ class Recovery:
                 self._machines.provision_state(instance)), None)
 
     def _require_rest(self, uuid: str, before: str | None) -> None:
-        """Look whether it is done: nova logs much that it does not raise.
+        """Check that it is finished: nova logs many errors and raises none.
 
-        :raises NotAtRestError: it is not.
+        :raises StillBusy: it is not.
         """
         instance = self._instances.read(uuid)
         if (instance is not None
@@ -440,12 +433,12 @@ class Recovery:
                 f'it is still {instance.vm_state}/{instance.task_state}')
 
     def _mark_again(self, uuid: str, mine: bool = False) -> None:
-        """Mark an instance on which nobody is at work and that is not done.
+        """Mark an instance with unfinished work that no thread works on.
 
-        From then on the mark says what is to be done, to whoever comes after
-        this process, and who takes it away calls it off.
+        The mark tells the next process what to do; removing it cancels the
+        work.
 
-        :param mine: whoever is at work on it asks for it, at the end.
+        :param mine: the thread that worked on it calls, at its end.
         """
         with self._lock:
             if uuid not in self._unmarked or (

@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What each compute service looks after, from time to time, of its own.
+"""Finds stuck instances of this host, from time to time.
 
-Instances of this host that another was about to take and has not, or whose
-host is spelled otherwise; and those whose operation was given up in an outage,
-or whose delete never came. The latter are marked as taken over, so that they
-are finished (:mod:`.engine.servers.recovery`).
+Instances that another host was about to take and has not, or with a host in
+another spelling; and instances with an operation that was given up in an
+outage, or a delete that never came. The latter get the mark of a take-over, so
+that they are finished (:mod:`.engine.servers.recovery`).
 
-No clock says when an operation is given up, as an outage may last. It is when
-nova has answered in two sweeps in a row and has shown the same both times, and
-a message of this host to itself has come back then: no message that was sent
-before waits in its queue.
+An outage may last, so no clock says when an operation is given up. It is when
+nova has shown the same in two sweeps in a row, and a message of this host to
+itself has come back then: no earlier message waits in its queue.
 """
 
 from collections.abc import Callable
@@ -40,7 +39,7 @@ UNATTENDED, ON_ITS_WAY = 2, 30
 
 
 def attempt(act: Callable[..., object], uuid: str, *args: object) -> None:
-    """Do something for one instance; what fails holds up no other."""
+    """Do something for one instance; its failure delays no other."""
     try:
         act(uuid, *args)
     except Exception as exc:  # noqa: BLE001
@@ -49,7 +48,7 @@ def attempt(act: Callable[..., object], uuid: str, *args: object) -> None:
 
 
 def before(instances: Instances, instance: Instance) -> str | None:
-    """Return what an instance was in the middle of.
+    """Return the interrupted task state of an instance.
 
     :param instance: as it was read, with a mark or not.
     :raises Exception: nova does not say.
@@ -59,16 +58,16 @@ def before(instances: Instances, instance: Instance) -> str | None:
 
 
 class StuckInstances:
-    """Looks after the instances of this host. One thread uses it.
+    """Finds stuck instances of this host. One thread uses it.
 
     :param host: this host.
-    :param instances: the instances of nova.
-    :param operations: what nova is at.
-    :param receive: sends a message to this host and returns when it has come,
-        after all that waited in its queue.
-    :param seen_to: returns the uuids of those that are finished.
-    :param here: says of the uuid of an instance whether a build is here, if
-        only to wait for its turn.
+    :param instances: nova's instances.
+    :param operations: nova's operations in this process.
+    :param receive: sends a message to this host and returns when it has
+        arrived, after all that waited in its queue.
+    :param seen_to: returns the uuids of instances that recovery works on.
+    :param here: returns whether the build of an instance is in this process,
+        waiting or not.
     """
 
     def __init__(self, host: str, instances: Instances,
@@ -94,7 +93,7 @@ class StuckInstances:
         self._unattended: Mapping[Key, int] = {}
 
     def suspect(self, uuid: str) -> None:
-        """Look soon whether anybody is at work on an instance."""
+        """Check soon whether a thread works on an instance."""
         self._suspects.add(uuid)
 
     def interrupt(self) -> None:
@@ -105,9 +104,9 @@ class StuckInstances:
     def once(self, thorough: bool) -> list[str]:
         """Look once.
 
-        :param thorough: whether nothing has to give a reason to look.
+        :param thorough: look without a reason, too.
         :returns: uuids of the instances that are marked now.
-        :raises Exception: nova does not say what there is.
+        :raises Exception: nova does not say which instances there are.
         """
         if thorough:
             self._keep()
@@ -121,8 +120,8 @@ class StuckInstances:
     def _keep(self) -> None:
         """Keep instances of this host that others were about to take.
 
-        Who lives takes its own marks away. It may be anybody who does not, so
-        this host looks at all that is its own, some at a time.
+        A live host removes its own marks. Any other may not, so this host
+        looks at all its instances, some at a time.
         """
         # Whoever had just written it may have been about to write the host.
         for uuid, mark in sorted(self._foreign):
@@ -135,9 +134,9 @@ class StuckInstances:
                     attempt(self._instances.spell_host, uuid)
 
     def _some(self) -> Iterator[Mapping[str, InstanceState]]:
-        """Read some instances, the first time all of them.
+        """Read some instances; the first time all of them.
 
-        nova has read no more than few of them when it started
+        nova read only a few of them when it started
         (:mod:`.adapters.patches.handlers`).
         """
         some = self._instances.of_host(self._name, self._last)
@@ -153,11 +152,10 @@ class StuckInstances:
         self._last = None
 
     def _keep_one(self, uuid: str, mark: str) -> None:
-        """Take another's mark off an instance of this host.
+        """Remove another host's mark from an instance of this host.
 
-        Whoever is about to take it fails then. What it was in the middle of
-        goes on, or is taken up as nobody is at work on it; but what no task
-        state shows would be forgotten.
+        That host's take-over then fails. The interrupted operation goes on, or
+        is found stuck; but work that no task state shows would be forgotten.
         """
         instance = self._instances.read(uuid)
         if instance is not None and instance.task_state == mark:
@@ -167,10 +165,11 @@ class StuckInstances:
                 or takeover.taken(mark, self._host))
 
     def _attend(self) -> list[str]:
-        """Take up what nobody is at work on any more.
+        """Take up operations that no thread works on any more.
 
-        What no operation has left may not have been sent yet; so only what
-        may be done twice is, and what does not wait to be sent.
+        A request that no operation has left may still be on its way; so only
+        operations that may be done twice are taken up, or that wait in no
+        queue.
 
         :returns: uuids of the instances that are marked now.
         """
@@ -202,7 +201,7 @@ class StuckInstances:
         return taken_up
 
     def _have_all_come(self) -> bool:
-        """Whether all messages have come that waited for this host."""
+        """Whether all messages have arrived that waited for this host."""
         try:
             self._receive()
         except Exception as exc:  # noqa: BLE001

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Values of the audits; immutable, replaced whole."""
+"""Values that audits read and replace; immutable."""
 
 from collections.abc import Mapping
 import dataclasses
@@ -18,29 +18,22 @@ from nova_ironic_multihost.rules.peers import HostKey
 from nova_ironic_multihost.rules import ring
 from nova_ironic_multihost.rules import takeover
 
-#: Audits for which a node that came from another owner counts as recent.
+#: Audits for which a node from another owner counts as recent.
 RECENT = 2
 
 
-#: Audits in a row through which a compute service must have been up, enabled
-#: and undisturbed before it takes free nodes from live ones: one that comes
-#: and goes does not shuffle nodes to and fro.
+#: Audits in a row in which a compute service must be up, enabled and without
+#: a pause before it rebalances, so that a flapping one moves no nodes.
 PULL_DELAY_AUDITS = 2
 
-#: The most instances that are taken over at a time. Before the next ones it is
-#: read again which compute services are dead.
+#: The most instances taken over in one audit. The next audit reads again which
+#: compute services are dead.
 TAKEOVERS_PER_AUDIT = 50
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """The options that audits follow, see :mod:`nova_ironic_multihost.conf`.
-
-    :param points: points per member on the hash ring,
-        ``[ironic_multihost]ring_partitions``.
-    :param audit_interval: seconds in which every node of Ironic is visited,
-        and in which nova's tracker audits each node.
-    """
+    """The options of audits; ``audit_interval`` is seconds for each node."""
 
     host: str
     partition: peers.Partition = peers.Partition()
@@ -59,20 +52,15 @@ class Settings:
 class Audit:
     """The result of an audit.
 
-    :param view: the compute services, as this host saw them.
-    :param reasons: node uuid -> :class:`.ownership.Reason`, of all nodes that
-        Ironic lists or that are recorded here.
-    :param nodes: uuid -> node, of my nodes.
-    :param owners: uuid -> owner or None, of my nodes, at the decision.
-    :param records: this host's records for nova: of my nodes and of nodes that
-        are deleted.
-    :param deleted: uuids of the nodes that Ironic has no more.
-    :param host_aggregates: nova's host aggregates, as far as they are known.
-    :param recent: uuids of the nodes that came from another owner in one of
-        the last :data:`RECENT` audits before.
-    :param taken_over: instance uuid -> earlier host, of those that this audit
-        took over.
-    :param at_rest: uuids of those of them without an interrupted operation.
+    :param reasons: of all nodes that Ironic lists or that are recorded here.
+    :param nodes: uuid -> row, of the nodes that this host owns.
+    :param owners: node -> owner before the decision or None, of those nodes.
+    :param records: for nova, of nodes that this host owns and of deleted ones.
+    :param deleted: nodes that Ironic has deleted.
+    :param recent: from other owners, in one of the :data:`RECENT` audits
+        before.
+    :param taken_over: instance -> the host from which this audit took it over.
+    :param at_rest: those of them that need no recovery.
     """
 
     view: peers.View
@@ -91,34 +79,23 @@ class Audit:
 
 @dataclasses.dataclass(frozen=True)
 class AuditState:
-    """The state from audit to audit.
+    """What one audit leaves for the next.
 
-    :param preferences: the preferred member of each node, None before the
-        services were read.
-    :param audits: audits in a row, up to the last one, in which this host was
-        a member that no peer took for dead.
-    :param begun: begin of the last audit, by the clock of the audits; None
-        before the first one.
-    :param rounds: audits in a row in which the partition of some member was
-        not known; then others are sampled.
-    :param records: node uuid -> record, of the nodes that were recorded on
-        this host.
-    :param barred: uuid of a node with a record that cannot become this host's
-        -> uuid of the row of this host that is in its way, or ''.
-    :param recorded: when all of those were read, by the clock of the audits,
-        or None.
-    :param standing: the last audit of all nodes, or None.
-    :param partition_labels: host -> label of its partition.
+    :param audits: audits in a row in which this host was a member and no peer
+        called it dead.
+    :param begun: start of the last audit, monotonic seconds.
+    :param rounds: audits in a row in which the partition of a member was
+        unknown; chooses the next samples.
+    :param records: of the nodes recorded on this host.
+    :param barred: node for which the database refuses this host -> uuid of
+        this host's second row, or ''.
+    :param recorded: when all records were read, monotonic seconds.
+    :param standing: inputs of the last audit, None before it.
     :param busy: result of :func:`.ownership.still_busy`.
     :param refused: result of :func:`.ownership.still_refused`.
-    :param absences: nodes that are not listed.
-    :param mapped: this host was found to be mapped.
-    :param host_aggregates: nova's host aggregates, as far as they are known.
-    :param leaving: uuids of nodes with a record and a provider that nova was
-        to delete; it may have failed with the provider.
-    :param recent: for each of the last :data:`RECENT` audits the uuids of the
-        nodes that came from another owner.
-    :param over: see :class:`.peers.View`; of this moment.
+    :param leaving: nodes with a provider that nova may have failed to delete.
+    :param recent: nodes from other owners, for each of the last :data:`RECENT`
+        audits.
     """
 
     preferences: ring.Preferences | None = None

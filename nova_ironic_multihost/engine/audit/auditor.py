@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The auditor: collects facts, decides, and remembers the result.
+"""The audit: collect facts, decide, remember.
 
 nova audits a compute service once in ``update_resources_interval``. The result
-of an audit is an immutable :class:`.audit_state.Audit`, which the next one
-replaces.
+of an audit is an immutable :class:`.audit_state.Audit`; the next replaces it.
 """
 
 from collections.abc import Callable
@@ -51,35 +50,27 @@ from nova_ironic_multihost.rules import ring
 from nova_ironic_multihost.rules.stop_marker import StopMarkers
 from nova_ironic_multihost.rules import takeover
 
-#: Why a free node will be this host's in a moment.
+#: Reasons of free nodes that this host will own in a moment.
 _COMING = frozenset({Reason.ADOPTION_WAITS, Reason.UNANSWERED})
 
 LOG = logging.getLogger(__name__)
 
-#: Nodes that are kept before it is known whether they are this host's.
+#: Bodies that are kept before the records of this host are known.
 UNDECIDED = 5000
 
 
 class Auditor:
     """Audits one compute service, again and again.
 
-    nova's audits, the polls between them and nova's calls of the driver come
-    in threads of their own. A thread that replaces ``_memory`` or ``last``
-    holds ``_lock`` from the first question to the end. ``_outages_lock``
-    guards only ``_outages``, ``_heard`` and ``_stop_markers``. It is never
-    held during a question, so that a poll that finds nothing waits for no
-    audit. All values are immutable, and reading them needs no lock.
+    nova's audits, the peer poll and nova's calls of the driver run in
+    different threads. ``_lock`` is held from the first read that a new
+    ``last`` or ``_state`` depends on until both are replaced.
+    ``_outages_lock`` guards ``_outages``, ``_heartbeats_read`` and
+    ``_stop_markers``, so that an idle peer poll waits for no audit; no I/O
+    while it is held. The values are immutable, so readers need no lock.
 
-    Only polls note which hosts are down. Each audit reads other services, so
-    an audit cannot measure how long a host has been down.
-
-    :param sources: reads the facts.
-    :param writes: makes the changes of an audit.
-    :param reader: reads Ironic's nodes.
-    :param clock: monotonic clock, in seconds.
-    :param executor: runs things beside.
-    :param recorder: counts and times what is done.
-    :ivar last: the last :class:`.audit_state.Audit`, None before the first.
+    Only the peer poll notes which hosts are down. Each audit asks about
+    different peers, so it cannot measure how long a peer has been down.
     """
 
     def __init__(self, sources: Sources, writes: Writes, reader: Lister,
@@ -95,163 +86,127 @@ class Auditor:
         self._executor = executor
         self._recorder = recorder or Metrics(clock)
         self._lock = threading.Lock()
-        self._memory = AuditState()
+        self._state = AuditState()
         self._outages_lock = threading.Lock()
         self._outages = Outages()
-        # When the heartbeats were noted last.
-        self._heard: float | None = None
+        self._heartbeats_read: float | None = None
         self._stop_markers = StopMarkers()
-        # Replaced whole, by each look.
-        self._seen: tuple[str, ...] = ()
+        # Replaced by each peer poll.
+        self._seen_hosts: tuple[str, ...] = ()
         self._notices = operator_log.Notices(clock)
-        # When others may have taken this host's nodes, None if never.
+        # When peers may last have taken nodes of this host.
         self._doubted: float | None = None
-        # Replaced whole.
-        self._met: frozenset[str] = frozenset()
-        # When a look last saw it as no member, or found a pause.
-        self._missed: float | None = None
+        self._refused_records: frozenset[str] = frozenset()
+        # When this host was last seen paused or not a member.
+        self._disturbed: float | None = None
 
     def bar(self, node: str) -> None:
-        """Note that a node's record cannot become this host's.
+        """Note that the database refuses this host as owner of a node.
 
-        The database refuses it for good. It is tried again when all records of
-        this host are read anew. Any thread may call this.
+        Until all records of this host are read again. Any thread may call it.
         """
-        self._met |= {node}
+        self._refused_records |= {node}
 
     def is_barred(self, node: str) -> bool:
-        """Whether a node's record cannot become this host's."""
-        return node in self._met or node in self._memory.barred
+        """Whether the database refuses this host as owner of a node."""
+        return node in self._refused_records or node in self._state.barred
 
     def doubt(self) -> None:
-        """Note that peers may have taken nodes of this host.
+        """Note that peers may have taken nodes: read all records again.
 
-        They may have seen it disabled, fenced or silent for a moment. Until
-        all its records are read anew no node counts as its own without a
-        check.
+        They saw this host disabled, fenced or down, if only briefly.
         """
         self._doubted = self._clock()
 
     @property
     def in_doubt(self) -> bool:
-        """Whether all records of this host are still to be read anew."""
-        return incremental.in_doubt(self._memory.recorded, self._doubted)
+        """Whether all records of this host must be read again."""
+        return incremental.in_doubt(self._state.recorded, self._doubted)
 
     @property
     def absences(self) -> absence.Absences:
-        """The nodes that are not listed, by the last audit of all nodes."""
-        return self._memory.absences
+        """Recorded nodes that Ironic did not list, by the last full audit."""
+        return self._state.absences
 
     @property
     def preferences(self) -> ring.Preferences | None:
-        """The preferred member of each node, as of the last read."""
-        return self._memory.preferences
+        """The preferences of the hash ring, as last read."""
+        return self._state.preferences
 
     @property
     def recorded(self) -> frozenset[str] | None:
-        """The nodes that are recorded on this host, as far as is known.
-
-        None before the first audit. Nodes that a poll has taken are added by
-        the next audit.
-        """
+        """Nodes recorded here at the last audit; None before the first."""
         last = self.last
         if last is None:
             return None
         host = last.view.host
-        return frozenset(node for node in self._memory.records
+        return frozenset(node for node in self._state.records
                          if last.owners.get(node, host) == host)
 
     def reason(self, node: str) -> Reason | None:
-        """Return why a node is mine or not; None for one not audited yet."""
+        """Return why this host owns a node or not, None if not audited."""
         return self.last.reasons.get(node) if self.last else None
 
     def is_mine(self, node: str) -> bool:
-        """Whether a node is mine by the last audit."""
+        """Whether this host owns a node by the last audit."""
         reason = self.reason(node)
         return reason is not None and reason.mine
 
     def read_view(self, settings: Settings, hosts: Iterable[str] = ()
                   ) -> peers.View:
-        """Read the compute services, and note their heartbeats.
-
-        :param hosts: known hosts, as nova spells them: nova lists them only
-            while they are enabled.
-        """
+        """Read the compute services and note their heartbeats."""
         begun = self._clock()
         known = collect.services(self.sources, settings, hosts)
         host = host_key(settings.host)
         with self._outages_lock:
-            # Else the answer is older than what another thread has noted.
-            if self._heard is None or begun >= self._heard:
-                self._heard = self._clock()
+            # Another thread may have noted a newer answer.
+            if self._heartbeats_read is None or begun >= self._heartbeats_read:
+                self._heartbeats_read = self._clock()
                 self._outages = self._outages.read(
-                    known, host, self._heard, settings.heartbeats)
+                    known, host, self._heartbeats_read, settings.heartbeats)
             outages = self._outages
         view = collect.view(outages.judged(known, host),
-                           self._memory_now(settings), settings)
+                           self._state_now(settings), settings)
         if outages.paused or not view.member(host):
             self.doubt()
             if outages.own is not None:
-                self._missed = self._doubted
+                self._disturbed = self._doubted
         return view
 
     def listen(self, settings: Settings, hosts: Iterable[str]) -> None:
-        """Note the heartbeats while a poll is at work.
-
-        A poll may take minutes when services do not answer. For this host the
-        heartbeats would seem to have paused, and no other host would ever
-        count as dead.
-
-        :param hosts: as for :meth:`read_view`.
-        """
-        heard = self._heard
+        """Note heartbeats in a slow peer poll, or this host seems paused."""
+        heard = self._heartbeats_read
         if heard is not None and (
                 self._clock() - heard > 1.5 * settings.heartbeats.period):
             self.read_view(settings, hosts)
 
     def view_of_nova(self, settings: Settings, hosts: Iterable[str]
                      ) -> peers.View:
-        """Read the compute services as nova's scheduler sees them.
-
-        :param hosts: as for :meth:`read_view`.
-        """
+        """Read the compute services as nova's scheduler sees them."""
         return collect.view(
             collect.services(self.sources, settings, hosts),
-            self._memory_now(settings), settings)
+            self._state_now(settings), settings)
 
     def live(self, host: str,
              ask: Callable[[str], peers.ComputeService | None] | None
              = None) -> bool:
-        """Whether another host lives at this moment; False if nova lacks it.
-
-        :param host: as nova spells it.
-        :param ask: returns its service, None to ask nova.
-        """
+        """Whether a host is up, by nova or ``ask``; False if there is none."""
         service = (ask or self.sources.service)(host)
         return service is not None and self._outages.lives(service)
 
     def preferences_now(self, settings: Settings,
                         like: ring.Preferences | None) -> ring.Preferences:
-        """Read the compute services and return the preferences of now.
-
-        Nothing is remembered.
-
-        :param like: preferences that are likely the same.
-        """
+        """Return the ring as of now, ``like`` if equal; remember nothing."""
         starting = self.last is not None and self.last.view.starting
         return collect.preferences_now(
-            self.sources, self._memory_now(settings), settings, self._outages,
-            self._known(), starting, like)
+            self.sources, self._state_now(settings), settings, self._outages,
+            self._known_hosts(), starting, like)
 
     def note_down(self, settings: Settings, view: peers.View
                   ) -> frozenset[HostKey]:
-        """Note which hosts are down or stopping, by a poll.
-
-        :param view: the compute services of this moment.
-        :returns: the hosts with instances that may be taken over by now.
-        """
+        """Note hosts down or stopping; return those to take over from."""
         now = self._clock()
-        self._seen = view.hosts
+        self._seen_hosts = view.hosts
         with self._outages_lock:
             self._outages = outages = self._outages.after(
                 view, now, settings.heartbeats)
@@ -260,19 +215,12 @@ class Auditor:
             settings.policy, view, outages.lengths(now, settings.heartbeats))
 
     def next_over(self, settings: Settings) -> float | None:
-        """Return the seconds until a stopping host is no member any more.
-
-        None if there is none.
-        """
+        """Return seconds until the next stopping host is given up, or None."""
         return self._stop_markers.next_over(
             self._clock(), settings.heartbeats.down_time)
 
     def note_look(self, settings: Settings) -> bool:
-        """Note the end of a poll and of what it led to.
-
-        :returns: whether it took so long that its audit may have seen no host
-            as dead.
-        """
+        """Note the end of a peer poll; True if too late to call hosts dead."""
         now = self._clock()
         with self._outages_lock:
             late = self._outages.overdue(now, settings.heartbeats)
@@ -281,24 +229,20 @@ class Auditor:
 
     def refresh_ring(self, settings: Settings, starting: bool = False
                      ) -> None:
-        """Read the compute services and make the hash ring of the members.
-
-        :param starting: see :class:`.peers.View`.
-        """
+        """Read the compute services and make the hash ring of them."""
         with self._lock:
-            # nova-compute must come up whoever is away.
-            self._seen_peers(settings, starting=starting, zones=False)
+            # Zones are left out: nova-compute must start without them.
+            self._read_peers(settings, starting=starting, zones=False)
 
     def audit(self, settings: Settings, settled: bool = True,
               then: Callable[[Audit], None] = lambda audit: None,
               has: Callable[[str], bool] = lambda node: False) -> Audit:
-        """Audit all nodes; a failed audit changes nothing.
+        """Audit all nodes; an audit that fails changes nothing.
 
         :param settled: the start of the service is over.
-        :param then: called before the next audit may begin.
-        :param has: returns whether nova's tracker has a node.
-        :returns: the new :attr:`last`.
-        :raises ListingError: Ironic does not answer.
+        :param then: called with the audit under the lock.
+        :param has: whether nova's tracker holds a node.
+        :raises ListingError: Ironic did not answer.
         """
         with self._recorder.turn(Work.AUDIT):
             audit = self._audit(settings, settled, then, has)
@@ -308,22 +252,21 @@ class Auditor:
     def _audit(self, settings: Settings, settled: bool,
                then: Callable[[Audit], None], has: Callable[[str], bool]
                ) -> Audit:
-        # That takes long when all nodes have to be listed, and the nodes of
-        # a host that dies are not to wait for the audit.
+        # Without the lock: a listing is slow, and failover must not wait.
         self.read(settings, settled)
         with self._lock:
             self._remove_providers()
             begun = self._clock()
-            seen_peers = self._seen_peers(
-                settings, self._known(), starting=not settled)
+            seen_peers = self._read_peers(
+                settings, self._known_hosts(), starting=not settled)
             gathered = collect.all_nodes(
-                self.sources, _with_taken(self._memory_now(settings), has),
+                self.sources, _with_taken(self._state_now(settings), has),
                 settings, seen_peers, self._reader,
                 settled, self.last, self._clock(), self._doubted)
             decided = decide.decide(
                 self.sources, self._writes, gathered.facts, settings,
                 functools.partial(self._eligible, settings),
-                self._memory.busy, self._memory.refused)
+                self._state.busy, self._state.refused)
             audit = self._audit_of(gathered, decided)
             self._notices.tell(operator_log.due(
                 settings.host, gathered.mapped, audit.reasons,
@@ -331,7 +274,7 @@ class Auditor:
                 gathered.barred))
             self._remember(gathered, decided, audit, begun)
             if self.last is None:
-                # Its records were read before Ironic was asked.
+                # The records are older than the listing.
                 self.doubt()
             self.last = audit
             self._note_waiting(audit)
@@ -339,17 +282,14 @@ class Auditor:
         return audit
 
     def _remove_providers(self) -> None:
-        """Delete the providers of nodes that are gone, where nova did not.
-
-        nova tries that once, and placement may be away then.
-        """
-        leaving = self._memory.leaving - self._reader.mirror.nodes.keys()
+        """Delete providers of gone nodes; nova tries that only once."""
+        leaving = self._state.leaving - self._reader.mirror.nodes.keys()
         if leaving:
             leaving -= {record.node for record
                         in self.sources.records(sorted(leaving))}
         try:
             for node in sorted(leaving):
-                # It may have been enrolled anew since all were listed.
+                # It may have been enrolled again since the listing.
                 if (self._reader.node(node) is None
                         and self._writes.remove_provider(node)):
                     leaving -= {node}
@@ -357,17 +297,17 @@ class Auditor:
             LOG.debug('Resource providers of %(count)d nodes that are gone '
                       'are deleted later: %(exc)s',
                       {'count': len(leaving), 'exc': exc})
-        self._memory = dataclasses.replace(self._memory, leaving=leaving)
+        self._state = dataclasses.replace(self._state, leaving=leaving)
 
     def _eligible(self, settings: Settings, hosts: Set[str]
                   ) -> frozenset[HostKey]:
-        """Read again which hosts have instances that may be taken over."""
+        """Return the dead hosts from which instances may be taken over."""
         return collect.eligible(
-            self.sources, self._memory_now(settings), settings, hosts,
-            self._known(), self._outages, self._clock())
+            self.sources, self._state_now(settings), settings, hosts,
+            self._known_hosts(), self._outages, self._clock())
 
     def _note_waiting(self, audit: Audit) -> None:
-        """Note the instances that are still to be taken over."""
+        """Count the nodes with instances that wait for a take-over."""
         self._recorder.note_pending(Pending.TURN, {
             node for node, reason in audit.reasons.items()
             if reason in (Reason.INSTANCE_WAITS, Reason.TAKEOVER_FAILED)})
@@ -380,43 +320,38 @@ class Auditor:
                     adoptions: int | None = None) -> Mapping[str, Reason]:
         """Audit only the nodes that are recorded on some other hosts.
 
-        By the same rules. All that is known of other nodes stays; nodes that
-        become mine are recent.
+        Results for all other nodes stay; an error changes nothing.
 
-        :param hosts: as nova spells them.
-        :param then: called before the next audit may begin, with the new
-            :attr:`last` and the uuids of the nodes in question that are mine.
-        :param known: other hosts that were seen, as nova spells them.
-        :param only: uuids of the nodes in question, None for all.
+        :param then: called under the lock with the new audit and the audited
+            nodes that this host owns.
+        :param known: more hosts that were seen.
         :param builds: ``arrived`` of :func:`.decide.decide`.
-        :param adoptions: as for that.
-        :returns: {node: reason} of the nodes that this host may be preferred
-            for; empty before the first audit of all nodes.
-        :raises Exception: something cannot be known; nothing is changed.
+        :returns: {node: reason} of nodes that the ring may give to this host;
+            empty before the first audit of all nodes.
         """
         hosts = list(hosts)
         with self._lock:
             last = self.last
             if last is None:
                 return {}
-            # Nor do they wait for a listing of all nodes that is under way.
+            # Failover does not wait for a listing of all nodes.
             self.read(settings, brief=True)
             gathered = collect.nodes_of_hosts(
-                self.sources, self._memory_now(settings), settings,
-                self._seen_peers(settings, [*hosts, *known]), hosts,
+                self.sources, self._state_now(settings), settings,
+                self._read_peers(settings, [*hosts, *known]), hosts,
                 self._reader, self._clock(), only)
             decided = decide.decide(
                 self.sources, self._writes, gathered.facts, settings,
                 functools.partial(self._eligible, settings),
-                self._memory.busy, self._memory.refused, builds, adoptions)
+                self._state.busy, self._state.refused, builds, adoptions)
             mine = sorted(node for node, reason in decided.reasons.items()
                           if reason.mine)
-            latest, *earlier = self._memory.recent
-            self._memory = dataclasses.replace(
-                self._memory, busy=decided.busy, refused=decided.refused,
-                standing=_unsettled(self._memory.standing, decided.reasons),
+            latest, *earlier = self._state.recent
+            self._state = dataclasses.replace(
+                self._state, busy=decided.busy, refused=decided.refused,
+                standing=_unsettled(self._state.standing, decided.reasons),
                 recent=(latest.union(mine), *earlier))
-            # What nova's tracker takes by the audit before stays mine.
+            # The tracker may be about to take nodes by the last audit.
             found = {node: reason for node, reason in decided.reasons.items()
                      if reason not in _COMING or not self.is_mine(node)}
             reasons = {**last.reasons, **found}
@@ -432,30 +367,27 @@ class Auditor:
 
     def audit_changed(self, settings: Settings, nodes: Iterable[str],
                       then: Callable[[Audit, list[str]], None]) -> None:
-        """Audit some nodes that have changed and concern no other host.
+        """Audit changed nodes that need no decision of another host.
 
-        Nothing is taken from others. All that is known of other nodes stays.
-
-        :param then: as for :meth:`audit_hosts`.
-        :raises Exception: something cannot be known; nothing is changed.
+        Nothing is taken from peers. ``then`` is as of :meth:`audit_hosts`.
         """
         with self._lock:
             last = self.last
             if last is None:
                 return
             gathered = collect.changed_nodes(
-                self.sources, self._memory, settings,
-                self._seen_peers(settings, self._known()), nodes, self._reader,
-                self._clock())
+                self.sources, self._state, settings,
+                self._read_peers(settings, self._known_hosts()), nodes,
+                self._reader, self._clock())
             reasons = {
                 node: reason for node, reason
                 in ownership.decide(gathered.facts).items()
                 if reason in incremental.AT_ONCE}
             mine = sorted(reasons)
             served = _served(last.reasons) - reasons.keys()
-            self._memory = dataclasses.replace(
-                self._memory,
-                standing=_unsettled(self._memory.standing, mine))
+            self._state = dataclasses.replace(
+                self._state,
+                standing=_unsettled(self._state.standing, mine))
             self.last = _merged(
                 last, reasons, {record.node: record
                                 for record in gathered.records},
@@ -465,19 +397,15 @@ class Auditor:
 
     @property
     def serial(self) -> int:
-        """The :attr:`.mirror.Mirror.serial` of the last audit of all nodes."""
-        standing = self._memory.standing
+        """:attr:`.mirror.Mirror.serial` of the last audit of all nodes."""
+        standing = self._state.standing
         return standing.serial if standing else 0
 
     def read(self, settings: Settings, settled: bool = True,
              brief: bool = False, often: bool = False) -> Mirror:
-        """Ask Ironic what has changed, with the full body of my nodes.
+        """Ask Ironic for changes, with the bodies of nodes that we own.
 
-        :param settled: as for :meth:`audit`.
-        :param brief: as for :meth:`.engine.listing.lister.Lister.read`, as is
-            ``often``.
-        :returns: the mirror by now.
-        :raises ListingError: Ironic does not answer.
+        For ``brief`` and ``often`` see :meth:`.Lister.read`.
         """
         def ask(wanted: Wanted) -> Mirror:
             return self._reader.read(
@@ -492,15 +420,12 @@ class Auditor:
 
     def _read_first(self, settings: Settings, settled: bool,
                     ask: Callable[[Wanted], Mirror]) -> Mirror:
-        """Read Ironic's nodes and, at the same time, this host's records.
+        """List all nodes and read this host's records at the same time.
 
-        The first audit uses them. Nodes that peers take meanwhile are in doubt
-        until this service has started (:meth:`doubt`).
-
-        :param ask: asks Ironic, with the nodes that will most likely be mine.
+        Only for the first audit; :meth:`doubt` has the records read again.
         """
         with self._lock:
-            seen_peers = self._seen_peers(settings, starting=not settled)
+            seen_peers = self._read_peers(settings, starting=not settled)
         hosts = peers.spellings(seen_peers.services, settings.host)
         instances = frozenset(self.sources.instances(hosts))
 
@@ -509,7 +434,7 @@ class Auditor:
                 return instance in instances
             if seen_peers.preferences.may_prefer(seen_peers.view.host, node):
                 return True
-            # As long as the records are not known it may be any.
+            # Until the records are read any node may be ours.
             if not reading.done() and next(undecided) == UNDECIDED:
                 futures.wait([reading])
             return not reading.done() or node in recorded
@@ -519,7 +444,7 @@ class Auditor:
         recorded: set[str] = set()
 
         def read_records() -> None:
-            # The reader waits for it: it takes no lock.
+            # The lister waits for this thread, so it takes no lock.
             records.extend(self.sources.records_of(hosts))
             recorded.update(record.node for record in records)
 
@@ -530,48 +455,45 @@ class Auditor:
         found, barred = collect.without_second(records)
         with self._lock:
             if self.last is None:
-                self._memory = dataclasses.replace(
-                    self._memory, recorded=now, barred=barred,
+                self._state = dataclasses.replace(
+                    self._state, recorded=now, barred=barred,
                     records=types.MappingProxyType(
                         {record.node: record for record in found}))
         return mirror
 
-    def _seen_peers(self, settings: Settings, hosts: Iterable[str] = (),
-                starting: bool = False, zones: bool = True) -> collect.Peers:
-        """Read the compute services, and remember the ring at once."""
+    def _read_peers(self, settings: Settings, hosts: Iterable[str] = (),
+                    starting: bool = False, zones: bool = True
+                    ) -> collect.Peers:
+        """Read the compute services; remember the hash ring at once."""
         seen_peers = collect.read_peers(
-            self.sources, self._memory_now(settings), settings,
+            self.sources, self._state_now(settings), settings,
             self._outages, hosts, starting, zones)
-        self._memory = dataclasses.replace(
-            self._memory, preferences=seen_peers.preferences)
+        self._state = dataclasses.replace(
+            self._state, preferences=seen_peers.preferences)
         return seen_peers
 
-    def _known(self) -> list[str]:
-        """Return the known hosts, as nova spells them.
+    def _known_hosts(self) -> list[str]:
+        """Return the hosts seen by the last peer poll or audit.
 
-        Not only those of the last audit: a host that has got its first node
-        since, and is told to stop now, keeps it.
+        A new peer that is stopping would lose its nodes if left out.
         """
         audited = self.last.view.hosts if self.last else ()
-        return [*dict.fromkeys([*self._seen, *audited])]
+        return [*dict.fromkeys([*self._seen_hosts, *audited])]
 
-    def _memory_now(self, settings: Settings) -> AuditState:
-        """Return the state of the last audit with what was seen since.
-
-        By polls, and of records that the database refuses.
-        """
-        memory = self._memory
+    def _state_now(self, settings: Settings) -> AuditState:
+        """Return the state, with what other threads have noted since."""
+        state = self._state
         return dataclasses.replace(
-            memory, over=self._stop_markers.over(
+            state, over=self._stop_markers.over(
                 self._clock(), settings.heartbeats.down_time),
-            audits=(0 if incremental.in_doubt(memory.begun, self._missed)
-                    else memory.audits),
+            audits=(0 if incremental.in_doubt(state.begun, self._disturbed)
+                    else state.audits),
             barred=types.MappingProxyType({
-                **dict.fromkeys(self._met, ''), **memory.barred}))
+                **dict.fromkeys(self._refused_records, ''), **state.barred}))
 
     def _audit_of(self, gathered: collect.Collected,
                   decided: decide.Decision) -> Audit:
-        """Put the result of an audit of all nodes together."""
+        """Return the audit of all nodes."""
         facts, last = gathered.facts, self.last
         confirmed = gathered.absences.confirmed
         reasons = _reasons(last, gathered.mirror, decided.reasons)
@@ -595,22 +517,17 @@ class Auditor:
                 if record.node in nodes or record.node in confirmed),
             deleted=frozenset(confirmed),
             host_aggregates=gathered.host_aggregates,
-            recent=frozenset[str]().union(*self._memory.recent),
+            recent=frozenset[str]().union(*self._state.recent),
             taken_over=types.MappingProxyType(dict(decided.taken_over)),
             at_rest=decided.at_rest)
 
     def _rows(self, mirror: Mirror, nodes: Iterable[str], mine: Set[str],
               later: Set[str] = frozenset()) -> dict[str, NodeRow]:
-        """Return {uuid: node} with the full body, if it is known.
-
-        :param mirror: that of the decision; there may be a later one.
-        :param mine: nodes of which the body is kept.
-        :param later: as for :meth:`.engine.listing.lister.Lister.complete`.
-        """
+        """Return {uuid: row} of the mirror, with bodies as far as known."""
         known = self._reader.complete(mine, later)
 
         def body(node: str) -> bytes | None:
-            # A later one does not go with what was decided by.
+            # A newer body does not match the decision.
             return (known.bodies.get(node)
                     if known.nodes.get(node) == mirror.nodes[node] else None)
 
@@ -622,9 +539,9 @@ class Auditor:
                   ) -> None:
         facts = gathered.facts
         labels = {host: label for host, label
-                  in self._memory.partition_labels.items()
+                  in self._state.partition_labels.items()
                   if facts.view.live(host)}
-        # The label of a dead one may be another when it is back.
+        # A dead host may come back with another label.
         labels.update((record.owner, record.partition)
                       for record in facts.records.values()
                       if facts.view.live(record.owner))
@@ -632,21 +549,21 @@ class Auditor:
                    - labels.keys())
         acquired = frozenset(node for node, owner in audit.owners.items()
                              if owner != facts.host)
-        before, basis = self._memory.standing, gathered.basis
+        before, basis = self._state.standing, gathered.basis
         assert basis is not None
-        if gathered.recorded != self._memory.recorded:
-            self._met = frozenset()
-        self._memory = AuditState(
+        if gathered.recorded != self._state.recorded:
+            self._refused_records = frozenset()
+        self._state = AuditState(
             preferences=facts.preferences,
             audits=(gathered.audits + 1
                     if facts.view.member(facts.host) else 0),
             begun=begun,
-            rounds=self._memory.rounds + 1 if unknown else 0,
+            rounds=self._state.rounds + 1 if unknown else 0,
             records=types.MappingProxyType(
                 {record.node: record for record in gathered.records}),
             recorded=gathered.recorded,
             barred=gathered.barred,
-            leaving=self._memory.leaving | gathered.absences.confirmed,
+            leaving=self._state.leaving | gathered.absences.confirmed,
             standing=incremental.LastAudit(
                 basis, gathered.mirror.serial, frozenset(facts.my_nodes),
                 frozenset(facts.my_instances),
@@ -654,21 +571,17 @@ class Auditor:
                           if not incremental.settled(node, reason, facts)),
                 before.turn + 1 if before else 0),
             partition_labels=types.MappingProxyType(labels),
-            busy=_known(decided.busy, decided),
-            refused=_known(decided.refused, decided),
+            busy=_still_there(decided.busy, decided),
+            refused=_still_there(decided.refused, decided),
             absences=gathered.absences,
             mapped=bool(gathered.mapped),
             host_aggregates=gathered.host_aggregates,
-            recent=(acquired, *self._memory.recent)[:RECENT])
+            recent=(acquired, *self._state.recent)[:RECENT])
 
 
 def _reasons(last: Audit | None, mirror: Mirror,
              decided: Mapping[str, Reason]) -> dict[str, Reason]:
-    """Return the reasons of all nodes, with as few copies as possible.
-
-    :param last: the audit before; its reasons of other nodes stay.
-    :param decided: those of some nodes.
-    """
+    """Return the reasons of all nodes: the new ones, else the last."""
     reasons = dict(last.reasons) if last else {}
     for node in [node for node in reasons if node not in mirror.nodes]:
         del reasons[node]
@@ -676,49 +589,37 @@ def _reasons(last: Audit | None, mirror: Mirror,
     return reasons
 
 
-def _with_taken(memory: AuditState, has: Callable[[str], bool]) -> AuditState:
-    """Return the state with the nodes that were taken since.
-
-    Only those that nova's tracker has: placement may have refused others.
-
-    :param has: as for :meth:`Auditor.audit`.
-    """
-    standing = memory.standing
-    if standing is None or not memory.recent:
-        return memory
-    return dataclasses.replace(memory, standing=dataclasses.replace(
+def _with_taken(state: AuditState, has: Callable[[str], bool]) -> AuditState:
+    """Return the state plus nodes taken since that the tracker holds."""
+    standing = state.standing
+    if standing is None or not state.recent:
+        return state
+    return dataclasses.replace(state, standing=dataclasses.replace(
         standing, my_nodes=standing.my_nodes.union(
-            filter(has, memory.recent[0]))))
+            filter(has, state.recent[0]))))
 
 
 def _served(reasons: Mapping[str, Reason]) -> frozenset[str]:
-    """Return the nodes with servers of this host.
-
-    After a take-over a thousand of them may not be read in full, and no build
-    needs them.
-    """
+    """Return the nodes with servers here: no build needs their bodies."""
     return frozenset(node for node, reason in reasons.items()
                      if reason in ownership.SERVED)
 
 
 def _coming(reasons: Mapping[str, Reason]) -> Iterator[str]:
-    """Return the nodes that will be this host's in a moment.
-
-    Ironic shows all of them at once for the cost of a few alone.
-    """
+    """Return nodes to own in a moment; one listing will read them all."""
     return (node for node, reason in reasons.items()
             if reason in _COMING)
 
 
-def _known(nodes: tuple[str, ...], decided: decide.Decision
+def _still_there(nodes: tuple[str, ...], decided: decide.Decision
            ) -> tuple[str, ...]:
-    """Return those of the nodes that still exist."""
+    """Return the nodes that still exist."""
     return tuple(node for node in nodes if node in decided.reasons)
 
 
 def _unsettled(standing: incremental.LastAudit | None, nodes: Iterable[str]
                ) -> incremental.LastAudit | None:
-    """Have some nodes decided by the next audit."""
+    """Make the next audit decide these nodes."""
     return standing and dataclasses.replace(
         standing, unsettled=standing.unsettled.union(nodes))
 
@@ -727,11 +628,7 @@ def _merged(last: Audit, reasons: Mapping[str, Reason],
             records: Mapping[str, Record], mine: Mapping[str, NodeRow],
             taken_over: Mapping[str, str | None] | None = None,
             at_rest: frozenset[str] = frozenset()) -> Audit:
-    """Return the last audit with the decisions on some nodes.
-
-    :param records: node uuid -> record, as far as there is one.
-    :param mine: those of them that are mine.
-    """
+    """Return the last audit with new reasons, records and rows of nodes."""
     others = {node: known for node, known in last.nodes.items()
               if node not in reasons}
     return dataclasses.replace(
@@ -745,7 +642,7 @@ def _merged(last: Audit, reasons: Mapping[str, Reason],
         records=(*(record for record in last.records
                    if record.node not in reasons),
                  *(records[node] for node in mine if node in records)),
-        # It may have been enrolled anew.
+        # A deleted node may have been enrolled again.
         deleted=last.deleted.difference(reasons),
         recent=last.recent.union(
             node for node in mine if node in records

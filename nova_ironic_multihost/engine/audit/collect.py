@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Collects the facts for an audit; each fact is read once, in order.
+"""Collecting facts: each is read once, in the order in which it is needed.
 
-Audits of all nodes and of the nodes of some hosts differ in the nodes that
-they begin with (:func:`all_nodes`, :func:`nodes_of_hosts`); the rest is the
-same.
+:func:`all_nodes`, :func:`nodes_of_hosts` and :func:`changed_nodes` begin with
+different nodes, then read the same facts. Parameters that they share:
+``hosts`` were seen before, as nova lists only enabled services; ``outages``
+were noted by the peer poll; ``reader`` has listed Ironic's nodes; ``now`` is
+in seconds of the monotonic clock; ``starting`` is
+:attr:`.peers.View.starting`.
 """
 
 import collections
@@ -44,27 +47,19 @@ from nova_ironic_multihost.rules import takeover
 
 LOG = logging.getLogger(__name__)
 
-#: Nodes whose records are read to learn which partition a member serves.
+#: Records that are read to learn the partition of a member.
 SAMPLE = 8
 
-#: Audits in which such nodes are read until a member is asked for its own:
-#: by then it can hardly have many, and nova gives all of them in one reply.
+#: Audits with samples until all records of a member are read: by then it can
+#: hardly have many, and nova returns them in one reply.
 SAMPLES = 8
 
-#: Compute services that are known.
 Services = tuple[peers.ComputeService, ...]
 
 
 @dataclasses.dataclass(frozen=True)
 class Peers:
-    """The compute services, and the preferred member of each node.
-
-    :param services: all compute services that are known so far.
-    :param view: this host's view of them.
-    :param preferences: of the members in this view.
-    :param host_aggregates: nova's host aggregates, as far as they are known.
-    :param outages: what the polls have seen of outages.
-    """
+    """The services, the view of them and the hash ring, as of one moment."""
 
     services: Services
     view: peers.View
@@ -75,19 +70,14 @@ class Peers:
 
 @dataclasses.dataclass(frozen=True)
 class Collected:
-    """The facts of an audit.
+    """The facts that an audit has read.
 
-    :param facts: of the nodes that are decided on.
-    :param mirror: Ironic's nodes.
-    :param audits: see :class:`.audit_state.AuditState`, before this audit.
-    :param host_aggregates: nova's host aggregates, as far as they are known.
-    :param mapped: this host is mapped to a cell, None if not known.
+    :param facts: input of the decision, for the nodes to decide.
+    :param mapped: whether this host is mapped, None if unknown.
     :param records: the records of this host.
-    :param recorded: when all of them were read.
-    :param barred: see :class:`.audit_state.AuditState`.
-    :param basis: the inputs of the reasons of all nodes.
-    :param absences: nodes that are recorded here and not listed.
-    :param unlisted: uuid -> node, of those of them that are not deleted.
+    :param recorded: when all of them were last read.
+    :param basis: input that the reasons of all nodes depend on.
+    :param unlisted: uuid -> row of the absent nodes that are not deleted.
     """
 
     facts: Facts
@@ -107,14 +97,9 @@ class Collected:
 
 def services(sources: Sources, settings: Settings,
              hosts: Iterable[str] = (), starting: bool = False) -> Services:
-    """Read the compute services as nova has them.
+    """Read the compute services from nova.
 
-    One question to nova, and one more for each disabled host, and at the first
-    start of this host.
-
-    :param hosts: known hosts, as nova spells them: nova lists them only while
-        they are enabled.
-    :param starting: see :class:`.peers.View`.
+    One more request for each disabled host, and at the first start.
     """
     known = _with_services_of(
         sources, tuple(sources.services()), [settings.host, *hosts])
@@ -124,11 +109,7 @@ def services(sources: Sources, settings: Settings,
 
 def view(known: Services, memory: AuditState, settings: Settings,
          starting: bool = False) -> peers.View:
-    """Return this host's view of the compute services.
-
-    :param known: all that are known, as :meth:`.liveness.Outages.judged`.
-    :param starting: see :class:`.peers.View`.
-    """
+    """Return the view of services from :meth:`.liveness.Outages.judged`."""
     label = settings.partition.label
     return peers.view(
         known, settings.partition, settings.host,
@@ -141,13 +122,7 @@ def view(known: Services, memory: AuditState, settings: Settings,
 def eligible(sources: Sources, memory: AuditState, settings: Settings,
              hosts: Set[str], known: Iterable[str], outages: Outages,
              now: float) -> frozenset[HostKey]:
-    """Read again which hosts have instances that may be taken over.
-
-    :param hosts: the hosts in question, as nova spells them.
-    :param known: as for :func:`services`.
-    :param outages: as for :func:`read_peers`.
-    :param now: as for :func:`all_nodes`.
-    """
+    """Read again from which dead hosts instances may be taken over."""
     there = outages.judged(services(sources, settings, [*hosts, *known]),
                            host_key(settings.host))
     return takeover.eligible(
@@ -158,13 +133,7 @@ def eligible(sources: Sources, memory: AuditState, settings: Settings,
 def read_peers(sources: Sources, memory: AuditState, settings: Settings,
            outages: Outages, hosts: Iterable[str] = (),
            starting: bool = False, zones: bool = True) -> Peers:
-    """Read the compute services, and make the hash ring of the members.
-
-    :param outages: what the polls have seen of outages.
-    :param hosts: as for :func:`services`.
-    :param starting: as for :func:`view`.
-    :param zones: whether the availability zones are wanted, too.
-    """
+    """Read the compute services and make the hash ring of the members."""
     known = outages.judged(
         services(sources, settings, hosts, starting), host_key(settings.host))
     seen = view(known, memory, settings, starting)
@@ -179,28 +148,24 @@ def read_peers(sources: Sources, memory: AuditState, settings: Settings,
 def _host_aggregates(
     sources: Sources, memory: AuditState
 ) -> aggregates.KnownAggregates:
-    """Read nova's host aggregates; after an error the known ones are used."""
+    """Read nova's host aggregates, or return the last ones."""
     known = memory.host_aggregates
     try:
         return known.after(sources.aggregates())
     except Exception as exc:
         if not known.read:
-            # nova says no more than that the driver is not ready.
+            # nova logs only that the driver is not ready.
             LOG.warning('Nothing is audited until the host aggregates can be '
                         'read: %s', exc)
             raise
-        LOG.debug('The host aggregates are those of before: %s', exc)
+        LOG.debug('The last known host aggregates are used: %s', exc)
         return known
 
 
 def preferences_now(sources: Sources, memory: AuditState, settings: Settings,
                     outages: Outages, hosts: Iterable[str], starting: bool,
                     like: ring.Preferences | None) -> ring.Preferences:
-    """Read the compute services and return the preferences.
-
-    :param outages: as for :func:`read_peers`, as ``hosts`` and ``starting``.
-    :param like: preferences that are likely the same; they are then returned.
-    """
+    """Read the services, make the ring of known zones; ``like`` if equal."""
     known = outages.judged(
         services(sources, settings, hosts, starting), host_key(settings.host))
     return ring.same_or_new(
@@ -219,16 +184,8 @@ def all_nodes(sources: Sources, memory: AuditState, settings: Settings,
               seen_peers: Peers, reader: Lister, settled: bool,
               last: Audit | None, now: float,
               doubted: float | None = None) -> Collected:
-    """Collect the facts for an audit of all nodes.
-
-    :param reader: has read Ironic's nodes.
-    :param settled: the start of this compute service is over.
-    :param last: the audit before.
-    :param now: this moment, by the clock of the polls.
-    :param doubted: as for :func:`.incremental.in_doubt`.
-    """
-    # First: a build that was claimed meanwhile is then known as an instance
-    # of ours, and a compute service that died meanwhile as dead.
+    """Collect the facts for an audit of all nodes."""
+    # The listing is oldest: later reads show new claims and dead hosts.
     mirror = reader.mirror
     hosts = peers.spellings(seen_peers.services, settings.host)
     basis = _basis(settings, seen_peers, seen_peers.view)
@@ -247,7 +204,7 @@ def all_nodes(sources: Sources, memory: AuditState, settings: Settings,
     if barred is not None:
         memory = dataclasses.replace(memory, barred=barred)
     if memory.standing and memory.standing.turn % incremental.TURNS == 0:
-        # Somebody may have taken that back.
+        # An operator may have deleted the mapping.
         memory = dataclasses.replace(
             memory, mapped=_mapped(sources, memory, settings))
     my_nodes = frozenset(record.node for record in records)
@@ -283,17 +240,18 @@ def all_nodes(sources: Sources, memory: AuditState, settings: Settings,
 
 
 def _mapped(sources: Sources, memory: AuditState, settings: Settings) -> bool:
-    """Ask again whether this host is mapped, if it was."""
+    """Ask nova again whether this host is mapped, if it was."""
     try:
         return memory.mapped and sources.mapped(settings.host) is not False
     except Exception as exc:  # noqa: BLE001
-        LOG.debug('Whether this host is mapped is as before: %s', exc)
+        LOG.debug('nova did not say whether this host is still mapped: %s',
+                  exc)
         return memory.mapped
 
 
 def without_second(records: Iterable[Record]
                    ) -> tuple[tuple[Record, ...], Mapping[str, str]]:
-    """Return the records, and node -> uuid of the row of second ones."""
+    """Return the records, and {node: uuid of its second row}."""
     records = tuple(records)
     return (tuple(record for record in records if not record.second),
             types.MappingProxyType({
@@ -305,19 +263,15 @@ def _my_records(sources: Sources, memory: AuditState, settings: Settings,
                 seen_peers: Peers, basis: incremental.Inputs, mirror: Mirror,
                 last: Audit | None, now: float, doubted: float | None
                 ) -> tuple[tuple[Record, ...], Mapping[str, str] | None]:
-    """Read the records of this host that peers may have taken.
-
-    :returns: (the records, node -> uuid of the row of second ones if all of
-        them were read now, else None).
-    """
+    """Read changed records; return (all, second rows if all were read)."""
     doubtful = incremental.in_doubt(memory.recorded, doubted)
     if last is None and memory.recorded is not None and not doubtful:
-        # The first audit has read them before Ironic was asked.
+        # The first audit read them before the listing.
         return tuple(memory.records.values()), None
     uncertain = incremental.uncertain(
         memory.standing, basis, mirror, memory.records.keys(),
         last.nodes.keys() if last else ())
-    # Who was no member for a while may have lost nodes to a peer.
+    # A host that was no member may have lost nodes to a peer.
     if (uncertain is None or memory.recorded is None or memory.audits == 0
             or memory.barred or doubtful
             or seen_peers.outages.overdue(now, settings.heartbeats)):
@@ -341,18 +295,12 @@ def _basis(settings: Settings, seen_peers: Peers, view: peers.View
 def nodes_of_hosts(sources: Sources, memory: AuditState, settings: Settings,
                    seen_peers: Peers, hosts: Iterable[str], reader: Lister,
                    now: float, only: Set[str] | None = None) -> Collected:
-    """Collect the facts of the nodes recorded on some other hosts.
-
-    :param hosts: as nova spells them.
-    :param reader: has read Ironic's nodes.
-    :param now: as for :func:`all_nodes`.
-    :param only: uuids of the nodes in question, None for all of them.
-    """
+    """Collect the facts about the nodes, or ``only`` some, of other hosts."""
     mirror = reader.mirror
     names = [name for host in hosts
              for name in peers.spellings(seen_peers.services, host)]
     owners = {host_key(name) for name in names}
-    wanted = _inheritable(seen_peers, owners, mirror, only)
+    wanted = _may_inherit(seen_peers, owners, mirror, only)
     records = {
         record.node: record for record in (
             without_second(sources.records_of(names))[0]
@@ -379,14 +327,12 @@ def nodes_of_hosts(sources: Sources, memory: AuditState, settings: Settings,
     return Collected(facts, mirror, audits, seen_peers.host_aggregates, mapped)
 
 
-def _inheritable(seen_peers: Peers, owners: Set[HostKey], mirror: Mirror,
+def _may_inherit(seen_peers: Peers, owners: Set[HostKey], mirror: Mirror,
                  only: Set[str] | None) -> dict[str, None]:
-    """Return the nodes that this host may get from some owners, as keys.
+    """Return the nodes that this host may get from owners, as keys.
 
-    An instance is assumed in the zone of its node's owner; an audit of all
-    nodes finds others.
-
-    :param only: as for :func:`nodes_of_hosts`.
+    An instance is assumed to be in the zone of the owner of its node. The
+    audit of all nodes finds the others.
     """
     zones = aggregates.zones(seen_peers.host_aggregates.aggregates)
     theirs = {zones.get(owner) for owner in owners}
@@ -397,11 +343,11 @@ def _inheritable(seen_peers: Peers, owners: Set[HostKey], mirror: Mirror,
 
 def _too_many(wanted: Sized, seen_peers: Peers, owners: Set[HostKey],
               mirror: Mirror) -> bool:
-    """Whether the owners have far fewer nodes, most likely.
+    """Whether reading all records of the owners costs less.
 
-    With few members in a zone each is preferred for many nodes of any owner.
-    Otherwise records are not read by owner: nova's conductor returns all of
-    them in one answer, however long.
+    nova's conductor returns all records of an owner in one reply, of any size.
+    So that is done only if the owners most likely have far fewer nodes than
+    are wanted.
     """
     hosts = seen_peers.preferences.members.keys() | owners
     return len(wanted) * len(hosts) > 2 * len(owners) * len(mirror.nodes)
@@ -410,12 +356,7 @@ def _too_many(wanted: Sized, seen_peers: Peers, owners: Set[HostKey],
 def changed_nodes(sources: Sources, memory: AuditState, settings: Settings,
                   seen_peers: Peers, nodes: Iterable[str], reader: Lister,
                   now: float) -> Collected:
-    """Collect the facts of nodes of this host, or of none.
-
-    :param nodes: uuids; nodes of other hosts are left out.
-    :param reader: has read Ironic's nodes.
-    :param now: as for :func:`all_nodes`.
-    """
+    """Collect the facts about those nodes that no other host owns."""
     mirror = reader.mirror
     host = seen_peers.view.host
     wanted = [node for node in nodes if node in mirror.nodes]
@@ -434,7 +375,7 @@ def changed_nodes(sources: Sources, memory: AuditState, settings: Settings,
         preferences=seen_peers.preferences)
     facts, mapped, audits = _facts(
         sources, memory, settings, seen_peers, inventory, states, {},
-        _met(sources, seen_peers, seen_peers.services, [
+        _with_judged(sources, seen_peers, seen_peers.services, [
             state.host for state in states.values() if state.host]),
         True, now)
     return Collected(
@@ -447,15 +388,8 @@ def _facts(sources: Sources, memory: AuditState, settings: Settings,
            states: Mapping[str, InstanceState],
            records: Mapping[str, Record], known: Services, settled: bool,
            now: float) -> tuple[Facts, bool | None, int]:
-    """Collect the services of the owners that were met, and the facts.
-
-    :param states: of the instances whose host had to be looked up.
-    :param records: of the nodes with an owner that had to be looked up.
-    :param known: the services, with the hosts of those instances.
-    :returns: (facts, whether this host is mapped, audits); see
-        :class:`Collected`.
-    """
-    known = _met(sources, seen_peers, known,
+    """Read services of owners; return these fields of :class:`Collected`."""
+    known = _with_judged(sources, seen_peers, known,
                  [record.host for record in records.values()])
     inventory = dataclasses.replace(
         inventory, view=dataclasses.replace(
@@ -482,50 +416,44 @@ def _facts(sources: Sources, memory: AuditState, settings: Settings,
     return facts, mapped, audits
 
 
-def _met(sources: Sources, seen_peers: Peers, known: Services,
-         hosts: Iterable[str]) -> Services:
-    """Add the services of hosts that were met, with outages applied."""
+def _with_judged(sources: Sources, seen_peers: Peers, known: Services,
+                 hosts: Iterable[str]) -> Services:
+    """Add the services of hosts, with their outages."""
     return seen_peers.outages.judged(
         _with_services_of(sources, known, hosts), seen_peers.view.host)
 
 
 def _with_services_of(sources: Sources, known: Services,
                       hosts: Iterable[str]) -> Services:
-    """Add the services of those of the hosts that are not known yet.
-
-    nova has them disabled, or they had no Ironic compute node when nova was
-    asked for the services with one.
-    """
+    """Add services that nova did not list: disabled, or without nodes."""
     keys = {service.key for service in known}
     missing = {host_key(host): host for host in hosts
                if host_key(host) not in keys}
     found = [sources.service(host) for host in missing.values()]
     return known + tuple(
-        # Only a driver like this one writes a stop marker.
+        # Only this driver writes a stop marker.
         dataclasses.replace(service, ironic=bool(service.stop_marker))
         for service in found if service)
 
 
 def _with_new_services(sources: Sources, known: Services, host: str
                        ) -> Services:
-    """Add the services that start for the first time together with a host.
+    """Add the services that start for the first time, like this host.
 
-    Without records they would not see each other, and each would create the
-    records of all nodes. Services without Ironic nodes are among them; nodes
-    that the ring has for those come with the next audit.
-
-    :param host: it may not start for the first time.
+    Without records such services do not see each other, and each would create
+    the records of all nodes. Nodes that the ring gives to one that does not
+    use Ironic come with the next audit.
     """
     mine = host_key(host)
-    # nova makes the row of a service late in its start.
+    # nova creates the services row late in the start of a service.
     if any(one.key == mine and one.beat is not None for one in known):
         return known
     try:
         new = {one.key: one for one in sources.new_services()
                if one.key != mine}
     except Exception as exc:  # noqa: BLE001
-        # It spares needless creations; the start does not depend on it.
-        LOG.debug('Who else starts is not known: %s', exc)
+        # This only saves creations of records; the start goes on.
+        LOG.debug('Services that start now are unknown: %s', exc)
         return known
     return (*(one for one in known if one.ironic or one.key not in new),
             *new.values())
@@ -533,13 +461,10 @@ def _with_new_services(sources: Sources, known: Services, host: str
 
 def _instance_states(sources: Sources, seen_peers: Peers, inventory: Inventory
                      ) -> tuple[Mapping[str, InstanceState], Services]:
-    """Look up the instances for which the host must be known, and the hosts.
-
-    :returns: (uuid -> state, the services with those of their hosts).
-    """
+    """Return {uuid: state} of instances elsewhere, and known services."""
     wanted = ownership.foreign_instances(inventory)
     states = sources.instance_states(wanted) if wanted else {}
-    return types.MappingProxyType(states), _met(
+    return types.MappingProxyType(states), _with_judged(
         sources, seen_peers, seen_peers.services,
         [state.host for state in states.values() if state.host])
 
@@ -548,10 +473,7 @@ def _records_of_others(sources: Sources, memory: AuditState, mirror: Mirror,
                        inventory: Inventory,
                        states: Mapping[str, InstanceState], known: Services
                        ) -> dict[str, Record]:
-    """Look up the owners of candidates and samples.
-
-    :param known: the services, with the hosts of the instances.
-    """
+    """Read the owners of candidate nodes and of sample nodes."""
     view = dataclasses.replace(
         inventory.view, services=peers.by_host(known))
     wanted = dict.fromkeys(ownership.candidates(inventory, states, view))
@@ -566,7 +488,7 @@ def _records_of_others(sources: Sources, memory: AuditState, mirror: Mirror,
 
 
 def _unknown(memory: AuditState, inventory: Inventory) -> set[HostKey]:
-    """Return the members of which the partition is not known."""
+    """Return the members of which the partition is unknown."""
     return {member for member in inventory.preferences.members
             if member != inventory.host
             and member not in memory.partition_labels}
@@ -574,10 +496,10 @@ def _unknown(memory: AuditState, inventory: Inventory) -> set[HostKey]:
 
 def _samples(memory: AuditState, mirror: Mirror, inventory: Inventory
              ) -> Iterator[str]:
-    """Yield nodes that show which partition the members serve.
+    """Yield nodes with records that tell the partition of members.
 
-    A member that serves another partition does not see all our nodes, so nodes
-    that it is preferred for would have no owner.
+    A member of another partition does not serve all our nodes: those that the
+    ring gives to it would have no owner.
     """
     preferences = inventory.preferences
     members = _unknown(memory, inventory)
@@ -596,10 +518,7 @@ def _samples(memory: AuditState, mirror: Mirror, inventory: Inventory
 
 
 def _used(sources: Sources, nodes: Set[str]) -> set[str]:
-    """Return the nodes that have an allocation of a server, or may have.
-
-    Their providers cannot be deleted, and without a record nothing would try.
-    """
+    """Return nodes with allocations: their providers cannot be deleted."""
     consumers = sources.consumers_of(sorted(nodes)) if nodes else {}
     every = frozenset[str]().union(*filter(None, consumers.values()))
     states = sources.instance_states(sorted(every)) if every else {}
@@ -611,10 +530,7 @@ def _absences(sources: Sources, reader: Lister, memory: AuditState,
               settings: Settings, mirror: Mirror, mine: Set[str],
               last: Audit | None
               ) -> tuple[absence.Absences, dict[str, NodeRow]]:
-    """Ask for the nodes that are recorded here and not listed.
-
-    :returns: (the absences, {uuid: node} of those that are not deleted).
-    """
+    """Return the absences, and {uuid: row} of absent nodes not deleted."""
     absences = absence.observe(
         memory.absences, mine, mirror.nodes.keys(),
         settings.max_vanished_percent)
@@ -625,12 +541,12 @@ def _absences(sources: Sources, reader: Lister, memory: AuditState,
     failed = 0
     for node in absence.questions(absences):
         if failed == FAILURES:
-            # Each may take as long as a timeout.
+            # Each may wait for a timeout.
             break
         try:
             answer = reader.node(node)
         except Exception as exc:  # noqa: BLE001
-            # Whatever it is, it is not the answer that there is none.
+            # Only MarkerNotFound means that the node is gone.
             LOG.debug('Ironic does not say whether it has node %(node)s: '
                       '%(exc)s', {'node': node, 'exc': exc})
             failed += 1
@@ -646,7 +562,7 @@ def _absences(sources: Sources, reader: Lister, memory: AuditState,
     absences = dataclasses.replace(
         absences, confirmed=absences.confirmed - _used(
             sources, absences.confirmed))
-    # Each audit is to see for itself that they are not listed.
+    # Each audit lists again before it counts them as absent.
     reader.seek(seen, absences.braked or any(absences.counts.values()))
     return absences, {node: known for node, known in nodes.items()
                       if node not in absences.confirmed}

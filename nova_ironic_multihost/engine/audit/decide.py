@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Decides, and asks and writes what the decision depends on.
+"""The decision, with the reads and writes that complete it.
 
-Placement is asked right before nodes are pulled whether they are idle;
-instances are taken over by writes that may fail. The results are part of the
-decision.
+Placement tells which nodes are idle right before they move. Taking over an
+instance is a write that may fail. Both results are part of the decision.
 """
 
 from collections.abc import Mapping
@@ -25,11 +24,11 @@ from nova_ironic_multihost.rules import takeover
 
 LOG = logging.getLogger(__name__)
 
-#: Take-overs that may go wrong in one audit before it leaves the others.
+#: Take-overs that fail in one audit before it leaves the others.
 FAILURES = 2
 
-#: Instances that are taken over at a time. Those of them that carry the first
-#: mark when this process ends have to wait until it is undone.
+#: Instances taken over together. If this process ends meanwhile, they wait
+#: until their first mark is undone.
 TOGETHER = 16
 
 
@@ -37,11 +36,10 @@ TOGETHER = 16
 class Decision:
     """The result of a decision.
 
-    :param reasons: node uuid -> why it is mine or not.
     :param busy: result of :func:`.ownership.still_busy`.
     :param refused: result of :func:`.ownership.still_refused`.
-    :param taken_over: uuid -> earlier host, of instances that were taken over.
-    :param at_rest: uuids of those without an interrupted operation.
+    :param taken_over: instance -> the host from which it was taken over.
+    :param at_rest: those of them that need no recovery.
     """
 
     reasons: Mapping[str, Reason]
@@ -56,22 +54,18 @@ def decide(sources: Sources, writes: Writes, facts: Facts,
            refused: tuple[str, ...] = (),
            arrived: Set[str] = frozenset(),
            adoptions: int | None = None) -> Decision:
-    """Decide, and take over instances.
+    """Decide, and take over instances and builds.
 
-    Placement is asked after the servers, which do not need it. It may take
-    minutes, so the services are read again before builds are taken over.
+    Instances come first, because reading placement may take minutes. After
+    that the dead hosts are read again before builds are taken over.
 
-    :param eligible: returns which of some hosts have instances that may be
-        taken over at this moment.
-    :param busy: of the audit before.
-    :param refused: of the audit before.
-    :param arrived: uuids of instances with a build in this process.
-    :param adoptions: the most free nodes of dead hosts to take, None for all:
-        placement is asked for each.
+    :param arrived: instances with a build in this process.
+    :param adoptions: the most free nodes of dead hosts to claim, None for all;
+        each costs a read of placement.
     """
     decided = ownership.decide(facts)
     reasons: Mapping[str, Reason] = decided
-    taken, served = _take_over_on(writes, facts, ownership.takeovers(
+    taken, served = _take_over_instances(writes, facts, ownership.takeovers(
         reasons, settings.takeovers_per_audit, refused), settings, eligible)
     asked = ownership.pulls(reasons, settings.pulls_per_audit, busy)
     adopted = ownership.adoptions(reasons, refused)[:adoptions]
@@ -83,7 +77,7 @@ def decide(sources: Sources, writes: Writes, facts: Facts,
         node for node in asked if _may_be_used(consumers[node]))
     busy = ownership.still_busy(reasons, busy, asked, allocated)
     builds = _builds(sources, {node: consumers[node] for node in adopted})
-    # They come last as well, so that they keep no others waiting.
+    # Nodes without an answer come last the next time.
     tried = [node for node in adopted if node in unanswered]
     abandoned, ended, adopted = _take_over_builds(
         writes, facts, builds, adopted, settings, eligible,
@@ -107,7 +101,7 @@ def decide(sources: Sources, writes: Writes, facts: Facts,
 
 
 def in_use(sources: Sources, node: str) -> bool:
-    """Whether placement has an allocation of a node, or may have."""
+    """Whether a node has, or may have, an allocation in placement."""
     return _may_be_used(sources.consumers(node))
 
 
@@ -117,13 +111,10 @@ def _may_be_used(consumers: Set[str] | None) -> bool:
 
 def _builds(sources: Sources, consumers: Mapping[str, Set[str] | None]
             ) -> dict[str, dict[str, InstanceState]]:
-    """Look up the builds that were sent to dead hosts.
+    """Return {node: {instance: state}} of builds sent to dead hosts.
 
-    A consumer that nova has deleted is no build: the owner of the node removes
-    its allocation (ResourceTracker._remove_deleted_instances_allocations).
-
-    :param consumers: result of :meth:`.Sources.consumers_of`.
-    :returns: {node: {instance: state}} of nodes for which placement answered.
+    Consumers that nova has deleted are left out: the owner of the node removes
+    them (ResourceTracker._remove_deleted_instances_allocations).
     """
     known = {node: some for node, some in consumers.items()
              if some is not None}
@@ -139,13 +130,9 @@ def _take_over_builds(writes: Writes, facts: Facts,
                       nodes: list[str], settings: Settings,
                       eligible: Eligible, limit: int) -> tuple[
                           dict[str, str | None], frozenset[str], list[str]]:
-    """Take over builds that no host will carry out.
+    """Take over builds that their dead hosts will not carry out.
 
-    :param builds: result of :func:`_builds`.
-    :param nodes: the nodes of the builds, in order.
-    :param limit: the most builds that are taken over.
-    :returns: ({instance: earlier host} of those taken over, nodes without a
-        failure, nodes that were tried).
+    :returns: ({instance: old host}, nodes without a failure, nodes tried).
     """
     wanted = [(uuid, node) for node in nodes if node in builds for uuid
               in ownership.abandoned_builds(node, builds[node], facts)]
@@ -158,13 +145,10 @@ def _take_over_builds(writes: Writes, facts: Facts,
             frozenset(adopted.keys() - failed), list(adopted))
 
 
-def _take_over_on(writes: Writes, facts: Facts, nodes: list[str],
-                  settings: Settings, eligible: Eligible
-                  ) -> tuple[dict[str, str], list[str]]:
-    """Take over the instances on some nodes.
-
-    :returns: ({node: instance} of those taken over, nodes that were tried).
-    """
+def _take_over_instances(writes: Writes, facts: Facts, nodes: list[str],
+                         settings: Settings, eligible: Eligible
+                         ) -> tuple[dict[str, str], list[str]]:
+    """Take over instances; return ({node: instance} taken, nodes tried)."""
     wanted = {instance: node for node in nodes
               if (instance := facts.nodes[node]) is not None}
     taken, tried = _take_over(writes, settings, eligible, {
@@ -176,13 +160,9 @@ def _take_over_on(writes: Writes, facts: Facts, nodes: list[str],
 def _take_over(writes: Writes, settings: Settings, eligible: Eligible,
                wanted: Mapping[str, InstanceState]
                ) -> tuple[list[str], list[str]]:
-    """Take over instances, some at a time, until too much fails.
+    """Take over instances in groups; return (those taken, those tried).
 
-    One instance may be beyond help. After a second lost answer the next ones
-    would wait as long, and the audit has to go on with what it has.
-
-    :param wanted: uuid -> :class:`InstanceState`.
-    :returns: (uuids of those taken over, of those that were tried).
+    It ends after :data:`FAILURES`: others would wait for timeouts too.
     """
     taken: list[str] = []
     tried: list[str] = []
@@ -192,27 +172,27 @@ def _take_over(writes: Writes, settings: Settings, eligible: Eligible,
         try:
             dead = eligible({state.host for state in some.values()
                              if state.host is not None})
-            # Those of a host that is back are its own.
+            # A host that is back keeps its instances.
             some = {uuid: state for uuid, state in some.items()
                     if state.host_key in dead}
             outcomes = writes.take_over(some, settings.host, eligible)
         except Exception as exc:  # noqa: BLE001
             LOG.warning('%(count)d instances could not be taken over: '
-                        '%(exc)s. They are tried again within seconds, and '
-                        'ever more slowly, up to once in five minutes.',
+                        '%(exc)s. They are tried again within seconds, then '
+                        'with a growing backoff of up to five minutes.',
                         {'count': len(some), 'exc': exc})
             tried += some
             break
-        odd = [uuid for uuid, outcome in outcomes.items()
+        unknown = [uuid for uuid, outcome in outcomes.items()
                if isinstance(outcome, Exception)]
-        # One that takes long may have kept the others waiting in vain.
-        tried += [uuid for uuid in some if not odd or outcomes[uuid]]
-        for uuid in odd:
+        # After a lost answer the others may not have been tried at all.
+        tried += [uuid for uuid in some if not unknown or outcomes[uuid]]
+        for uuid in unknown:
             LOG.warning('Instance %(uuid)s could not be taken over: '
-                        '%(exc)s. It is tried again within seconds, and '
-                        'ever more slowly, up to once in five minutes.',
+                        '%(exc)s. It is tried again within seconds, then '
+                        'with a growing backoff of up to five minutes.',
                         {'uuid': uuid, 'exc': outcomes[uuid]})
-        failed += len(odd)
+        failed += len(unknown)
         taken += [uuid for uuid, outcome in outcomes.items()
                   if outcome is True]
         if failed >= FAILURES:

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Checks right before a node is taken whether the decision still holds.
+"""The recheck: does the decision of an audit still hold when it is applied?
 
-An audit of many nodes takes minutes, and nova's tracker moves a record
-whatever its owner is by then (ResourceTracker._init_compute_node).
+An audit of many nodes lasts minutes, and nova's tracker moves a record
+regardless of its owner (ResourceTracker._init_compute_node). So each node is
+checked again right before it is taken or reported to placement.
 """
 
 from collections.abc import Callable
@@ -26,53 +27,45 @@ from nova_ironic_multihost.rules import ring
 from nova_ironic_multihost.rules import takeover
 from nova_ironic_multihost.rules import tracker_schedule
 
-#: Nodes that no server may be built on, whatever Ironic says of them.
+#: Reasons of nodes that are reserved even if they are available in Ironic.
 BARRED = frozenset({
     Reason.BUILDING, Reason.LEAKED, Reason.UNKNOWN, Reason.UNLISTED})
 
-#: Nodes whose records may be moved without an audit.
+#: Reasons of nodes with records that may move without an audit.
 _MOVED = ownership.SERVED | {Reason.ADOPTED}
 
 
 class Offer(enum.Enum):
-    """What placement is told of a node."""
+    """What to report to placement about a node."""
 
-    AS_IRONIC_SAYS = 'what Ironic says of it'
+    AS_IRONIC_SAYS = 'the inventory that Ironic has'
     NOTHING = 'it is reserved, no server may be built on it'
-    REFUSED = "it is another compute service's to speak for"
+    REFUSED = 'nothing, another compute service reports it'
 
 
 class Recheck:
-    """Checks the nodes that an auditor has decided on.
-
-    :param ending: returns whether this service is about to stop: it then takes
-        no more nodes.
-    """
+    """Rechecks the nodes of an audit; takes no more when ``ending``."""
 
     def __init__(self, auditor: auditors.Auditor, tracker: Tracker,
                  ending: Callable[[], bool] = lambda: False) -> None:
         self._auditor = auditor
         self._tracker = tracker
         self._ending = ending
-        # A ring takes milliseconds to be made.
+        # Cached: a ring takes milliseconds to make.
         self._preferences: ring.Preferences | None = None
 
     def may_take(self, node: str) -> bool:
-        """Whether the tracker may read the record of a node, or has it.
-
-        By the last decision; :meth:`still_valid` gets the record.
-        """
+        """Whether the tracker may take a node, or holds its record."""
         return (self._auditor.last is None or self._tracker.has(node)
                 or self._auditor.is_mine(node))
 
     def may_create(self, node: str, settings: Settings) -> bool:
         """Whether the tracker may create the record of a node.
 
-        Compute services without nodes see each other only when each has
-        created a record (but for their first start, :mod:`.collect`), so each
-        would create all of them. And if two create one record at the same
-        time, both succeed (nova.db.main.api:compute_node_create takes an
-        existing one). So the services are read before each record.
+        The services are read before each creation. Services without nodes do
+        not see each other (at their first start they do, see :mod:`.collect`),
+        and each would create all records. Of two that create one record both
+        succeed: nova.db.main.api:compute_node_create returns the existing row.
         """
         def preferred() -> bool:
             self._preferences = self._auditor.preferences_now(
@@ -84,37 +77,36 @@ class Recheck:
             reason is None or ownership.may_create(reason, preferred))
 
     def is_new(self, node: str) -> bool:
-        """Whether placement must be asked for a node as if for the first time.
+        """Whether an audit of a node must bypass nova's cache of placement.
 
-        For a while the former owner still sets traits of a node that moved
-        (ComputeManager._update_compute_provider_status), which nova's cache
-        would hide for minutes.
+        It would hide traits that the old owner still sets for minutes
+        (ComputeManager._update_compute_provider_status).
         """
         audit = self._auditor.last
         return audit is not None and (
             node in audit.recent or not self._tracker.has(node))
 
     def of(self, node: str) -> Offer:
-        """Return what placement may be told of a node.
+        """Return what may be reported to placement about a node.
 
-        A node that is pulled is offered again when its record has moved. If a
-        build gets in between, placement refuses the change, since the
-        generation was read before, and nova asks again.
+        A node in a rebalance is reserved until its record has moved. If a
+        build claims it first, the generation has changed: placement refuses
+        the update and nova asks again.
         """
         audit = self._auditor.last
         reason = self._auditor.reason(node)
         if (reason in tracker_schedule.CAME
                 and self._tracker.has(node) and not self.still_valid(node)):
-            # Its record was moved, and it has been pulled since.
+            # The record moved here, and a peer has taken it since.
             return Offer.REFUSED
         if audit and reason is Reason.KEPT and (
                 self._ending() or self._auditor.in_doubt
-                or _may_be_gone(audit, node)) and (
+                or _is_due_to_leave(audit, node)) and (
                     not self.still_valid(node)):
             return Offer.REFUSED
         if (reason is not None and not reason.mine
                 and not self._tracker.has(node)):
-            # A look has decided on it anew while the tracker takes it.
+            # The peer poll changed the decision during the audit.
             return Offer.REFUSED
         if reason is Reason.PULLED and not self._tracker.has(node):
             if decide.in_use(self._auditor.sources, node):
@@ -123,10 +115,7 @@ class Recheck:
         return Offer.NOTHING if reason in BARRED else Offer.AS_IRONIC_SAYS
 
     def still_valid(self, node: str, record: Record | None = None) -> bool:
-        """Whether a node that is about to become mine still may.
-
-        :param record: its record of this moment, if it has been read.
-        """
+        """Whether this host may still take a node; ``record`` if just read."""
         audit = self._auditor.last
         reason = audit.reasons.get(node) if audit else None
         if audit is None or reason is None or not reason.mine:
@@ -147,17 +136,15 @@ class Recheck:
                 instance) if instance else None)
 
     def to_move(self, nodes: Iterable[str], label: str) -> list[Record]:
-        """Return the records of dead hosts that can become mine as they are.
+        """Return the records of dead hosts that can move without an audit.
 
-        Neither placement nor the record need a change for a node that stays in
-        its aggregates and its partition. The free nodes of a disabled host may
-        carry its trait in placement, which their audits change. A node with a
-        server at rest needs nothing: only that server can use it. One that is
-        being deleted may leave a machine to be cleaned.
+        The partition and the host aggregates must be the same. A node with an
+        idle server always qualifies: its allocation protects it. A free node
+        of a disabled host does not, because its audit must remove the trait. A
+        server that is being deleted may leave a machine to clean.
 
-        :param nodes: uuids of my nodes by the last audit that have a server or
-            are still free in Ironic.
-        :param label: of the partition of this host.
+        :param nodes: owned by the last audit; with a server, or as free in
+            Ironic as they were.
         """
         audit = self._auditor.last
         if audit is None or self._ending():
@@ -187,17 +174,13 @@ class Recheck:
         states = (sources.instance_states(list(served.values()))
                   if served else {})
         return [record for record in found if (
-            _rests_here(states.get(served[record.node]), me)
+            _is_idle_here(states.get(served[record.node]), me)
             if record.node in served else record.node not in marked)]
 
     def to_pull(self, nodes: list[str], label: str) -> list[Record]:
-        """Return the records of live hosts that can be pulled as they are.
+        """Return the records of live hosts that can move without an audit.
 
-        As :meth:`to_move`; a member's nodes carry no trait, nor do those of a
-        stopping host.
-
-        :param nodes: uuids of nodes that are still free in Ironic.
-        :param label: of the partition of this host.
+        As :meth:`to_move`; members and stopping hosts set no trait.
         """
         audit = self._auditor.last
         wanted = [node for node in nodes if audit is not None
@@ -216,14 +199,14 @@ class Recheck:
             and known.of(record.owner) == known.of(me)]
 
 
-def _rests_here(state: InstanceState | None, host: HostKey) -> bool:
-    """Whether an instance is on a host, without an operation."""
+def _is_idle_here(state: InstanceState | None, host: HostKey) -> bool:
+    """Whether an instance is on a host and in no operation."""
     return (state is not None and ownership.is_here(state, host)
             and takeover.rests(state.vm_state, state.task_state))
 
 
-def _may_be_gone(audit: Audit, node: str) -> bool:
-    """Whether a peer may have taken a node of mine since the audit began."""
+def _is_due_to_leave(audit: Audit, node: str) -> bool:
+    """Whether the ring prefers another host, which may have the node now."""
     host = audit.view.host
     return not audit.preferences.prefers(
         host, node, audit.preferences.members.get(host))

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Counts and times what this compute service does, for metrics.
+"""Counts and times the work of this compute service.
 
-Called in the threads that do the work. ``_lock`` is held only to replace the
-immutable counters, so a reader waits for nothing, not even a signal handler
-that interrupts a write.
+``_lock`` is held only to replace the immutable counters: any thread may write,
+and a signal handler may read in the middle of a write.
 """
 
 from collections.abc import Callable
@@ -25,22 +24,19 @@ from nova_ironic_multihost.rules.ownership import Reason
 
 
 class Metrics:
-    """Counts and times.
-
-    :param clock: monotonic clock, in seconds.
-    """
+    """The counters and times of this process; clock in monotonic seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
         self._requests = itertools.count()
-        # Which thread does some work; replaced whole.
+        # The thread of each work that lasts; replaced, never changed.
         self._threads: dict[Work, int] = {}
         self._totals = Counters(begun=clock())
 
     @property
     def totals(self) -> Counters:
-        """The counters so far."""
+        """All counts and times so far."""
         return self._totals
 
     def count(self, event: Event, number: int = 1) -> None:
@@ -49,17 +45,14 @@ class Metrics:
             self._totals = self._totals.counted(event, number)
 
     def note_move(self, reason: Reason | None, done: bool) -> None:
-        """Count a move of a node's record to this host.
-
-        :param reason: why the node is mine; only free nodes are counted.
-        """
+        """Count a move of a record to this host; only free nodes count."""
         came = counters.CAME.get(reason) if reason is not None else None
         if came is not None:
             self.count(came if done else Event.MOVE_FAILED)
 
     @contextlib.contextmanager
     def turn(self, work: Work) -> Iterator[None]:
-        """Time a run of some work, also if it fails."""
+        """Time a run of some work, and note whether it fails."""
         begun = self._clock()
         if work in counters.LASTING:
             self._threads = {**self._threads, work: threading.get_ident()}
@@ -73,7 +66,7 @@ class Metrics:
                 begun, self._clock(), done))
 
     def sign(self, work: Work) -> None:
-        """Note a sign of life of some work."""
+        """Note that some work has made progress."""
         self._note(work, lambda turns: turns.seen(self._clock()))
 
     def _note(
@@ -84,21 +77,17 @@ class Metrics:
                 work, change(self._totals.turns[work]))
 
     def note_pending(self, kind: Pending, keys: Set[str]) -> None:
-        """Note all that is pending of one kind.
-
-        :param keys: uuids.
-        """
+        """Replace the uuids that are pending of one kind."""
         with self._lock:
             self._totals = self._totals.with_pending(
                 kind, keys, self._clock())
 
     @contextlib.contextmanager
     def asking(self) -> Iterator[None]:
-        """Note that a request to Ironic is under way.
+        """Note a request to Ironic, and progress of this thread's work.
 
-        Its end is a sign of life of the work of that thread: nova's tasks
-        share one thread, and an audit waits while another task deletes a
-        hundred machines.
+        nova has one thread for its periodic tasks: while one of them deletes
+        machines, an audit that waits for it is alive.
         """
         with self._lock:
             number = next(self._requests)

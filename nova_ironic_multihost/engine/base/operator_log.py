@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What an operator is told of an audit: each thing once, when it begins."""
+"""What to tell an operator after an audit: each thing once."""
 
 import collections
 from collections.abc import Callable
@@ -19,19 +19,19 @@ from nova_ironic_multihost.rules.ownership import Reason
 
 LOG = log.getLogger(__name__)
 
-#: Seconds for which a host may be unmapped: it can be mapped only when it has
-#: started for the first time.
+#: Seconds for which a host may be unmapped: it starts before discover_hosts
+#: can map it.
 UNMAPPED = 300
 
 
 @dataclasses.dataclass(frozen=True)
 class Notice:
-    """A log line for an operator.
+    """Something that an operator must know.
 
     :param level: of :mod:`logging`.
-    :param sentence: the problem and its remedy; ``{count}`` and ``{example}``
-        are the number of nodes and the uuid of one.
-    :param after: seconds that it has to last before it is logged.
+    :param sentence: the fact and the remedy, with ``{count}`` and
+        ``{example}`` of nodes.
+    :param after: seconds for which it must be true before it is logged.
     """
 
     level: int
@@ -39,8 +39,7 @@ class Notice:
     after: float = 0
 
 
-
-#: Why nodes are (not) mine -> what an operator is told of such nodes.
+#: Reason of nodes -> the notice about them.
 OF_NODES = {
     Reason.OTHER_PARTITION: Notice(
         logging.WARNING,
@@ -73,14 +72,11 @@ def due(host: str, mapped: bool | None, reasons: Mapping[str, Reason],
         absences: absence.Absences, zones_known: bool = True,
         barred: Mapping[str, str] = types.MappingProxyType({})
         ) -> dict[object, Notice]:
-    """Return the notices after an audit, by their subject.
+    """Return the notices after an audit, {subject: notice}.
 
-    :param host: this host.
-    :param mapped: it is mapped to a cell, None if unknown.
-    :param reasons: node uuid -> why it is mine or not.
-    :param absences: nodes that are recorded here and not listed.
-    :param zones_known: nova's host aggregates could be read.
-    :param barred: node -> second record of it that this host has, or ''.
+    :param mapped: whether this host is mapped to a cell, None if unknown.
+    :param zones_known: whether nova's host aggregates could be read.
+    :param barred: node -> uuid of this host's second record of it, or ''.
     """
     found: dict[object, Notice] = {}
     if mapped is False:
@@ -129,46 +125,37 @@ def _of_nodes(reasons: Mapping[str, Reason]) -> dict[object, Notice]:
 
 
 def in_words(counted: Mapping[Reason, int]) -> str:
-    """Return the number of nodes for each reason, for a log line."""
+    """Return the number of nodes of each reason, for a log line."""
     return ', '.join(f'{count} {reason.value}' for reason, count
                      in counted.items() if count) or 'none'
 
 
 class Notices:
-    """Logs each notice once, and again only after it was over.
-
-    :param clock: monotonic clock, in seconds.
-    """
+    """Logs each notice once, and again only after it was false."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        #: What there is to tell -> since when.
+        #: Subject of a notice -> since when it is true.
         self._since: Mapping[object, float] = {}
-        self._told: frozenset[object] = frozenset()
-        self._recorder: Mapping[Reason, int] = {}
+        self._logged: frozenset[object] = frozenset()
+        self._counted: Mapping[Reason, int] = {}
 
     def tell(self, found: Mapping[object, Notice]) -> None:
-        """Log new notices.
-
-        :param found: result of :func:`due`.
-        """
+        """Log the notices from :func:`due` that are new."""
         now = self._clock()
         self._since = {subject: self._since.get(subject, now)
                        for subject in found}
         due = {subject for subject, notice in found.items()
                if now - self._since[subject] >= notice.after}
         for subject, notice in found.items():
-            if subject in due - self._told:
+            if subject in due - self._logged:
                 LOG.log(notice.level, notice.sentence)
-        self._told = frozenset(due)
+        self._logged = frozenset(due)
 
     def count(self, reasons: Mapping[str, Reason]) -> None:
-        """Log how many nodes are managed, and why, if that has changed.
-
-        :param reasons: node uuid -> why it is mine or not.
-        """
+        """Log how many nodes this host owns and why, if that has changed."""
         counted = ownership.count_reasons(reasons)
-        if counted != self._recorder:
+        if counted != self._counted:
             LOG.info(
                 'Managing %(mine)d of %(all)d nodes: %(counted)s.',
                 {
@@ -179,4 +166,4 @@ class Notices:
                     'counted': in_words(counted),
                 },
             )
-            self._recorder = counted
+            self._counted = counted

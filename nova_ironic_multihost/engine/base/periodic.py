@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Periodic tasks: a thread for each function that runs every few seconds."""
+"""Timers: threads that call a function every few seconds."""
 
 from collections.abc import Callable
 import threading
@@ -10,16 +10,12 @@ from oslo_log import log as logging
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds that a timer rests after each turn, however long that has taken and
-#: however often it is woken.
+#: The least seconds between the end of a run and the start of the next.
 REST = 0.5
 
 
 class PeriodicTasks:
-    """Several tasks that start and stop together.
-
-    :param acts: name -> (function, seconds of :class:`PeriodicTask`).
-    """
+    """Timers by name; ``acts``: (act, seconds) of :class:`PeriodicTask`."""
 
     def __init__(self, **acts: tuple[
             Callable[[], object], Callable[[], float]]) -> None:
@@ -27,35 +23,30 @@ class PeriodicTasks:
                         for name, (act, seconds) in acts.items()}
 
     def start(self) -> None:
-        """Start them, if they have not started."""
+        """Start the timers, if they have not started."""
         for one in self._timers.values():
             one.start()
 
     def wake(self, name: str) -> None:
-        """Have one of them run soon, see :meth:`PeriodicTask.wake`."""
+        """Run one of them soon, see :meth:`PeriodicTask.wake`."""
         self._timers[name].wake()
 
     def stop(self) -> None:
-        """Begin no more runs; a run that is under way is not waited for."""
+        """Stop the timers without waiting for runs in progress."""
         for one in self._timers.values():
             one.stop()
 
 
 class PeriodicTask:
-    """Runs a function every few seconds, in a thread of its own.
+    """Calls a function every few seconds, in its own thread.
 
-    The seconds count from the beginning of a run to the beginning of the next.
-    After a run that took longer, the next one comes :data:`REST` after its
-    end. Missed runs are not made up for. The thread ends with the main thread,
-    which is the service.
+    The interval is from start to start. After a longer run the next one starts
+    :data:`REST` seconds after its end; missed runs are skipped. The thread
+    ends with the main thread: without it this process would take nodes and
+    instances that no thread serves.
 
-    :param name: for people to read.
-    :param act: without arguments; its errors are logged, once for each kind
-        until it succeeds again.
-    :param seconds: returns the seconds to the next run; called at the
-        beginning of each run.
-    :param service: the main thread.
-    :param clock: monotonic clock, in seconds.
+    :param act: its errors are logged, once for each type until it succeeds.
+    :param seconds: returns the interval; called at the start of each run.
     """
 
     def __init__(self, name: str, act: Callable[[], object],
@@ -68,14 +59,13 @@ class PeriodicTask:
         self._service = service or threading.main_thread()
         self._clock = clock
         self._stopped, self._woken = threading.Event(), threading.Event()
-        # Kinds of errors of what is done, and of asking how often; each since
-        # it succeeded.
+        # Types of errors since the last success, of ``act`` and ``seconds``.
         self._failures: set[type[Exception]] = set()
         self._unknown: set[type[Exception]] = set()
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Start it, if it has not started."""
+        """Start the thread, if it has not started."""
         if self._thread is None:
             self._stopped, self._woken = threading.Event(), threading.Event()
             self._thread = threading.Thread(
@@ -84,30 +74,24 @@ class PeriodicTask:
             self._thread.start()
 
     def wake(self) -> None:
-        """Have it run soon, not earlier than :data:`REST` after the last run.
+        """Run soon; several calls before the run count as one.
 
-        Once, however often this is called before the run. A run that is under
-        way may have begun too early to see why, so it is followed by another.
-        Before :meth:`start` this does nothing.
+        A run in progress may have missed the reason, so another one follows.
         """
         self._woken.set()
 
     def stop(self) -> None:
-        """Begin no more runs; a run that is under way is not waited for."""
+        """Start no further run; do not wait for the one in progress."""
         self._stopped.set()
         self._woken.set()
         self._thread = None
 
     def _pause(self, stopped: threading.Event, woken: threading.Event,
                begun: float, seconds: float) -> bool:
-        """Wait for the next run; return whether there is none.
-
-        :param begun: begin of the last run, by the clock.
-        :param seconds: from then to the next one.
-        """
+        """Wait for the next run; return whether the timer was stopped."""
         if not stopped.wait(min(REST, seconds)):
             woken.wait(max(0, begun + seconds - self._clock()))
-            # Before the turn: who wakes it during that is heard.
+            # Cleared before the run, so that a wake during it counts.
             woken.clear()
         return stopped.is_set()
 
@@ -123,10 +107,7 @@ class PeriodicTask:
             self.turn()
 
     def _period(self, before: float) -> float:
-        """Return the seconds to the next run; raises nothing.
-
-        :param before: the result of the last call, in case of an error.
-        """
+        """Return the interval, or the one before if it cannot be read."""
         try:
             seconds = self._seconds()
         except Exception as exc:  # noqa: BLE001
@@ -136,7 +117,7 @@ class PeriodicTask:
         return seconds
 
     def turn(self) -> None:
-        """Run it once; raises nothing."""
+        """Run once; raises nothing."""
         try:
             self._act()
         except Exception as exc:  # noqa: BLE001
@@ -147,6 +128,6 @@ class PeriodicTask:
     def _note(self, exc: Exception, known: set[type[Exception]]) -> None:
         if type(exc) not in known:
             known.add(type(exc))
-            LOG.warning('The %(name)s failed: %(exc)s. It is repeated '
+            LOG.warning('The %(name)s failed: %(exc)s. It is tried again '
                         'until it succeeds.',
                         {'name': self._name, 'exc': exc}, exc_info=exc)

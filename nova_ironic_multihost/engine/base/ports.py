@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The ports: what the engine asks of the world, and what it changes.
+"""The ports: what the engine reads, and what it changes.
 
-In a nova-compute :mod:`nova_ironic_multihost.adapters` implements them with
-nova, placement and Ironic; in the simulation a model does. Each method asks
-anew.
+:mod:`nova_ironic_multihost.adapters` implements them with nova, placement,
+    Ironic and RabbitMQ, the simulation with a model of these. No method
+    caches. Each raises an Exception when its answer, or the result of its
+    write, is unknown. A host is a ``str`` as nova spells it, or a
+    :class:`.peers.HostKey`.
 """
 
 from collections.abc import Callable
@@ -29,26 +31,23 @@ from nova_ironic_multihost.rules.peers import HostKey
 
 
 class Sources(typing.Protocol):
-    """Reads facts; changes nothing."""
+    """Reads the facts for an audit; changes nothing."""
 
     def services(self) -> list[peers.ComputeService]:
         """Return the enabled services that have an Ironic compute node."""
 
     def new_services(self) -> list[peers.ComputeService]:
-        """Return the enabled services that start for the first time.
-
-        They are up and have not sent a heartbeat yet.
-        """
+        """Return enabled services at their first start, before a heartbeat."""
 
     def service(self, host: str) -> peers.ComputeService | None:
-        """Return any compute service, None if nova does not have it."""
+        """Return any compute service, None if nova has none of that name."""
 
     def instances(self, hosts: Iterable[str]) -> Set[str]:
         """Return the uuids of the instances on these hosts."""
 
     def instance_states(self, instances: Sequence[str]
                         ) -> Mapping[str, InstanceState]:
-        """Return {uuid: state} of instances; no entry for an unknown one."""
+        """Return {uuid: state}; an instance unknown to nova has no entry."""
 
     def records_of(self, hosts: Iterable[str]) -> list[Record]:
         """Return the records of these hosts."""
@@ -57,45 +56,42 @@ class Sources(typing.Protocol):
         """Return the records of these nodes."""
 
     def consumers(self, node: str) -> Set[str] | None:
-        """Return the consumers of a node, None if they are not known."""
+        """Return the consumers of a node, None if placement did not say."""
 
     def consumers_of(self, nodes: Sequence[str]
                      ) -> Mapping[str, Set[str] | None]:
-        """Return {node: result of :meth:`consumers`}."""
+        """Return {node: :meth:`consumers`} for each of the nodes."""
 
     def mapped(self, host: str) -> bool | None:
-        """Whether the host is mapped to a cell, None if it is not known."""
+        """Whether the host is mapped to a cell, None if unknown."""
 
     def aggregates(self) -> tuple[Aggregate, ...] | None:
-        """Return nova's host aggregates, None if they are not known."""
+        """Return nova's host aggregates, None if they cannot be read."""
 
     def generations(self) -> Mapping[str, int]:
         """Return {uuid: generation} of all resource providers."""
 
 
 class ListingError(Exception):
-    """Ironic does not list its nodes; the message says why."""
+    """Ironic did not list its nodes; the message says why."""
 
 
 class MarkerNotFound(Exception):
-    """Ironic has no such node, so it does not say which nodes follow it."""
+    """Ironic has no such node, so no page can start after it."""
 
 
 class Pages(typing.Protocol):
-    """Ironic's listings, a page at a time.
-
-    :raises ListingError: by each method, when Ironic does not answer.
-    """
+    """Ironic's listings; without an answer they raise ListingError."""
 
     def page(self, partition: peers.Partition, after: str | None,
              limit: int, wanted: Callable[[str, str | None], bool] | None,
              unused: bool = False) -> ListingPage:
-        """Return some nodes of a partition in the order of their creation.
+        """Return nodes of the partition in the order of their creation.
 
         :param after: last node of the page before, None for the first page.
-        :param limit: the most nodes; Ironic may have a lower limit.
-        :param wanted: returns whether the body is wanted, by the uuids of the
-            node and of its instance; None for no bodies.
+        :param limit: the most nodes; Ironic may return fewer.
+        :param wanted: gets uuids of a node and its instance, returns whether
+            the body is wanted; None for no bodies.
         :param unused: only nodes without an instance.
         :raises MarkerNotFound: there is no node ``after``.
         """
@@ -107,87 +103,65 @@ class Pages(typing.Protocol):
         limit: int,
         wanted: Callable[[str, str | None], bool],
     ) -> ListingPage:
-        """Return some nodes, the one that was touched last first.
+        """Return nodes of all partitions, the last updated one first.
 
-        Of all partitions, as a node that leaves one is touched, too: a row
-        says whether it is :attr:`.mirror.NodeRow.here`. Parameters as for
-        :meth:`page`.
+        A node that leaves the partition is updated too, see
+        :attr:`.mirror.NodeRow.here`. Parameters are those of :meth:`page`.
         """
 
     def node(self, node: str) -> NodeRow:
-        """Return one node with its body, whatever its partition.
-
-        :raises MarkerNotFound: there is no such node.
-        """
+        """Return a node of any partition with its body, or MarkerNotFound."""
 
     def touched(self, node: str) -> datetime.datetime | None:
-        """Return when a node was touched last, None if it never was.
-
-        :raises MarkerNotFound: there is no such node.
-        """
+        """Return when a node was updated, None if never; or MarkerNotFound."""
 
     def total(self, partition: peers.Partition) -> int | None:
-        """Return the number of nodes in a partition, or in it and others.
-
-        None if Ironic does not say: nova's account may not ask, or Ironic is
-        too old.
-        """
+        """Return how many nodes Ironic has (here or all), None if unknown."""
 
 
-#: Says of some hosts, as nova spells them, whose instances may be taken over
-#: at this moment; more of them may be among them. Raises an Exception when
-#: that is not known.
+#: Return the dead hosts, possibly more than were given, from which instances
+#: may be taken over now. Raises an Exception when that is unknown.
 Eligible = Callable[[Set[str]], Set[HostKey]]
 
 
 class Writes(typing.Protocol):
-    """Changes that an audit makes itself; nova's tracker makes all others."""
+    """What an audit changes itself; nova's tracker changes the rest."""
 
     def take_over(self, instances: Mapping[str, InstanceState], host: str,
                   eligible: Eligible) -> Mapping[str, bool | Exception]:
-        """Make instances this host's that are still as they were seen.
+        """Move instances to this host, if they are still as they were read.
 
-        :param instances: uuid -> state as it was seen; few.
-        :param host: this host.
-        :param eligible: called once more right before the host is written.
-        :returns: uuid -> whether it is this host's now, or the error because
-            of which that is not known.
-        :raises Exception: it is known of none of them.
+        :param instances: a few, {uuid: state when it was read}.
+        :param eligible: called again right before each write.
+        :returns: {uuid: whether it is on this host now; an Exception if that
+            is unknown}.
         """
 
     def remove_provider(self, node: str) -> bool:
-        """Delete the resource provider of a node that is gone.
+        """Delete the provider of a gone node; False if a server uses it.
 
-        Allocations of deleted servers go with it.
-
-        :returns: whether it is deleted; False while a server has the node.
-        :raises Exception: placement or nova does not answer.
+        Allocations of deleted servers are deleted too.
         """
 
 
 class Registration(typing.Protocol):
-    """This compute service in nova's services table.
-
-    Each method reads and writes at once and returns whether it has written.
-
-    :raises Exception: by each method, when that is not known.
-    """
+    """This service in nova's services table; methods return if they wrote."""
 
     def say(self, words: str) -> bool:
-        """Write the stop marker; builds are still sent here.
+        """Write a stop marker; the scheduler still sends builds here.
 
         Not when an operator has disabled the service or forced it down.
         """
 
     def close(self, words: str) -> bool:
-        """Have no more builds sent here, if the stop marker is there."""
+        """Disable the service if it has this stop marker: no more builds."""
 
     def take_back(self) -> bool:
-        """Remove the stop marker, and enable the service."""
+        """Remove any stop marker and enable the service."""
 
 
 class Instance(typing.Protocol):
-    """An instance as nova has it; only nova knows more of it."""
+    """The part of nova's instance that the engine reads."""
 
     uuid: str
     host: str | None
@@ -197,188 +171,142 @@ class Instance(typing.Protocol):
 
 
 class Instances(typing.Protocol):
-    """nova's operations on the instances of this host.
-
-    :raises Exception: by each method, when it is not known whether it did its
-        work.
-    """
+    """What nova does for the instances of this host."""
 
     def marked(self, host: HostKey) -> Mapping[str, InstanceState]:
-        """Return {uuid: state} of the instances with marks of a host.
-
-        On all hosts, without deleted ones.
-        """
+        """Return the instances that a host has marked, on any host."""
 
     def busy(self, host: str) -> Mapping[str, InstanceState]:
-        """Return {uuid: state} of a host's instances that do something.
-
-        Only of operations that this package can finish, and without marks.
-        """
+        """Return unmarked instances in an operation that can be finished."""
 
     def of_host(self, host: str, after: str | None
                 ) -> Mapping[str, InstanceState]:
-        """Return {uuid: state} of some instances of a host, in their order.
-
-        :param after: uuid of the last one that was returned, None to begin.
-        :returns: a few at a time; empty at the end.
-        """
+        """Return a few instances of a host after a uuid; none at the end."""
 
     def spell_host(self, uuid: str) -> None:
-        """Write the host of an instance as the host spells itself."""
+        """Write the host of an instance as this host spells it."""
 
     def read(self, uuid: str) -> Instance | None:
         """Return an instance, None if it is deleted."""
 
     def set_states(self, instance: Instance, vm_state: str,
                    task_state: str | None) -> bool:
-        """Write both states, if the task state is still the one that was read.
-
-        :returns: whether it was written; False also when it is deleted by now.
-        """
+        """Write both; False if deleted or if the task state has changed."""
 
     def init(self, instance: Instance) -> None:
-        """Do what nova does for an instance at the start of a service."""
+        """Do what nova does for an instance when its service starts."""
 
     def delete(self, instance: Instance) -> None:
-        """Delete an instance as nova does."""
+        """Do what nova does when a user deletes an instance."""
 
     def restore(self, instance: Instance) -> None:
-        """Restore an instance as nova does."""
+        """Do what nova does when a user restores an instance."""
 
     def fail(self, instance: Instance, reason: str) -> None:
-        """Set an instance to ERROR, with a fault that says why."""
+        """Set an instance to ERROR, with a fault that gives the reason."""
 
     def deployed(self, instance: Instance) -> None:
-        """Note the end of a build or a rebuild."""
+        """Note that a build or a rebuild has ended."""
 
     def began(self, uuid: str, action: str) -> datetime.datetime | None:
-        """Return when the last action of one kind on an instance began."""
+        """Return when the last action of this name began on an instance."""
 
     def asked_last(self, uuid: str) -> str | None:
-        """Return the result of :func:`.rules.evacuation.asked_last`."""
+        """Return :func:`.rules.evacuation.asked_last` of an instance."""
 
     def notify(self, event: str, payload: dict[str, object]) -> None:
         """Send a notification of this package."""
 
 
 class Builds(typing.Protocol):
-    """Builds of servers that have no host yet."""
+    """Builds of servers that no host has claimed yet."""
 
     def unclaimed(self) -> Set[SentBuild]:
-        """Return the builds that have a node and no host yet.
-
-        Without those of which either is not known.
-        """
+        """Return the builds that are known to have a node and no host."""
 
     def receive(self) -> None:
-        """Wait until all requests in the queue of this host have arrived.
-
-        :raises Exception: that is not known.
-        """
+        """Wait until all requests in the queue of this host have arrived."""
 
     def give_up(self, build: SentBuild, reason: str,
                 absent: Callable[[], bool]) -> bool:
-        """Set a build to ERROR, with a fault that says why.
+        """Set a build to ERROR with a reason; False if it has begun or moved.
 
-        :param absent: called last: whether it still has not arrived.
-        :returns: whether it was still without a host, and not begun.
+        :param absent: called last; True if the build still has not arrived.
         """
 
 
 class Evacuations(typing.Protocol):
-    """nova's evacuations, none of which succeeds."""
+    """nova's evacuations, which this driver refuses."""
 
     def found(self) -> Mapping[str, Evacuated]:
-        """Return {uuid of the instance: :class:`.evacuation.Evacuated`}.
-
-        Of evacuations that were not refused yet, or just now, on nodes of
-        Ironic.
-        """
+        """Return {instance: evacuation} on Ironic nodes, not long refused."""
 
     def refuse(self, uuid: str) -> bool:
-        """Undo what nova has done for the evacuations of an instance.
+        """Undo what nova has done to evacuate an instance.
 
-        Each call repeats that: nova may have told placement to allocate
-        another machine since.
-
-        :returns: whether there was one that was not refused.
-        :raises Exception: not all could be undone; call it again.
+        Repeat it after an Exception. Returns False if all were refused before.
         """
 
 
 class Operations(typing.Protocol):
-    """nova's operations on instances that this process carries out."""
+    """nova's operations on instances in this process."""
 
     @property
     def at_work(self) -> Set[str]:
-        """Uuids of the instances with an operation in progress or waiting."""
+        """Uuids of instances with an operation that runs or waits."""
 
     @property
     def unfinished(self) -> Set[str]:
-        """Uuids of instances that an operation may have left unfinished."""
+        """Uuids of those that an operation may have left a task state."""
 
     def repeating(self) -> contextlib.AbstractContextManager[None]:
-        """Mark this thread as one that repeats a failed operation.
-
-        It raises an error for which :meth:`silent` is true if a service does
-        not answer.
-        """
+        """Repeat failed operations here; may raise a :meth:`silent` error."""
 
     def silent(self, exc: Exception) -> bool:
-        """Whether an error means that a service does not answer."""
+        """Whether the error means that a service did not answer."""
 
     def forget(self, uuids: Set[str]) -> None:
         """Remove instances from :attr:`unfinished`."""
 
 
 class Machines(typing.Protocol):
-    """Ironic's nodes of this host's instances."""
+    """Ironic's nodes of the instances of this host."""
 
     def provision_state(self, instance: Instance) -> str | None:
-        """Return the state of an instance's node, None if it has none."""
+        """Return the state of its node, None if the node is not its own."""
 
     def deployed_since(self, instance: Instance,
                        moment: datetime.datetime | None) -> bool:
-        """Whether Ironic has begun to deploy an instance since a moment."""
+        """Whether Ironic has begun to deploy an instance since then."""
 
 
 class Tracker(typing.Protocol):
     """nova's resource tracker, which audits one node at a time."""
 
     def has(self, node: str) -> bool:
-        """Whether it holds the record of a node."""
+        """Whether the tracker holds the record of a node."""
 
     def drop(self, node: str) -> None:
-        """Have it forget a node, so that it reads the record again."""
+        """Forget a node, so that its next audit reads the record."""
 
     def audit(self, node: str) -> None:
-        """Have it take the record of a node and report it to placement."""
+        """Audit a node: take its record and update placement."""
 
     def move(self, nodes: Sequence[str],
              judge: Callable[[Sequence[str]], Sequence[Record]]) -> Set[str]:
-        """Take nodes of dead hosts as they are, and hold them.
+        """Take the records of nodes of dead hosts, without an audit.
 
-        :param nodes: few.
-        :param judge: returns the records that may be taken, right before that.
-        :returns: the nodes that are this host's now; of the others it is not
-            known.
+        :param judge: called right before the write with a few uuids; returns
+            the records that may be taken.
+        :returns: nodes that this host owns now; of the others that is unknown.
         """
 
     def pull(self, nodes: Sequence[str],
              judge: Callable[[list[str]], Iterable[Record]]) -> Set[str]:
-        """Take idle nodes of live hosts as they are, and hold them.
-
-        :param nodes: few.
-        :param judge: returns the records that may be taken, of some nodes.
-        :returns: the nodes that are this host's now; of the others it is not
-            known.
-        """
+        """Like :meth:`move`, for idle nodes of live hosts."""
 
     def unchanged(self, nodes: Sequence[str]) -> Set[str]:
-        """Return the nodes that placement has as the tracker reported them.
-
-        Nodes of which that is not known are left out.
-        """
+        """Return nodes with a provider that only this host has changed."""
 
 
 class ProviderTraits(typing.Protocol):
@@ -390,82 +318,59 @@ class ProviderTraits(typing.Protocol):
 
 
 class Traits(typing.Protocol):
-    """The trait of nodes of disabled compute services, in placement.
-
-    :raises Exception: by each method, when placement does not answer.
-    """
+    """The trait COMPUTE_STATUS_DISABLED on resource providers of nodes."""
 
     def disabled(self) -> Set[str]:
-        """Return the uuids of all nodes with the trait."""
+        """Return the uuids of all nodes that have the trait."""
 
     def read(self, nodes: Sequence[str]) -> Mapping[str, ProviderTraits]:
-        """Return {node: its traits}; no entry without a provider."""
+        """Return {node: traits}; a node without a provider has no entry."""
 
     def write(self, found: Mapping[str, ProviderTraits], disabled: bool
               ) -> Mapping[str, int]:
-        """Set or remove the trait of nodes.
+        """Set the trait if ``disabled``, else remove it.
 
-        :param found: results of :meth:`read`.
-        :param disabled: whether they are to have it.
-        :returns: {node: new generation of its provider}; no entry for a node
-            that placement refuses, as for a changed provider.
+        :param found: what :meth:`read` returned.
+        :returns: {node: new generation}, without changed providers.
         """
 
 
 class Queue(typing.Protocol):
-    """The RPC queue of a dead compute service.
+    """The RPC queue of a dead compute service, with requests it never read.
 
-    A request that is taken is held until it is dropped or handed on, or the
-    queue is closed; then it goes back for the next reader.
-
-    :raises Exception: by each method, when RabbitMQ does not answer; close the
-        queue then.
+    A request is held until it is dropped or handed on. Closing the queue
+    returns it to the next reader; close the queue after any Exception.
+    PermissionError means that this process may not use the queue.
     """
 
     def consumers(self) -> int | None:
-        """Return the number of its readers; None if there is no such queue.
-
-        See :func:`.rules.forwarding.returned`.
-
-        :raises PermissionError: this process may not ask.
-        """
+        """Return the number of consumers, None if there is no queue."""
 
     def take(self) -> QueuedRequest | None:
-        """Take the next request; None if there is none.
-
-        :raises PermissionError: this process may not.
-        """
+        """Take the next request; None if there is none."""
 
     def beat(self) -> None:
-        """Send a heartbeat to RabbitMQ."""
+        """Send a heartbeat to the message bus."""
 
     def attended(self) -> contextlib.AbstractContextManager[None]:
-        """Send heartbeats while this thread does other work.
-
-        Without them RabbitMQ gives back what is held, and counts that.
-        """
+        """Send heartbeats meanwhile, or RabbitMQ redelivers held ones."""
 
     def create(self) -> None:
-        """Create the queue, if it is not there.
-
-        :raises PermissionError: this process may not.
-        """
+        """Create the queue, if it does not exist."""
 
     def hand_on(
         self, request: QueuedRequest, host: str, copy: bool = False
     ) -> bool:
-        """Send a request to another host, then acknowledge it.
+        """Send a request to another host and drop it; False if still held.
 
-        :param host: as nova spells it.
-        :param copy: to the queue of its copies.
-        :returns: whether that host has it now.
+        :param copy: to the queue of build backups of that host.
         """
 
     def drop(self, request: QueuedRequest) -> None:
-        """Acknowledge a request."""
+        """Acknowledge a request, so that nobody receives it again."""
 
     def close(self) -> None:
-        """Give back all that is held; raises nothing."""
+        """Return the held requests; raises nothing."""
 
 
 class Queues(typing.Protocol):
@@ -473,55 +378,36 @@ class Queues(typing.Protocol):
 
     @property
     def readable(self) -> bool:
-        """Whether they can be read over this message bus."""
+        """Whether this message bus lets another host read them."""
 
     def open(self, host: str) -> Queue:
-        """Open the queue of a host, whether or not it exists.
-
-        :param host: as nova spells it.
-        :raises Exception: RabbitMQ does not answer.
-        """
+        """Open the queue of a host, which need not exist."""
 
     def open_copies(self, host: str) -> Queue:
-        """Open the queue with the copies of a host's builds."""
+        """Open the queue of build backups of a host, like :meth:`open`."""
 
 
 class Copier(typing.Protocol):
-    """Sends copies of builds to the queue of this host's copies."""
+    """Sends backups of builds to this host's queue of build backups."""
 
     def seal(self, arguments: Mapping[str, object]) -> Mapping[str, object]:
-        """Return the message for a build's arguments, as they are now."""
+        """Return the backup of a build request, safe from later changes."""
 
     def copy(self, arguments: Mapping[str, object]) -> None:
-        """Send a copy.
-
-        :param arguments: result of :meth:`seal`.
-        :raises Exception: it may not be there.
-        """
+        """Send what :meth:`seal` returned."""
 
 
 class Attempts(typing.Protocol):
-    """Builds that compute services have begun and not ended."""
+    """Attempts of compute services at builds that have not ended."""
 
     def count(self, instance: str) -> int:
-        """Return how often a build was begun and not ended.
-
-        :param instance: its uuid.
-        :raises Exception: nova does not say.
-        """
+        """Return how often a build has begun without ending."""
 
     def undo(self, instance: Instance, copy: QueuedRequest) -> None:
-        """Undo what was done for a build, so that it can begin again.
+        """Undo what was done for a build on this host: then it is on none.
 
-        It may be repeated; at its end the instance has no host.
-
-        :param instance: on this host.
-        :param copy: of the build.
-        :raises Exception: not all could be undone; call it again.
+        Repeat it after an Exception. ``copy`` is the backup of the build.
         """
 
     def repeatable(self, instance: Instance) -> bool:
-        """Whether all that was done for a build can be undone.
-
-        :raises Exception: that is not known.
-        """
+        """Whether all that was done for a build can be undone."""

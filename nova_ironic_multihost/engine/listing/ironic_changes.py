@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Audits nodes that change in Ironic between two audits of all nodes.
+"""Audits nodes that change in Ironic between two audits.
 
-So nova and placement know of a change within seconds.
+A node that an operator or Ironic has changed or created reaches its compute
+service and placement in seconds, not at nova's next audit.
 """
 
 from collections.abc import Callable
@@ -14,19 +15,12 @@ from nova_ironic_multihost.engine.audit import auditor as auditors
 from nova_ironic_multihost.engine.base.ports import Tracker
 from nova_ironic_multihost.rules.mirror import NodeRow
 
-#: The most nodes that are audited at a time; builds have to wait for some.
+#: The most nodes to audit at a time; builds may wait for that.
 TOGETHER = 50
 
 
 class IronicChanges:
-    """Has changed nodes audited. One thread uses it.
-
-    :param auditor: reads the changes, and audits them.
-    :param tracker: nova's resource tracker.
-    :param due: returns whether nova's tracker has still to audit a node
-        (:meth:`.engine.tracking.due_nodes.DueNodes.is_due`).
-    :param ending: returns whether this service is about to stop.
-    """
+    """Has changed nodes audited, all in one thread."""
 
     def __init__(self, auditor: auditors.Auditor, tracker: Tracker,
                  due: Callable[[str], bool],
@@ -36,21 +30,17 @@ class IronicChanges:
         self._due = due
         self._ending = ending
         self._serial = 0
-        #: Nodes that wait -> serial of the mirror that they were in.
+        #: Waiting node -> serial of the mirror that showed its change.
         self._waiting: Mapping[str, int] = {}
 
     def once(self, settings: Settings,
              then: Callable[[Mapping[str, NodeRow]], None]) -> bool:
-        """Look for changes once.
+        """Audit changed nodes; return whether some are left for later.
 
-        Not before the first audit of all nodes. Nodes that such an audit has
-        decided are left to it, unless the tracker, which takes minutes for
-        all, has audited them already.
+        Nothing before the first full audit. Such an audit decides older
+        changes; of those only nodes that are due are audited here.
 
-        :param then: called with {uuid: node} of my nodes, before the tracker
-            audits them.
-        :returns: whether others wait: :data:`TOGETHER` are done at a time.
-        :raises Exception: something cannot be known; it is tried again.
+        :param then: called with {uuid: row} of owned nodes before their audit.
         """
         last = self._auditor.last
         if last is None:
@@ -78,7 +68,7 @@ class IronicChanges:
                     return
                 self._tracker.audit(node)
 
-        # They come last, should they fail.
+        # If they fail, they come last the next time.
         self._waiting = {**others, **serials}
         self._auditor.audit_changed(settings, some, take)
         self._waiting = others

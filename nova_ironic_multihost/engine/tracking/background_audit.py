@@ -2,9 +2,8 @@
 
 """Audits single nodes in the background; nova does not wait for them.
 
-Every few seconds it audits the nodes that are due (:mod:`.due_nodes`): after a
-start those that were not audited yet, later those that have changed or were
-audited long ago.
+Every few seconds it audits the nodes that are due by :mod:`.due_nodes`: after
+a start the nodes not audited yet, later those with an audit that is too old.
 """
 
 from collections.abc import Callable
@@ -16,19 +15,13 @@ from nova_ironic_multihost.engine.tracking.due_nodes import DueNodes
 
 LOG = logging.getLogger(__name__)
 
-#: Nodes that are audited before it is looked anew which ones are due, and from
-#: which number on that is worth a line in the log.
+#: Nodes to audit before the due ones are read again; and the number of due
+#: nodes from which on that is logged.
 TOGETHER, MANY = 50, 200
 
 
 class BackgroundAudit:
-    """Audits due nodes. One thread uses it.
-
-    :param schedule: says which nodes are due.
-    :param tracker: nova's resource tracker.
-    :param resting: returns whether to audit nothing: this service is about to
-        stop, or more urgent work waits.
-    """
+    """Audits due nodes in one thread, unless ``resting`` says to pause."""
 
     def __init__(self, schedule: DueNodes, tracker: Tracker,
                  resting: Callable[[], bool] = lambda: False) -> None:
@@ -43,7 +36,7 @@ class BackgroundAudit:
         waiting, done = self._schedule.waiting(), set[str]()
         many = len(waiting) >= MANY
         if many:
-            LOG.info('%d nodes are audited in the background; builds go on '
+            LOG.info('Auditing %d nodes in the background; builds go on '
                      'meanwhile.', len(waiting))
         while waiting:
             some = waiting[:TOGETHER]
@@ -52,7 +45,7 @@ class BackgroundAudit:
                 if self._resting():
                     return
                 done.add(node)
-                # nova may have come to it.
+                # nova may have audited it meanwhile.
                 if self._schedule.is_due(node):
                     self._tracker.audit(node)
             waiting = [node for node in self._schedule.waiting()
@@ -64,5 +57,5 @@ class BackgroundAudit:
         try:
             self._schedule.spare(nodes)
         except Exception as exc:  # noqa: BLE001
-            LOG.debug('What has changed on nodes that came is not known, so '
-                      'they are audited: %s', exc)
+            LOG.debug('Placement did not say whether new nodes have changed, '
+                      'so they are audited: %s', exc)

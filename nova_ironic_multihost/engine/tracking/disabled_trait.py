@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Sets the trait of nodes of a disabled compute service in placement.
+"""Sets COMPUTE_STATUS_DISABLED on the nodes of a disabled service.
 
-With COMPUTE_STATUS_DISABLED placement does not offer the nodes to the
-scheduler, which would pass over them. nova sets it at each audit of a node,
-and for all nodes in the request that disables or enables a service: one by
-one, for minutes with thousands of nodes. Here it happens in the background,
-without an audit of each node.
+With this trait placement does not offer the nodes to the scheduler. nova sets
+it for one node after the other inside the request that disables the service,
+minutes for thousands of nodes. This runs in the background instead.
 """
 
 from collections.abc import Callable
@@ -22,21 +20,14 @@ from nova_ironic_multihost.rules import peers
 
 LOG = logging.getLogger(__name__)
 
-#: Nodes that are marked before it is looked anew whether that is still wanted,
-#: and whose records are read together.
+#: Nodes to write before checking again whether that is still wanted.
 TOGETHER = 20
 
 
 class DisabledTrait:
-    """Compares and writes the trait if needed. One thread calls :meth:`once`.
+    """Sets or removes the trait; one thread calls :meth:`once`.
 
-    :param auditor: says which nodes there are.
-    :param schedule: told which nodes are to be audited instead.
-    :param traits: the trait in placement.
-    :param view: returns the last view of a poll, None before the first.
-    :param wrote: called with (node, generation of its provider before,
-        generation after) for each write.
-    :param ending: returns whether this service is about to stop.
+    :param wrote: called with (node, generation before, generation after).
     """
 
     def __init__(self, auditor: auditors.Auditor, schedule: DueNodes,
@@ -51,39 +42,31 @@ class DisabledTrait:
         self._wrote = wrote
         self._ending = ending
         self._lock = threading.Lock()
-        #: How often this service was said to be another.
+        #: How often this service was disabled or enabled.
         self._said = 0
-        #: That number when the last comparison began that was done to its
-        #: end, and whether the service was disabled then. What was before
-        #: this process is not known.
+        #: That number and whether the service was disabled, at the start of
+        #: the last complete run; None before the first.
         self._done: tuple[int, bool] | None = None
 
     def note(self) -> None:
-        """Note that this service was disabled or enabled just now.
-
-        nova's database has it already. Work that is under way begins anew.
-        """
+        """Note that this service was just disabled or enabled in nova."""
         with self._lock:
             self._said += 1
 
     def once(self) -> None:
-        """Set or remove the trait, if anything may have changed.
-
-        :raises Exception: nova or placement does not answer; the next call
-            begins anew.
-        """
+        """Write the trait where it is wrong, if anything may have changed."""
         audit, view, said = self._auditor.last, self._view(), self._said
         if audit is None or view is None:
             return
         me = view.services.get(view.host)
         if me is None or (said, me.disabled) == self._done:
             return
-        # That may be old by now.
+        # The view may be old.
         me = self._auditor.sources.service(me.host)
         if me is None or me.stop_marker:
-            # Disabled as it is about to end, which is not marked.
+            # A stopping service keeps its nodes without the trait.
             return
-        # They may go by what it was before.
+        # Audits in progress may use the old status.
         self._schedule.touch_running()
         marked = self._traits.disabled()
         wrong = sorted(
@@ -97,21 +80,17 @@ class DisabledTrait:
             count += self._mark(wrong[first:first + TOGETHER], me)
         self._done = said, me.disabled
         if count:
-            LOG.info('This compute service is %(what)s; placement has that '
-                     'of %(count)d of its nodes now.',
+            LOG.info('This compute service is %(what)s: the trait of '
+                     '%(count)d of its nodes in placement was updated.',
                      {'what': 'disabled' if me.disabled else 'enabled',
                       'count': count})
 
     def _mark(self, nodes: Sequence[str], me: peers.ComputeService
               ) -> int:
-        """Write the trait of some nodes that are still this host's.
-
-        :returns: number of nodes.
-        """
+        """Write the trait of nodes still owned; return the number written."""
         found = self._traits.read(nodes)
-        # After that: whoever takes one from here on writes to placement, as
-        # a rule, and what was read is then too old to be written. Of whom
-        # nothing is to be written the drift is found later.
+        # After the traits: a peer that takes a node from now on nearly always
+        # changes the generation, so the write fails.
         own = [record.node for record
                in self._auditor.sources.records(list(found))
                if record.owner == me.key]

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Says which nodes nova's tracker audits now.
+"""The schedule: which nodes nova's tracker audits now.
 
-By the rule of :mod:`.rules.tracker_schedule`. nova's audits, builds, polls and
-the background audit come in threads of their own.
+:mod:`.rules.tracker_schedule` has the rule. nova's audits, builds, the peer
+poll and :mod:`.background_audit` call it in different threads.
 """
 
 from collections.abc import Callable
@@ -24,22 +24,16 @@ from nova_ironic_multihost.rules.model import Record
 from nova_ironic_multihost.rules import peers
 from nova_ironic_multihost.rules import tracker_schedule
 
-#: Seconds for which nova audits nodes when the service starts. The others come
-#: in the background: builds wait until that is over.
+#: Seconds for which nova audits nodes at the start of the service; builds wait
+#: for that. The other nodes are audited in the background.
 START = 5
 
-#: Nodes to which nova comes in an audit, though the background does as well.
+#: The most known nodes that nova audits itself in an audit of all.
 FIRST = 250
 
 
 class DueNodes:
-    """Says of each node whether it is due.
-
-    :param host: this host.
-    :param auditor: says which nodes there are.
-    :param tracker: nova's resource tracker.
-    :param clock: monotonic clock, in seconds.
-    """
+    """Tells which nodes are due for an audit of the tracker."""
 
     def __init__(self, host: str, auditor: auditors.Auditor,
                  tracker: Tracker,
@@ -49,72 +43,59 @@ class DueNodes:
         self._tracker = tracker
         self._clock = clock
         self._lock = threading.Lock()
-        #: Node -> its last audit that succeeded.
+        #: Node -> its last successful audit.
         self._audited: dict[str, tracker_schedule.NodeAudit] = {}
-        #: Nodes to which something has happened since their last audit began.
-        self._touched: set[str] = set()
-        #: Those of them of which placement is to be asked anew: nova does
-        #: that every 300 s only.
-        self._drifted: set[str] = set()
-        #: Free nodes of which something was allocated at their last audit: a
-        #: build has claimed them, or nova frees them at one of the next ones.
-        self._held: set[str] = set()
-        #: Nodes that came from others, who may have written of them since.
+        #: Nodes that have changed since their last audit began.
+        self._changed: set[str] = set()
+        #: Those to read without nova's cache of placement, which lasts 300 s.
+        self._provider_changed: set[str] = set()
+        #: Free nodes with an allocation at their last audit: a build has
+        #: claimed them, or a next audit removes the allocation.
+        self._allocated: set[str] = set()
+        #: Nodes from other hosts, which may have changed them since.
         self._recent: frozenset[str] = frozenset()
-        #: Nodes whose audits are left to the background by nova.
+        #: Nodes that nova leaves to the background.
         self._deferred: set[str] = set()
-        #: Nodes that were tried since the last audit of all nodes.
+        #: Nodes tried since the last audit of all nodes began.
         self._tried: set[str] = set()
-        # What all audits depend on, and the number of that.
-        self._common: object = None
+        # Inputs of all audits, and a number that grows when they change.
+        self._inputs: object = None
         self._era = 0
-        #: Nodes that are audited in this moment, one for each thread.
+        #: Nodes in audit, one for each thread.
         self._running: list[str] = []
         #: Seconds in which each node is audited.
         self._interval: float = 0
-        #: Until when nova audits while it starts, None when that is over.
-        self._until: float | None = None
-        # The node that a thread audits, its
-        # :class:`.rules.tracker_schedule.NodeInputs`, whether placement is
-        # asked anew for it, whether the audit has come to its end, whether it
-        # went by something else than the basis, and the audit before if what
-        # placement has said then may do.
+        #: When the start of the service is over, None afterwards.
+        self._start_ends: float | None = None
+        # Of each thread: the node in audit, its inputs (basis), whether to
+        # bypass nova's cache (uncached), whether the audit has reported,
+        # whether the inputs were outdated, and the audit before (last) if
+        # its data of placement may be kept.
         self._current = threading.local()
 
     def begin(self, starting: bool) -> None:
-        """Note the begin of an audit of all nodes: nova comes to each.
-
-        :param starting: the service starts.
-        """
+        """Note that an audit of all nodes has begun."""
         audit = self._auditor.last
         nodes = audit.nodes.keys() if audit is not None else set()
         with self._lock:
-            self._until = self._clock() + START if starting else None
+            self._start_ends = self._clock() + START if starting else None
             self._tried.clear()
             self._audited = {node: success for node, success
                              in self._audited.items() if node in nodes}
-            self._touched = (self._touched | self._held) & nodes
-            self._held.clear()
-            self._drifted &= nodes
+            self._changed = (self._changed | self._allocated) & nodes
+            self._allocated.clear()
+            self._provider_changed &= nodes
             self._deferred.clear()
             self._recent = (frozenset(audit.recent & nodes)
                             if audit is not None else frozenset())
 
     def note_pulled(self, nodes: Iterable[str]) -> None:
-        """Note nodes that this host pulled a while ago.
-
-        Their former owners may have set traits until now.
-        """
+        """Note nodes taken a while ago: old owners may have set traits."""
         with self._lock:
             self._recent |= frozenset(nodes)
 
     def spare(self, nodes: Iterable[str]) -> None:
-        """Leave out nodes that came from others and have not changed since.
-
-        They were audited when they came.
-
-        :param nodes: placement is asked about those of them that have come.
-        """
+        """Skip audited nodes from peers that only this host changed since."""
         with self._lock:
             asked = sorted(
                 self._recent & self._audited.keys() & frozenset(nodes))
@@ -123,18 +104,15 @@ class DueNodes:
             self._recent -= unchanged
 
     def defer(self, nodes: Set[str]) -> None:
-        """Leave nodes that have come to the background audit, once."""
+        """Leave nodes that this host has taken to the background, once."""
         with self._lock:
             self._deferred |= nodes
             for node in nodes:
-                # It may have been here before.
+                # This host may have had it before.
                 self._audited.pop(node, None)
 
     def ready(self) -> list[Record]:
-        """Return the records of nodes that builds may claim without an audit.
-
-        They were here before the start, and this host told placement of them.
-        """
+        """Return records to claim unaudited: owned here before the start."""
         audit = self._auditor.last
         return [] if audit is None else [
             record for record in audit.records
@@ -142,10 +120,7 @@ class DueNodes:
             and audit.reasons.get(record.node) in tracker_schedule.READY]
 
     def follow(self, settings: Settings, view: peers.View) -> None:
-        """Note the services and options that all audits of nodes depend on.
-
-        Not whether this service is disabled: see :mod:`.disabled_trait`.
-        """
+        """Note the inputs of all audits, but not :mod:`.disabled_trait`."""
         audit = self._auditor.last
         me = view.services.get(view.host)
         common = (me is not None and bool(me.stop_marker),
@@ -153,82 +128,66 @@ class DueNodes:
                   audit.host_aggregates.of(view.host) if audit else None)
         with self._lock:
             self._interval = settings.audit_interval
-            if common != self._common:
-                self._common = common
+            if common != self._inputs:
+                self._inputs = common
                 self._era += 1
 
     def touch(self, node: str, told: bool = True) -> None:
-        """Note that something has happened to a node, or its record.
-
-        :param told: placement knows of it; if not, an audit has not succeeded.
-        """
+        """Note a change of a node, not ``told`` if placement may lack it."""
         if getattr(self._current, 'node', None) == node:
-            # By its audit; what moves a record reports the node, too, but
-            # before the tracker has it (ResourceTracker._init_compute_node).
+            # A moving record is reported too, before the tracker holds it
+            # (ResourceTracker._init_compute_node).
             self._current.reported = told and self._tracker.has(node)
             return
         with self._lock:
-            self._touched.add(node)
+            self._changed.add(node)
             if not told:
-                # It may have been asked for a part of it.
-                self._drifted.add(node)
+                # The failed audit may have read only a part.
+                self._provider_changed.add(node)
 
     def note_allocated(self, node: str) -> None:
-        """Note that a node that is audited now has an allocation.
-
-        If the node is free, nova's next audit comes to it again: only that
-        removes the allocation of a deleted server.
-        """
+        """Note an allocation: a free node is audited again until it ends."""
         current = self._current
         if (getattr(current, 'node', None) == node
                 and current.basis is not None
                 and current.basis.node.instance is None):
             with self._lock:
-                self._held.add(node)
+                self._allocated.add(node)
 
     def touch_running(self) -> None:
-        """Note that something has happened to each node that is audited now.
-
-        Its audit may have begun too early to see it.
-        """
+        """Note a change that audits in progress may not have seen."""
         with self._lock:
-            self._touched.update(self._running)
+            self._changed.update(self._running)
 
     def note_provider_changes(self, nodes: Set[str]) -> None:
-        """Note that others have changed what placement has of some nodes.
-
-        They may have taken the nodes: a compute service that joined and was
-        disabled since the last audit did so unseen.
-        """
+        """Note that another client of placement changed these providers."""
         if nodes:
+            # A peer that joined since the audit may have taken the nodes.
             self._auditor.doubt()
         with self._lock:
-            self._touched |= nodes
-            self._drifted |= nodes
+            self._changed |= nodes
+            self._provider_changed |= nodes
 
     @contextlib.contextmanager
     def auditing(self, node: str) -> Iterator[None]:
-        """Note that the tracker audits a node.
-
-        It has succeeded if it has reported the node (:meth:`touch`).
-        """
+        """Note an audit of a node; it succeeds if it calls :meth:`touch`."""
         current = self._current
         basis = current.basis = self._basis(node, self._auditor.last)
         with self._lock:
             last = self._audited.get(node)
-            # Within 300 s nova would read nothing by itself.
-            current.anew = node in self._drifted or (
+            # By itself nova reads placement only every 300 s.
+            current.uncached = node in self._provider_changed or (
                 last is not None and tracker_schedule.is_over(
                     node, last, self._clock(), self._interval))
-            current.last = (None if current.anew or node in self._recent
+            current.last = (None if current.uncached or node in self._recent
                             else last)
-            self._drifted.discard(node)
-            self._touched.discard(node)
-            self._held.discard(node)
+            self._provider_changed.discard(node)
+            self._changed.discard(node)
+            self._allocated.discard(node)
             self._recent -= {node}
             self._tried.add(node)
             self._running.append(node)
-        current.node, current.reported, current.odd = node, False, False
+        current.node, current.reported, current.outdated = node, False, False
         done = False
         try:
             yield
@@ -237,85 +196,74 @@ class DueNodes:
             current.node = None
             with self._lock:
                 self._running.remove(node)
-                # Without an audit that has succeeded it stays due.
+                # Without a successful audit it stays due.
                 self._audited.pop(node, None)
                 if done and basis is not None:
                     self._audited[node] = tracker_schedule.NodeAudit(
                         basis, current.last.at if current.last is not None
                         else self._clock())
-                if current.odd:
-                    self._touched.add(node)
-                if current.anew and not done:
-                    self._drifted.add(node)
+                if current.outdated:
+                    self._changed.add(node)
+                if current.uncached and not done:
+                    self._provider_changed.add(node)
 
     def asks_anew(self, node: str) -> bool:
-        """Whether this audit of a node is to ask placement anew."""
+        """Whether this audit must bypass nova's cache of placement."""
         return (getattr(self._current, 'node', None) == node
-                and self._current.anew)
+                and self._current.uncached)
 
     def may_spare(self, node: str) -> bool:
-        """Whether this audit may use what placement has said before.
+        """Whether this audit may reuse data of an equal generation.
 
-        If the generation of the provider is still the same. Once in an
-        interval placement is asked for all: with a client before microversion
-        1.19 aggregates change without a new generation.
+        Once in an interval all is read: clients below microversion 1.19 change
+        aggregates without a new generation.
         """
         return (getattr(self._current, 'node', None) == node
                 and self._current.last is not None)
 
     def note_used(self, node: str, row: NodeRow | None) -> None:
-        """Note the inputs of an audit of a node.
-
-        A decision is known a moment before nova's driver has it, and an audit
-        may begin in between.
-
-        :param row: None if Ironic was asked for the node alone, just now.
-        """
+        """Note the row of an audit, None if just read; inputs may differ."""
         current = self._current
         if (getattr(current, 'node', None) == node and row is not None
                 and current.basis is not None
                 and current.basis.node != row):
-            current.odd = True
+            current.outdated = True
 
     def is_due(self, node: str) -> bool:
-        """Whether a node is to be audited now."""
+        """Whether a node is due for an audit."""
         audit = self._auditor.last
         if audit is None or not self._tracker.has(node):
             return True
         basis = self._basis(node, audit)
         with self._lock:
-            return (basis is None or node in self._touched
+            return (basis is None or node in self._changed
                     or node in self._recent or tracker_schedule.due(
                         basis, self._audited.get(node), self._clock(),
                         self._interval))
 
     def next_of(self, nodes: Iterable[str]) -> list[str]:
-        """Return the nodes that nova is to visit in an audit of all nodes.
+        """Return those of all nodes that nova audits itself.
 
-        Those that it has to take, and few others, as the rest comes in the
-        background; builds wait for this while the service starts.
-
-        :param nodes: uuids of all of them.
+        At the start of the service up to :data:`FIRST` new nodes, because
+        builds wait; later all new and up to :data:`FIRST` known ones.
         """
         due = list(filter(self.is_next, nodes))
         new = [node for node in due if not self._tracker.has(node)]
-        if self._until is not None:
+        if self._start_ends is not None:
             return new[:FIRST]
         known = (node for node in due if self._tracker.has(node))
         return [*new, *itertools.islice(known, FIRST)]
 
     def is_next(self, node: str) -> bool:
-        """Whether nova is to audit a node now that it has come to it."""
-        until = self._until
+        """Whether nova audits this node itself, now that its turn has come."""
+        until = self._start_ends
         return (until is None or self._clock() < until) and (
             node not in self._deferred and self.is_due(node))
 
     def waiting(self) -> list[str]:
-        """Return the nodes that are to be audited, in order.
+        """Return the nodes for the background, in order.
 
-        Without those that are still to be taken. Nodes that were tried in
-        vain, or of which it cannot be seen whether they have changed, are left
-        to nova's next audit of all nodes.
+        Nodes to take, failed ones and those without a body wait for nova.
         """
         audit = self._auditor.last
         if audit is None:

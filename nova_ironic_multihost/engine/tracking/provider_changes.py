@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Finds nodes that others have changed in placement.
+"""Finds nodes with a provider that another client of placement changed.
 
-nova's tracker compares placement with its own data whenever it audits a node;
-here unchanged nodes are not audited (:mod:`.due_nodes`). But each change
-raises the generation of a resource provider, and one question returns all
-generations.
+nova's tracker would notice at each audit of a node, but unchanged nodes are
+not audited here (:mod:`.due_nodes`). Placement returns the generations of all
+resource providers in one reply.
 """
 
 from collections.abc import Callable
@@ -20,20 +19,14 @@ from nova_ironic_multihost.rules import tracker_schedule
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds between two questions, at most, and until the next one when there
-#: was no answer.
+#: The most seconds between two reads, and the seconds after a failed one.
 LISTING, RETRY = 600, 120
 
 
 class ProviderChanges:
-    """Asks placement now and then. One thread calls :meth:`once`.
+    """Reads the generations now and then; one thread calls :meth:`once`.
 
-    :param host: this host; each host asks at moments of its own.
-    :param auditor: says which nodes there are.
-    :param note: called with the uuids of nodes with changed providers.
-    :param known: returns the generations at the last audits of some nodes; for
-        the first answer.
-    :param clock: monotonic clock, in seconds.
+    :param known: returns generations at the last audits; for the first reply.
     """
 
     def __init__(self, host: str, auditor: auditors.Auditor,
@@ -45,28 +38,19 @@ class ProviderChanges:
         self._note = note
         self._known = known
         self._clock = clock
-        #: Of this host's nodes, at the last answer.
+        #: Of this host's nodes, in the last reply.
         self._generations: dict[str, int] | None = None
         self._next = 0.0
 
     def expect(self, node: str, before: int, after: int) -> None:
-        """Note that this host itself has changed the provider of a node.
-
-        :param before: its generation when it was read.
-        :param after: its generation since.
-        """
+        """Note that this host has changed the generation of a provider."""
         known = self._generations
-        # If placement answers in between the node is audited once for nothing.
+        # A reply in between costs one needless audit of the node.
         if known is not None and known.get(node) == before:
             known[node] = after
 
     def once(self) -> None:
-        """Ask placement if it is time to.
-
-        A node that came since the last answer may have changed since it came.
-
-        :raises Exception: placement does not answer.
-        """
+        """Read the generations, if it is time."""
         audit, now = self._auditor.last, self._clock()
         if audit is None or now < self._next:
             return

@@ -267,7 +267,7 @@ class NodesOfHostsTestCase(cloud.AuditTestCase):
         its, dead, zoned = death
         found = self.gather(its, dead)
         with mock.patch.object(
-                collect, '_inheritable',
+                collect, '_may_inherit',
                 lambda seen_peers, owners, mirror, only: {
                     node: None for node in mirror.nodes
                     if seen_peers.preferences.may_prefer('a', node)}):

@@ -1384,8 +1384,8 @@ class WindowTestCase(DeadTestCase):
             hangs.set()
             goes_on.wait(60)
 
-        self.driver.service.auditor._memory = dataclasses.replace(
-            self.driver.service.auditor._memory, mapped=False)
+        self.driver.service.auditor._state = dataclasses.replace(
+            self.driver.service.auditor._state, mapped=False)
         self.patch(db, 'host_mapped', mapped)
         thread = threading.Thread(target=self.driver.get_available_nodes)
         thread.start()

@@ -283,11 +283,11 @@ class Computes:
         """
         service = self._running[host]
         end = service.rpcserver.stop
-        departure = getattr(service.manager.driver, '_shutdown', None)
+        ours = getattr(service.manager.driver, 'service', None)
 
         def act_and_end():
-            if departure is not None:
-                departure.wait()
+            if ours is not None:
+                ours.shutdown.wait()
             meanwhile()
             with self._as(host):
                 end()

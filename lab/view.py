@@ -147,7 +147,7 @@ def said(reason, until):
 
     :param reason: for which it is disabled, or None
     :param until: seconds since the epoch
-    :returns: dict of its farewell, and whether that was said until then
+    :returns: dict of its stop marker, and whether that was said until then
     """
     with warnings.catch_warnings(record=True):
         # The logging library imports eventlet, which warns about itself
@@ -156,7 +156,7 @@ def said(reason, until):
 
     words = stop_marker.said(reason)
     at = stop_marker.said_at(words)
-    return {'farewell': words, 'over': bool(at and at.timestamp() <= until)}
+    return {'stop_marker': words, 'over': bool(at and at.timestamp() <= until)}
 
 
 def read(settings):

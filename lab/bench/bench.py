@@ -143,7 +143,7 @@ class Bench:
 
         One whose process has ended looks up for a while after, so it has to
         give a sign of life from now on. And it gets no builds before it has
-        taken a farewell back.
+        taken its stop marker back.
         """
         since = self.clock()
 

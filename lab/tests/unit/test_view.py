@@ -50,8 +50,8 @@ class ViewTestCase(base.BaseTestCase):
         words = stop_marker.text(now)
         for until, over in (-1, False), (1, True):
             self.assertEqual(
-                {'farewell': words, 'over': over},
+                {'stop_marker': words, 'over': over},
                 view.said(words, now.timestamp() + until))
         for words in None, 'maintenance':
-            self.assertEqual({'farewell': '', 'over': False},
+            self.assertEqual({'stop_marker': '', 'over': False},
                              view.said(words, now.timestamp()))

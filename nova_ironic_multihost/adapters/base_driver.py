@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
 
-"""Another class in the place of nova's own driver, below this package's.
+"""Put this package's driver in front of an operator's own driver class.
 
-Operators have drivers of their own, which extend nova's for Ironic. This
-package's is put in front of such a class: what both override is asked of this
-package's first, which asks theirs, which asks nova's.
+An operator's class extends nova's driver for Ironic. A method that both
+override is called on this package's class first, then on the operator's, then
+on nova's.
 """
 
 from __future__ import annotations
@@ -23,32 +23,29 @@ from nova_ironic_multihost.adapters import names
 from nova_ironic_multihost.adapters.patches import apply
 from nova_ironic_multihost.adapters.patches import operations
 
-#: Methods of nova's driver that must be reached, and what for.
+#: Methods of nova's driver that must be called, and what they do.
 NEEDED = {
-    '__init__': 'makes what the other methods work with',
-    '_get_hypervisor_type': 'says by what the compute services that share '
-                            'the nodes are found',
-    'init_host': 'finds out who is there when the service starts',
-    'prepare_for_spawn': 'reserves a node in Ironic, by which it is known '
-                         'that it has a server',
+    '__init__': 'sets the attributes that the other methods use',
+    '_get_hypervisor_type': 'returns the hypervisor type by which nova finds '
+                            'the compute services that share the nodes',
+    'init_host': 'reads the compute services when this one starts',
+    'prepare_for_spawn': 'writes in Ironic that the node has a server',
 }
 
-#: Methods of nova's driver that this package's answers itself.
+#: Methods of nova's driver that this package's driver replaces.
 ANSWERED = frozenset({
     '_node_from_cache', '_refresh_cache', '_refresh_hash_ring',
     'get_available_nodes', 'get_num_instances', 'is_node_deleted',
     'list_instance_uuids'})
 
-#: The same, if there is no need to ask; and what those would have asked.
+#: Methods of a base that are not called, or not always.
 SHADOWED = ANSWERED | {'_get_node_list', 'get_info'}
 
 
 class UnsupportedDriver(ImportError):
-    """A class cannot stand below this package's driver; says what to change.
+    """A class cannot be the base of this package's driver.
 
-    nova logs an ImportError of its driver, and ends with status 1.
-
-    :param sentences: str, with the remedy.
+    nova logs an ImportError of its driver and exits with status 1.
     """
 
     def __init__(self, sentences: str) -> None:
@@ -56,23 +53,21 @@ class UnsupportedDriver(ImportError):
 
 
 def load(name: str) -> type[names.IronicDriver]:
-    """Import a class that is to be the base.
+    """Import the class in ``[ironic_multihost]base_driver``.
 
-    :param name: MODULE.CLASS.
-    :raises UnfitError: it cannot be imported, or is no such class; the message
-        says what to do.
+    :raises UnsupportedDriver: with the remedy.
     """
     module, _, attribute = name.rpartition('.')
     if not module:
         raise UnsupportedDriver('It has no module: write it as MODULE.CLASS.')
     try:
         found = getattr(importlib.import_module(module), attribute)
-    # Whatever it is, nova-compute would end with it.
+    # Any error in the module would end nova-compute.
     except Exception as exc:
         raise UnsupportedDriver(
-            f'It cannot be imported: {type(exc).__name__}: {exc}. See that '
-            'the Python of nova-compute can import it, and that it is named '
-            'in full, MODULE.CLASS, also if it is below nova.virt.') from exc
+            f'It cannot be imported: {type(exc).__name__}: {exc}. Check that '
+            "nova-compute's Python can import it, and that its name is "
+            'complete, MODULE.CLASS, also below nova.virt.') from exc
     if not (inspect.isclass(found)
             and issubclass(found, names.IronicDriver)):
         raise UnsupportedDriver(
@@ -83,11 +78,9 @@ def load(name: str) -> type[names.IronicDriver]:
 
 
 def compose(ours: type, base: type[names.IronicDriver]) -> type:
-    """Return a class that is this package's driver over another base.
+    """Return this package's driver class with another base.
 
-    :param ours: this package's driver.
-    :raises UnfitError: that would not work; says what to change, in one
-        sentence for each thing.
+    :raises UnsupportedDriver: it cannot be one.
     """
     if issubclass(base, ours):
         raise UnsupportedDriver(
@@ -106,20 +99,13 @@ def compose(ours: type, base: type[names.IronicDriver]) -> type:
 
 
 def shadowed(base: type[names.IronicDriver]) -> list[str]:
-    """Return the methods of a base that are not called, or not always.
-
-    :returns: CLASS.METHOD, sorted.
-    """
+    """Return CLASS.METHOD, sorted, of a base's methods not always called."""
     return sorted(f'{owner.__name__}.{name}' for name in SHADOWED
                   for owner, _ in _overrides(base, name))
 
 
 def calls_on(function: typing.Any, name: str) -> bool:
-    """Whether a method calls that of its base class, as far as can be seen.
-
-    :param function: as it stands in the class.
-    :param name: of the method.
-    """
+    """Whether a method seems to call the same method of its base class."""
     if isinstance(function, property):
         function = function.fget
     return any(name in _mentioned(one.__code__) or 'getattr' in
@@ -127,7 +113,7 @@ def calls_on(function: typing.Any, name: str) -> bool:
 
 
 def _unreached(base):
-    """Say which methods of nova's are needed and not reached."""
+    """Yield the needed methods of nova's that the base does not call."""
     for name, why in NEEDED.items():
         for owner, method in _overrides(base, name):
             if not calls_on(method, name):
@@ -136,7 +122,7 @@ def _unreached(base):
 
 
 def _unlike(ours, base):
-    """Say which methods cannot be called as nova's are."""
+    """Yield the methods with other parameters than nova's."""
     asked = {name for name, method in vars(ours).items()
              if inspect.isfunction(method) and calls_on(method, name)}
     for name in sorted({*operations.mutations(base), *asked}):
@@ -158,7 +144,10 @@ def _unlike(ours, base):
 
 
 def _takes(method, wanted):
-    """Whether it can be called with all parameters, in one of two ways."""
+    """Whether a method accepts the parameters of a signature.
+
+    All by position, or the required ones by position and the others by name.
+    """
     required = [name for name, one in wanted.parameters.items()
                 if one.default is one.empty]
     optional = [name for name in wanted.parameters if name not in required]
@@ -174,7 +163,7 @@ def _takes(method, wanted):
 
 
 def _taken(ours, base):
-    """Say which names mean one thing there and another here."""
+    """Yield the names that both classes use for different things."""
     stock = names.IronicDriver
     own = {name for name in vars(ours) if not hasattr(stock, name)
            and not name.startswith('__')}
@@ -183,16 +172,16 @@ def _taken(ours, base):
         set_there = set().union(*map(_attributes, vars(owner).values()))
         if taken := sorted(own & (vars(owner).keys() | set_there)):
             yield (f"{owner.__name__} has names that this package's driver "
-                   f'has for something else: rename {", ".join(taken)}.')
+                   f'uses for something else: rename {", ".join(taken)}.')
 
 
 def _attributes(method) -> set[str]:
-    """Return the attributes of ``self`` that a method sets, as it shows."""
+    """Return the attributes of ``self`` that a method sets."""
     found: set[str] = set()
     for one in _functions(method):
-        # A lambda in the middle of a line is no text of its own.
+        # The source of a lambda within a line does not parse.
         with contextlib.suppress(OSError, SyntaxError):
-            # Of this function, not of the one that it wraps.
+            # The code object: a function would be unwrapped.
             source = ast.parse(textwrap.dedent(inspect.getsource(
                 one.__code__)))
             found.update(_set_on_self(source.body[0]))
@@ -200,7 +189,7 @@ def _attributes(method) -> set[str]:
 
 
 def _set_on_self(node: ast.AST) -> Iterator[str]:
-    """Yield the attributes of ``self`` that are set, in no other class."""
+    """Yield the attributes set on ``self``, without nested classes."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.ClassDef):
             continue
@@ -214,51 +203,50 @@ def _set_on_self(node: ast.AST) -> Iterator[str]:
 
 def require_kept(driver: names.IronicDriver,
                  mine: typing.Mapping[str, object]) -> None:
-    """See that what this package's driver has made is still there.
+    """Check that the base has not replaced attributes of this driver.
 
-    :param driver: after its base was initialized.
-    :param mine: attribute -> value, as they were before.
-    :raises UnfitError: the base has attributes of the same name.
+    :param mine: attribute -> value, before the base was initialized.
+    :raises UnsupportedDriver: it has.
     """
     now = vars(driver)
     if lost := sorted(name for name, value in mine.items()
                       if now.get(name) is not value):
         raise UnsupportedDriver(
-            "It sets attributes that this package's driver has for something "
+            "It sets attributes that this package's driver uses for something "
             f'else: rename {", ".join(lost)}.')
 
 
-def _theirs(base) -> list[type]:
+def _operator_classes(base) -> list[type]:
     """Return the classes before nova's, in the order of resolution."""
     order = base.__mro__
     return list(order[:order.index(names.IronicDriver)])
 
 
 def _overrides(base, name) -> Iterator[tuple[type, typing.Any]]:
-    """Return what overrides a method of nova's: (class, method)."""
-    return ((owner, vars(owner)[name]) for owner in _theirs(base)
+    """Return (class, attribute) of each override of nova's method."""
+    return ((owner, vars(owner)[name]) for owner in _operator_classes(base)
             if name in vars(owner))
 
 
 def _functions(function) -> list[types.FunctionType]:
-    """Return a function, and those that its decorators have wrapped."""
+    """Return a function and the functions that its decorators wrap."""
     found: list[types.FunctionType] = []
-    ahead = [function]
-    while ahead:
-        one = ahead.pop()
+    pending = [function]
+    while pending:
+        one = pending.pop()
         if not inspect.isfunction(one) or one in found:
             continue
         found.append(one)
-        ahead.append(getattr(one, '__wrapped__', None))
+        pending.append(getattr(one, '__wrapped__', None))
         for cell in one.__closure__ or ():
-            # It may be empty.
+            # ValueError: the cell is empty.
             with contextlib.suppress(ValueError):
-                ahead.append(cell.cell_contents)
+                pending.append(cell.cell_contents)
     return found
 
 
 def _mentioned(code) -> set[str]:
-    """Return the names in a function's code, and in that of those in it."""
+    """Return the names in a function's code and in nested code."""
     return set(code.co_names).union(*(
         _mentioned(one) for one in code.co_consts
         if isinstance(one, types.CodeType)))

@@ -102,7 +102,7 @@ class GuardedSave:
     than nova expects it fails as ever, with UnexpectedTaskStateError. If the
     instance was built, it is left as it is.
 
-    :param gate:
+    :param guard:
         :class:`nova_ironic_multihost.engine.builds.guard.OperationGuard`.
     :param name: of the operation.
     :ivar waits: whether it may wait for an answer.

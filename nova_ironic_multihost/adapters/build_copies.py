@@ -1,11 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Copies of builds, as nova would send them.
-
-A copy is the message that nova's conductor sends for a build, to another topic
-(:data:`.rpc_queue.COPIES`): it can be sent on as it is, to any compute
-service.
-"""
+"""Copies of builds: nova's message of a build, under the topic COPIES."""
 
 from __future__ import annotations
 
@@ -21,52 +16,38 @@ import oslo_messaging as messaging
 from nova_ironic_multihost.adapters import listeners
 from nova_ironic_multihost.adapters import rpc_queue
 
-#: The version of nova's RPC that has these arguments, and that all releases
-#: understand (nova.compute.rpcapi.ComputeAPI.build_and_run_instance).
+#: nova.compute.rpcapi.ComputeAPI.build_and_run_instance: all releases take it.
 VERSION = '6.0'
 
-#: How often it is tried to send a copy, and for how many seconds a build waits
-#: for that, and before for its turn.
+#: Retries of a copy; seconds to wait for its turn, and for the confirm.
 RETRIES, PATIENCE = 1, 10
 
 
 class BuildCopier:
-    """Sends copies of the builds of one host. Several threads use it.
-
-    :param host: as nova spells it.
-    """
+    """Sends copies of builds (port Copier). Several threads use it."""
 
     def __init__(self, host: str) -> None:
         self._host = host
-        # One after the other: each has a connection for itself otherwise.
+        # One copy at a time: each takes a connection.
         self._turn = threading.Lock()
 
     def seal(self, arguments: Mapping[str, typing.Any]
              ) -> Mapping[str, typing.Any]:
-        """Return the arguments as they are sent, and as they are now.
-
-        nova goes on to change the objects.
-
-        :param arguments: of ComputeManager.build_and_run_instance, by name.
-        """
+        """Serialize the arguments of a build, as nova changes them later."""
         serializer = base.NovaObjectSerializer()
         return {name: value if name == 'context'
                 else serializer.serialize_entity(arguments['context'], value)
                 for name, value in arguments.items()}
 
     def copy(self, arguments: Mapping[str, typing.Any]) -> None:
-        """Send a copy to where this host's are.
+        """Send a copy.
 
-        In a thread of its own: oslo.messaging waits for RabbitMQ to confirm
-        it, for any time, and one of nova's few workers waits here.
-
-        :param arguments: what :meth:`seal` returned.
-        :raises TimeoutError: it may not be there, or may be there later.
-        :raises oslo_messaging.MessagingException: it may not be there.
-        :raises RuntimeError: threads are used up.
+        :raises TimeoutError: the copy is not confirmed; it may still arrive.
+        :raises Exception: it is not sent, or threads are used up.
         """
         if not self._turn.acquire(timeout=PATIENCE):
             raise TimeoutError('the copy before is not confirmed')
+        # A thread: oslo.messaging may wait for ever, and workers are few.
         sent = threading.Event()
         failures: list[Exception] = []
         try:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""nova's builds that are on no host yet, and the way by which they come."""
+"""nova's builds that are on no host yet."""
 
 from __future__ import annotations
 
@@ -21,13 +21,7 @@ from nova_ironic_multihost.rules.lost_builds import SentBuild
 
 
 class BuildRequests:
-    """Implements the port :class:`.engine.base.ports.BuildRequests`.
-
-    One thread uses it.
-
-    :param host: this host, as nova spells it.
-    :param tracker: its :class:`.nova_tracker.NovaTracker`.
-    """
+    """Builds before they are on a host (port Builds). One thread uses it."""
 
     def __init__(self, host: str, tracker: nova_tracker.NovaTracker):
         self._host = host
@@ -35,15 +29,14 @@ class BuildRequests:
         self._nodes: dict[tuple[str, object], str] = {}
 
     def unclaimed(self) -> frozenset[SentBuild]:
-        """Read which builds are on no host, and ask placement for the nodes.
-
-        It is asked once for each build, unless nova has changed that since.
+        """Read the builds without a host, and their nodes from placement.
 
         :raises nova.exception.ConsumerAllocationRetrievalFailed: placement
             answers with an error.
         :raises keystoneauth1.exceptions.ClientException: it does not answer.
         """
         context = names.admin_context()
+        # Unless nova changes an instance, placement is asked once for it.
         rows = db.hostless(context, vm_states.BUILDING)
         self._nodes = {
             row: node for row in rows if (node := self._nodes.get(row)
@@ -52,31 +45,21 @@ class BuildRequests:
                          in self._nodes.items())
 
     def _node(self, context, uuid):
-        """Return the node that is allocated to an instance, if it is one."""
+        """Return the node allocated to an instance, None unless it is one."""
         found = list(self._tracker.report_client.get_allocs_for_consumer(
             context, uuid)['allocations'])
         return found[0] if len(found) == 1 else None
 
     def receive(self) -> None:
-        """Call this host through the queue in which builds wait for it.
-
-        :raises oslo_messaging.MessagingException: nobody answers.
-        """
+        """Call this host through its RPC queue, behind all builds in it."""
         api = baserpc.BaseAPI(rpcapi.RPC_TOPIC)
         api.client.prepare(server=self._host).call(
             names.admin_context(), 'ping', arg=self._host)
 
     def give_up(self, build: SentBuild, reason: str,
                 absent: Callable[[], bool]) -> bool:
-        """Set a build to ERROR, if it is still on no host and not begun.
-
-        What it has allocated stays, as nova leaves it too: who deletes the
-        instance frees it.
-
-        :param absent: whether it still has not come, asked last: a build that
-            begins without a task state cannot be told from one that has not.
-        :returns: whether it was.
-        """
+        """Set a build to ERROR, if it is still on no host and not begun."""
+        # The allocation stays until the instance is deleted, as in nova.
         context = names.admin_context()
         try:
             instance = objects.Instance.get_by_uuid(context, build.instance)
@@ -86,11 +69,12 @@ class BuildRequests:
             if self._node(context, build.instance) != build.node:
                 self._nodes = {}
                 return False
-            # It is shown only when the instance is in ERROR.
+            # Users see the fault only when the instance is in ERROR.
             finish_build.note_fault(instance, finish_build.BUILD, reason)
             before = instance.task_state
             instance.vm_state = vm_states.ERROR
             instance.task_state = None
+            # Last: nova may begin a build without a task state.
             if not absent():
                 return False
             instance.save(expected_vm_state=[vm_states.BUILDING],
@@ -99,7 +83,7 @@ class BuildRequests:
                 exception.InstanceUpdateConflict):
             return False
         except messaging.MessagingTimeout:
-            # An answer that is lost is no write that is lost.
+            # The write may have been carried out.
             instance = objects.Instance.get_by_uuid(context, build.instance)
             return (instance.host, instance.vm_state) == (
                 None, vm_states.ERROR)

@@ -1,10 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What this package reads from nova and placement, as plain values.
-
-Each function asks anew. A nova-compute has no database: nova's objects ask
-its conductor.
-"""
+"""Reads of nova, by its conductor, and of placement, as plain values."""
 
 from __future__ import annotations
 
@@ -39,19 +35,18 @@ if typing.TYPE_CHECKING:
 
 LOG = logging.getLogger(__name__)
 
-#: Key of a record's statistics that names the partition of its owner.
+#: Statistic of a record with the partition label of its owner.
 PARTITION = 'ironic_multihost_partition'
 
-#: The most rows to ask the conductor for at once.
+#: The most rows in one request to the conductor.
 BATCH = 500
 
-#: The same of instances: nova has no question that leaves out their user
-#: data, of up to 64 kB each, which makes 81 kB at worst; replies are to stay
-#: below 4 MB.
+#: The most instances in one request: each takes up to 81 kB, with user data
+#: that nova always reads, and a reply should stay below 4 MB.
 INSTANCES = 48
 
-#: How a conductor answers when something is wrong with the API database. If
-#: it has no access to that at all, the error is CantStartEngineError.
+#: Errors of the API database. CantStartEngineError: the conductor has no
+#: access to it.
 _API_DATABASE_ERRORS = (
     messaging.RemoteError, db_exception.CantStartEngineError)
 
@@ -59,13 +54,7 @@ _API_DATABASE_ERRORS = (
 def ironic_services(context: nova_context.RequestContext,
                     servicegroup_api: servicegroup.API,
                     hypervisor_type: str) -> list[peers.ComputeService]:
-    """Read the enabled compute services that have an Ironic compute node.
-
-    :param context: nova request context.
-    :param servicegroup_api: nova.servicegroup.API that tells who is up.
-    :param hypervisor_type: what the driver calls itself, 'ironic'.
-    :returns: list of :class:`.membership.ComputeService`.
-    """
+    """Read the enabled compute services that have an Ironic compute node."""
     return [
         _compute_service(service, servicegroup_api)
         for service in objects.ServiceList.get_all_computes_by_hv_type(
@@ -75,31 +64,18 @@ def ironic_services(context: nova_context.RequestContext,
 def new_services(context: nova_context.RequestContext,
                  servicegroup_api: servicegroup.API
                  ) -> list[peers.ComputeService]:
-    """Read the enabled compute services that start for the first time.
-
-    nova calls a service up from the moment in which it has made its row, and
-    sends heartbeats when the first audit of the service is over.
-
-    :param context: nova request context.
-    :param servicegroup_api: nova.servicegroup.API that tells who is up.
-    :returns: list of :class:`.membership.ComputeService`.
-    """
+    """Read the enabled compute services that start for the first time."""
     found = [_compute_service(service, servicegroup_api) for service
              in objects.ServiceList.get_by_binary(context, 'nova-compute')]
+    # nova calls a service up before its first heartbeat, which follows its
+    # first audit.
     return [one for one in found if one.up and one.beat is None]
 
 
 def compute_service(context: nova_context.RequestContext,
                     servicegroup_api: servicegroup.API,
                     host: str) -> peers.ComputeService | None:
-    """Read one compute service, whatever its state.
-
-    :param context: nova request context.
-    :param servicegroup_api: nova.servicegroup.API that tells who is up.
-    :param host: its host, as nova spells it.
-    :returns: :class:`.membership.ComputeService`, or None when nova has
-        none.
-    """
+    """Read one compute service in any state; None if nova has none."""
     try:
         service = objects.Service.get_by_compute_host(context, host)
     except exception.NotFound:
@@ -108,12 +84,12 @@ def compute_service(context: nova_context.RequestContext,
 
 
 def _compute_service(service, servicegroup_api):
-    # Other drivers than db leave stamps of a time with that one in the table.
+    # Only the db driver keeps the time in the table up to date.
     stamped = (names.CONF.servicegroup_driver == 'db'
                and 'last_seen_up' in service)
-    # nova's own tests make services that have none.
+    # nova's own tests make services without a disabled_reason.
     words = stop_marker.said(service.disabled_reason
-                          if 'disabled_reason' in service else None)
+                             if 'disabled_reason' in service else None)
     return peers.ComputeService(
         host=service.host, up=servicegroup_api.service_is_up(service),
         disabled=service.get('disabled', False) and not words,
@@ -123,25 +99,15 @@ def _compute_service(service, servicegroup_api):
 
 def instance_uuids(context: nova_context.RequestContext,
                    host: str) -> frozenset[str]:
-    """Read the uuids of the instances that nova has on a host.
-
-    :returns: frozenset of uuids.
-    """
+    """Read the uuids of the instances on a host."""
     return frozenset(objects.InstanceList.get_uuids_by_host(context, host))
 
 
 def instance_states(context: nova_context.RequestContext,
                     instances: Iterable[str]
                     ) -> dict[str, InstanceState]:
-    """Read which compute service instances are on.
-
-    Deleted instances are read, too; archived ones are in another table and
-    are not.
-
-    :param instances: uuids of instances.
-    :returns: dict of uuid -> :class:`.facts.InstanceState`; no entry for
-        an instance that this cell does not have.
-    """
+    """Read the states of instances of this cell, without archived ones."""
+    # Deleted ones, too.
     context = context.elevated(read_deleted='yes')
     return {
         instance.uuid: state(instance)
@@ -153,11 +119,7 @@ def instance_states(context: nova_context.RequestContext,
 def instances_with(context: nova_context.RequestContext,
                    task_states: Iterable[str], host: str | None = None
                    ) -> dict[str, InstanceState]:
-    """Read the instances that are in one of some task states.
-
-    :param host: only those on this host, as nova spells it.
-    :returns: dict of uuid -> :class:`.facts.InstanceState`.
-    """
+    """Read the instances that have one of these task states."""
     filters: dict[str, object] = {'task_state': list(task_states)}
     if host is not None:
         filters['host'] = host
@@ -166,13 +128,7 @@ def instances_with(context: nova_context.RequestContext,
 
 def instances_of(context: nova_context.RequestContext, host: str,
                  after: str | None) -> dict[str, InstanceState]:
-    """Read some instances of a host, those that come after another.
-
-    :param host: as nova spells it.
-    :param after: uuid of the last one that was read; None to begin.
-    :returns: dict of uuid -> :class:`.facts.InstanceState`, empty when there
-        are no more, or when the last one is gone.
-    """
+    """Read the next instances of a host; none if ``after`` is deleted."""
     try:
         return _instances(context, {'host': host}, after)
     except exception.MarkerNotFound:
@@ -181,26 +137,18 @@ def instances_of(context: nova_context.RequestContext, host: str,
 
 def half_done(context: nova_context.RequestContext, host: str
               ) -> dict[str, InstanceState]:
-    """Read the builds of a host, and what is half deleted.
-
-    nova notes that instances are deleted before it frees what they have
-    allocated (ComputeManager._delete_instance).
-
-    :param host: as nova spells it.
-    :returns: dict of uuid -> :class:`.facts.InstanceState`.
-    """
+    """Read the builds and the half deleted instances of a host."""
+    # DELETED comes before nova frees the allocations
+    # (ComputeManager._delete_instance).
     return _all_instances(context, {
         'host': host, 'vm_state': [vm_states.BUILDING, vm_states.DELETED]})
 
 
 def hostless(context: nova_context.RequestContext, vm_state: str
              ) -> set[tuple[str, object]]:
-    """Read the instances in a state that are on no host.
-
-    :returns: set of (uuid, when it was changed last).
-    """
+    """Read (uuid, time of the last change) of instances without a host."""
     found = set()
-    # What is left out because the last one of a page is gone comes next time.
+    # If the last one of a page is gone, the next call reads the rest.
     with contextlib.suppress(exception.MarkerNotFound):
         for row in all_rows(context, {'host': None, 'vm_state': vm_state}):
             found.add((row.uuid, row.updated_at))
@@ -214,12 +162,11 @@ def _all_instances(context, filters):
 def all_rows(context: nova_context.RequestContext,
              filters: Mapping[str, object], attributes: Sequence[str] = ()
              ) -> Iterator[objects.Instance]:
-    """Read the instances that pass some filters, a few at a time.
+    """Read the instances that pass some filters, page by page.
 
-    Those that are half or softly deleted, too.
+    Soft-deleted and half deleted instances are included.
 
-    :param filters: of nova (nova.db.main.api.instance_get_all_by_filters).
-    :param attributes: what nova is to read with each.
+    :param filters: see nova.db.main.api:instance_get_all_by_filters.
     :raises MarkerNotFound: the last one of a page is gone.
     """
     last = None
@@ -237,13 +184,13 @@ def _instances(context, filters, after):
 
 def _rows(context, filters, after, attributes=()):
     return objects.InstanceList.get_by_filters(
-        # Without that nova leaves out what is soft-deleted.
+        # nova leaves out soft-deleted instances by default.
         context, {**filters, 'deleted': False, 'soft_deleted': True},
         expected_attrs=list(attributes), limit=INSTANCES, marker=after)
 
 
 def state(instance: objects.Instance) -> InstanceState:
-    """Return where an instance is and what it is at."""
+    """Return the host, node and states of an instance."""
     return InstanceState(
         host=instance.host, deleted=bool(instance.deleted),
         node=instance.node, vm_state=instance.vm_state,
@@ -252,11 +199,7 @@ def state(instance: objects.Instance) -> InstanceState:
 
 def records_of(context: nova_context.RequestContext,
                host: str) -> list[Record]:
-    """Read the records of a host, from the primary database.
-
-    :param host: a host, as nova spells it.
-    :returns: list of :class:`.facts.Record`.
-    """
+    """Read the records of a host from the primary database."""
     try:
         rows = objects.ComputeNodeList.get_all_by_host(context, host)
     except exception.NotFound:
@@ -266,21 +209,14 @@ def records_of(context: nova_context.RequestContext,
 
 def records(context: nova_context.RequestContext,
             nodes: Iterable[str]) -> list[Record]:
-    """Read the records of nodes.
-
-    :param nodes: uuids of nodes, which are those of their records.
-    :returns: list of :class:`.facts.Record`.
-    """
+    """Read the records of nodes."""
     return [
         record(row) for some in _batches(nodes)
         for row in objects.ComputeNodeList.get_all_by_uuids(context, some)]
 
 
 def record(row: objects.ComputeNode) -> Record:
-    """Return a record as a plain value.
-
-    :param row: nova.objects.ComputeNode; the value carries it.
-    """
+    """Return a record as a plain value, which keeps the row."""
     return Record(
         node=row.hypervisor_hostname, host=row.host,
         partition=peers.same_label(
@@ -291,7 +227,7 @@ def record(row: objects.ComputeNode) -> Record:
 
 def _batches(uuids: Iterable[str], size: int = BATCH
              ) -> Iterator[list[str]]:
-    """Yield lists that fit into one question to the database."""
+    """Yield lists that fit into one request."""
     uuids = list(uuids)
     for first in range(0, len(uuids), size):
         yield uuids[first:first + size]
@@ -300,15 +236,9 @@ def _batches(uuids: Iterable[str], size: int = BATCH
 def consumers(context: nova_context.RequestContext,
               report_client: report.SchedulerReportClient, node: str
               ) -> frozenset[str] | None:
-    """Ask placement who has a node, or is on its way to it.
-
-    :param report_client: nova's SchedulerReportClient.
-    :param node: uuid of a node, which is that of its resource provider.
-    :returns: frozenset of uuids, usually of one instance or none; or None
-        when placement does not say.
-    """
-    # SchedulerReportClient.get_allocations_for_resource_provider tells no
-    # failure from another.
+    """Read the consumers of a node; None if placement does not answer."""
+    # SchedulerReportClient.get_allocations_for_resource_provider hides the
+    # reason of a failure.
     try:
         answer = report_client.get(
             f'/resource_providers/{node}/allocations',
@@ -317,21 +247,18 @@ def consumers(context: nova_context.RequestContext,
         reason = str(exc)
     else:
         if answer.status_code == HTTPStatus.NOT_FOUND and _says_so(answer):
-            # Nobody has what is not there.
+            # No provider, so no allocations.
             return frozenset()
         if answer:
             return frozenset(answer.json()['allocations'])
         reason = answer.text
-    LOG.debug('Placement does not say what is allocated of node %(node)s: '
+    LOG.debug('Placement does not return the allocations of node %(node)s: '
               '%(reason)s', {'node': node, 'reason': reason})
     return None
 
 
 def _says_so(answer):
-    """Whether placement itself says that it has no such provider.
-
-    What stands before it, or in its place, answers in other words.
-    """
+    """Whether a 404 is placement's own text and not a proxy's."""
     try:
         return any('resource provider' in error['detail'].lower()
                    for error in answer.json()['errors'])
@@ -341,12 +268,10 @@ def _says_so(answer):
 
 def host_mapped(context: nova_context.RequestContext,
                 host: str) -> bool | None:
-    """Ask whether the scheduler can send builds to a host.
+    """Return whether the scheduler can send builds to a host.
 
-    :param host: a host, as nova spells it.
-    :returns: True or False, or None when the conductor does not know, as it
-        has no access to the API database.
-    :raises VirtDriverNotReady: when the API database does not answer.
+    :returns: None when the conductor has no access to the API database.
+    :raises VirtDriverNotReady: the API database does not answer.
     """
     try:
         objects.HostMapping.get_by_host(context, host)
@@ -354,17 +279,15 @@ def host_mapped(context: nova_context.RequestContext,
         return False
     except _API_DATABASE_ERRORS as exc:
         _require_no_access(exc)
-        LOG.debug('It cannot be known whether host %(host)s is mapped to a '
-                  'cell: %(exc)s', {'host': host, 'exc': exc})
+        LOG.debug('nova-conductor does not say whether host %(host)s is '
+                  'mapped to a cell: %(exc)s', {'host': host, 'exc': exc})
         return None
     return True
 
 
 def _require_no_access(exc):
-    """Raise VirtDriverNotReady unless a conductor will never know.
-
-    A cloud whose zones are not known for a moment is none without zones.
-    """
+    """Raise VirtDriverNotReady unless the conductor has no access."""
+    # Otherwise an outage would look like a cloud without zones.
     if (isinstance(exc, messaging.RemoteError)
             and exc.exc_type != 'CantStartEngineError'):
         raise names.VirtDriverNotReady(
@@ -375,12 +298,7 @@ def _require_no_access(exc):
 
 def host_aggregates(context: nova_context.RequestContext
                     ) -> tuple[aggregates.Aggregate, ...] | None:
-    """Read nova's host aggregates.
-
-    :returns: tuple of :class:`.aggregates.Aggregate`, or None when the
-        conductor does not know them, as it has no access to the API database.
-    :raises VirtDriverNotReady: when the API database does not answer.
-    """
+    """Read nova's host aggregates; returns and raises as host_mapped()."""
     try:
         listed = objects.AggregateList.get_all(context)
     except _API_DATABASE_ERRORS as exc:
@@ -396,15 +314,9 @@ def host_aggregates(context: nova_context.RequestContext
 def provider_aggregates(context: nova_context.RequestContext,
                         report_client: report.SchedulerReportClient,
                         provider: str) -> frozenset[str] | None:
-    """Read from placement which aggregates a resource provider carries.
-
-    nova's cache may be minutes old, and a client that speaks placement
-    before 1.19 leaves no trace by which nova would notice a conflict.
-
-    :param report_client: nova's client of placement.
-    :param provider: uuid of the provider.
-    :returns: frozenset of uuids, or None when placement does not answer.
-    """
+    """Read the aggregates of a resource provider; None without an answer."""
+    # nova's cache may be minutes old. Changes by clients before placement
+    # 1.19 leave the generation as it is.
     try:
         found = report_client._get_provider_aggregates(context, provider)
     except (exception.ResourceProviderAggregateRetrievalFailed,
@@ -416,22 +328,20 @@ def provider_aggregates(context: nova_context.RequestContext,
 def generations(context: nova_context.RequestContext,
                 report_client: report.SchedulerReportClient,
                 trait: str | None = None) -> dict[str, int]:
-    """Ask placement for the generations of all resource providers.
+    """Read {uuid: generation} of all resource providers, or of a trait's.
 
-    There is no question for some of them but by a trait, and no pages. With
-    its first microversion placement leaves out half of what it says of each.
+    placement has no pages and no filter by uuids. At its first microversion
+    the answer has half the size.
 
-    :param report_client: nova's SchedulerReportClient.
-    :param trait: only of those that have this trait.
-    :returns: dict of uuid -> generation.
     :raises VirtDriverNotReady: placement answers with an error.
-    :raises keystoneauth1.exceptions.ClientException: it does not answer.
+    :raises keystoneauth1.exceptions.ClientException: placement does not
+        answer.
     """
     found: dict[str, int] = {}
 
     def keep(value):
-        # Each object of the answer, the inner ones first, so that what is
-        # not kept is gone before the next one is read.
+        # Called for each inner object first: an object that is dropped is
+        # freed before the next is read, which saves memory.
         if 'generation' in value:
             found[value['uuid']] = value['generation']
             return None
@@ -451,25 +361,17 @@ def generations(context: nova_context.RequestContext,
 def generation(context: nova_context.RequestContext,
                report_client: report.SchedulerReportClient, node: str
                ) -> int | None:
-    """Ask placement for the generation of one resource provider.
-
-    :param report_client: nova's SchedulerReportClient.
-    :param node: uuid of a node, which is that of its resource provider.
-    :returns: None when placement does not say.
-    """
+    """Read the generation of a node's provider; None if unknown."""
     try:
         answer = report_client.get(f'/resource_providers/{node}',
                                    global_request_id=context.global_id)
         return answer.json()['generation'] if answer else None
     except (ks_exception.ClientException, ValueError, LookupError, TypeError):
-        # What stands before it may answer in other words.
+        # A proxy may have answered with something else than JSON.
         return None
 
 
 def volume_backed(bdms: objects.BlockDeviceMappingList | None) -> bool:
-    """Whether a server has its root disk on a volume.
-
-    :param bdms: its nova.objects.BlockDeviceMappingList.
-    """
+    """Whether a server has its root disk on a volume."""
     root = bdms.root_bdm() if bdms else None
     return root is not None and root.is_volume

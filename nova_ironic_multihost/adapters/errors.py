@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What an error says of whoever was asked: is it away, for a while?"""
+"""Classify errors: is a service unavailable, can a retry help?"""
 
 from collections.abc import Iterator
 from http import HTTPStatus
@@ -10,26 +10,21 @@ from nova import exception
 import oslo_messaging as messaging
 from urllib3 import exceptions as urllib3_exception
 
-#: Status of an answer that does not come from the API itself: a proxy finds
-#: nobody behind it, or the API has no worker for it.
+#: Statuses of a proxy without an API behind it, or with no free worker.
 NOBODY = (HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE)
 
-#: What an error of the conductor is called that is the same the next time:
-#: oslo.db's of what is to be written, and Python's own.
+#: Types of RemoteError that a retry does not change.
 FOR_GOOD = frozenset({
     'AttributeError', 'DBConstraintError', 'DBDataError', 'DBDuplicateEntry',
     'DBInvalidUnicodeParameter', 'DBNonExistentTable', 'DBReferenceError',
     'KeyError', 'TypeError', 'ValueError'})
 
-#: What its error is called while its database is away, or takes no writes.
+#: Types of RemoteError while the database is down or read-only.
 DATABASE_AWAY = frozenset({'DBConnectionError', 'OperationalError'})
 
 
 def away(exc: BaseException) -> bool:
-    """Whether an API is away: the same request may be answered later.
-
-    It may have been carried out, if nothing but the answer was lost.
-    """
+    """Whether an API is unavailable; it may have carried out the request."""
     return isinstance(exc, (
         ks_exception.RetriableConnectionFailure,
         # nova.utils.get_sdk_adapter
@@ -37,45 +32,41 @@ def away(exc: BaseException) -> bool:
 
 
 def not_taken(exc: BaseException) -> bool:
-    """Whether a request has not even been taken by an API."""
+    """Whether an API has not even received a request."""
     return _status(exc) == HTTPStatus.SERVICE_UNAVAILABLE or any(
         isinstance(one, urllib3_exception.NewConnectionError)
         for one in chain(exc))
 
 
 def for_good(exc: BaseException) -> bool:
-    """Whether the conductor has failed in a way that is the same again."""
+    """Whether the conductor would fail in the same way again."""
     return any(isinstance(one, messaging.RemoteError)
                and one.exc_type in FOR_GOOD for one in chain(exc))
 
 
 def passing(exc: BaseException, again: bool = False) -> bool:
-    """Whether what has failed may succeed another time.
+    """Whether an error or one of its causes may be gone at a retry.
 
-    Some API, the conductor or its database has not answered or not as it
-    should, or Ironic is busy with the node.
-
-    :param exc: or an error that it was raised for.
-    :param again: it has failed before; then it is no chance any more, and may
-        succeed only if nobody has answered (or placement has an error: of
-        that nova says no more than that it has).
+    :param again: it has failed before. Then only a missing answer counts, or
+        any error of placement, as nova does not tell which.
     """
     if isinstance(exc, (exception.InstanceNotFound,
                         exception.InstanceUpdateConflict)):
-        # Whatever has failed before it.
+        # Final, even with another error as its cause.
         return False
     return any(
-        _silent(one) or not again and (
+        _no_answer(one) or not again and (
+            # Ironic is busy with the node.
             _status(one) == HTTPStatus.CONFLICT
             or _status(one) >= HTTPStatus.INTERNAL_SERVER_ERROR
-            # An error that the conductor did not expect: oslo.db's are.
+            # An error that the conductor did not expect, such as oslo.db's.
             or isinstance(one, messaging.RemoteError)
             and one.exc_type not in FOR_GOOD)
         for one in chain(exc))
 
 
-def _silent(exc: BaseException) -> bool:
-    """Whether somebody does not answer: an API, the conductor, placement."""
+def _no_answer(exc: BaseException) -> bool:
+    """Whether an API, the conductor or placement does not answer."""
     return (
         away(exc) or _status(exc) == HTTPStatus.GATEWAY_TIMEOUT
         or isinstance(exc, (
@@ -86,11 +77,8 @@ def _silent(exc: BaseException) -> bool:
 
 
 def _status(exc: BaseException) -> int:
-    """Return the HTTP status of an error, 0 if it has none.
-
-    That of openstacksdk and of Neutron's client has one name for it,
-    keystoneauth another.
-    """
+    """Return the HTTP status of an error, 0 if it has none."""
+    # Of openstacksdk and Neutron's client; of keystoneauth.
     for name in 'status_code', 'http_status':
         if isinstance(status := getattr(exc, name, None), int):
             return status
@@ -98,7 +86,7 @@ def _status(exc: BaseException) -> int:
 
 
 def chain(exc: BaseException | None) -> Iterator[BaseException]:
-    """Yield an error, and those that it was raised for."""
+    """Yield an error and its causes."""
     seen: set[int] = set()
     while exc is not None and id(exc) not in seen:
         seen.add(id(exc))

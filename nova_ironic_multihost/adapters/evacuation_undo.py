@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 
 
-"""Evacuations of nova, and what is undone when one is refused.
+"""Undo what nova has done for an evacuation that this package refuses.
 
-nova's API writes a task state and a migration of the status ``accepted``, its
-conductor allocates another machine to the server, and this host, or any other,
-is told to build it there. nova would fail at the claim, as its driver does not
-know the address of the host (ResourceTracker._claim_existing_migration), write
-both states of the server as they were when the message was sent, over whatever
-there is by then, and set it to ERROR if the machine has another owner by then
-(ComputeManager.rebuild_instance). So nova does not even begin.
+nova's API writes a task state and a migration ``accepted``; its conductor
+allocates another node and sends the rebuild to a host. There the claim would
+fail, as nova's driver does not know the host's address
+(ResourceTracker._claim_existing_migration). ComputeManager.rebuild_instance
+would then write outdated states, or ERROR if the node has another owner by
+now. So a rebuild is refused before nova begins it.
 """
 
 from __future__ import annotations
@@ -33,37 +32,32 @@ from nova_ironic_multihost.adapters import names
 from nova_ironic_multihost.rules import evacuation
 from nova_ironic_multihost.rules.evacuation import Evacuated
 
-#: Statuses of an evacuation that nova has not given up: the API's, and that of
-#: a claim (ResourceTracker._claim_existing_migration).
+#: Statuses of an evacuation in progress: the API's, and that of a claim
+#: (ResourceTracker._claim_existing_migration).
 IN_PROGRESS = ['accepted', 'pre-migrating']
 
-#: The status with which nova's conductor gives one up when it finds no other
-#: machine: the server is in ERROR then (ComputeTaskManager.rebuild_instance).
+#: The status that nova's conductor sets when it finds no other node; the
+#: server is in ERROR then (ComputeTaskManager.rebuild_instance).
 GIVEN_UP = 'error'
 
-#: The one of an evacuation that is refused, as with nova's own refusal.
+#: The status of a refused evacuation, as after nova's own refusal.
 REFUSED = 'failed'
 
-#: For so long one that was given up is looked for, by the clock of nova's API;
-#: and one that was refused, for the conductor may come to it later.
+#: The oldest evacuations that found() reads, by the clock of nova's API.
+#: Refused ones are read as the conductor may still act on them.
 GIVEN_UP_SINCE = datetime.timedelta(days=1)
 REFUSED_SINCE = datetime.timedelta(minutes=30)
 
 
 class EvacuationUndo:
-    """The evacuations of nova.
-
-    Implements the port :class:`.engine.base.ports.EvacuationUndo`.
-
-    :param driver: the virt driver.
-    """
+    """nova's evacuations (port Evacuations)."""
 
     def __init__(self, driver: names.IronicDriver) -> None:
         self._driver = driver
         self._machines = machines.IronicMachines(driver)
 
     def found(self) -> dict[str, Evacuated]:
-        """Read which evacuations nobody has refused, or only just."""
+        """Read the evacuations that are not refused, or only recently."""
         context = names.admin_context()
         now = timeutils.utcnow(with_timezone=True)
         nodes: dict[str, str] = {}
@@ -89,16 +83,12 @@ class EvacuationUndo:
     def refuse(self, uuid: str) -> bool:
         """Undo what nova has done for the evacuations of an instance.
 
-        The migrations come last: while one is in progress nobody takes the
-        instance over, and whoever looks for them finds what is left to do.
-
-        :param uuid: of the instance.
-        :returns: whether there was one that nobody had refused.
-        :raises Exception: not all of it could be done; it is to be repeated.
+        The migrations are written last: until then no host takes the instance
+        over, and found() still returns it.
         """
         context = names.admin_context()
         with contextlib.suppress(exception.InstanceNotFound):
-            self._free(context, uuid)
+            self._free_nodes(context, uuid)
         evacuated = list(objects.MigrationList.get_by_filters(context, {
             'instance_uuid': uuid,
             'migration_type': fields.MigrationType.EVACUATION}))
@@ -106,44 +96,45 @@ class EvacuationUndo:
                    if migration.status in (*IN_PROGRESS, GIVEN_UP)]
         if evacuated:
             with contextlib.suppress(exception.InstanceNotFound):
-                self._put_back(context, uuid, again=not refused)
+                self._restore_states(context, uuid, again=not refused)
         if refused:
-            self._tell(context, uuid)
+            self._record_failure(context, uuid)
         for migration in refused:
             migration.status = REFUSED
             migration.save()
         return bool(refused)
 
-    def _free(self, context, uuid):
-        """Free the machines that an instance has allocated and is not on.
+    def _free_nodes(self, context, uuid):
+        """Free the nodes that an instance has allocated and is not on.
 
-        :raises InstanceNotFound: it is deleted, and nova frees all it has.
+        :raises InstanceNotFound: it is deleted; nova frees all its nodes.
         """
         client = names.manager_of(self._driver.virtapi).reportclient
         allocated = client.get_allocs_for_consumer(
             context, uuid)['allocations']
-        # Read in this order: one that gets a machine since is not freed.
+        # Read after the allocations: a node allocated since then is not freed.
         instance = objects.Instance.get_by_uuid(
             context, uuid, expected_attrs=[])
         surplus = evacuation.surplus(instance.node, allocated.keys())
         for record in db.records(context, surplus):
-            # What else there may be, such as bandwidth, is no machine.
+            # Only nodes have records; bandwidth, for example, stays.
             if not client.remove_provider_tree_from_instance_allocation(
                     context, uuid, record.node):
                 raise names.NovaException(
                     f'placement does not free node {record.node}')
 
-    def _put_back(self, context, uuid, again):
-        """Write both states as they were before.
+    def _restore_states(self, context, uuid, again):
+        """Restore both states of the instance.
 
-        :param again: only what nova's conductor may have done since.
-        :raises InstanceUpdateConflict: they are others by now.
+        :param again: only what nova's conductor may have changed since a
+            refusal.
+        :raises InstanceUpdateConflict: the states have changed meanwhile.
         """
         instance = objects.Instance.get_by_uuid(
             context, uuid, expected_attrs=[])
         seen = instance.vm_state, instance.task_state
         if again and instance.task_state == evacuation.TASK:
-            # nova's API begins a rebuild, and has not noted yet that it does.
+            # nova's API has begun a rebuild and not yet recorded its action.
             return
         faults = objects.InstanceFaultList.get_by_instance_uuids(
             context, [uuid])
@@ -155,8 +146,7 @@ class EvacuationUndo:
             instance.save(expected_vm_state=[seen[0]],
                           expected_task_state=[seen[1]])
 
-    def _tell(self, context, uuid):
-        """Note at the request for the evacuation why it has failed."""
+    def _record_failure(self, context, uuid):
         asked = next((
             action for action
             in objects.InstanceActionList.get_by_instance_uuid(context, uuid)
@@ -178,10 +168,7 @@ class EvacuationUndo:
 
 def actions_of(context: nova_context.RequestContext, uuid: str
                ) -> list[evacuation.EvacuationAction]:
-    """Read what an instance was asked for, the latest first.
-
-    :param uuid: of the instance.
-    """
+    """Read the actions of an instance, the latest first."""
     def events(action):
         return [
             evacuation.EvacuationEvent(
@@ -201,12 +188,11 @@ def actions_of(context: nova_context.RequestContext, uuid: str
 def _evacuations(context: nova_context.RequestContext,
                  statuses: list[str], until: datetime.datetime | None
                  ) -> Iterator[objects.Migration]:
-    """Read the evacuations of some statuses, the latest first.
+    """Read the evacuations with these statuses, the latest first.
 
-    The conductor cannot be asked for those since a moment: a time is a text
-    when it comes there, and nova does not read it.
+    The conductor cannot filter by time: a time arrives there as a text.
 
-    :param until: the moment before which they are left out, None to read all.
+    :param until: leave out those created before; None to read all.
     """
     marker = None
     while True:

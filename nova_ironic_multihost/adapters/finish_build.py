@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""How nova ends a build or a rebuild that Ironic has carried out.
+"""Finish a build or a rebuild that Ironic has carried out.
 
-nova does it in the thread that has asked Ironic (ComputeManager.
-_build_and_run_instance, _do_rebuild_instance). If that thread has died all the
-rest of it is done here, so that nobody sees a difference.
+nova does this in the thread that has called Ironic
+(ComputeManager._build_and_run_instance, _do_rebuild_instance). If that thread
+has died, this module does all the rest of it.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ LOG = logging.getLogger(__name__)
 
 
 class TaskKind(typing.NamedTuple):
-    """What differs between a build and a rebuild.
+    """The differences between a build and a rebuild.
 
     :param action: name of the instance action that users see.
     :param event: name of its event, which nova's decorator has begun
         (nova.compute.utils:wrap_instance_event).
-    :param unversioned: how the unversioned notification ends.
+    :param unversioned: end of the unversioned notification's type.
     :param notify: sends the versioned notification.
     """
 
@@ -47,21 +47,20 @@ class TaskKind(typing.NamedTuple):
 
 
 BUILD = TaskKind('create', 'compute__do_build_and_run_instance', 'create.end',
-             compute_utils.notify_about_instance_create)
+                 compute_utils.notify_about_instance_create)
 REBUILD = TaskKind('rebuild', 'compute_rebuild_instance', 'rebuild.end',
-               compute_utils.notify_about_instance_rebuild)
+                   compute_utils.notify_about_instance_rebuild)
 
 
 def kind_of(instance: objects.Instance) -> TaskKind:
-    """Say whether an instance is built or rebuilt."""
+    """Return BUILD or REBUILD for an instance."""
     return BUILD if instance.vm_state == vm_states.BUILDING else REBUILD
 
 
 def complete(manager: ComputeManager, instance: objects.Instance) -> None:
-    """End the build or the rebuild of an instance that has been deployed.
+    """Finish the build or the rebuild of a deployed instance.
 
-    :param manager: nova's ComputeManager.
-    :raises Exception: it is not ended; what comes after that is logged only.
+    :raises Exception: it is not finished; later errors are only logged.
     """
     kind = kind_of(instance)
     stopped = instance.vm_state == vm_states.STOPPED
@@ -70,19 +69,19 @@ def complete(manager: ComputeManager, instance: objects.Instance) -> None:
         _set_access_ips(instance)
     manager._update_instance_after_spawn(instance)
     if stopped:
-        # It is switched off again; if that is interrupted, at the next start.
+        # nova finishes this when the service starts, if it is interrupted.
         instance.task_state = task_states.POWERING_OFF
-    # A reschedule has left it (ComputeManager._build_and_run_instance).
+    # Left by a reschedule (ComputeManager._build_and_run_instance).
     instance.system_metadata.pop('network_allocated', None)
     _save(instance, before)
     _finish_event(instance, kind)
-    _begin(_tell, manager, instance.uuid, kind)
+    _start_thread(_notify_all, manager, instance.uuid, kind)
     if stopped:
         manager.stop_instance(_context(instance, kind), instance, False)
 
 
 def _save(instance, before):
-    """Save an instance; an answer that is lost is no write that is lost."""
+    """Save an instance; after a timeout check whether it was saved."""
     wanted = instance.vm_state, instance.task_state
     try:
         instance.save(expected_task_state=[before])
@@ -95,7 +94,7 @@ def _save(instance, before):
 
 
 def _set_access_ips(instance):
-    """Note the addresses by which nova's API shows a server first."""
+    """Set the addresses that nova's API shows first for a server."""
     label = names.CONF.default_access_ip_network_name
     if not label or instance.access_ip_v4 or instance.access_ip_v6:
         return
@@ -105,8 +104,8 @@ def _set_access_ips(instance):
         setattr(instance, f'access_ip_v{ip["version"]}', ip['address'])
 
 
-def _begin(target, *args):
-    """Call a function in a thread: whoever listens may not answer."""
+def _start_thread(target, *args):
+    # A thread, as the message bus may not answer.
     try:
         threading.Thread(target=target, args=args, daemon=True,
                          name='ironic-multihost-notices').start()
@@ -114,8 +113,8 @@ def _begin(target, *args):
         LOG.warning('Threads of nova-compute are used up: %s.', exc)
 
 
-def _tell(manager, uuid, kind):
-    """Tell whoever listens that a build or a rebuild is over."""
+def _notify_all(manager, uuid, kind):
+    """Notify the scheduler and the listeners that the build is over."""
     for tell in (_tell_scheduler, _tell_unversioned, _tell_versioned):
         try:
             tell(manager, objects.Instance.get_by_uuid(
@@ -123,9 +122,9 @@ def _tell(manager, uuid, kind):
                     'flavor', 'info_cache', 'metadata', 'system_metadata']),
                 kind)
         except Exception as exc:  # noqa: BLE001
-            LOG.warning('The end of a %(action)s of instance %(uuid)s was '
-                        'not told to all who listen: %(exc)s. Nothing else '
-                        'depends on it.', {
+            LOG.warning('A notification of the end of the %(action)s of '
+                        'instance %(uuid)s was not sent: %(exc)s. The '
+                        '%(action)s itself is done: nothing to do.', {
                             'action': kind.action, 'uuid': uuid, 'exc': exc})
 
 
@@ -152,7 +151,7 @@ def _tell_versioned(manager, instance, kind):
 def note_fault(
     instance: objects.Instance, kind: TaskKind, reason: str
 ) -> None:
-    """Tell the user of an instance why its build or rebuild has failed."""
+    """Record the reason of a failed build or rebuild for the user."""
     error = names.NovaException(reason)
     _finish_event(instance, kind, error)
     compute_utils.add_instance_fault_from_exc(
@@ -160,12 +159,12 @@ def note_fault(
 
 
 def _finish_event(instance, kind, error=None):
-    """Note in the log of an instance's actions that something is over."""
+    """Record the end of the event in the instance's action."""
     try:
         objects.InstanceActionEvent.event_finish_with_failure(
             _context(instance, kind), instance.uuid, kind.event,
             exc_val=error and str(error),
-            # That there is one makes it a failure.
+            # A traceback, even an empty one, makes it a failure.
             exc_tb=None if error is None else '', want_result=False)
     except Exception as exc:  # noqa: BLE001
         LOG.debug('Event %(event)s of instance %(uuid)s is not finished: '
@@ -174,7 +173,7 @@ def _finish_event(instance, kind, error=None):
 
 
 def _context(instance, kind):
-    """Return a context with the id of the request that began it."""
+    """Return a context with the id of the request that began the action."""
     context = names.admin_context()
     action = next((
         one for one in objects.InstanceActionList.get_by_instance_uuid(

@@ -1,10 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A section of our own in nova's Guru Meditation Reports.
-
-nova-compute writes a report when it gets SIGUSR2 (oslo.reports). The sections
-belong to a class, which is the only way to have one.
-"""
+"""A section in nova's Guru Meditation Reports (oslo.reports, SIGUSR2)."""
 
 from collections.abc import Callable
 import weakref
@@ -17,11 +13,8 @@ Report = guru_meditation_report.TextGuruMeditation
 class ReportSection:
     """A section, from :meth:`begin` to :meth:`end`.
 
-    nova's handler of signals makes the report, in the middle of anything that
-    the main thread does: what makes the text must take no lock.
-
-    :param title: what it is called.
-    :param text: bound method that returns it. Whose it is, is not kept alive.
+    :param text: bound method, held weakly. A signal handler calls it, so it
+        must take no lock.
     """
 
     def __init__(self, title: str, text: Callable[[], str]) -> None:
@@ -30,16 +23,15 @@ class ReportSection:
         self._begun = False
 
     def begin(self) -> None:
-        """Be in the reports, once."""
+        """Add the section, once."""
         if not self._begun:
             self._begun = True
             Report.register_section(self._title, self._generate)
 
     def end(self) -> None:
-        """Be in no report any more."""
+        """Remove the section."""
         if self._begun:
             self._begun = False
-            # Pairs, of one type or another.
             sections = Report.persistent_sections
             sections[:] = [pair for pair in sections
                            if pair[1] != self._generate]
@@ -49,5 +41,4 @@ class ReportSection:
         try:
             return text() if text is not None else 'It has ended.'
         except Exception as exc:  # noqa: BLE001
-            # The rest of the report is wanted all the more.
-            return f'It cannot be said: {exc!r}'
+            return f'This section has failed: {exc!r}'

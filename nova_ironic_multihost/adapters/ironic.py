@@ -2,12 +2,9 @@
 
 """Ironic's listings as plain JSON, a page at a time.
 
-An openstacksdk object of a node costs forty times what its JSON costs, so
-they are made of nodes that nova asks for, and of no others.
-
-Each page is asked for with all its parameters: the link to the next one that
-Ironic gives has lost most filters (ironic.api.controllers.v1.node:
-NodesController._get_nodes_collection), and lists nodes of others.
+An openstacksdk object takes forty times the memory, so objects are made only
+of nodes that nova asks for. Ironic's link to the next page loses most filters
+(NodesController._get_nodes_collection), so it is not used.
 """
 
 from __future__ import annotations
@@ -32,34 +29,27 @@ from nova_ironic_multihost.rules.mirror import ListingPage
 from nova_ironic_multihost.rules.mirror import NodeRow
 from nova_ironic_multihost.rules import peers
 
-#: Since when Ironic counts the nodes of its shards.
+#: The first API version that counts the nodes of shards.
 COUNTED = '1.82'
 
-_SLIM = ('uuid', 'instance_uuid')
+_MINIMAL_FIELDS = ('uuid', 'instance_uuid')
 
 
 def node(body: bytes, connection: typing.Any) -> sdk_node.Node:
-    """Return a node as openstacksdk would have listed it.
-
-    :param body: :attr:`.rules.mirror.NodeRow.body`.
-    :param connection: to Ironic.
-    """
+    """Return a node as an openstacksdk object."""
     return sdk_node.Node.existing(
         connection=connection._get_connection(), **content(body))
 
 
 def content(body: bytes) -> dict[str, typing.Any]:
-    """Return {field: value} of a node, the fields that nova works with.
-
-    :param body: :attr:`.rules.mirror.NodeRow.body`.
-    """
+    """Return {field: value} of a :attr:`.rules.mirror.NodeRow.body`."""
     return dict(zip(names.node_fields(), json.loads(zlib.decompress(body)),
                     strict=True))
 
 
 @contextlib.contextmanager
-def _asking():
-    """Have whatever goes wrong as a ListingError."""
+def _listing_errors():
+    """Turn any error into a ListingError."""
     try:
         yield
     except (ListingError, MarkerNotFound):
@@ -70,29 +60,23 @@ def _asking():
 
 
 class NodePages:
-    """Implements the port :class:`.engine.base.ports.NodePages`.
-
-    Uses ``_can_send_version``, which is private to nova's driver and to its
-    subclasses.
-
-    :param driver: the virt driver.
-    """
+    """Ironic's listings (port Pages)."""
 
     def __init__(self, driver: names.IronicDriver) -> None:
         self._driver = driver
 
-    @_asking()
+    @_listing_errors()
     def page(self, partition: peers.Partition, after: str | None,
              limit: int, wanted: Callable[[str, str | None], bool] | None,
              unused: bool = False) -> ListingPage:
-        """List nodes in the order in which they were created."""
+        """List nodes in the order of their creation."""
         filters, _ = query(partition)
         if unused:
             filters['associated'] = 'false'
         return self._page(
             partition, after, limit, wanted, filters, _fields(wanted))
 
-    @_asking()
+    @_listing_errors()
     def newest(
         self,
         partition: peers.Partition,
@@ -100,7 +84,7 @@ class NodePages:
         limit: int,
         wanted: Callable[[str, str | None], bool],
     ) -> ListingPage:
-        """List nodes, the one that was touched last first."""
+        """List nodes, the last changed first."""
         filters, _ = query(partition)
         return self._page(
             partition, after, limit, wanted,
@@ -125,25 +109,22 @@ class NodePages:
             tuple(_row(its, wanted, filters) for its in found['nodes']),
             'next' in found, _moment(answer.headers.get('Date')))
 
-    @_asking()
+    @_listing_errors()
     def node(self, node: str) -> NodeRow:
-        """Ask for one node."""
+        """Read one node."""
         answer = self._get(f'/nodes/{node}', {
             'fields': ','.join(names.node_fields())}, node)
         return _row(answer.json(), lambda node, instance: True, {})
 
-    @_asking()
+    @_listing_errors()
     def touched(self, node: str) -> datetime.datetime | None:
-        """Ask when a node was touched last."""
+        """Read the time of the last change of a node."""
         moment = self._get(f'/nodes/{node}', {}, node).json()['updated_at']
         return timeutils.parse_isotime(moment) if moment else None
 
-    @_asking()
+    @_listing_errors()
     def total(self, partition: peers.Partition) -> int | None:
-        """Count the nodes, if this process may, and Ironic can.
-
-        Of a conductor group Ironic counts none.
-        """
+        """Count the nodes of the partition's shard, or of all shards."""
         if not utils.supports_microversion(
                 self._driver.ironic_connection, COUNTED):
             return None
@@ -153,21 +134,17 @@ class NodePages:
             return None
         return sum(shard['count'] for shard in answer.json()['shards']
                    if not partition.shard
-                   or _same(shard['name'], partition.shard))
+                   or _filter_matches(shard['name'], partition.shard))
 
     def _get(self, path, params, mark=None):
-        """Ask Ironic.
-
-        :param mark: uuid of a node that the answer depends on.
-        """
         connection = self._driver.ironic_connection
-        # As openstacksdk does it (openstack.resource:Resource.
-        # _get_microversion, whose arguments are not always the same).
+        # As openstack.resource:Resource._get_microversion chooses it.
         answer = connection.get(
             path, params=params, microversion=(
                 connection.default_microversion
                 or utils.maximum_supported_microversion(
                     connection, sdk_node.Node._max_microversion)))
+        # The node after which the page begins, or that was asked for.
         if mark and answer.status_code == 404:
             raise MarkerNotFound(f'node {mark} is gone')
         exceptions.raise_from_response(answer)
@@ -176,12 +153,9 @@ class NodePages:
 
 def query(partition: peers.Partition
           ) -> tuple[dict[str, str], list[str]]:
-    """Say how Ironic lists the nodes of a partition, and of no other.
+    """Return (query parameters, API versions that they need).
 
-    :param partition: :class:`.membership.Partition`.
-    :returns: (filters, versions): dict of query parameters, and the list of
-        the Ironic API versions that must be available for them. An older
-        Ironic would ignore a filter and list everybody's nodes.
+    An older Ironic would ignore a filter and list all nodes.
     """
     filters = {}
     versions = []
@@ -195,15 +169,12 @@ def query(partition: peers.Partition
 
 
 def _fields(wanted):
-    return names.node_fields() if wanted else _SLIM
+    return names.node_fields() if wanted else _MINIMAL_FIELDS
 
 
-def _same(theirs: str | None, wanted: str) -> bool:
-    """Whether a filter lets it through, as far as that can be known.
-
-    The collation of Ironic's database decides: MariaDB looks at no case, and
-    at no accents either; PostgreSQL and SQLite look at both.
-    """
+def _filter_matches(theirs: str | None, wanted: str) -> bool:
+    """Whether a filter matches, as far as the database's collation shows."""
+    # MariaDB ignores case and accents; PostgreSQL and SQLite do not.
     return (theirs or '').casefold() == wanted.casefold()
 
 
@@ -211,7 +182,7 @@ def _row(found: dict[str, typing.Any],
          wanted: Callable[[str, str | None], bool] | None,
          filters: dict[str, str]) -> NodeRow:
     uuid, instance = found['uuid'], found['instance_uuid']
-    if not all(_same(found.get(name, value), value)
+    if not all(_filter_matches(found.get(name, value), value)
                for name, value in filters.items()):
         return NodeRow(uuid, instance, here=False)
     if wanted is None or not wanted(uuid, instance):
@@ -222,16 +193,13 @@ def _row(found: dict[str, typing.Any],
 
 
 def _compressed(text: str) -> bytes:
-    """Return as few bytes as there need be, as many are kept.
-
-    zlib's own settings take a quarter of a MB for each that it makes.
-    """
+    """Compress a text with less than the 256 kB of zlib's default settings."""
     one = zlib.compressobj(zlib.Z_BEST_SPEED, wbits=12, memLevel=5)
     return one.compress(text.encode()) + one.flush()
 
 
 def _moment(date: str | None) -> datetime.datetime | None:
-    """Return the moment in a header of HTTP, None if it has none."""
+    """Return the time in an HTTP header, None if there is none."""
     try:
         return email.utils.parsedate_to_datetime(date) if date else None
     except ValueError:

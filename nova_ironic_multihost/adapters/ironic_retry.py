@@ -1,14 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Operations wait while Ironic is away.
+"""Let operations wait while Ironic is unavailable.
 
-Another node is no remedy, as it is one of the same Ironic. nova would try the
-next one at once, and use up all attempts of a build within seconds.
-
-openstacksdk could repeat requests itself (``[ironic]connect_retries``,
-``status_code_retries``), but it repeats for all that ask, those who had better
-give up included; and the latter for each conflict, too, which nova's driver
-meets in the normal course of things and knows how to answer.
+nova would try other nodes of the same Ironic at once and use up all attempts
+of a build. The options ``[ironic]connect_retries`` and ``status_code_retries``
+do not fit: they let callers retry that must not wait, and the latter repeats
+conflicts, which nova's driver handles.
 """
 
 from __future__ import annotations
@@ -32,10 +29,10 @@ from nova_ironic_multihost.rules import takeover
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds between two requests while Ironic is away.
+#: Seconds between two attempts.
 PAUSE = 5
 
-#: Target of a request -> provision states of a node that has accepted it.
+#: Target of a request -> provision states that show that it was accepted.
 ACCEPTED = {
     'active': takeover.DEPLOYING | {'active'},
     'rebuild': takeover.DEPLOYING,
@@ -43,22 +40,20 @@ ACCEPTED = {
                           'clean failed', 'available'}),
 }
 
-#: Requests that make a difference when they are made twice.
+#: Requests that must not be carried out twice.
 ONCE = ('inject_nmi_to_node', 'set_node_power_state')
 
 
 class IronicRetry:
-    """Who waits for Ironic, and for how long.
+    """Decides whether a thread waits for Ironic, and for how long.
 
-    Audits and looks do not: they are repeated in any case, what they have read
-    gets old, and nova audits a node under a lock that all builds want. Nor
-    does anybody before the service has started, as others would take it for
-    dead meanwhile, or whose sender does not wait as long.
+    Audits and peer polls do not wait: they are repeated, and nova audits under
+    a lock that builds need. Nor does a service that starts, as its peers would
+    take it for dead, or an operation with an RPC caller that waits for less
+    time.
 
-    :param seconds: returns for how many seconds at most.
+    :param seconds: returns the longest wait.
     :param may_wait: returns whether this thread may wait.
-    :param clock: monotonic clock, in seconds.
-    :param sleep: waits for so many seconds.
     """
 
     def __init__(self, seconds: Callable[[], float],
@@ -73,37 +68,28 @@ class IronicRetry:
 
     @contextlib.contextmanager
     def none(self) -> Iterator[None]:
-        """Let this thread not wait."""
-        before = self._lost
-        self._thread.lost = True
+        """Forbid this thread to wait."""
+        before = self._no_wait
+        self._thread.no_wait = True
         try:
             yield
         finally:
-            self._thread.lost = before
+            self._thread.no_wait = before
 
     @property
-    def _lost(self):
-        return getattr(self._thread, 'lost', False)
+    def _no_wait(self):
+        return getattr(self._thread, 'no_wait', False)
 
     def connection(self, connect: Callable[[], typing.Any]) -> typing.Any:
-        """Return a connection to Ironic that waits if this thread may.
-
-        :param connect: returns one that does not.
-        """
-        if self._lost or not self._may_wait():
+        """Return a connection to Ironic that waits if this thread may."""
+        if self._no_wait or not self._may_wait():
             return connect()
         return RetryingConnection(
             connect, self._seconds, self._clock, self._sleep)
 
 
 class RetryingConnection:
-    """A connection to Ironic whose methods wait for an answer.
-
-    :param connect: returns a connection that does not.
-    :param seconds: returns for how long each of them waits at most.
-    :param clock: monotonic clock, in seconds.
-    :param sleep: waits for so many seconds.
-    """
+    """A connection to Ironic with methods that retry."""
 
     def __init__(self, connect: Callable[[], typing.Any],
                  seconds: Callable[[], float], clock: Callable[[], float],
@@ -115,10 +101,10 @@ class RetryingConnection:
 
     def __getattr__(self, name):
         if callable(getattr(_proxy.Proxy, name, None)):
-            return functools.partial(self._ask, name)
+            return functools.partial(self._call, name)
         return getattr(self._connect(), name)
 
-    def _ask(self, name, *args, **kwargs):
+    def _call(self, name, *args, **kwargs):
         begun = self._clock()
         retrying = tenacity.Retrying(
             retry=tenacity.retry_if_exception(
@@ -127,7 +113,7 @@ class RetryingConnection:
             stop=lambda state: self._clock() - begun >= self._seconds(),
             before_sleep=functools.partial(self._warn, name),
             sleep=self._sleep, reraise=True)
-        return retrying(lambda: self._ask_once(
+        return retrying(lambda: self._call_once(
             name, retrying.statistics['attempt_number'] > 1, *args, **kwargs))
 
     def _warn(self, name, state):
@@ -139,17 +125,17 @@ class RetryingConnection:
                 {'name': name, 'seconds': self._seconds(),
                  'exc': state.outcome.exception()})
 
-    def _ask_once(self, name, again, *args, **kwargs):
+    def _call_once(self, name, again, *args, **kwargs):
         connection = self._connect()
         try:
             found = getattr(connection, name)(*args, **kwargs)
         except (exceptions.BadRequestException, exceptions.ConflictException):
-            # The answer to the request before may have been lost.
+            # The request before may have succeeded, and its answer be lost.
             if again and name == 'set_node_provision_state' and _is_accepted(
                     connection, *args):
                 return None
             raise
-        # What is listed page by page fails page by page.
+        # Read all pages here, so that an error of any page is retried.
         return (iter(list(found)) if isinstance(found, types.GeneratorType)
                 else found)
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The machines of instances, through inherited methods of nova's driver."""
+"""The machines of instances, through methods of nova's driver."""
 
 import datetime
 
@@ -14,32 +14,22 @@ from nova_ironic_multihost.adapters import names
 
 
 class IronicMachines:
-    """What Ironic makes of the machines of this host's instances.
-
-    Implements the port :class:`.engine.base.ports.IronicMachines`. Uses
-    ``_get_node``, which is private to nova's driver and to its subclasses.
-
-    :param driver: the virt driver.
-    """
+    """The machines of this host's instances (port Machines)."""
 
     def __init__(self, driver: names.IronicDriver) -> None:
         self._driver = driver
 
     def provision_state(self, instance: objects.Instance) -> str | None:
-        """Return that of an instance's node, None if the node is not its."""
+        """Return the state of the node if Ironic has it for the instance."""
         node = self._node(instance)
         return None if node is None else node.provision_state
 
     def vm_state(self, instance: objects.Instance) -> str | None:
-        """Return the vm_state that an instance's machine speaks for.
-
-        :returns: None if Ironic has not deployed it, or neither Ironic nor
-            nova knows whether it is on.
-        """
+        """Return the vm_state of an instance's machine, None if unknown."""
         node = self._node(instance)
         if node is None or node.provision_state != 'active':
             return None
-        # Its BMC may have gone with the rack of the dead host.
+        # Without the power state of the BMC, nova's last one counts.
         return {'power on': vm_states.ACTIVE,
                 'power off': vm_states.STOPPED}.get(node.power_state) or {
             power_state.RUNNING: vm_states.ACTIVE,
@@ -58,24 +48,17 @@ class IronicMachines:
 
     def deployed_since(self, instance: objects.Instance,
                        moment: datetime.datetime | None) -> bool:
-        """Whether Ironic has begun to deploy an instance since a moment.
-
-        It notes when the state of the node was written last, which it also
-        does when it goes back as there is no worker to deploy; then there is
-        an error, which a deployment that begins clears
-        (ironic.conductor.utils: provisioning_error_handler).
-
-        :param moment: with its time zone; None for one that is not known,
-            since which nothing has.
-        :raises HttpException: Ironic does not say.
-        """
+        """Whether Ironic has begun to deploy an instance since a moment."""
         if moment is None:
             return False
-        # openstacksdk has no name for it; the API lets choose since 1.8.
+        # openstacksdk lacks the field; the API selects fields since 1.8.
         answer = self._driver.ironic_connection.get(
             f'/nodes/{instance.node}', microversion='1.8',
             params={'fields': 'provision_updated_at,last_error'})
         exceptions.raise_from_response(answer)
+        # provision_updated_at changes, too, when no worker is free; then
+        # last_error is set, which a deployment clears
+        # (ironic.conductor.utils:provisioning_error_handler).
         node = answer.json()
         changed = node['provision_updated_at']
         return (changed is not None and not node['last_error']

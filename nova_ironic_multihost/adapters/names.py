@@ -1,12 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Classes, exceptions and constants of nova that this package uses.
+"""All that this package uses of nova's and openstacksdk's names.
 
-nova promises its virt drivers nothing but the public methods of
-``nova.virt.driver.ComputeDriver``. Whatever else this package takes from nova
-or from openstacksdk comes through the modules of this folder, and
-``tests/unit/adapters`` checks each piece against every supported nova, so
-that a test finds a change there before an operator does.
+nova promises virt drivers only the public methods of ComputeDriver. The tests
+of this folder check the others with each supported nova.
 """
 
 import nova.conf
@@ -19,46 +16,40 @@ from openstack import exceptions as sdk_exception
 
 CONF = nova.conf.CONF
 
-#: nova's driver for Ironic, which ours extends.
 IronicDriver = ironic_driver.IronicDriver
 
-#: What nova calls a power state of Ironic.
 map_power_state = ironic_driver.map_power_state
 
-#: What nova knows of a machine: its power state.
+#: The answer of ``get_info``: a power state.
 InstanceInfo = hardware.InstanceInfo
 
-#: nova skips an audit that raises it and tries again at the next.
+#: Raise it to skip an audit; nova tries again at the next.
 VirtDriverNotReady = exception.VirtDriverNotReady
 
-#: Raised by ``IronicDriver._can_send_version``: Ironic is too old for it.
 IronicAPIVersionNotAvailable = exception.IronicAPIVersionNotAvailable
 
-#: nova's audit passes over the one node for which it is raised.
+#: Raise it to skip one node in an audit.
 ComputeHostNotFound = exception.ComputeHostNotFound
 
-#: A build that raises it is sent to another node.
+#: Raise it to reschedule a build.
 ComputeResourcesUnavailable = exception.ComputeResourcesUnavailable
 
-#: A build that raises it ends in ERROR.
+#: Raise it to set a build to ERROR.
 BuildAbortException = exception.BuildAbortException
 
-#: Raised by ``IronicDriver._set_instance_id`` whatever Ironic answered.
+#: ``IronicDriver._set_instance_id`` raises it for each error of Ironic.
 InstanceDeployFailure = exception.InstanceDeployFailure
 
-#: nova ends a build that raises it, and frees what the build has.
+#: Raise it to end a build; nova frees its resources.
 InstanceNotFound = exception.InstanceNotFound
 
-#: Ironic has no such node.
 NodeNotFound = sdk_exception.ResourceNotFound
 
 #: Ironic has the node for another instance, or is busy with it.
 NodeConflict = sdk_exception.ConflictException
 
-#: Decorator: one thread at a time, for each name.
 synchronized = utils.synchronized
 
-#: Base class of the errors that nova prints by their message.
 NovaException = exception.NovaException
 
 
@@ -68,20 +59,11 @@ def admin_context() -> nova_context.RequestContext:
 
 
 def node_fields() -> tuple[str, ...]:
-    """Return the names of the fields of a node that a driver works with.
-
-    A driver that extends nova's may add some when it is imported.
-    """
+    """Return the fields that the driver reads; an operator's may add some."""
     return tuple(ironic_driver._NODE_FIELDS)
 
 
 def manager_of(virtapi):
-    """Return nova's ComputeManager of a virt driver.
-
-    A virt driver reaches it through what nova hands to its constructor
-    (nova.compute.manager:ComputeVirtAPI).
-
-    :param virtapi: what nova gave to the driver.
-    :returns: the ComputeManager, or None when the driver is used alone.
-    """
+    """Return nova's ComputeManager; None if the driver is used alone."""
+    # nova.compute.manager:ComputeVirtAPI
     return getattr(virtapi, '_compute', None)

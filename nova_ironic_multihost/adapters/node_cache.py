@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The cache of Ironic's nodes that nova's driver works with."""
+"""The node cache of nova's driver."""
 
 from collections import abc
 from collections.abc import Callable
@@ -14,41 +14,30 @@ import typing
 from nova_ironic_multihost.adapters import names
 from nova_ironic_multihost.rules.mirror import NodeRow
 
-#: Node objects that are at hand. The tracker asks for the same one several
-#: times, one after the other; of all nodes they would take much memory.
+#: Node objects kept in memory; the tracker asks for one several times.
 MADE = 256
 
 
 class NodeCache(abc.MutableMapping):
-    """Node objects by uuid: of the nodes that are this host's.
+    """The nodes of this host by uuid, in place of nova's dict ``node_cache``.
 
-    It takes the place of ``IronicDriver.node_cache``, a plain dict, over
-    which nova's driver iterates in one thread while it adds to it and takes
-    from it in others, without a lock. Here that is safe, as an iteration goes
-    over a copy: no other thread, native or of eventlet, can interrupt the
-    copying of a dict's keys or values.
-
-    Nodes come from listings, as JSON of which an object is made when somebody
-    asks for it, and from reads of one node. A node that changes while Ironic
-    lists it must not come in as it was before, so whoever changes one calls
-    :meth:`forget` afterwards. What others change (an operator, Ironic itself)
-    shows at the next listing.
-
-    :param make: makes an object of a :attr:`.rules.mirror.NodeRow.body`.
+    nova iterates over it in one thread while others change it, so iterations
+    go over copies, made in one step that no thread or greenthread interrupts.
+    Call :meth:`forget` after each change of a node: a listing that began
+    earlier would restore the old state.
     """
 
     def __init__(self, make: Callable[[bytes], typing.Any]) -> None:
         self._make = make
-        # Rows that have a body, or objects that were read.
+        # Uuid -> row with a body, or object of a single read.
         self._known: dict[str, typing.Any] = {}
-        # Guards what follows, and the methods that look at it. It is never
-        # held while Ironic is asked.
+        # Guards the fields below and their methods. Never held during a
+        # request to Ironic.
         self._lock = threading.Lock()
-        # Row and object by uuid. nova changes the objects, so what is in a
-        # row is no more said by them after some time.
+        # Uuid -> (row, object). nova changes the objects.
         self._made: dict[str, tuple[NodeRow, typing.Any]] = {}
         self._listings: list[set[str]] = []
-        # Where an instance was; it may be there no more.
+        # Instance -> its node; it may be outdated.
         self._by_instance: dict[str | None, str] = {}
 
     def __getitem__(self, uuid):
@@ -85,33 +74,30 @@ class NodeCache(abc.MutableMapping):
         return iter(list(self._known))
 
     def row(self, uuid: str) -> NodeRow | None:
-        """Return what a listing had of a node, None if it is not known."""
+        """Return the row of a node from a listing, None if there is none."""
         known = self._known.get(uuid)
         return known if isinstance(known, NodeRow) else None
 
     def values(self):
-        """Return an iterator of the nodes of this moment."""
+        """Return an iterator over a copy of the nodes."""
         return (node for _, node in self.items())
 
     def items(self):
-        """Return an iterator of (uuid, node) of this moment."""
+        """Return an iterator over a copy of the (uuid, node) pairs."""
         return ((uuid, self._node(known))
                 for uuid, known in list(self._known.items()))
 
     def pop(self, uuid, *default):
-        """Take a node out and return it."""
+        """Remove a node and return it."""
         return self._node(self._known.pop(uuid, *default))
 
     def instances(self) -> dict[str, str]:
-        """Return {uuid of a node: uuid of its instance} of this moment."""
+        """Return {uuid of a node: uuid of its instance}."""
         return {uuid: instance for uuid, known in list(self._known.items())
                 if (instance := _instance(known)) is not None}
 
     def of_instance(self, instance: str) -> typing.Any:
-        """Return the node of an instance, None if none is known.
-
-        nova's driver looks through all nodes for it.
-        """
+        """Return the node of an instance, None if it is unknown."""
         uuid = self._by_instance.get(instance)
         known = self._known.get(uuid) if uuid is not None else None
         if known is None or _instance(known) != instance:
@@ -120,10 +106,7 @@ class NodeCache(abc.MutableMapping):
 
     @contextlib.contextmanager
     def listing(self) -> Iterator[Set[str]]:
-        """Remember while Ironic lists nodes which of them change.
-
-        :returns: their uuids, for :meth:`replace` and :meth:`add`.
-        """
+        """Yield a set that collects the nodes that change during a listing."""
         changed: set[str] = set()
         with self._lock:
             self._listings.append(changed)
@@ -136,14 +119,10 @@ class NodeCache(abc.MutableMapping):
 
     def replace(self, nodes: Mapping[str, NodeRow],
                 changed: Set[str] = frozenset()) -> None:
-        """Have the nodes of a listing, and no others.
+        """Replace all nodes by those of a listing.
 
-        Those that changed since it began, or of which little was read, are
-        left out and read anew when they are needed. A node that stays is
-        there at any moment.
-
-        :param nodes: uuid -> node.
-        :param changed: what :meth:`listing` returned.
+        Nodes that have changed since, or have no body, are read when needed. A
+        node in both is never missing in between.
         """
         with self._lock:
             kept = self._kept(nodes, changed)
@@ -156,10 +135,7 @@ class NodeCache(abc.MutableMapping):
 
     def add(self, nodes: Mapping[str, NodeRow], changed: Set[str] = frozenset()
             ) -> None:
-        """Have these nodes, too.
-
-        Parameters as for :meth:`replace`.
-        """
+        """Add nodes of a listing; otherwise as :meth:`replace`."""
         with self._lock:
             kept = self._kept(nodes, changed)
             self._known.update(kept)
@@ -173,11 +149,8 @@ class NodeCache(abc.MutableMapping):
                 if row.body is not None and uuid not in changed}
 
     def forget(self, uuid: str) -> None:
-        """Read a node anew when it is needed next: it has changed.
-
-        :param uuid: of the node.
-        """
-        # A read of the node that began before ends first.
+        """Remove a node that has changed."""
+        # Wait for a read of the node that has begun.
         @_one_at_a_time(uuid)
         def forget():
             with self._lock:
@@ -189,19 +162,13 @@ class NodeCache(abc.MutableMapping):
 
     def read(self, uuid: str, get: Callable[[str], typing.Any],
              is_mine: Callable[[str], bool]) -> typing.Any:
-        """Return a node, from here or else from Ironic.
-
-        :param uuid: of the node.
-        :param get: asks Ironic for it.
-        :param is_mine: says whether it is this host's; others are not kept.
-            It is asked after Ironic has answered.
-        """
+        """Return a node from the cache, or read it with ``get``."""
         @_one_at_a_time(uuid)
         def read():
             node = self.get(uuid)
             if node is None:
                 node = get(uuid)
-                # What was listed meanwhile may be newer.
+                # A listing meanwhile may be newer.
                 if (listed := self.get(uuid)) is not None:
                     return listed
                 if is_mine(uuid):
@@ -221,5 +188,5 @@ def _instance(known):
 
 
 def _one_at_a_time(uuid):
-    # nova's own lock (IronicDriver._unprovision takes a node from the cache).
+    # nova's own lock (IronicDriver._unprovision).
     return names.synchronized(f'ironic-node-{uuid}')

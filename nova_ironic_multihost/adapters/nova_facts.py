@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 
-"""nova and placement as the sources of an audit's facts."""
+"""nova and placement as the sources of an audit."""
 
 from collections.abc import Callable
 from collections.abc import Iterable
@@ -23,21 +23,13 @@ from nova_ironic_multihost.rules.model import InstanceState
 from nova_ironic_multihost.rules.model import Record
 from nova_ironic_multihost.rules import peers
 
-#: Questions to placement at a time. It answers one in 5 to 7 ms; keystoneauth
-#: keeps ten connections.
+#: Parallel requests to placement. One takes 5 to 7 ms; keystoneauth keeps ten
+#: connections.
 AT_ONCE = 8
 
 
 class NovaSources:
-    """The sources of a nova-compute: nova and placement.
-
-    Implements the port :class:`.engine.base.ports.Sources`, method by method.
-    Uses ``_get_hypervisor_type``, which is private to nova's driver and to its
-    subclasses.
-
-    :param driver: the virt driver that the facts are gathered for.
-    :param tracker: its :class:`.nova_tracker.NovaTracker`.
-    """
+    """nova and placement (port Sources)."""
 
     def __init__(
         self, driver: names.IronicDriver, tracker: nova_tracker.NovaTracker
@@ -85,16 +77,16 @@ class NovaSources:
             db.records(names.admin_context(), nodes))
 
     def consumers(self, node: str) -> frozenset[str] | None:
-        """Ask placement who has allocated a node."""
+        """Read the consumers of a node from placement."""
         return db.consumers(
             names.admin_context(), self._tracker.report_client, node)
 
     def consumers_of(self, nodes: Sequence[str]
                      ) -> dict[str, frozenset[str] | None]:
-        """Ask placement who has allocated nodes: it takes one at a time.
+        """Read the consumers of nodes, one request for each.
 
-        When so many as are asked at the same time have had no answer the
-        others are not asked for: each may take as long as a timeout.
+        After AT_ONCE requests without an answer the rest is not sent, as each
+        may take a timeout.
         """
         if not nodes:
             return {}
@@ -112,7 +104,7 @@ class NovaSources:
             return dict(zip(nodes, pool.map(ask, nodes), strict=True))
 
     def mapped(self, host: str) -> bool | None:
-        """Ask whether the host is mapped to a cell."""
+        """Read whether a host is mapped to a cell."""
         return db.host_mapped(names.admin_context(), host)
 
     def aggregates(self) -> tuple[core_aggregates.Aggregate, ...] | None:
@@ -120,21 +112,18 @@ class NovaSources:
         return db.host_aggregates(names.admin_context())
 
     def generations(self) -> dict[str, int]:
-        """Ask placement for the generations of all resource providers."""
+        """Read the generations of all resource providers."""
         return db.generations(
             names.admin_context(), self._tracker.report_client)
 
 
 class NovaWrites:
-    """What audits change of nova themselves.
+    """Writes of an audit to nova and placement (port Writes).
 
-    Implements the port :class:`.engine.base.ports.Writes`.
-
-    :param ending: says whether this service is about to end; nothing is
-        taken over then, though it has been decided.
-    :param recorder: counts what has come of it.
-    :param failed: called when it is not known what has come of it.
-    :param tracker: the :class:`.nova_tracker.NovaTracker`.
+    :param ending: whether this service is about to stop; then nothing is taken
+        over.
+    :param recorder: counts the outcomes.
+    :param failed: called when an outcome is unknown.
     """
 
     def __init__(self, ending: Callable[[], bool] = lambda: False,
@@ -149,7 +138,7 @@ class NovaWrites:
 
     @property
     def under_way(self) -> Set[str]:
-        """Uuids of the instances that are being taken over now."""
+        """Uuids of the instances that are being taken over."""
         return self._under_way
 
     def remove_provider(self, node: str) -> bool:
@@ -171,10 +160,10 @@ class NovaWrites:
 
     def take_over(self, instances: Mapping[str, InstanceState], host: str,
                   eligible: Eligible) -> dict[str, takeover_write.Outcome]:
-        """Move instances to this host that are still as they were seen."""
+        """Move instances that have not changed to this host."""
         if self._ending():
             return dict.fromkeys(instances, False)
-        # One audit at a time comes here.
+        # Only one audit at a time calls this.
         self._under_way = frozenset(instances)
         unknown = len(instances)
         try:

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Load the driver as nova-compute does, and tell what came of it.
+"""Load the driver as nova-compute does and print the result.
 
-Run as a script by the interpreter of nova-compute, which need not have this
-package. Its argument, if it has one, is ``[ironic_multihost]base_driver``. The
-last line of what it prints is a JSON object with the fields of
-:class:`nova_ironic_multihost.client.upgrade.driver_load.Probe`, but for
+Run by nova-compute's interpreter, which need not have this package. The
+argument is ``[ironic_multihost]base_driver``. The last line is JSON with the
+fields of :class:`nova_ironic_multihost.client.upgrade.driver_load.Probe` but
 ``python``.
 """
 
@@ -19,17 +18,13 @@ PLUG_IN = 'ironic_multihost'
 
 
 def look(base=None):
-    """Return what was found, as a dict.
-
-    :param base: MODULE.CLASS of the driver that ours is to extend, None for
-        nova's own.
-    """
+    """Return the result as a dict."""
     found = {'nova': _version(), 'registered': False, 'error': None,
              'lacking': [], 'shadowed': []}
     plug_ins = metadata.entry_points(group='os_vif', name=PLUG_IN)
     found['registered'] = bool(plug_ins)
     try:
-        # It chooses how threads work before anything else is imported.
+        # Must be the first import: it chooses the threading backend.
         importlib.import_module('nova.cmd.compute')
         importlib.import_module('os_vif').initialize()
         _load(plug_ins)
@@ -38,8 +33,8 @@ def look(base=None):
         )
         found['lacking'] = table.lacking()
         if base:
-            found['shadowed'] = _over(base)
-    # Whatever it is, it would be what nova-compute ends with.
+            found['shadowed'] = _shadowed(base)
+    # Any error would end nova-compute.
     except Exception as error:  # noqa: BLE001
         found['error'] = f'{type(error).__name__}: {error}'
     return found
@@ -56,14 +51,14 @@ def _load(plug_ins):
     try:
         importlib.import_module(DRIVER)
     except ModuleNotFoundError:
-        # os-vif has logged why it has not loaded the plug-in, and gone on.
+        # os-vif only logs the error of a plug-in: raise it here.
         for plug_in in plug_ins:
             plug_in.load()
         raise
 
 
-def _over(base):
-    """Return what of a base is not called; fails if it cannot be one."""
+def _shadowed(base):
+    """Return the methods of a base that are not called, or raise."""
     importlib.import_module('nova_ironic_multihost._nova_virt').over(base)
     bases = importlib.import_module(
         'nova_ironic_multihost.adapters.base_driver'

@@ -1,18 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The queues of other compute services: their queues in RabbitMQ.
+"""Read the RPC queues of other compute services in RabbitMQ.
 
-nova sends to the queue ``compute.<host>``, which stays when its host dies.
-oslo.messaging has no way to read it without harm: an RPC server takes all that
-waits at once and acknowledges each message before it is carried out, and
-whatever the process then holds is gone with it
-(oslo_messaging._drivers.amqpdriver:RpcAMQPListener). So messages are pulled
-one by one (``basic.get``) through a connection of oslo.messaging's driver,
-which knows hosts, accounts, TLS and failover, and each is acknowledged when it
-is somewhere else for sure: a reader that dies meanwhile has taken nothing.
-
-Nothing is declared or consumed here: a host that comes back gets all that is
-left, at once.
+The queue ``compute.<host>`` stays when its host dies. An RPC server would
+acknowledge all its messages before they are carried out
+(amqpdriver:RpcAMQPListener), and lose them with this process. So one message
+at a time is pulled (``basic.get``), and acknowledged when it is safe
+elsewhere. Nothing consumes here: a host that comes back gets the rest at once.
+The connection is oslo.messaging's, which knows hosts, accounts, TLS and
+failover.
 """
 
 from __future__ import annotations
@@ -39,20 +35,19 @@ from nova_ironic_multihost.rules.forwarding import RequestKind
 
 LOG = logging.getLogger(__name__)
 
-#: How often a connection is tried until it is given up for now.
+#: Attempts to connect before an error is raised.
 ATTEMPTS = 2
 
-#: What is on a message since a quorum queue was given it back.
+#: Header of a quorum queue with the number of returns of a message.
 RETURNS = 'x-delivery-count'
 
-#: RabbitMQ calls a queue not found, too, that is on a member of its cluster
-#: that is down.
+#: In a NOT_FOUND of a queue on a cluster member that is down.
 INACCESSIBLE = 'inaccessible'
 
-#: Milliseconds for which copies wait that nobody reads: a week.
+#: Milliseconds until RabbitMQ deletes an unused queue of copies: a week.
 EXPIRY = 7 * 86400 * 1000
 
-#: nova's topic of builds, and that of their copies.
+#: The topic of copies of builds.
 COPIES = f'{rpcapi.RPC_TOPIC}-builds'
 
 
@@ -62,21 +57,13 @@ def copies(host: str) -> str:
 
 
 def queue(host: str) -> str:
-    """Return the name of the queue of a host, as nova spells that.
-
-    oslo.messaging makes it of the target of nova's RPC server
-    (amqpdriver.AMQPDriverBase.listen, nova.service.Service.start).
-    """
+    """Return the name of the RPC queue of a host, as nova spells it."""
+    # amqpdriver.AMQPDriverBase.listen, nova.service.Service.start
     return f'{rpcapi.RPC_TOPIC}.{host}'
 
 
 class RpcQueues:
-    """The queues that this process can read: those of its own cell.
-
-    Implements the port :class:`.engine.base.ports.Queues`.
-
-    :param virtapi: what nova gave to the driver.
-    """
+    """The RPC queues of the hosts of this cell (port Queues)."""
 
     def __init__(self, virtapi):
         self._manager = names.manager_of(virtapi)
@@ -87,11 +74,11 @@ class RpcQueues:
         return isinstance(_driver(), impl_rabbit.RabbitDriver)
 
     def open(self, host: str) -> RpcQueue:
-        """Connect to the queue of a host, whether or not there is one."""
+        """Connect to the RPC queue of a host, which need not exist."""
         return self._open(queue(host))
 
     def open_copies(self, host: str) -> RpcQueue:
-        """Connect to a host's copies of builds, whether there are any."""
+        """Connect to a host's queue of copies, which need not exist."""
         return self._open(copies(host))
 
     def _open(self, name):
@@ -116,46 +103,38 @@ def _driver():
 
 
 class RpcQueue:
-    """A connection to one queue. One thread uses it.
+    """A connection to one RPC queue (port Queue), used by one thread.
 
-    Implements the port :class:`.engine.base.ports.Queue`. After an error it
-    is of no use any more; what was held goes back when it is closed.
+    It is unusable after an error. Unacknowledged messages return to the queue
+    when it is closed.
 
-    :param connection: oslo.messaging's Connection.
-    :param name: of the queue.
-    :param gated: names of the methods that a host does not carry out for an
-        instance that has moved.
+    :param guarded: names of the methods that a host refuses for an instance
+        that has moved.
     """
 
     def __init__(self, connection: impl_rabbit.Connection, name: str,
-                 gated: Container[str]) -> None:
+                 guarded: Container[str]) -> None:
         self._connection = connection
         self._name = name
-        self._gated = gated
-        # kombu would connect again unasked, and what is held would not be.
+        self._guarded = guarded
+        # kombu reconnects silently, and would lose the messages held here.
         self._amqp = connection.channel.connection
-        self._box = self._channel()
-        self._out = self._channel()
+        self._box = self._open_channel()
+        self._out_channel = self._open_channel()
         self._unroutable: list[object] = []
-        # oslo.messaging's own producer raises there, and takes the answer
-        # that is left over for that to the next message.
-        self._out.events['basic_return'].add(
+        # oslo.messaging's handler raises; the next message gets the reply
+        # left.
+        self._out_channel.events['basic_return'].add(
             lambda *returned: self._unroutable.append(returned[0]))
 
-    def _channel(self):
+    def _open_channel(self):
         channel = self._amqp.channel()
-        # What is handed on is what was taken, byte for byte.
+        # A message is forwarded byte for byte.
         channel.auto_decode = False
         return channel
 
     def create(self) -> None:
-        """Have it in RabbitMQ, for what is sent to it by nova's way.
-
-        It outlives RabbitMQ, if that is started anew. If it is there already
-        it stays as it is.
-
-        :raises PermissionError: the account may not.
-        """
+        """Create the queue and its binding, or keep the existing queue."""
         refused = None
         arguments: dict[str, object] = {'x-expires': EXPIRY}
         if self._connection.rabbit_quorum_queue:
@@ -166,9 +145,9 @@ class RpcQueue:
                     queue=self._name, durable=True, auto_delete=False,
                     arguments=arguments)
             except amqp.exceptions.PreconditionFailed as exc:
-                # It was made with other settings; or there are too many.
+                # It exists with other settings, or there are too many queues.
                 refused = exc
-                self._box = self._channel()
+                self._box = self._open_channel()
             try:
                 self._box.queue_bind(
                     queue=self._name, exchange=_driver()._default_exchange,
@@ -181,31 +160,25 @@ class RpcQueue:
             raise PermissionError(str(exc)) from exc
 
     def consumers(self) -> int | None:
-        """Return how many read it, as RabbitMQ counts; None if it is not.
-
-        See :func:`.rules.forwarding.returned`.
-        """
+        """Return the number of consumers; None if there is no such queue."""
         try:
             return self._box.queue_declare(
                 queue=self._name, passive=True).consumer_count
         except amqp.exceptions.NotFound as exc:
             if INACCESSIBLE in str(exc):
                 raise
-            self._box = self._channel()
+            self._box = self._open_channel()
             return None
         except amqp.exceptions.AccessRefused as exc:
-            self._box = self._channel()
+            self._box = self._open_channel()
             raise PermissionError(str(exc)) from exc
 
     def take(self) -> QueuedRequest | None:
-        """Take the next message; None if there is none.
-
-        :raises PermissionError: the account may not.
-        """
+        """Take the next message; None if the queue is empty."""
         try:
             message = self._box.basic_get(self._name, no_ack=False)
         except amqp.exceptions.AccessRefused as exc:
-            self._box = self._channel()
+            self._box = self._open_channel()
             raise PermissionError(str(exc)) from exc
         return None if message is None else self._queued_request(message)
 
@@ -215,11 +188,8 @@ class RpcQueue:
 
     @contextlib.contextmanager
     def attended(self) -> Iterator[None]:
-        """Send heartbeats while this thread does not use the connection.
-
-        RabbitMQ closes it otherwise: oslo.messaging sends them while it waits
-        for messages, and this does not.
-        """
+        """Send heartbeats while this thread does not use the connection."""
+        # oslo.messaging sends them only while it waits for messages.
         done = threading.Event()
         thread = threading.Thread(
             target=self._beat_until, args=(done,), daemon=True,
@@ -232,13 +202,13 @@ class RpcQueue:
             thread.join()
 
     def _beat_until(self, done):
-        # Three in the time after which RabbitMQ misses them; 0 for never.
+        # Three heartbeats in RabbitMQ's timeout; 0 means none.
         pause = self._amqp.heartbeat / 3 or None
         while not done.wait(pause):
             try:
                 self.beat()
             except Exception as exc:  # noqa: BLE001
-                # Who uses it next is told.
+                # The next use of the connection raises the error.
                 LOG.debug('No heartbeat for %(queue)s: %(exc)s',
                           {'queue': self._name, 'exc': exc})
                 return
@@ -246,24 +216,21 @@ class RpcQueue:
     def hand_on(
         self, request: QueuedRequest, host: str, copy: bool = False
     ) -> bool:
-        """Send a message to another host, and acknowledge it then.
+        """Send a message to another host, then acknowledge it.
 
-        :param host: as nova spells it.
-        :param copy: to where its copies are, not to its queue.
-        :returns: whether that has a queue, and has it now. If not, the
-            message is still held.
+        :returns: False if that host has no queue; the message is still held.
         """
         message = request.handle
         headers = message.properties.get('application_headers') or {}
-        same = amqp.basic_message.Message(message.body, **{
+        forwarded = amqp.basic_message.Message(message.body, **{
             **message.properties, 'application_headers': {
                 name: value for name, value in headers.items()
-                # Those are RabbitMQ's.
+                # RabbitMQ sets these itself.
                 if not name.startswith('x-')}})
         self._unroutable.clear()
         try:
-            self._out.basic_publish_confirm(
-                same, exchange=message.delivery_info['exchange'],
+            self._out_channel.basic_publish_confirm(
+                forwarded, exchange=message.delivery_info['exchange'],
                 routing_key=copies(host) if copy else queue(host),
                 mandatory=True)
         except amqp.exceptions.MessageNacked:
@@ -278,7 +245,7 @@ class RpcQueue:
         self._box.basic_ack(request.handle.delivery_tag)
 
     def close(self) -> None:
-        """Give back what is held; raises nothing."""
+        """Return the messages held; raises nothing."""
         with contextlib.suppress(Exception):
             self._connection.close()
 
@@ -288,11 +255,11 @@ class RpcQueue:
         try:
             content = common.deserialize_msg(
                 self._box.message_to_python(message).payload)
-            kind, instance, node = _request(content, self._gated)
+            kind, instance, node = _request(content, self._guarded)
             arguments = content['args']
         except Exception as exc:  # noqa: BLE001
-            # The text of an error may quote the message.
-            LOG.debug('A message in %(queue)s is not understood: %(error)s',
+            # The text of an error could quote secrets of the message.
+            LOG.debug('A message in %(queue)s cannot be parsed: %(error)s',
                       {'queue': self._name, 'error': type(exc).__name__})
             kind, instance, node, arguments = RequestKind.OTHER, None, None, {}
         return QueuedRequest(
@@ -300,17 +267,14 @@ class RpcQueue:
             returns if isinstance(returns, int) else 0, message, arguments)
 
 
-def _request(message: dict[str, typing.Any], gated: Container[str]
+def _request(message: dict[str, typing.Any], guarded: Container[str]
              ) -> tuple[RequestKind, str | None, str | None]:
-    """Return what a message asks for: (kind, instance, node).
-
-    :param message: what an RPC client has sent, without its envelope
-        (oslo_messaging.rpc.client:_BaseCallContext._make_message).
-    """
+    """Return what a message asks for: (kind, instance, node)."""
+    # oslo_messaging.rpc.client:_BaseCallContext._make_message
     method, arguments = message['method'], message['args']
     if (message.get('namespace') is not None
             or arguments.get('recreate')
-            or method != listeners.BUILD and method not in gated):
+            or method != listeners.BUILD and method not in guarded):
         return RequestKind.OTHER, None, None
     instance = _uuid(arguments['instance'])
     if method == listeners.BUILD:
@@ -319,10 +283,7 @@ def _request(message: dict[str, typing.Any], gated: Container[str]
 
 
 def _uuid(instance):
-    """Return the uuid of an instance that NovaObjectSerializer has written.
-
-    nova.objects.base:NovaObject.obj_to_primitive.
-    """
+    """Return the uuid of an instance serialized by obj_to_primitive()."""
     if instance['nova_object.name'] != 'Instance':
         raise ValueError('no instance')
     return instance['nova_object.data']['uuid']

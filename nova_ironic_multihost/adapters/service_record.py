@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""This compute service as nova's services table has it.
+"""The row of this compute service in nova's services table.
 
-Written to the table and not by nova's API: that has the service put a trait on
-the provider of each of its nodes, and take it off again (ComputeManager.
-set_host_enabled), which takes minutes when nodes are thousands. nova's
-scheduler reads the table for each request (ComputeFilter).
+nova's scheduler reads it (ComputeFilter). nova's API would also set a trait on
+each node (ComputeManager.set_host_enabled), which takes minutes.
 """
 
 from nova import exception
@@ -16,23 +14,13 @@ from nova_ironic_multihost.rules import stop_marker
 
 
 class ServiceRecord:
-    """The row of one compute service.
-
-    Implements the port :class:`.engine.base.ports.ServiceRecord`. A write
-    reads first: nova cannot compare and swap here, and an operator who
-    disables the service meanwhile has to do so once more.
-
-    :param host: as nova spells it.
-    """
+    """The row of one compute service (port Registration)."""
 
     def __init__(self, host: str) -> None:
         self._host = host
 
     def say(self, words: str) -> bool:
-        """Give it these words, unless an operator has disabled it.
-
-        It is enabled with them, also if it was disabled with earlier ones.
-        """
+        """Write the stop marker unless an operator disabled the service."""
         row = self._row()
         if row is None or row.forced_down or (
                 row.disabled and not stop_marker.said(row.disabled_reason)):
@@ -40,14 +28,14 @@ class ServiceRecord:
         return _save(row, disabled=False, disabled_reason=words)
 
     def close(self, words: str) -> bool:
-        """Disable it, if these words are still there; they stay."""
+        """Disable the service if it still has this stop marker."""
         row = self._row()
         if row is None or row.disabled_reason != words:
             return False
         return _save(row, disabled=True)
 
     def take_back(self) -> bool:
-        """Enable it and remove the words, if there are such."""
+        """Remove a stop marker and enable the service."""
         row = self._row()
         if row is None or not stop_marker.said(row.disabled_reason):
             return False
@@ -62,11 +50,12 @@ class ServiceRecord:
 
 
 def _save(row, **changes):
+    # nova cannot compare and swap: an operator's write since our read is lost.
     for name, value in changes.items():
         setattr(row, name, value)
     try:
         row.save()
     except exception.NotFound:
-        # Somebody has deleted the service.
+        # The service was deleted.
         return False
     return True

@@ -1,17 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Transfers: instances of a dead host become another host's.
+"""The writes that take over instances of a dead host.
 
-Two writes of each instance. The first mark (:mod:`.rules.takeover`), which the
-database writes only if neither vm_state nor task_state have changed
-(nova.db.main.api:_instance_update); then the host, and the second mark if
-there is anything left to do, only if the first is still there. In between it
-is read again, as the database compares no host: who took it meanwhile may have
-finished it, so that both states are what they were.
+The first write sets the first mark (:mod:`.rules.takeover`) if vm_state and
+task_state have not changed (nova.db.main.api:_instance_update). The second
+sets the host, and the second mark if work is left, if the first mark is still
+there. The instance is read in between, as the database compares no host:
+another host may have taken it over and restored both states.
 
-A thousand instances are to move within a minute, and nova's conductor takes
-20 ms for a write. So nothing that nova does not need is read, what can be is
-read of several at once, and several are written at the same time.
+A write takes nova's conductor 20 ms, and a thousand instances must move within
+a minute: hence batches, parallel writes, and no related objects.
 """
 
 from collections.abc import Callable
@@ -35,221 +33,204 @@ from nova_ironic_multihost.rules import takeover
 
 LOG = logging.getLogger(__name__)
 
-#: Instances that are written at the same time.
 AT_ONCE = 8
 
-#: Answers that may be lost until no others are written: each keeps those that
-#: come after it waiting for as long.
-FAILURES = 2
+#: Lost answers after which no more is written, as each takes a timeout.
+MAX_UNANSWERED = 2
 
-#: Statuses of a migration that is over (nova.db.main.api:
-#: migration_get_in_progress_by_host_and_node).
-MIGRATED = frozenset({
+#: Final statuses (nova.db: migration_get_in_progress_by_host_and_node).
+FINISHED = frozenset({
     'confirmed', 'reverted', 'error', 'failed', 'completed', 'cancelled',
     'done'})
 
-#: Statuses of an evacuation that nova has just been told to do
-#: (nova.compute.api:API.evacuate, nova.compute.manager:ComputeManager.
-#: rebuild_instance).
-BEGUN = ('accepted', 'pre-migrating')
+#: Statuses of an evacuation that has begun (nova.compute.api:API.evacuate).
+EVACUATION_BEGUN = ('accepted', 'pre-migrating')
 
-#: Whether an instance is the new host's, or why that is not known.
+#: Whether the instance is on the new host; an exception if that is unknown.
 Outcome = bool | Exception
 
 
 def take_over(context: nova_context.RequestContext,
               instances: Mapping[str, InstanceState], host: str,
               eligible: Eligible) -> dict[str, Outcome]:
-    """Move instances to another host, those that are still as they were seen.
+    """Move instances that have not changed to another host.
 
-    :param instances: uuid -> what it was seen to be; few, as between the two
-        writes of one all are read.
-    :param host: the new host.
-    :param eligible: asked once the first marks are written, for which nova may
-        have taken minutes: those of a host that is back get theirs off again.
-    :returns: uuid -> whether it was moved. An Exception if that is not known:
-        whoever has marked it undoes that or goes on with it
-        (:mod:`.engine.servers.recovery`).
-    :raises Exception: as much is not known of any of them.
+    :param instances: uuid -> state when read; few, as all are read again
+        between the two writes.
+    :param eligible: asked after the first marks are written, which may take
+        minutes. Instances of a host that is up again lose their mark.
+    :returns: uuid -> whether it was moved; an Exception if unknown. The host
+        in the mark then goes on with it or undoes it
+        (engine/servers/recovery.py).
+    :raises Exception: the outcome is unknown for all of them.
     """
     transfers = {uuid: _Transfer(context, uuid, state, host)
                  for uuid, state in instances.items()}
 
-    def each(act: Callable[[_Transfer, objects.Instance], None],
-             besides: Callable[[Iterable[objects.Instance]], Set[str]] = (
-                 lambda rows: frozenset())) -> None:
-        left = [uuid for uuid, transfer in transfers.items()
-                if transfer.outcome is None]
-        if not left:
+    def run_step(
+            step: Callable[[_Transfer, objects.Instance], None],
+            exclude: Callable[[Iterable[objects.Instance]], Set[str]] = (
+                lambda rows: frozenset())) -> None:
+        pending = [uuid for uuid, transfer in transfers.items()
+                   if transfer.outcome is None]
+        if not pending:
             return
-        rows = _read(context, left)
-        others = besides(rows.values())
-        for uuid in left:
-            # It is deleted, or not to be taken over.
-            if uuid not in rows or uuid in others:
+        rows = _read(context, pending)
+        excluded = exclude(rows.values())
+        for uuid in pending:
+            # It is deleted, or a migration of it is in progress.
+            if uuid not in rows or uuid in excluded:
                 transfers[uuid].outcome = False
-        lost: list[str] = []
+        unanswered: list[str] = []
 
         def attempt(uuid: str) -> None:
-            if len(lost) < FAILURES or act is _Transfer.look:
-                answered = transfers[uuid].attempt(act, rows[uuid])
-                lost.extend([] if answered else [uuid])
+            if len(unanswered) < MAX_UNANSWERED or step is _Transfer.look:
+                answered = transfers[uuid].attempt(step, rows[uuid])
+                unanswered.extend([] if answered else [uuid])
 
-        for _ in pool.map(attempt, rows.keys() - others):
+        for _ in pool.map(attempt, rows.keys() - excluded):
             pass
 
-    def each_left(act: Callable[[_Transfer, objects.Instance], None],
-                  first: Callable[[], None] = lambda: None) -> None:
+    def run_late_step(step: Callable[[_Transfer, objects.Instance], None],
+                      prepare: Callable[[], None] = lambda: None) -> None:
         try:
-            first()
-            each(act)
+            prepare()
+            run_step(step)
         except Exception as exc:  # noqa: BLE001
-            # What has come of the others is known.
+            # The outcome of the other instances is known.
             for transfer in transfers.values():
                 if transfer.outcome is None:
                     transfer.outcome = exc
 
     with futures.ThreadPoolExecutor(AT_ONCE) as pool:
-        each(_Transfer.mark, functools.partial(_migrating, context))
-        each_left(_Transfer.move, lambda: _spare(transfers, eligible))
-        each_left(_Transfer.look)
+        run_step(_Transfer.mark, functools.partial(_migrating, context))
+        run_late_step(
+            _Transfer.move, lambda: _note_live_hosts(transfers, eligible))
+        run_late_step(_Transfer.look)
     return {uuid: transfer.outcome or False
             for uuid, transfer in transfers.items()}
 
 
-def _spare(transfers: Mapping[str, '_Transfer'], eligible: Eligible) -> None:
-    """Note which of the old hosts are not dead any more."""
-    left = {transfer: transfer.before for transfer in transfers.values()
-            if transfer.outcome is None and transfer.before is not None}
-    dead = eligible(frozenset(left.values())) if left else frozenset()
-    for transfer, host in left.items():
-        transfer.spared = host_key(host) not in dead
+def _note_live_hosts(
+    transfers: Mapping[str, '_Transfer'], eligible: Eligible
+) -> None:
+    """Note on the transfers which old hosts are not dead any more."""
+    old_hosts = {
+        transfer: transfer.old_host for transfer in transfers.values()
+        if transfer.outcome is None and transfer.old_host is not None}
+    dead = (eligible(frozenset(old_hosts.values())) if old_hosts
+            else frozenset())
+    for transfer, host in old_hosts.items():
+        transfer.old_host_is_live = host_key(host) not in dead
 
 
 def _read(context: nova_context.RequestContext, uuids: list[str]
           ) -> dict[str, objects.Instance]:
-    """Read instances that are not deleted, without what hangs on them."""
+    """Read instances that are not deleted, without related objects."""
     return {row.uuid: row for row in objects.InstanceList.get_by_filters(
-        # Without that nova leaves out what is soft-deleted.
+        # nova leaves out soft-deleted instances by default.
         context, {'uuid': uuids, 'deleted': False, 'soft_deleted': True},
         expected_attrs=[])}
 
 
 def _migrating(context: nova_context.RequestContext,
                rows: Iterable[objects.Instance]) -> frozenset[str]:
-    """Return the uuids of instances of which nova has a migration under way.
+    """Return the uuids of instances with a migration in progress.
 
-    Few, as a bare metal server can be evacuated and no more; nova takes a host
-    in a filter, but no list of instances. Its API begins a migration when it
-    has written the task state, so a mark that follows this fails, unless that
-    was the task state already.
+    Only evacuations migrate bare metal servers, so the lists are short, and
+    nova cannot filter by instances. A mark written later fails, as nova's API
+    writes the task state before the migration; unless that was the task state
+    already.
     """
     hosts = {row.host for row in rows if row.host}
     return frozenset().union(
-        *(_under_way(context, {'host': host}) for host in sorted(hosts)),
-        # Of a host that it was on before.
-        _under_way(context, {'status': [*BEGUN]}))
+        *(_in_progress(context, {'host': host}) for host in sorted(hosts)),
+        # Evacuations from a host that the instance was on earlier.
+        _in_progress(context, {'status': [*EVACUATION_BEGUN]}))
 
 
-def _under_way(context: nova_context.RequestContext,
-               filters: Mapping[str, object]) -> frozenset[str]:
+def _in_progress(context: nova_context.RequestContext,
+                 filters: Mapping[str, object]) -> frozenset[str]:
     return frozenset(
         migration.instance_uuid for migration
         in objects.MigrationList.get_by_filters(context, filters)
-        if migration.status not in MIGRATED)
+        if migration.status not in FINISHED)
 
 
 class _Transfer:
-    """One instance on its way. One thread at a time uses it.
-
-    :param state: what it was seen to be.
-    :param host: the new host.
-    :ivar outcome: None while it is under way.
-    :ivar before: the old host.
-    :ivar spared: that is not dead any more.
-    """
+    """The take-over of one instance, used by one thread at a time."""
 
     def __init__(self, context: nova_context.RequestContext, uuid: str,
                  state: InstanceState, host: str) -> None:
-        self.outcome: Outcome | None = None
-        self.before = state.host
-        self.spared = False
+        self.outcome: Outcome | None = None  # None: in progress
+        self.old_host = state.host
+        self.old_host_is_live = False
         self._context = context
         self._uuid = uuid
         self._state = state
         self._host = host
-        self._taking = takeover.taking(state.task_state, host_key(host))
-        # The answer to a write that did not come: that is no write that is
-        # lost.
-        self._lost: Exception | None = None
+        self._first_mark = takeover.taking(state.task_state, host_key(host))
+        # The timeout of a write that may have been carried out.
+        self._timeout: Exception | None = None
 
-    def attempt(self, act: Callable[['_Transfer', objects.Instance], None],
+    def attempt(self, step: Callable[['_Transfer', objects.Instance], None],
                 row: objects.Instance) -> bool:
-        """Do something for it; what fails fails for it alone.
-
-        :returns: whether there was an answer, whatever it says.
-        """
-        before = self._lost
+        """Call a step and keep its error; return whether nova answered."""
+        earlier = self._timeout
         try:
-            act(self, row)
+            step(self, row)
         except (exception.NotFound, exception.UnexpectedTaskStateError,
                 exception.InstanceUpdateConflict) as exc:
             LOG.debug('Instance %(instance)s is not taken over: %(exc)s', {
                 'instance': self._uuid, 'exc': exc})
-            # An earlier write to the same end may have been late.
-            self.outcome = None if act is _Transfer.move else False
+            # look() decides: a late write may have done it.
+            self.outcome = None if step is _Transfer.move else False
         except Exception as exc:  # noqa: BLE001
             self.outcome = exc
             return False
-        return self._lost is None or self._lost is before
+        return self._timeout is None or self._timeout is earlier
 
     def mark(self, row: objects.Instance) -> None:
-        """Write the first mark, if it is what it was seen to be."""
+        """Write the first mark if the instance has not changed."""
         state = self._state
         seen = (state.host, state.node, state.vm_state, state.task_state)
         if seen != (row.host, row.node, row.vm_state, row.task_state) or (
-                # nova may just be about to begin the migration.
+                # A second evacuation: nova is about to create its migration.
                 state.task_state == evacuation.TASK
-                and _under_way(
+                and _in_progress(
                     self._context, {'instance_uuid': self._uuid})):
             self.outcome = False
             return
-        row.task_state = self._taking
+        row.task_state = self._first_mark
         self._save(row, expected_vm_state=[state.vm_state],
                    expected_task_state=[state.task_state])
 
     def move(self, row: objects.Instance) -> None:
-        """Write the host, if nobody else has since and the old one is dead.
-
-        :param row: read after the first mark was written.
-        """
-        if row.task_state != self._taking:
+        """Write the host if the mark is still there and the old host dead."""
+        if row.task_state != self._first_mark:
             self.look(row)
-        elif row.host != self._state.host or self.spared:
+        elif row.host != self._state.host or self.old_host_is_live:
             row.task_state = self._state.task_state
-            row.save(expected_task_state=[self._taking])
+            row.save(expected_task_state=[self._first_mark])
             self.outcome = False
         else:
             row.host = self._host
             row.task_state = takeover.resting_or_taken(
                 row.vm_state, self._state.task_state, host_key(self._host))
-            self._lost = None
-            self._save(row, expected_task_state=[self._taking])
-            if self._lost is None:
+            self._timeout = None
+            self._save(row, expected_task_state=[self._first_mark])
+            if self._timeout is None:
                 self.outcome = True
 
     def look(self, row: objects.Instance) -> None:
-        """Say what has come of it, at the end.
-
-        Also by a write of an earlier attempt that is done only now; and its
-        user may have begun something by now.
-        """
-        done = row.host == self._host and row.task_state != self._taking
-        # Whoever takes over many must not wait for each.
-        self.outcome = done or self._lost or False
+        """Set the outcome by the instance as it is now."""
+        # A late write counts; the user may have begun something since.
+        done = row.host == self._host and row.task_state != self._first_mark
+        # Unknown after a timeout: many instances wait, so there is no retry.
+        self.outcome = done or self._timeout or False
 
     def _save(self, row, **expected):
         try:
             row.save(**expected)
         except messaging.MessagingTimeout as exc:
-            self._lost = exc
+            self._timeout = exc

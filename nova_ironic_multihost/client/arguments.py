@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What commands that ask the cloud share: options, exit statuses, words."""
+"""Options, exit statuses and words that the commands share."""
 
 import argparse
 import math
@@ -13,7 +13,7 @@ CONSISTENT, FOUND, UNKNOWN = range(3)
 
 
 def add_clouds(options: argparse.ArgumentParser) -> None:
-    """Add the options that say whose credentials are used."""
+    """Add the options for the credentials."""
     options.add_argument(
         '--os-cloud', metavar='NAME',
         help='entry of clouds.yaml for nova and placement (default: '
@@ -22,14 +22,14 @@ def add_clouds(options: argparse.ArgumentParser) -> None:
 
 
 def add_baremetal_cloud(options: argparse.ArgumentParser) -> None:
-    """Add the one of them that no OpenStack client has."""
+    """Add the option for Ironic's credentials; no OpenStack client has it."""
     options.add_argument(
         '--os-baremetal-cloud', metavar='NAME',
         help='entry of clouds.yaml for Ironic (default: the same)')
 
 
 def add_extent(options: argparse.ArgumentParser) -> None:
-    """Add the options that say what else is looked at."""
+    """Add the options for additional checks."""
     options.add_argument(
         '--host', action='append', default=[], metavar='HOST',
         help='this compute service must exist and be up; may be given '
@@ -41,7 +41,7 @@ def add_extent(options: argparse.ArgumentParser) -> None:
 
 
 def add_look(options: argparse.ArgumentParser) -> None:
-    """Add the options that say what is looked at, and how often."""
+    """Add the options for additional checks and for the waiting time."""
     add_extent(options)
     options.add_argument(
         '--wait', type=seconds, default=0, metavar='SECONDS',
@@ -50,7 +50,7 @@ def add_look(options: argparse.ArgumentParser) -> None:
 
 
 def seconds(text: str) -> float:
-    """Check a time of the command line."""
+    """Parse seconds of the command line."""
     number = float(text)
     if not 0 <= number < math.inf:
         raise argparse.ArgumentTypeError('0 or more seconds')
@@ -68,5 +68,5 @@ def summary(seen: cloud_state.CloudState,
 
 
 def counted(number: int, word: str) -> str:
-    """Return a number of things: 1 node, 2 nodes."""
+    """Return a number with its noun: 1 node, 2 nodes."""
     return f'{number} {word}' + ('' if number == 1 else 's')

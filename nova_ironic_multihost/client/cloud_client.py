@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Asks nova, placement and Ironic, through their APIs, what they have.
+"""Client of the APIs of nova, placement and Ironic.
 
-For those who have credentials and no database: an operator, a job of CI.
-The survey reads lists, page by page. It asks about a single node only for
-allocations, which are optional, where two lists contradict each other, and
-whether nova has deleted a server that Ironic still holds a node for.
+It reads lists, page by page. Requests for single nodes or servers are made
+for allocations (optional), and where the lists of nova and Ironic differ.
 
-As a rule it needs two connections: nova and placement answer an admin of a
-project, while Ironic shows all nodes to system scope only.
+It usually needs two connections: nova and placement answer an admin of a
+project, but Ironic shows all nodes to system scope only.
 """
 
 from collections.abc import Callable
@@ -39,49 +37,48 @@ _Json: typing.TypeAlias = dict[str, typing.Any]
 _One = typing.TypeVar('_One')
 _Answer = typing.TypeVar('_Answer')
 
-#: To nova and placement, and to Ironic.
+#: (to nova and placement, to Ironic).
 Connections: typing.TypeAlias = tuple[
     openstack.connection.Connection, openstack.connection.Connection]
 
-#: Entries of a page; the most that nova and Ironic give by default.
+#: Entries of a page; the default maximum of nova and Ironic.
 PAGE = 1000
 
-#: Seconds that one answer may take, unless clouds.yaml says otherwise.
+#: Timeout of a request in seconds, unless clouds.yaml sets another.
 PATIENCE = 300.0
 
-#: Seconds by which clocks may differ without being told apart: an answer has
-#: been on its way, and its date has whole seconds.
+#: Clock differences up to so many seconds are ignored: the answer needed
+#: time, and its Date header has whole seconds.
 SAME_CLOCK = 5.0
 
 _THREADS = 8
-# How often a list is begun anew because the entry that its next page was to
-# follow is gone.
+# How often a list is read when its marker, the last entry, gets deleted.
 _ATTEMPTS = 3
 
-#: What Keystone answers when it is too busy. keystoneauth has exceptions for
-#: both from nova 34's constraints on only.
+#: HTTP statuses of a busy Keystone. keystoneauth has no exceptions for them
+#: before the constraints of nova 34.
 _BUSY = frozenset({408, 429})
 
-# Services of a cell that does not answer are listed from here on, and marked.
-# Its servers are not: nova leaves them out of every list that has pages.
+# The first that lists services of a cell that is down, with status UNKNOWN.
+# nova leaves the servers of such a cell out of every paged list.
 _COMPUTE = '2.69'
-# Changes a compute service by its host, as all do up to 2.52.
+# Changes a compute service by its host; from 2.53 on only by its uuid.
 _BY_HOST = '2.11'
-# Ids are uuids from here on. From 2.88 on nova asks computes, one after the
-# other, how long they have been up.
+# The first with uuids. From 2.88 on nova asks each compute service for its
+# uptime, one after the other.
 _HYPERVISORS = '2.53'
-# The first that filters a list of providers by trait.
+# The first that filters resource providers by trait.
 _PLACEMENT = '1.18'
-# Where an answer has the compute service of a server, and its node.
+# Fields of a server: the host of its compute service, and its node.
 _HOST = 'OS-EXT-SRV-ATTR:host'
 _NODE = 'OS-EXT-SRV-ATTR:hypervisor_hostname'
-# Lists of migrations have pages from here on.
+# The first with paged lists of migrations.
 _MIGRATIONS = '2.59'
-# Statuses of a migration that is over.
+# Statuses of finished migrations.
 _MIGRATED = frozenset({
     'confirmed', 'reverted', 'error', 'failed', 'completed', 'cancelled',
     'done'})
-# What nova needs of an Ironic; and the first that has shards.
+# The one that nova needs, and the first with shards.
 _BAREMETAL, _SHARDS = '1.46', '1.82'
 _NODE_FIELDS = ('uuid,name,instance_uuid,provision_state,power_state,'
                 'maintenance,conductor_group,provision_updated_at')
@@ -92,7 +89,7 @@ _AS_SYSTEM = ('Ask with an account of system scope (system_scope: all in '
               'clouds.yaml): --os-baremetal-cloud NAME.')
 
 
-#: Who judges a cloud does not need what asks it.
+# Defined there, so that checks of a CloudState do not import this module.
 SurveyError = cloud_state.CloudError
 Unanswered = cloud_state.Unanswered
 
@@ -102,12 +99,12 @@ class _TooOld(SurveyError):
 
 
 class _EntryGone(Exception):
-    """The entry that the next page was to follow does not exist."""
+    """The marker of the next page has been deleted."""
 
 
 def connect(cloud: str | None = None,
             baremetal_cloud: str | None = None) -> 'CloudClient':
-    """Return a Survey with the credentials of :func:`connections`.
+    """Return a client with the credentials of :func:`connections`.
 
     :raises SurveyError: without usable credentials
     """
@@ -116,12 +113,11 @@ def connect(cloud: str | None = None,
 
 def connections(cloud: str | None = None,
                 baremetal_cloud: str | None = None) -> Connections:
-    """Find the credentials as every OpenStack client does.
+    """Return the connections with the credentials of clouds.yaml or OS_*.
 
     :param cloud: entry of clouds.yaml for nova and placement; None for
         OS_CLOUD or the other OS_* variables
     :param baremetal_cloud: entry for Ironic; None for the same as cloud
-    :returns: (connection to nova and placement, one to Ironic)
     :raises SurveyError: without usable credentials
     """
     return connections_beside(
@@ -130,23 +126,23 @@ def connections(cloud: str | None = None,
 
 def connections_beside(project: openstack.connection.Connection,
                        baremetal_cloud: str | None = None) -> Connections:
-    """Return a connection that somebody has made, and the one to Ironic.
+    """Return an existing connection and the one to Ironic.
 
-    Parameters and errors as for :func:`connections`.
+    See :func:`connections`.
     """
     if baremetal_cloud is None:
-        return project, _undemanding(project)
-    return project, _undemanding(_connection(
+        return project, _without_version(project)
+    return project, _without_version(_connection(
         baremetal_cloud, '--os-baremetal-cloud NAME'))
 
 
-def _undemanding(connection: openstack.connection.Connection
-                 ) -> openstack.connection.Connection:
-    """Return a connection that insists on no microversion of Ironic.
+def _without_version(connection: openstack.connection.Connection
+                     ) -> openstack.connection.Connection:
+    """Return a connection without default microversion of Ironic.
 
-    With python-ironicclient every connection of python-openstackclient wants
-    the latest one that this knows, and openstacksdk then refuses any Ironic
-    that is older. Each of our requests names the one that it needs.
+    python-ironicclient sets the latest one that it knows as the default in
+    python-openstackclient, and openstacksdk then refuses an older Ironic.
+    Our requests name their own microversions.
     """
     settings = connection.config.config
     if '.' not in str(settings.get('baremetal_api_version', '')):
@@ -179,10 +175,10 @@ def _text(error: Exception) -> str:
 
 
 class CloudClient:
-    """Reads an Observation through the APIs.
+    """Reads and changes a cloud through its APIs.
 
     :param project: connection to nova and placement
-    :param system: one to Ironic, which may be the same
+    :param system: connection to Ironic, may be the same
     """
 
     def __init__(self, project: openstack.connection.Connection,
@@ -190,20 +186,19 @@ class CloudClient:
         self._nova = _Api('nova', project, 'compute', _AS_ADMIN)
         self._placement = _Api('placement', project, 'placement', _AS_ADMIN)
         self._ironic = _Api('Ironic', system, 'baremetal', _AS_SYSTEM)
-        # How nodes are asked for: microversion, fields.
+        # Microversion and fields for nodes.
         self._node_form = _SHARDS, f'{_NODE_FIELDS},shard'
 
     def read(self, allocations: bool = False,
              zones: bool = False) -> cloud_state.CloudState:
-        """Ask everyone once.
+        """Read the state of the cloud once.
 
-        Computes and servers of other hypervisors are left out. Whether a
-        host is mapped to a cell is known only if nova shows a record of it.
+        Compute services and servers of other hypervisors are left out.
+        ``mapped`` is None for a host of which nova shows no record.
 
-        :param allocations: also ask for those, provider by provider
-        :param zones: also ask for the availability zones of hosts
-        :raises SurveyError: when somebody does not answer, or not as the API
-            has it
+        :param allocations: read allocations, too: a request a provider
+        :param zones: read the availability zones of hosts, too
+        :raises SurveyError: a service does not answer, or with unknown content
         """
         try:
             return self._read(allocations, zones)
@@ -216,11 +211,11 @@ class CloudClient:
     def _read(self, allocations: bool, zones: bool) -> cloud_state.CloudState:
         nodes = self._nodes()
         providers = self._providers()
-        # Before the servers: a new one has its allocation later.
+        # Before the servers: nova makes a server before its allocation.
         allocated = self._allocations(providers) if allocations else None
         services = self._service_list()
         _expect_cells(services)
-        # How old a heartbeat is does not depend on how long the others take.
+        # Right after the services: the age of heartbeats is counted to here.
         at = self._nova.moment()
         records, others = self._records()
         if records and not nodes:
@@ -228,7 +223,7 @@ class CloudClient:
                 f'Ironic shows this account no node, yet nova has records '
                 f'of {len(records)}. {_AS_SYSTEM}')
         servers = self._servers(others)
-        # nova has left out servers of a cell that went away meanwhile.
+        # A cell that went down meanwhile has no servers in the list.
         _expect_cells(self._service_list())
         nodes, more = self._resolved(nodes, servers)
         mapped = {record.key for record in records}
@@ -246,9 +241,8 @@ class CloudClient:
             zones=tuple(sorted(self.zones().items())) if zones else None)
 
     def zones(self) -> dict[HostKey, str]:
-        """Ask for the availability zones that hosts have been given.
+        """Return host -> availability zone, of hosts with an explicit zone.
 
-        :returns: host -> zone, without those that are in no aggregate of one
         :raises SurveyError: when nova does not answer
         """
         found = self._nova.get('/os-aggregates', _COMPUTE)['aggregates']
@@ -258,9 +252,8 @@ class CloudClient:
             for one in found)
 
     def marked(self, trait: str) -> frozenset[str]:
-        """Ask which resource providers have a trait.
+        """Return the uuids of the resource providers with a trait.
 
-        :returns: their uuids
         :raises SurveyError: when placement does not answer
         """
         return frozenset(
@@ -270,29 +263,27 @@ class CloudClient:
 
     def nodes_of(self, conductor_group: str | None,
                  shard: str | None) -> frozenset[str]:
-        """Ask which nodes are in a conductor group, in a shard or in both.
+        """Return the uuids of the nodes of a conductor group and shard.
 
         :param conductor_group: None for any; '' is the default group
         :param shard: None for any
-        :returns: their uuids
         :raises SurveyError: when Ironic does not answer
         """
-        # What is None is not sent.
+        # A parameter that is None is not sent.
         return frozenset(node['uuid'] for node in self._ironic.pages(
             '/nodes', 'nodes', 'uuid', _SHARDS if shard else _BAREMETAL,
             fields='uuid', conductor_group=conductor_group, shard=shard))
 
     def computes(self, host: str | None = None
                  ) -> tuple[cloud_state.Service, ...]:
-        """Ask nova for its compute services, and nothing else.
+        """Return all compute services, also those of virtual machines.
 
-        One question, however many nodes and cells there are. nova answers it
-        while the database of a cell is away, after 60 s at most.
+        A single request to nova, which answers within 60 s also while the
+        database of a cell is down.
 
-        :param host: the one that somebody is to act on, in any spelling
-        :returns: all, of virtual machines too
+        :param host: the host to act on, in any spelling
         :raises SurveyError: when nova does not answer, or does not reach the
-            cell of that host
+            cell of ``host``
         """
         found = self._service_list()
         _expect_cells(one for one in found if host is not None
@@ -300,13 +291,13 @@ class CloudClient:
         return tuple(found)
 
     def bare_metal(self, host: str) -> bool | None:
-        """Tell by one of its servers whether a host is one of bare metal.
+        """Return whether a host has bare metal, judged by one of its servers.
 
-        The node of such a server has a uuid for its name. That of a virtual
-        machine has the name of its host as a rule, and no uuid.
+        A bare metal node has a uuid as its hypervisor_hostname; the
+        hypervisor of a virtual machine usually has the name of its host.
 
         :param host: as nova spells it
-        :returns: None if that does not show, as without a server
+        :returns: None without a server
         :raises SurveyError: when nova does not answer
         """
         [node] = [server.get(_NODE) for server in self._nova.get(
@@ -315,19 +306,20 @@ class CloudClient:
         return _is_uuid(node) if node else None
 
     def servers_of(self, host: str) -> tuple[cloud_state.CloudServer, ...]:
-        """Ask nova alone, for the living servers of a compute service.
+        """Return the servers of a host that are not deleted; asks nova only.
 
-        :raises SurveyError: when it does not answer
+        :raises SurveyError: when nova does not answer
         """
         return tuple(_instance(server) for server in self._nova.pages(
             '/servers/detail', 'servers', 'id', _COMPUTE, all_tenants=1,
             host=host))
 
     def migrating(self, host: str) -> frozenset[str]:
-        """Ask nova which servers are on their way from or to a host.
+        """Return the uuids of servers with a migration from or to a host.
 
-        :returns: their uuids; evacuations count
-        :raises SurveyError: when it does not answer
+        Evacuations count as migrations.
+
+        :raises SurveyError: when nova does not answer
         """
         return frozenset(
             migration['instance_uuid'] for migration in self._nova.pages(
@@ -336,19 +328,18 @@ class CloudClient:
             if migration['status'] not in _MIGRATED)
 
     def change(self, service: cloud_state.Service, body: _Json) -> None:
-        """Have nova change a compute service, all that is asked for at once.
+        """Change a compute service in nova, with one request.
 
-        :param service: what a survey has read
         :param body: of nova's PUT /os-services/ID: ``status``,
             ``disabled_reason``, ``forced_down``
-        :raises SurveyError: for anything but success; when the answer was
-            lost it may be changed all the same
+        :raises SurveyError: without success; nova may still have made the
+            change if only its answer was lost
         """
         try:
             self._nova.put(f'/os-services/{service.id}', _COMPUTE, body)
         except Unanswered as error:
-            # nova looks for the uuid in one cell after the other, and fails
-            # at the first that is away.
+            # nova searches the cells for the uuid, and fails at the first
+            # cell that is down.
             try:
                 self._change_by_host(service, body)
             except SurveyError as another:
@@ -356,7 +347,7 @@ class CloudClient:
 
     def _change_by_host(self, service: cloud_state.Service,
                         body: _Json) -> None:
-        """Change it by requests that nova sends to the cell of the host."""
+        """Change it with requests that nova sends to the host's cell only."""
         host = {'host': service.host, 'binary': 'nova-compute'}
         if 'forced_down' in body:
             self._nova.put('/os-services/force-down', _BY_HOST,
@@ -385,7 +376,7 @@ class CloudClient:
     def _providers(self) -> tuple[cloud_state.Provider, ...]:
         every = self._placement.get('/resource_providers', _PLACEMENT)
         barred = self.marked(cloud_state.DISABLED_TRAIT)
-        # nova names the provider of an Ironic node after the uuid of both.
+        # nova names the provider of an Ironic node by the node's uuid.
         return tuple(
             cloud_state.Provider(
                 provider['uuid'],
@@ -401,7 +392,7 @@ class CloudClient:
     def _records(
         self,
     ) -> tuple[tuple[cloud_state.CloudRecord, ...], Set[HostKey]]:
-        """Records of Ironic nodes, and the hosts of others."""
+        """Return the records of Ironic nodes, and the other records' hosts."""
         found = self._nova.pages(
             '/os-hypervisors/detail', 'hypervisors', 'id', _HYPERVISORS)
         others = {host_key(record['service']['host']) for record in found
@@ -414,7 +405,7 @@ class CloudClient:
 
     def _servers(
             self, others: Set[HostKey]) -> tuple[cloud_state.CloudServer, ...]:
-        """Living servers of all projects, without those of other hosts."""
+        """Return the servers of all projects, without those on ``others``."""
         servers = [_instance(server) for server in self._nova.pages(
             '/servers/detail', 'servers', 'id', _COMPUTE, all_tenants=1)]
         return tuple(s for s in servers if s.key not in others)
@@ -424,12 +415,12 @@ class CloudClient:
             servers: tuple[cloud_state.CloudServer, ...],
             ) -> tuple[tuple[cloud_state.Node, ...],
                        tuple[cloud_state.CloudServer, ...]]:
-        """Ask once more about nodes that are held for a server not listed.
+        """Read nodes again that are held for a server that nova did not list.
 
-        It may be new, be gone together with its hold on the node, or be
-        hidden from the list, as those are whose deletion can be undone.
+        The server may be new, or deleted meanwhile. It may be soft-deleted,
+        which nova does not list.
 
-        :returns: the nodes as they are now, and servers to be added
+        :returns: the nodes as they are now, and servers to add
         """
         known = {server.uuid for server in servers}
         doubtful = [node for node in nodes
@@ -445,7 +436,7 @@ class CloudClient:
             self, node: cloud_state.Node,
             ) -> tuple[str, tuple[cloud_state.Node | None,
                                   cloud_state.CloudServer | None]]:
-        """Ask nova, then Ironic.
+        """Read the server of a node again, and the node if there is none.
 
         :returns: uuid of the node, (the node or None, its server or None)
         """
@@ -461,9 +452,9 @@ class CloudClient:
 
     def _deleted(
             self, node: cloud_state.Node) -> cloud_state.CloudServer | None:
-        """The server that a node is held for, if nova has deleted it.
+        """Return the deleted server that a node is held for.
 
-        None if nova never had it, or has archived or purged it since.
+        None if nova never had it, or has archived or purged it.
         """
         if node.instance_uuid is None:
             return None
@@ -535,7 +526,7 @@ def _service(service: _Json) -> cloud_state.Service:
 
 
 def _instance(server: _Json) -> cloud_state.CloudServer:
-    # Without it every compute service would look as if it had no server.
+    # Without the host every compute service would seem to have no server.
     if _HOST not in server:
         raise SurveyError(
             f'nova does not say where server {server["id"]} is: it does not '
@@ -553,13 +544,13 @@ def _instance(server: _Json) -> cloud_state.CloudServer:
 def _epoch(text: str | None) -> float | None:
     if text is None:
         return None
-    # All of them speak of UTC, whether they say so or not.
+    # All APIs give UTC, some without a time zone.
     moment = datetime.datetime.fromisoformat(text)
     return moment.replace(tzinfo=datetime.UTC).timestamp()
 
 
 def _ahead(date: str) -> float:
-    """Return by how many seconds the clock of an answer is ahead of ours."""
+    """Return by how many seconds a Date header is ahead of our clock."""
     try:
         ahead = utils.parsedate_to_datetime(date).timestamp() - time.time()
     except ValueError:
@@ -567,8 +558,8 @@ def _ahead(date: str) -> float:
     return ahead if abs(ahead) > SAME_CLOCK else 0.0
 
 
-def _said(answer: typing.Any) -> str:
-    """What nova says why it does not do what it was asked for, or ''."""
+def _fault_message(answer: typing.Any) -> str:
+    """Return the error message of an answer, or ''."""
     try:
         [fault] = answer.json().values()
         return ' '.join(fault['message'].split()).rstrip('.')
@@ -577,12 +568,11 @@ def _said(answer: typing.Any) -> str:
 
 
 class _Api:
-    """One API: decoded answers, and errors that say what to do.
+    """Client of one API: decodes answers, raises errors with the remedy.
 
-    :param name: what people call the service
-    :param connection: has an adapter of keystoneauth1 for the service
-    :param service: the attribute of the connection with that adapter
-    :param remedy: what to do when the service refuses
+    :param name: of the service, for messages
+    :param service: the attribute of the connection with its adapter
+    :param remedy: what to do when the service answers 403
     """
 
     def __init__(self, name: str,
@@ -592,26 +582,26 @@ class _Api:
         self._connection = connection
         self._service = service
         self._remedy = remedy
-        # Seconds by which its clock is ahead of ours.
+        # Seconds by which the clock of the service is ahead of ours.
         self._ahead = 0.0
 
     def moment(self) -> float:
-        """Return the time by the clock of the service, as far as it says so.
+        """Return the time by the clock of the service, as its answers give it.
 
-        What it says about times is to be compared with its own clock; that of
-        whoever asks may be off by hours.
+        Its timestamps are compared with this, as our clock may be wrong by
+        hours.
         """
         return time.time() + self._ahead
 
     def pages(self, path: str, key: str, identity: str, microversion: str,
               **parameters: typing.Any) -> list[_Json]:
-        """Read all entries of a list, page by page.
+        """Return all entries of a list, read page by page.
 
-        Only an empty page ends it: a short one may not be the last, as nova
-        leaves hypervisors out after it has counted them.
+        An empty page ends the list. A short page does not, because nova drops
+        hypervisors after it has filled a page.
 
-        :param key: where the answer has the entries
-        :param identity: the field of an entry that the next page follows
+        :param key: of the entries in the answer
+        :param identity: the field of an entry that serves as marker
         """
         for _ in range(_ATTEMPTS):
             with contextlib.suppress(_EntryGone):
@@ -633,11 +623,10 @@ class _Api:
 
     def get(self, path: str, microversion: str, may_be_gone: bool = False,
             **parameters: typing.Any) -> typing.Any:
-        """Ask once.
+        """Send a GET request and return the decoded answer.
 
-        :param may_be_gone: return None when there is no such thing
-        :returns: the answer, decoded
-        :raises SurveyError: for anything but an answer
+        :param may_be_gone: return None for HTTP 404
+        :raises SurveyError: without success
         """
         answer = self._ask('get', path, microversion, params=parameters)
         status = answer.status_code
@@ -654,9 +643,9 @@ class _Api:
                 'JSON. Look at the endpoint in the catalog.') from None
 
     def put(self, path: str, microversion: str, body: _Json) -> None:
-        """Change something.
+        """Send a PUT request.
 
-        :raises SurveyError: for anything but success
+        :raises SurveyError: without success
         """
         self._expect_success(
             self._ask('put', path, microversion, json=body), path,
@@ -664,7 +653,7 @@ class _Api:
 
     def _ask(self, method: str, path: str, microversion: str,
              **parameters: typing.Any) -> typing.Any:
-        with self._telling():
+        with self._translated_errors():
             adapter = getattr(self._connection, self._service)
             answer = getattr(adapter, method)(
                 path, microversion=microversion, raise_exc=False,
@@ -692,14 +681,14 @@ class _Api:
         answered = f'{self._name} answered {path} with HTTP {status}'
         if status >= 500 or status == 429:
             raise Unanswered(f'{answered}. Look into its log.')
-        told = _said(answer)
+        message = _fault_message(answer)
         raise SurveyError(
-            f'{answered}: {told}.' if told
+            f'{answered}: {message}.' if message
             else f'{answered}. Look into its log.')
 
     @contextlib.contextmanager
-    def _telling(self) -> Iterator[None]:
-        """Turn errors of the client libraries into sentences."""
+    def _translated_errors(self) -> Iterator[None]:
+        """Turn errors of the client libraries into SurveyError."""
         try:
             yield
         except identity_exceptions.Unauthorized as error:
@@ -710,7 +699,7 @@ class _Api:
                 identity_exceptions.DiscoveryFailure,
                 identity_exceptions.HttpServerError,
                 sdk_exceptions.ServiceDiscoveryException) as error:
-            raise self._no_way(error) from error
+            raise self._unreachable(error) from error
         except (identity_exceptions.CatalogException,
                 sdk_exceptions.EndpointNotFound,
                 sdk_exceptions.ServiceDisabledException) as error:
@@ -721,11 +710,11 @@ class _Api:
         except (identity_exceptions.ClientException,
                 sdk_exceptions.SDKException) as error:
             if getattr(error, 'http_status', None) in _BUSY:
-                raise self._no_way(error) from error
+                raise self._unreachable(error) from error
             raise SurveyError(
                 f'{self._name} cannot be asked: {_text(error)}.') from error
 
-    def _no_way(self, error: Exception) -> Unanswered:
+    def _unreachable(self, error: Exception) -> Unanswered:
         return Unanswered(
             f'There is no way to {self._name}: {_text(error)}. Start what '
             'does not answer, or look at the URL and at proxies (no_proxy).')

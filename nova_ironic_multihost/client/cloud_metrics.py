@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The figures of a cloud for those who watch it: who is up, what is found.
+"""Metrics of a cloud: states of compute services, findings.
 
-Pure: makes :class:`Series` of an
-:class:`~nova_ironic_multihost.client.cloud_state.CloudState` and its
-findings. There are as many samples as computes and kinds of findings, and
-none for a single node or server. Times are seconds.
+Without I/O. The number of samples grows with compute services and kinds of
+findings, not with nodes or servers.
 """
 
 import collections
@@ -18,21 +16,21 @@ import types
 from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost.client import findings
 
-#: What all names begin with.
+#: Prefix of all names.
 PREFIX = 'nova_ironic_multihost_cloud_'
 
-#: What a node is to the compute that has its record.
+#: States of a node, as a label.
 STATES = FREE, USED, LEAKED = 'free', 'used', 'leaked'
 
 
 @dataclasses.dataclass(frozen=True)
 class Series:
-    """Figures of one name, each of which can go up and down.
+    """A gauge with its values.
 
-    :ivar name: the whole name
-    :ivar text: a sentence on what the figures say
+    :ivar name: with the prefix
+    :ivar text: its help, a sentence
     :ivar labels: names of the labels
-    :ivar values: {(value of each label, ...): figure}
+    :ivar values: {(value of each label, ...): value}
     """
 
     name: str
@@ -43,9 +41,9 @@ class Series:
 
 def of_cloud(seen: cloud_state.CloudState,
              found: Sequence[findings.Finding]) -> tuple[Series, ...]:
-    """Return what there is to tell of a cloud.
+    """Return the metrics of a cloud.
 
-    :param found: all findings in the observation, and the notes
+    :param found: its findings and notes
     """
     return (
         _one('survey_timestamp_seconds', 'When the cloud was asked with '
@@ -59,9 +57,9 @@ def of_cloud(seen: cloud_state.CloudState,
 
 
 def of_survey(success: bool, seconds: float) -> tuple[Series, ...]:
-    """Return what there is to tell of the last try to ask a cloud.
+    """Return the metrics of the last attempt to read a cloud.
 
-    :param seconds: how long it took, whatever came of it
+    :param seconds: its duration, with or without success
     """
     return (
         _one('survey_success', 'Whether the cloud answered when it was asked '
@@ -81,10 +79,10 @@ def _findings(found: Sequence[findings.Finding]) -> Series:
 def _computes(seen: cloud_state.CloudState) -> tuple[Series, ...]:
     def of_services(
             name: str, text: str,
-            figure: Callable[[cloud_state.Service], float | None]) -> Series:
+            read: Callable[[cloud_state.Service], float | None]) -> Series:
         return _series(f'compute_{name}', text, ('host',), {
             (service.host,): value for service in seen.services
-            if (value := figure(service)) is not None})
+            if (value := read(service)) is not None})
 
     return (
         of_services('up', 'Whether nova calls the compute service up.',

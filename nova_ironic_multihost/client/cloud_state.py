@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What nova, placement and Ironic say, side by side.
+"""The state of a cloud as nova, placement and Ironic report it.
 
-:mod:`survey` makes an :class:`CloudState` by the APIs, the lab by SQL;
-:mod:`findings` judges it. Nothing here asks anybody.
+:mod:`.cloud_client` fills a :class:`CloudState` through the APIs, the lab by
+SQL; :mod:`.findings` checks it.
 
-Times are seconds since the epoch. Host names are kept as nova spells them
-and compared by their :data:`~nova_ironic_multihost.rules.peers.HostKey`. None
-stands for what could not be asked; nobody concludes anything from it.
+Times are seconds since the epoch. Host names keep nova's spelling and are
+compared by :data:`~nova_ironic_multihost.rules.peers.HostKey`. None means
+unknown.
 """
 
 import collections
@@ -20,31 +20,32 @@ from nova_ironic_multihost.rules.peers import HostKey
 #: The trait with which nova bars a provider from scheduling.
 DISABLED_TRAIT = 'COMPUTE_STATUS_DISABLED'
 
-#: Seconds after which a server that is in one task state is called stuck. A
-#: machine needs minutes to deploy; nova and Ironic give up before this.
+#: Seconds in one task state after which a server counts as stuck. A deploy
+#: needs minutes, and nova and Ironic give up earlier than this.
 TASK_LIMIT = 3600.0
 
 
 class CloudError(Exception):
-    """The cloud cannot be asked; one sentence or two, with the remedy."""
+    """The cloud cannot be asked; the message names the remedy."""
 
 
 class Unanswered(CloudError):
-    """Nobody answers, or only that it fails: later it may."""
+    """A service gave no answer, or a server error; a retry may succeed."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Service:
     """One nova-compute service.
 
-    ``up`` is what nova itself answers: the last heartbeat (``seen``) is
-    fresh and nobody has forced the service down. ``mapped`` says whether the
-    host is mapped to a cell. ``stop marker`` is what it has said when it was
-    told to end (:mod:`.rules.stop_marker`), '' if nothing, and ``over`` says
-    whether that is longer ago than its nodes wait for it; False if that is not
-    known. ``reason`` is that for which it is disabled, '' without one. ``id``
-    is a uuid, '' if nobody asked for it. ``reached`` says whether nova reaches
-    the database of its cell; if not, only its host is known.
+    :param up: as nova reports it: fresh heartbeat, and not forced down.
+    :param seen: time of the last heartbeat.
+    :param mapped: the host is mapped to a cell.
+    :param stop_marker: of :mod:`.rules.stop_marker`, '' without one.
+    :param over: the stop marker is so old that its nodes wait no longer.
+    :param reason: why it is disabled, '' without a reason.
+    :param id: a uuid, '' if it was not read.
+    :param reached: nova reaches its cell's database; if not, only ``host``
+        is known.
     """
 
     host: str
@@ -66,7 +67,7 @@ class Service:
 
     @property
     def at_work(self) -> tuple[bool, float]:
-        """Greater for the one that is at work, of two spellings of a host."""
+        """Sort key: of two spellings of a host, the running one is greater."""
         return self.up, self.seen or 0
 
 
@@ -74,8 +75,9 @@ class Service:
 class CloudRecord:
     """A live row of nova's compute_nodes: ``host`` owns ``node``.
 
-    nova gives a row that is deleted and made anew another ``id``. ``name`` is
-    the node that the row names, '' if nobody asked; ``node`` is its uuid.
+    :param node: uuid of the row.
+    :param id: changes when nova deletes the row and creates it again.
+    :param name: hypervisor_hostname of the row, '' if it was not read.
     """
 
     node: str
@@ -92,16 +94,16 @@ class CloudRecord:
 
     @property
     def second(self) -> bool:
-        """Whether it is a record of a node that has another one."""
+        """Whether it is a second record of node ``name``, by another uuid."""
         return self.name not in ('', self.node)
 
 
 @dataclasses.dataclass(frozen=True)
 class Node:
-    """A node as Ironic has it.
+    """A node of Ironic.
 
-    ``since`` is when it got its provision state. ``shard`` is '' for none,
-    and where Ironic has no shards.
+    :param shard: '' for none, also when Ironic is too old for shards.
+    :param since: when it got its provision state.
     """
 
     uuid: str
@@ -117,9 +119,9 @@ class Node:
 
 @dataclasses.dataclass(frozen=True)
 class Provider:
-    """A resource provider of placement, its inventories added up.
+    """A resource provider of placement, with the sums of its inventories.
 
-    placement gives one that is deleted and made anew another ``id``.
+    :param id: changes when it is deleted and created again.
     """
 
     uuid: str
@@ -132,7 +134,7 @@ class Provider:
 
 @dataclasses.dataclass(frozen=True)
 class Allocation:
-    """``consumer`` (a server) has resources of ``provider`` (a node)."""
+    """An allocation of ``provider`` (a node) to ``consumer`` (a server)."""
 
     consumer: str
     provider: str
@@ -140,7 +142,7 @@ class Allocation:
 
 @dataclasses.dataclass(frozen=True)
 class CloudServer:
-    """A server, living or deleted, as nova has it."""
+    """A server of nova, deleted or not."""
 
     uuid: str
     name: str = ''
@@ -159,18 +161,18 @@ class CloudServer:
 
 @dataclasses.dataclass(frozen=True)
 class CloudState:
-    """What nova, placement and Ironic say, side by side.
+    """The answers of nova, placement and Ironic.
 
-    The three are asked one after the other. An observation may show half of
-    what happens meanwhile; whoever needs certainty looks again.
+    The services are read one after the other, so a change in between may show
+    only in part. To be certain, read twice.
 
-    ``instances`` holds all living ones, and may hold deleted ones that an
-    Ironic node still names. ``zones`` holds pairs of a host and its explicit
-    availability zone. ``allocations`` and ``zones`` are None when nobody
-    asked for them.
-
-    :ivar at: when nova was asked for the services
-    :ivar task_limit: seconds for which a server may be in one task state
+    :ivar at: when the compute services were read
+    :ivar allocations: None if they were not read
+    :ivar instances: all servers that are not deleted, and deleted ones that an
+        Ironic node still names
+    :ivar zones: pairs (host, its explicit availability zone); None if they
+        were not read
+    :ivar task_limit: seconds that a server may stay in one task state
     """
 
     at: float = 0.0
@@ -185,7 +187,7 @@ class CloudState:
 
     @functools.cached_property
     def service_of(self) -> dict[HostKey, Service]:
-        """Host -> Service; of two spellings the one that is at work."""
+        """Host -> Service; of two spellings the running one."""
         found: dict[HostKey, Service] = {}
         for service in self.services:
             before = found.get(service.key)
@@ -200,7 +202,7 @@ class CloudState:
 
     @functools.cached_property
     def instance_of(self) -> dict[str, CloudServer]:
-        """Instance uuid -> Instance, deleted ones included."""
+        """Server uuid -> CloudServer, also of deleted servers."""
         return {instance.uuid: instance for instance in self.instances}
 
     @functools.cached_property
@@ -215,18 +217,18 @@ class CloudState:
 
     @functools.cached_property
     def up_hosts(self) -> frozenset[HostKey]:
-        """Hosts that nova calls up."""
+        """Hosts that nova reports as up."""
         return frozenset(s.key for s in self.services if s.up)
 
     @functools.cached_property
     def used_nodes(self) -> frozenset[str]:
-        """Uuids of nodes that Ironic says have an instance."""
+        """Uuids of the nodes with an ``instance_uuid`` in Ironic."""
         return frozenset(n.uuid for n in self.nodes if n.instance_uuid)
 
     @functools.cached_property
     def server_of(self) -> dict[str, str]:
-        """Node uuid -> uuid of the server that has it, or is to have it."""
-        # A server names its node before Ironic holds the node for it.
+        """Node uuid -> uuid of its server, or of the server being built."""
+        # A new server names its node before Ironic does the reverse.
         servers = {i.node: i.uuid for i in self.instances
                    if i.node and not i.deleted}
         servers.update((n.uuid, n.instance_uuid) for n in self.nodes
@@ -235,33 +237,32 @@ class CloudState:
 
     @functools.cached_property
     def names(self) -> dict[HostKey, str]:
-        """Host -> its name, of all services and owners, sorted.
+        """Host -> its name, of all compute services and owners, sorted.
 
-        As nova's services spell it, or the record of one that has none.
+        The compute service's spelling; the record's if there is no service.
         """
         names = {record.key: record.host for record in self.records}
         names.update((s.key, s.host) for s in self.services)
         return dict(sorted(names.items()))
 
     def owned_by(self, host: str) -> list[str]:
-        """Uuids of the nodes whose record names this host, sorted."""
+        """Return the uuids of the nodes that a host owns, sorted."""
         key = host_key(host)
         return sorted(n for n, owner in self.owner_of.items() if owner == key)
 
     def free_of(self, host: str) -> list[str]:
-        """Uuids of the host's nodes without an instance, sorted."""
+        """Return the uuids of the host's nodes without server, sorted."""
         return [n for n in self.owned_by(host) if n not in self.used_nodes]
 
     def leaked(self) -> list[Node]:
-        """Nodes that Ironic holds for a server that nova has deleted."""
+        """Return the nodes that Ironic holds for a deleted server."""
         gone = {i.uuid for i in self.instances if i.deleted}
         return [n for n in self.nodes if n.instance_uuid in gone]
 
     def owners(self) -> dict[str, int]:
-        """How many nodes each host owns.
+        """Return {host name: number of nodes}.
 
-        :returns: {host as nova spells it: number} of hosts that are up or
-            own something
+        Only of hosts that are up or own a node.
         """
         owning = {record.key for record in self.records}
         counts = collections.Counter(self.owner_of.values())

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The compute services in a table: who is there, and who owns how much."""
+"""Table of the compute services: their states, and how many nodes they own."""
 
 import collections
 import dataclasses
@@ -14,21 +14,20 @@ from nova_ironic_multihost.rules import takeover
 
 @dataclasses.dataclass(frozen=True)
 class Compute:
-    """One row.
+    """A row of the table: one compute service.
 
-    :param state: up, down, fenced (forced down), gone: it owns something and
-        nova has no such service, or unknown: nova does not reach its cell.
-    :param status: enabled, disabled; ending or ended if it was told to end;
-        '' of one that is gone or unknown.
-    :param mapped: whether its host is mapped to a cell, None if not known.
-    :param partition: whom it shares nodes with, '' if not known.
-    :param zone: its explicit availability zone, '' without one.
-    :param nodes: how many it owns; free, used and leaked add up to them.
-    :param share: percent of all nodes that it owns.
-    :param balance: its free nodes, as a multiple of what each member of the
-        ring would have of those of its partition if all had as many; None if
-        it is on no ring, or nothing is free.
-    :param taking: servers that it takes over at this moment.
+    :param state: up, down, fenced (forced down), gone (it owns nodes without
+        a service in nova), unknown (nova does not reach its cell).
+    :param status: enabled, disabled, ending or ended (it has a stop marker);
+        '' if the state is gone or unknown.
+    :param mapped: the host is mapped to a cell; None if not known.
+    :param partition: its label, '' if not known.
+    :param zone: explicit availability zone, '' without one.
+    :param nodes: number of its nodes, the sum of free, used and leaked.
+    :param share: percent of all nodes.
+    :param balance: its free nodes divided by the average of the members of
+        its ring; None if it is on no ring, or no node is free.
+    :param taking: number of servers that it takes over now.
     """
 
     host: str
@@ -47,7 +46,7 @@ class Compute:
 
 
 def state(service: cloud_state.Service | None) -> str:
-    """Return what :class:`Compute` has as state."""
+    """Return the state for :class:`Compute`."""
     if service is None:
         return 'gone'
     if not service.reached:
@@ -58,7 +57,7 @@ def state(service: cloud_state.Service | None) -> str:
 
 
 def status(service: cloud_state.Service | None) -> str:
-    """Return what :class:`Compute` has as status."""
+    """Return the status for :class:`Compute`."""
     if service is None or not service.reached:
         return ''
     if service.stop_marker:
@@ -66,9 +65,9 @@ def status(service: cloud_state.Service | None) -> str:
     return 'disabled' if service.disabled else 'enabled'
 
 
-def rows(judged: ownership_report.OwnershipReport) -> list[Compute]:
-    """Return a row for each service and for each other owner, by name."""
-    seen = judged.seen
+def rows(report: ownership_report.OwnershipReport) -> list[Compute]:
+    """Return a row for each compute service and each other owner, by name."""
+    seen = report.seen
     names = {record.key: record.host for record in seen.records}
     names.update((service.key, service.host) for service in seen.services)
     counts: dict[HostKey, collections.Counter[usage.Usage]] = {
@@ -77,16 +76,16 @@ def rows(judged: ownership_report.OwnershipReport) -> list[Compute]:
         owner = seen.owner_of.get(node.uuid)
         if owner is not None:
             counts[owner][usage.of(node, seen)] += 1
-    even = _even(judged)
-    return [_row(judged, host, names[host], counts[host], even.get(host))
+    average = _average_free(report)
+    return [_row(report, host, names[host], counts[host], average.get(host))
             for host in sorted(names)]
 
 
-def _row(judged: ownership_report.OwnershipReport, host: HostKey, name: str,
-         counts: collections.Counter[usage.Usage], even: float | None
+def _row(report: ownership_report.OwnershipReport, host: HostKey, name: str,
+         counts: collections.Counter[usage.Usage], average: float | None
          ) -> Compute:
-    service = judged.seen.service_of.get(host)
-    part = judged.partitions.of_host(host)
+    service = report.seen.service_of.get(host)
+    part = report.partitions.of_host(host)
     nodes = counts.total()
     free = counts[usage.Usage.FREE]
     used = counts[usage.Usage.USED]
@@ -94,24 +93,25 @@ def _row(judged: ownership_report.OwnershipReport, host: HostKey, name: str,
         name, state(service), status(service),
         service.mapped if service is not None else None,
         part.label if part is not None else '',
-        judged.zones.get(host, ''), nodes, free, used, nodes - free - used,
-        100 * nodes / len(judged.seen.nodes) if nodes else 0,
-        free / even if even else None, _taking(judged.seen, host))
+        report.zones.get(host, ''), nodes, free, used, nodes - free - used,
+        100 * nodes / len(report.seen.nodes) if nodes else 0,
+        free / average if average else None, _taking(report.seen, host))
 
 
-def _even(judged: ownership_report.OwnershipReport) -> dict[HostKey, float]:
-    """Return what each member would have if all had as much: {member: n}."""
+def _average_free(report: ownership_report.OwnershipReport
+                  ) -> dict[HostKey, float]:
+    """Return member -> average number of free nodes of its ring's members."""
     found: dict[HostKey, float] = {}
-    for part in judged.partitions.found:
-        members = judged.preferences(part).members
-        free = sum(usage.of(node, judged.seen) is usage.Usage.FREE
-                   for node in judged.nodes(part))
+    for part in report.partitions.found:
+        members = report.preferences(part).members
+        free = sum(usage.of(node, report.seen) is usage.Usage.FREE
+                   for node in report.nodes(part))
         found.update((host, free / len(members)) for host in members)
     return found
 
 
 def _taking(seen: cloud_state.CloudState, host: HostKey) -> int:
-    """Count the servers that carry a mark of a host."""
+    """Count the servers with a takeover mark of a host."""
     return sum(takeover.is_mark(one.task_state)
                and not takeover.is_anothers(one.task_state, host)
                for one in seen.instances if not one.deleted)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a compute service that is drained still has, and why.
+"""May a compute service be drained, and which nodes does it still own?
 
-Pure. A compute service that is disabled keeps its nodes with servers; the
-others pull its idle ones by their audits (:mod:`.rules.ownership`, rule 9).
+Without I/O. A disabled compute service keeps its nodes with servers. The
+audits of the others take its idle nodes (:mod:`.rules.ownership`, rule 9).
 """
 
 import collections
@@ -17,13 +17,13 @@ from nova_ironic_multihost.client import fencing
 from nova_ironic_multihost.client import ownership_report
 from nova_ironic_multihost.client import successors
 
-#: The reason that nova shows, unless the operator gives one.
+#: The default disabled_reason of a drained compute service.
 REASON = 'nova-ironic-multihost: drained'
 
 
 def refusal(services: tuple[cloud_state.Service, ...],
             service: cloud_state.Service) -> str | None:
-    """Say why a compute service is not to be drained, None if it may be."""
+    """Return why a compute service may not be drained, None if it may."""
     if successors.open_for_builds(services) != [service]:
         return None
     spare = sorted(s.host for s in services if s.up and s.disabled)
@@ -36,13 +36,13 @@ def refusal(services: tuple[cloud_state.Service, ...],
 
 def wanted(service: cloud_state.Service,
            reason: str | None) -> dict[str, typing.Any]:
-    """Return what nova is to be asked for, {} if it is drained already.
+    """Return the request to nova that drains it, {} if it is drained.
 
-    :param reason: for which nova is to show it disabled; None for the one
-        that is there, or :data:`REASON`
+    :param reason: new disabled_reason; None keeps the present one, or sets
+        :data:`REASON`
     """
-    # One that has written its stop marker is enabled again by its next start,
-    # and one that was disabled with a fence when it is unfenced.
+    # Its next start removes a stop marker and enables it, and unfence enables
+    # it after a fence. Neither counts as drained.
     drained = service.disabled and not (
         service.stop_marker or service.reason.startswith(fencing.REASON))
     if drained and reason in (None, service.reason):
@@ -52,10 +52,10 @@ def wanted(service: cloud_state.Service,
 
 @dataclasses.dataclass(frozen=True)
 class Leftover:
-    """What a compute service that is drained still has, in nodes.
+    """The nodes that a drained compute service still owns, as numbers.
 
-    :ivar waits: host, as nova spells it -> free nodes that it prefers
-    :ivar stays: free nodes that nobody may take
+    :ivar waits: host, as nova spells it -> free nodes that it will take
+    :ivar stays: free nodes that no host may take
     :ivar serving: nodes with servers
     :ivar hidden: nodes that Ironic does not show
     :ivar strays: nodes held for a server that nova does not have
@@ -69,18 +69,18 @@ class Leftover:
 
     @property
     def free(self) -> int:
-        """How many free nodes there are."""
+        """The number of free nodes."""
         return sum(self.waits.values()) + self.stays
 
 
 def left(seen: cloud_state.CloudState, host: str,
          settings: ownership_report.SharedSettings) -> Leftover:
-    """Count what a compute service still has.
+    """Count the nodes that a compute service still owns.
 
     :param seen: with its zones
-    :param settings: what the others have in nova.conf
+    :param settings: of nova.conf on the other hosts
     """
-    them = successors.Successors(seen, host, settings)
+    others = successors.Successors(seen, host, settings)
     counts: dict[str, int] = collections.Counter()
     stays = serving = hidden = strays = 0
     for node in seen.owned_by(host):
@@ -93,21 +93,21 @@ def left(seen: cloud_state.CloudState, host: str,
                 serving += 1
         elif node not in seen.node_of:
             hidden += 1
-        elif (takeover_target := them.of_node(node)) is None:
+        elif (target := others.of_node(node)) is None:
             stays += 1
         else:
-            counts[seen.service_of[takeover_target].host] += 1
+            counts[seen.service_of[target].host] += 1
     return Leftover(dict(sorted(counts.items())), stays, serving, hidden,
-                strays)
+                    strays)
 
 
 def sentences(found: Leftover) -> Iterator[str]:
-    """Say what there is and why, a sentence for each kind."""
+    """Yield a sentence for each kind of node."""
     if found.waits:
-        whom = ', '.join(f'{host} {number}'
-                         for host, number in found.waits.items())
+        targets = ', '.join(f'{host} {number}'
+                            for host, number in found.waits.items())
         yield (f'{_nodes(sum(found.waits.values()))} free and on the way: '
-               f'{whom}')
+               f'{targets}')
     if found.stays:
         yield (f'{_nodes(found.stays)} free, and nobody may take them: no '
                'other compute service of this availability zone (or of none) '
@@ -123,8 +123,8 @@ def sentences(found: Leftover) -> Iterator[str]:
                'hidden from this account; who owns them lets them go')
 
 
-#: What may keep a free node that somebody prefers, and is not to be seen.
-HINT = (
+#: Why a free node may still wait; no API shows these causes.
+HIDDEN_CAUSES = (
     'Others take free nodes with their audits, every minute as a rule, '
     'when they have been up for two of them; a node that a build is on its '
     'way to after that; none with [ironic_multihost]pulls_per_audit = 0')

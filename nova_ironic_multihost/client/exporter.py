@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""nova-ironic-multihost-exporter: the check, for Prometheus."""
+"""nova-ironic-multihost-exporter: results of the check for Prometheus."""
 
 import argparse
 import pathlib
@@ -22,7 +22,7 @@ PROGRAM = 'nova-ironic-multihost-exporter'
 
 DONE, FAILED = 0, 2
 
-#: Seconds of rest between two surveys.
+#: Default seconds between the end of a survey and the next survey.
 INTERVAL = 60
 
 _DESCRIPTION = """\
@@ -61,31 +61,30 @@ error says what to do).
 
 
 class Exporter:
-    """Asks a cloud, and has the figures for whoever collects them.
+    """Collector of prometheus_client with the metrics of a cloud.
 
-    A collector of prometheus_client. It may be collected in any thread while
-    the cloud is asked.
+    Any thread may call :meth:`collect` during :meth:`refresh`.
 
-    :param ask: returns an Observation and its findings, or raises SurveyError
-    :param kept: metrics of the last time that the cloud answered
+    :param ask: returns (CloudState, findings), or raises SurveyError
+    :param kept: metrics of the last successful survey
     """
 
     def __init__(self, ask, kept=()):
         self._ask = ask
         self._kept = tuple(kept)
-        # Replaced as a whole, so that nobody sees half of it.
+        # Replaced in one step, as another thread may read it.
         self._metrics = self._kept + _metrics(
             cloud_metrics.of_survey(False, 0)
         )
 
     def collect(self):
-        """All metrics, as of the last survey."""
+        """Return all metrics of the last survey."""
         return self._metrics
 
     def refresh(self):
-        """Ask the cloud.
+        """Survey the cloud.
 
-        :returns: '', or why it cannot be asked and what to do
+        :returns: '', or the text of the error
         """
         problem = ''
         began = time.monotonic()
@@ -124,7 +123,7 @@ def main(argv=None):
 
 
 def parser():
-    """The parser of the command line."""
+    """Return the parser of the command line."""
     top = argparse.ArgumentParser(
         prog=PROGRAM, description=_DESCRIPTION, epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -150,7 +149,7 @@ def parser():
 
 
 def port_number(text):
-    """A port as it stands on the command line."""
+    """Parse a port of the command line."""
     port = int(text)
     if not 0 <= port <= 65535:
         raise argparse.ArgumentTypeError('a port is a number up to 65535')
@@ -158,7 +157,7 @@ def port_number(text):
 
 
 def seconds_of_rest(text):
-    """What --interval is given."""
+    """Parse the value of --interval."""
     seconds = float(text)
     if not 1 <= seconds <= 86400:
         raise argparse.ArgumentTypeError('give 1 to 86400 seconds')
@@ -166,7 +165,7 @@ def seconds_of_rest(text):
 
 
 def _write(ask, path):
-    """Write what there is to tell to a file; return the exit status."""
+    """Write the metrics to a file; return the exit status."""
     try:
         exporter = Exporter(ask, _read(path))
         problem = exporter.refresh()
@@ -179,7 +178,7 @@ def _write(ask, path):
 
 
 def _read(path):
-    """The metrics of a file that was written before, but for the survey's."""
+    """Return the metrics of an earlier file, without those of the survey."""
     if not path.exists():
         return ()
     ours = {series.name for series in cloud_metrics.of_survey(False, 0)}
@@ -190,50 +189,50 @@ def _read(path):
             if metric.name.startswith(cloud_metrics.PREFIX)
             and metric.name not in ours)
     except ValueError:
-        # Not ours, or cut off: it is about to be overwritten.
+        # Not our file, or truncated: it will be overwritten.
         return ()
 
 
 def _serve(ask, args):
-    """Answer scrapes until a signal comes; return the exit status."""
+    """Answer scrapes until a signal arrives; return the exit status."""
     exporter = Exporter(ask)
     registry = _registry(exporter)
-    readers = http_server.Server(args.address, args.port, {
+    server = http_server.Server(args.address, args.port, {
         '/metrics': lambda: http_server.HttpPage(
             200, prometheus_client.CONTENT_TYPE_LATEST,
             prometheus_client.generate_latest(registry))})
     try:
-        readers.start()
+        server.start()
     except OSError as error:
         return _failed(
             f'{args.address} port {args.port} cannot be had: '
             f'{error.strerror or error}. Choose another one with --port or '
             '--address, or end who has it.')
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    told = ''
+    logged = ''
     try:
-        _say(f'answering at port {readers.port} of {args.address}')
+        _say(f'answering at port {server.port} of {args.address}')
         while True:
             problem = exporter.refresh()
-            if problem != told:
-                told = problem
+            if problem != logged:
+                logged = problem
                 _say(problem or 'the cloud answers again')
             time.sleep(args.interval)
     except KeyboardInterrupt:
         return DONE
     finally:
-        readers.stop()
+        server.stop()
 
 
 def _registry(exporter):
-    """One of our own: nothing about this process is in it."""
+    """Return a registry without metrics of this process."""
     registry = prometheus_client.CollectorRegistry()
     registry.register(exporter)
     return registry
 
 
 def _metrics(series):
-    """Series as prometheus_client wants them."""
+    """Return series as metrics of prometheus_client."""
     metrics = []
     for one in series:
         metric = core.GaugeMetricFamily(one.name, one.text, labels=one.labels)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What becomes of the servers and nodes of a compute service that is fenced.
+"""May a compute service be fenced, and what happens to its nodes and servers?
 
-Pure. *Fenced* is one that is forced down in nova, and disabled. Forced down:
-somebody has made sure that it does nothing any more, so that others take over
-its servers too (:mod:`.rules.takeover`). Disabled: tools that watch nova take
-one that is enabled and forced down for one that is to be used again.
+Without I/O. A fenced compute service is forced down and disabled in nova.
+Forced down: it is dead for certain, so others take over its servers
+(:mod:`.rules.takeover`). Disabled: monitoring tools start one again that is
+enabled and forced down.
 """
 
 import collections
@@ -24,16 +24,16 @@ from nova_ironic_multihost.client import successors
 from nova_ironic_multihost.rules.peers import HostKey
 from nova_ironic_multihost.rules import takeover
 
-#: How the reason of a compute service begins that was disabled with a fence.
+#: The beginning of nova's disabled_reason of a fenced compute service.
 REASON = 'nova-ironic-multihost: fenced'
 
-# Letters that nova takes for a reason.
-_REQUESTS = 255
+# The most characters of nova's disabled_reason.
+_REASON_LENGTH = 255
 
 
 def refusal(services: tuple[cloud_state.Service, ...],
             service: cloud_state.Service) -> str | None:
-    """Say why a compute service is not to be fenced, None if it may be."""
+    """Return why a compute service may not be fenced, None if it may."""
     if service.forced_down:
         return None
     if service.up:
@@ -51,18 +51,18 @@ def refusal(services: tuple[cloud_state.Service, ...],
 def wanted(service: cloud_state.Service,
            why: str | None = None,
            renew: bool = False) -> dict[str, typing.Any]:
-    """Return what nova is to be asked for, {} if it is fenced already.
+    """Return the request to nova that fences it, {} if it is fenced.
 
-    One that an operator has disabled keeps its reason.
+    If an operator has disabled it, the operator's reason stays.
 
     :param why: added to the reason
-    :param renew: whether it takes the place of the reason of another fence
+    :param renew: replace the reason of an earlier fence
     """
-    reason = (f'{REASON}: {why}' if why else REASON)[:_REQUESTS]
+    reason = (f'{REASON}: {why}' if why else REASON)[:_REASON_LENGTH]
     body: dict[str, typing.Any] = {}
     if not service.forced_down:
         body['forced_down'] = True
-    # One that has written its stop marker is enabled again by its next start.
+    # With a stop marker it would enable itself at its next start.
     if not service.disabled or service.stop_marker or (
             renew and service.reason.startswith(REASON)
             and service.reason != reason):
@@ -72,9 +72,9 @@ def wanted(service: cloud_state.Service,
 
 
 def unwanted(service: cloud_state.Service) -> dict[str, typing.Any]:
-    """Return what nova is to be asked for so that it is fenced no more.
+    """Return the request to nova that ends a fence, {} without a fence.
 
-    One that was disabled otherwise than with a fence stays disabled.
+    It stays disabled if something other than a fence has disabled it.
     """
     body: dict[str, typing.Any] = {}
     if service.forced_down:
@@ -85,25 +85,26 @@ def unwanted(service: cloud_state.Service) -> dict[str, typing.Any]:
 
 
 def alive(looks: Sequence[cloud_state.Service]) -> bool:
-    """Whether a compute service sends heartbeats.
+    """Return whether a compute service sends heartbeats.
 
-    :param looks: it, at some looks. nova shows when it was written to last,
-        by whomever; so one change says nothing, nor does one that comes with
-        what an operator has said.
+    ``seen`` changes with every write to the row, also those of operators. So
+    two changes are needed while the operators' settings stay the same.
+
+    :param looks: the compute service as read several times
     """
     return len({look.seen for look in looks
-                if _said(look) == _said(looks[-1])}) > 2
+                if _settings(look) == _settings(looks[-1])}) > 2
 
 
-def _said(service: cloud_state.Service) -> tuple[bool, bool, str]:
-    """Return what operators say of a compute service."""
+def _settings(service: cloud_state.Service) -> tuple[bool, bool, str]:
+    """Return the fields that operators set."""
     return service.forced_down, service.disabled, service.reason
 
 
 class Obstacle(enum.Enum):
-    """Why nobody takes a server or a node; the value is for people to read.
+    """Why no host takes a server or a node; the value is for people.
 
-    :ivar passes: whether that ends by itself.
+    :ivar passes: whether it ends by itself.
     """
 
     MIGRATING = (
@@ -130,7 +131,7 @@ class Obstacle(enum.Enum):
     passes: bool
 
     def __new__(cls, passes: bool, text: str) -> 'Obstacle':
-        """Take the text for the value."""
+        """Use the text as the value."""
         obstacle = object.__new__(cls)
         obstacle._value_ = text
         obstacle.passes = passes
@@ -139,10 +140,10 @@ class Obstacle(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class FencePlan:
-    """What becomes of what a compute service has.
+    """Which hosts take the servers and free nodes of a compute service.
 
-    :ivar servers: host, as nova spells it -> servers that it takes over
-    :ivar nodes: the same for free nodes
+    :ivar servers: host, as nova spells it -> number of servers it takes over
+    :ivar nodes: host, as nova spells it -> number of free nodes it takes
     :ivar stuck_servers: obstacle -> names of servers that stay
     :ivar stuck_nodes: obstacle -> uuids of free nodes that stay
     """
@@ -154,127 +155,128 @@ class FencePlan:
 
     @property
     def server_count(self) -> int:
-        """How many servers there are."""
+        """The number of servers, moving or not."""
         return sum(self.servers.values()) + sum(
             map(len, self.stuck_servers.values()))
 
     @property
     def node_count(self) -> int:
-        """How many free nodes there are."""
+        """The number of free nodes, moving or not."""
         return sum(self.nodes.values()) + sum(
             map(len, self.stuck_nodes.values()))
 
     @property
     def stuck(self) -> int:
-        """How many servers and free nodes stay."""
+        """The number of servers and free nodes that stay."""
         return sum(map(len, (*self.stuck_servers.values(),
                              *self.stuck_nodes.values())))
 
     @property
     def empty(self) -> bool:
-        """Whether nothing is left."""
+        """Whether the compute service has no servers and free nodes."""
         return not (self.server_count or self.node_count)
 
     @property
     def moves(self) -> bool:
-        """Whether something is left that may move by itself."""
+        """Whether some of the servers and free nodes may still move."""
         return bool(self.servers or self.nodes) or any(
             obstacle.passes for obstacle in self.stuck_servers)
 
 
 def plan(seen: cloud_state.CloudState, host: str, migrating: Set[str],
          settings: ownership_report.SharedSettings) -> FencePlan:
-    """Say who takes what a compute service has.
+    """Return which hosts take the servers and free nodes of a host.
 
     :param seen: with its zones
-    :param host: counts as fenced, whether it is or not
+    :param host: counts as fenced, even if it is not
     :param migrating: uuids of servers with a migration in progress
-    :param settings: what the others have in nova.conf
+    :param settings: of nova.conf on the other hosts
     """
-    fates = _Fates(seen, host, migrating, settings)
-    servers = [(server.name or server.uuid, fates.of_server(server))
+    targets = _Targets(seen, host, migrating, settings)
+    servers = [(server.name or server.uuid, targets.of_server(server))
                for server in seen.instances
-               if server.key == fates.host and not server.deleted]
-    nodes = [(node, fates.of_node(node)) for node in seen.owned_by(host)
-             if not fates.serves(node)]
+               if server.key == targets.host and not server.deleted]
+    nodes = [(node, targets.of_node(node)) for node in seen.owned_by(host)
+             if not targets.serves(node)]
     return FencePlan(_taken(seen, servers), _taken(seen, nodes),
-                _stuck(servers), _stuck(nodes))
+                     _stuck(servers), _stuck(nodes))
 
 
-_Fate: typing.TypeAlias = HostKey | Obstacle
+# The host that takes a server or a node, or why no host does.
+_Target: typing.TypeAlias = HostKey | Obstacle
 
 
 def _taken(seen: cloud_state.CloudState,
-           fates: list[tuple[str, _Fate]]) -> dict[str, int]:
+           targets: list[tuple[str, _Target]]) -> dict[str, int]:
     counts = collections.Counter(
-        seen.service_of[action].host for _, action in fates
-        if not isinstance(action, Obstacle))
+        seen.service_of[target].host for _, target in targets
+        if not isinstance(target, Obstacle))
     return dict(sorted(counts.items()))
 
 
-def _stuck(fates: list[tuple[str, _Fate]]
+def _stuck(targets: list[tuple[str, _Target]]
            ) -> dict[Obstacle, tuple[str, ...]]:
     found: dict[Obstacle, list[str]] = {}
-    for name, action in sorted(fates, key=lambda one: one[0]):
-        if isinstance(action, Obstacle):
-            found.setdefault(action, []).append(name)
+    for name, target in sorted(targets, key=lambda one: one[0]):
+        if isinstance(target, Obstacle):
+            found.setdefault(target, []).append(name)
     return {obstacle: tuple(found[obstacle]) for obstacle in Obstacle
             if obstacle in found}
 
 
-class _Fates:
-    """Who takes a server or a node of one compute service, or why nobody."""
+class _Targets:
+    """Finds the host that takes a server or a node of a fenced host."""
 
     def __init__(self, seen: cloud_state.CloudState, host: str,
                  migrating: Set[str],
                  settings: ownership_report.SharedSettings) -> None:
         self._seen = seen
         self._migrating = migrating
-        self._heirs = successors.Successors(seen, host, settings)
-        self.host = self._heirs.host
-        living = {s.uuid: s for s in seen.instances if not s.deleted}
-        self._servers = {n.uuid: living[n.instance_uuid] for n in seen.nodes
-                         if n.instance_uuid in living}
-        self._machines = {server.uuid: node
-                          for node, server in self._servers.items()}
+        self._successors = successors.Successors(seen, host, settings)
+        self.host = self._successors.host
+        servers = {s.uuid: s for s in seen.instances if not s.deleted}
+        self._server_on = {n.uuid: servers[n.instance_uuid]
+                           for n in seen.nodes if n.instance_uuid in servers}
+        self._node_held_for = {server.uuid: node for node, server
+                               in self._server_on.items()}
 
     def serves(self, node: str) -> bool:
-        """Whether a node is held for a server of this compute service."""
-        server = self._servers.get(node)
+        """Return whether Ironic holds a node for a server of this host."""
+        server = self._server_on.get(node)
         return server is not None and server.key == self.host
 
-    def of_node(self, node: str) -> _Fate:
-        """Of any other node that is recorded here."""
+    def of_node(self, node: str) -> _Target:
+        """Return the target of a node without a server of this host."""
         if node not in self._seen.node_of:
             return Obstacle.HIDDEN
-        server = self._servers.get(node)
+        server = self._server_on.get(node)
         if server is not None and server.key in self._seen.up_hosts:
             # The record follows the server.
             return server.key
-        return self._heirs.of_node(node) or self._nobody(node)
+        return self._successors.of_node(node) or self._obstacle(node)
 
-    def of_server(self, server: cloud_state.CloudServer) -> _Fate:
-        """Of a server."""
+    def of_server(self, server: cloud_state.CloudServer) -> _Target:
+        """Return the target of a server of this host."""
         if server.uuid in self._migrating:
             return Obstacle.MIGRATING
-        node = self._machines.get(server.uuid)
+        node = self._node_held_for.get(server.uuid)
         if node is None:
             if server.node and takeover.needs_no_machine(
                     server.vm_state, server.task_state):
-                # It goes to whoever takes its node.
+                # The new owner of the node takes over the server.
                 return self.of_node(server.node)
             return Obstacle.NO_MACHINE
         if server.node not in (None, node):
             return Obstacle.OTHER_MACHINE
-        return self._heirs.of_server(node) or self._nobody(node)
+        return self._successors.of_server(node) or self._obstacle(node)
 
-    def _nobody(self, node: str) -> Obstacle:
-        return (Obstacle.NO_TARGET if self._heirs.served(node)
+    def _obstacle(self, node: str) -> Obstacle:
+        return (Obstacle.NO_TARGET if self._successors.served(node)
                 else Obstacle.NO_PARTITION)
 
 
 def sentences(found: FencePlan) -> Iterator[str]:
-    """Say who takes what, and what stays and why."""
+    """Yield a sentence for each host that takes something, and obstacle."""
     for host in sorted({*found.servers, *found.nodes}):
         yield (f'{host} takes {_servers(found.servers.get(host, 0))} and '
                f'{_nodes(found.nodes.get(host, 0))}')
@@ -282,7 +284,7 @@ def sentences(found: FencePlan) -> Iterator[str]:
 
 
 def obstacles(found: FencePlan) -> Iterator[str]:
-    """Say what stays and why."""
+    """Yield a sentence for each obstacle."""
     for stuck, counted in ((found.stuck_servers, _servers),
                            (found.stuck_nodes, _nodes)):
         for obstacle, names in stuck.items():
@@ -292,13 +294,13 @@ def obstacles(found: FencePlan) -> Iterator[str]:
 
 
 def counts(found: FencePlan) -> str:
-    """Say how much there is."""
+    """Return the numbers of servers and free nodes, in words."""
     return (f'{_servers(found.server_count)} and '
             f'{_nodes(found.node_count)}')
 
 
-#: What may keep a server that somebody is to take over, and is not to be seen.
-HINT = (
+#: Why a server or a node may still wait; no API shows these causes.
+HIDDEN_CAUSES = (
     'Servers stay with [ironic_multihost]instance_takeover = never. A node '
     'that a build was sent to waits until the build is found, for ten minutes '
     'at most. The logs of the others say what they take')

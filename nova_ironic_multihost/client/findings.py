@@ -1,22 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Is every node owned by exactly one compute, and all else in its place?
+"""Find inconsistencies between nova, placement and Ironic.
 
-Pure: makes a list of :class:`Finding` of an
-:class:`~nova_ironic_multihost.client.cloud_state.CloudState`. Only
-:func:`wait` needs a clock, which a test may replace.
-
-What holds when nothing is going on, whatever happened before:
+Without I/O, except for :func:`wait`. When no operation is in progress:
 
 - every node has exactly one record, on a host that is up and mapped to a
   cell, and one resource provider;
-- no allocation without a server, no server on a host without allocation;
-- no node is held by Ironic for a server that does not exist;
-- no server waits in a task state for ever;
-- a free node of an enabled host is not barred from scheduling.
+- every allocation has a server, every server on a host has an allocation;
+- Ironic holds nodes only for servers that exist;
+- no server stays in a task state for ever;
+- the scheduler may use every free node of an enabled host.
 
-While servers are built or deleted and while nodes change hands some of this
-is untrue for a moment; :func:`wait` gives it time.
+Builds, deletions and moves of nodes break these rules for a moment;
+:func:`wait` waits for them.
 """
 
 from collections.abc import Callable
@@ -32,14 +28,13 @@ from nova_ironic_multihost.rules import model
 from nova_ironic_multihost.rules.peers import host_key
 from nova_ironic_multihost.rules import stop_marker
 
-#: The kind of finding that lasts for as long as a compute that has servers
-#: is away: their nodes stay with it.
+#: The node of a server on a host that is down. It lasts until the host is up.
 ON_DEAD_HOST = 'instance-on-dead-host'
 
-#: The kind of a machine that no server has, and that nobody else can have.
+#: A node that is in use without a server, and so cannot be scheduled.
 LEAKED = 'leaked-machine'
 
-#: All kinds, those of notes included.
+#: All kinds of findings and notes.
 KINDS = (
     'compute-missing', 'compute-not-up', 'node-without-record',
     'node-with-many-records', 'second-record', 'record-without-node',
@@ -50,8 +45,8 @@ KINDS = (
     'record-elsewhere', 'instance-without-machine', 'stuck',
     'still-stopping')
 
-#: Seconds for which a service may be up that has been told to end; with the
-#: settings that nova has by default it ends within 180.
+#: Seconds after which a compute service should have ended that was told to.
+#: With nova's default settings it takes 180 at most.
 STOP_LIMIT = 600
 
 _MAP = '"nova-manage cell_v2 discover_hosts --by-service" maps it'
@@ -59,7 +54,7 @@ _MAP = '"nova-manage cell_v2 discover_hosts --by-service" maps it'
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """One thing that is wrong: its kind, whom it concerns, a sentence."""
+    """One inconsistency: its kind, node or server or host, a sentence."""
 
     kind: str
     subject: str
@@ -70,18 +65,17 @@ class Finding:
 
 
 def answer(found: list[Finding]) -> dict[str, typing.Any]:
-    """Return what commands print with ``--json``."""
+    """Return the findings as ``--json`` prints them."""
     return {'consistent': not found,
             'findings': [dataclasses.asdict(finding) for finding in found]}
 
 
 def inconsistencies(seen: cloud_state.CloudState, now: float,
                     hosts: Iterable[str] = ()) -> list[Finding]:
-    """Find everything in an observation that is not as it should be.
+    """Return all inconsistencies of a cloud.
 
-    :param now: seconds since the epoch; tells how long a task state lasts
+    :param now: seconds since the epoch
     :param hosts: names of compute services that must exist and be up
-    :returns: an empty list when consistent
     """
     return [*_expected(seen, hosts), *second_records(seen),
             *_records(seen), *_hosts(seen),
@@ -90,7 +84,7 @@ def inconsistencies(seen: cloud_state.CloudState, now: float,
 
 
 def notes(seen: cloud_state.CloudState, now: float) -> list[Finding]:
-    """Find what is in order and not as an operator may want it.
+    """Return consistent states that an operator may not want.
 
     :param now: seconds since the epoch
     """
@@ -126,7 +120,7 @@ def _expected(seen: cloud_state.CloudState,
 
 
 def second_records(seen: cloud_state.CloudState) -> Iterator[Finding]:
-    """Find records of nodes by another uuid than the node's."""
+    """Yield the records with another uuid than the node that they name."""
     for record in seen.records:
         if record.second:
             yield Finding(
@@ -163,7 +157,10 @@ def _records(seen: cloud_state.CloudState) -> Iterator[Finding]:
 
 
 def _unless_hidden(seen: cloud_state.CloudState) -> str:
-    """What else may be true when records may exist that are not shown."""
+    """Return the other possible cause: nova hides records of unmapped hosts.
+
+    '' if all hosts are known to be mapped.
+    """
     unknown = sorted(s.host for s in seen.services if s.mapped is None)
     if not unknown:
         return ''
@@ -224,9 +221,9 @@ def _providers(seen: cloud_state.CloudState) -> Iterator[Finding]:
 def _allocations(seen: cloud_state.CloudState) -> Iterator[Finding]:
     if seen.allocations is None:
         return
-    has_allocation = set()
+    consumers = set()
     for allocation in seen.allocations:
-        has_allocation.add(allocation.consumer)
+        consumers.add(allocation.consumer)
         instance = seen.instance_of.get(allocation.consumer)
         if instance is None or instance.deleted:
             yield Finding('allocation-without-instance', allocation.provider,
@@ -237,7 +234,7 @@ def _allocations(seen: cloud_state.CloudState) -> Iterator[Finding]:
                           f'{allocation.consumer}" frees the node')
     for instance in seen.instances:
         if (instance.host and not instance.deleted
-                and instance.uuid not in has_allocation):
+                and instance.uuid not in consumers):
             node = instance.node or 'NODE'
             yield Finding('instance-without-allocation', instance.uuid,
                           f'server {_named(instance)} is on {instance.host} '
@@ -293,7 +290,7 @@ def _named(instance: cloud_state.CloudServer) -> str:
 
 
 def busy(seen: cloud_state.CloudState) -> int:
-    """Count the servers that are in the middle of something."""
+    """Return the number of servers with a task state."""
     return sum(1 for i in seen.instances if i.task_state and not i.deleted)
 
 
@@ -302,13 +299,12 @@ def wait(read: Callable[[], cloud_state.CloudState], seconds: float,
          clock: Callable[[], float] = time.monotonic,
          sleep: Callable[[float], object] = time.sleep,
          ) -> tuple[cloud_state.CloudState, list[Finding]]:
-    """Look again and again until all is consistent or the time is over.
+    """Read the cloud until it is consistent and no server has a task state.
 
-    :param read: observes the cloud once
-    :param seconds: how long; 0 looks once
+    :param read: reads the cloud once
+    :param seconds: at most; 0 reads once
     :param hosts: names of compute services that must exist and be up
-    :returns: the last Observation and what is wrong in it; nothing is, and
-        no server is in the middle of something, unless the time is over
+    :returns: the last state and its inconsistencies
     :raises Unanswered: the cloud does not answer when the time is over
     """
     deadline = clock() + seconds
@@ -323,5 +319,5 @@ def wait(read: Callable[[], cloud_state.CloudState], seconds: float,
             found = inconsistencies(seen, seen.at, hosts)
             if clock() >= deadline or not (found or busy(seen)):
                 return seen, found
-        # A large cloud is not to be asked all the time.
+        # Half of the time at most is spent on requests.
         sleep(max(1, clock() - began))

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tells nova that a compute service is dead, for whoever has seen to it.
+"""Force a compute service down in nova.
 
-For commands and for tools that fence. nova alone is asked. What is told twice,
-or by two at the same moment, is what is told once.
+For the fence command and for tools that fence. It calls nova only. Repeated
+and concurrent calls do no harm.
 """
 
 from collections.abc import Callable
@@ -18,16 +18,16 @@ from nova_ironic_multihost.client import services
 from nova_ironic_multihost.rules.peers import host_key
 from nova_ironic_multihost.rules.peers import HostKey
 
-#: Looks that show at least whether heartbeats go on.
+#: The least number of reads that can show heartbeats.
 LOOKS = 3
 
 
 class TooEarly(Exception):
-    """nova does not see that it is dead; a sentence or two, the remedy."""
+    """nova does not report it as dead; the message names the remedy."""
 
 
 class NotYet(TooEarly):
-    """The same, and it may soon: nova has not heard from it meanwhile."""
+    """nova does not report it as dead yet, but has had no heartbeat since."""
 
 
 def declare(cloud: cloud_client.CloudClient, host: str, sure: bool = False,
@@ -37,27 +37,25 @@ def declare(cloud: cloud_client.CloudClient, host: str, sure: bool = False,
     """Force a compute service down and disable it, in one request.
 
     :param host: in any spelling
-    :param sure: whether it is off for certain, whatever nova sees
-    :param why: added to the reason for which it is disabled
-    :param patience: seconds to try again in, while nova does not answer or
-        does not see that it is dead. Of one that goes on sending heartbeats
-        nobody waits until it is down: it lives, or has come back, and would
-        be down for another reason by then
-    :param tell: told why it is tried again
-    :param renew: whether ``why`` takes the place of that of another fence
-    :returns: (it as it was, whether anything had to be changed)
-    :raises TooEarly: unless nova calls it down, and another one up
-    :raises SurveyError: when nova has not done it, or that is not known
+    :param sure: it is off for certain, even if nova reports it as up
+    :param why: added to the disabled_reason
+    :param patience: seconds to retry while nova does not answer or does not
+        report it as dead. New heartbeats end the retries: it is alive
+    :param tell: called with the error before a retry
+    :param renew: ``why`` replaces the reason of an earlier fence
+    :returns: (the service before the change, whether it was changed)
+    :raises TooEarly: nova reports it as up, or no other one as up
+    :raises SurveyError: nova has not done it, or that is not known
     """
-    looks: list[cloud_state.Service] = []
+    reads: list[cloud_state.Service] = []
 
     def attempt() -> tuple[cloud_state.Service, bool]:
         known = cloud.computes(host)
         service = services.named(known, host)
-        looks.append(service)
+        reads.append(service)
         refused = fencing.refusal(known, service)
         if refused and not sure:
-            if fencing.alive(looks):
+            if fencing.alive(reads):
                 raise TooEarly(f'{refused}. Its heartbeats go on coming: it '
                                'is ALIVE, and nobody waits for it to die.')
             raise NotYet(f'{refused}.')
@@ -75,19 +73,20 @@ def returned(looks: Iterable[tuple[cloud_state.Service, ...]],
              hosts: Iterable[str]) -> Iterator[cloud_state.Service]:
     """Yield each compute service as soon as it may be unfenced.
 
-    That is when nova hears from it, or somebody else has unfenced it.
+    That is when it sends heartbeats, or is not forced down any more. The
+    others are not yielded.
 
-    :param looks: all compute services, at each look
-    :param hosts: in any spelling; what is not yielded is not heard of
+    :param looks: all compute services, as read several times
+    :param hosts: in any spelling
     """
-    seen: dict[HostKey, list[cloud_state.Service]] = {
+    reads: dict[HostKey, list[cloud_state.Service]] = {
         host_key(host): [] for host in hosts}
     for known in looks:
-        for host in list(seen):
+        for host in list(reads):
             service = services.named(known, host)
-            seen[host].append(service)
-            if fencing.alive(seen[host]) or not service.forced_down:
-                del seen[host]
+            reads[host].append(service)
+            if fencing.alive(reads[host]) or not service.forced_down:
+                del reads[host]
                 yield service
-        if not seen:
+        if not reads:
             return

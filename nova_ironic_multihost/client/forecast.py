@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What would move if compute services came or went.
+"""Forecast which nodes move when compute services are added or removed.
 
-By the ring of the driver: a free node goes to whom that prefers, and a server
-whose compute service is gone and forced down to the takeover target of its
-node.
+It uses the driver's hash ring. A free node moves to the member that the ring
+prefers; a server of a host that is forced down moves to the takeover target.
 """
 
 import collections
@@ -21,24 +20,21 @@ from nova_ironic_multihost.rules.peers import host_key
 from nova_ironic_multihost.rules.peers import HostKey
 from nova_ironic_multihost.rules import ring
 
-#: The namespace of uuids of nodes that do not exist.
+#: Namespace of the uuids of imagined nodes.
 _IMAGINED = uuid.UUID('6f1f1f0e-1d0c-5a53-9d0e-2f6a0b7c8d9e')
 
 
 class PlanError(ValueError):
-    """Such a change makes no sense; a sentence or two, with the remedy."""
+    """The change does not fit the cloud; the message names the remedy."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Change:
-    """Compute services that come, and such as go for good.
+    """Compute services that are added, and those that are removed for good.
 
-    :param add: hosts.
-    :param remove: hosts.
-    :param zone: availability zone of those that come; None for what the host
-        aggregates say.
-    :param partition: label of the partition that they serve; None if there
-        is but one.
+    :param zone: availability zone of the added ones; None for that of the
+        host aggregates.
+    :param partition: label of their partition; None if there is only one.
     """
 
     add: tuple[str, ...] = ()
@@ -48,24 +44,24 @@ class Change:
 
     @property
     def added(self) -> frozenset[HostKey]:
-        """Who comes."""
+        """The hosts that are added."""
         return frozenset(map(host_key, self.add))
 
     @property
     def removed(self) -> frozenset[HostKey]:
-        """Who goes."""
+        """The hosts that are removed."""
         return frozenset(map(host_key, self.remove))
 
 
 @dataclasses.dataclass(frozen=True)
 class Move:
-    """Nodes that go from one compute service to another.
+    """A number of nodes that move from one compute service to another.
 
-    :param source: '' for nodes that nobody owns.
-    :param target: '' if nobody may have them: they stay.
-    :param free: how many are free; these move by themselves.
-    :param held: how many have a server or a leaked machine; these move when
-        the source is forced down.
+    :param source: '' for nodes without an owner.
+    :param target: '' if no host may take them; they stay.
+    :param free: free nodes; these move by themselves.
+    :param held: nodes with a server or a leaked machine; these move when the
+        source is forced down.
     """
 
     source: str
@@ -76,14 +72,15 @@ class Move:
 
 @dataclasses.dataclass(frozen=True)
 class Forecast:
-    """What a change brings.
+    """The effects of a change.
 
     :param moves: by source and target.
-    :param nodes: how many nodes were looked at.
-    :param anyway: how many of those that move would move without it, too, if
-        not to the same one.
-    :param before: member of the ring -> free nodes, at rest without it.
-    :param after: the same with it.
+    :param nodes: number of nodes considered.
+    :param anyway: number of the moving nodes that would also move without
+        the change, maybe to another host.
+    :param before: member of the ring -> its free nodes without the change,
+        after all moves.
+    :param after: member of the ring -> its free nodes with the change.
     """
 
     moves: tuple[Move, ...]
@@ -95,10 +92,10 @@ class Forecast:
 
 @dataclasses.dataclass(frozen=True)
 class _Place:
-    """Where a node is, and what Ironic holds it for.
+    """The host of a node, and its use.
 
-    :param owner: the compute service of its server, or whose its record is.
-    :param held: Ironic holds it for a server, one of nova or not.
+    :param owner: host of its server; without a server, of its record.
+    :param held: Ironic holds it for a server, known to nova or not.
     :param used: nova has that server.
     """
 
@@ -109,72 +106,70 @@ class _Place:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Alive:
-    """Who keeps what Ironic holds a node for.
+class _Hosts:
+    """The hosts that keep their held nodes.
 
-    :param up: keep machines that leaked; from others those are taken.
-    :param serving: keep their servers: not fenced, and known to nova.
+    :param up: these keep their leaked machines.
+    :param serving: these keep their servers: in nova, and not forced down.
     """
 
     up: frozenset[HostKey]
     serving: frozenset[HostKey]
 
     @classmethod
-    def of(cls, seen: cloud_state.CloudState) -> '_Alive':
+    def of(cls, seen: cloud_state.CloudState) -> '_Hosts':
         return cls(seen.up_hosts, frozenset(
             host for host, service in seen.service_of.items()
             if not service.forced_down))
 
-    def after(self, change: Change) -> '_Alive':
-        return _Alive((self.up | change.added) - change.removed,
+    def after(self, change: Change) -> '_Hosts':
+        return _Hosts((self.up | change.added) - change.removed,
                       (self.serving | change.added) - change.removed)
 
 
-def plan(judged: ownership_report.OwnershipReport, change: Change,
+def plan(report: ownership_report.OwnershipReport, change: Change,
          imagined: int | None = None) -> Forecast:
-    """Say what would move.
+    """Return which nodes would move.
 
-    :param judged: the cloud as it is.
-    :param change: who comes and who goes.
-    :param imagined: a number of free nodes to reckon with instead of those
-        that Ironic has.
+    :param report: the present state.
+    :param imagined: number of free nodes to use instead of Ironic's nodes.
     :raises PlanError: when the change does not fit the cloud
     """
-    _refuse(judged, change)
-    # What these own does not tell who serves it.
-    judged = ownership_report.OwnershipReport(
-        judged.seen, judged.settings, gone=change.removed)
-    where = _partition(
-        judged, change, needed=bool(change.add) or imagined is not None)
-    zones = dict(judged.zones)
+    _refuse(report, change)
+    # The nodes of removed hosts do not define a partition.
+    report = ownership_report.OwnershipReport(
+        report.seen, report.settings, gone=change.removed)
+    changed = _partition(
+        report, change, needed=bool(change.add) or imagined is not None)
+    zones = dict(report.zones)
     if change.zone:
         zones.update(dict.fromkeys(change.added, change.zone))
-    before = _Alive.of(judged.seen)
+    before = _Hosts.of(report.seen)
     sums = _Sums(zones, before, before.after(change))
-    for part in judged.partitions.found:
-        old = judged.preferences(part)
-        added = change.added if part is where else frozenset()
+    for part in report.partitions.found:
+        old = report.preferences(part)
+        added = change.added if part is changed else frozenset()
         new = ring.Preferences(
             {host: zones.get(host)
              for host in (old.members.keys() | added) - change.removed},
             old.points, old.cross_zones)
         if imagined is not None:
-            if part is where:
+            if part is changed:
                 sums.add(_imagined(imagined, old), old, new)
         else:
-            sums.add(_places(judged, part), old, new)
+            sums.add(_places(report, part), old, new)
     return sums.plan()
 
 
-def _refuse(judged: ownership_report.OwnershipReport, change: Change) -> None:
+def _refuse(report: ownership_report.OwnershipReport, change: Change) -> None:
     for host in change.remove:
-        if host_key(host) not in judged.seen.service_of and (
-                judged.partitions.of_host(host_key(host)) is None):
+        if host_key(host) not in report.seen.service_of and (
+                report.partitions.of_host(host_key(host)) is None):
             raise PlanError(
                 f'nova has no compute service {host} that could be removed. '
                 'Look at "nova-ironic-multihost list".')
     for host in change.add:
-        if judged.is_member(host_key(host)):
+        if report.is_member(host_key(host)):
             raise PlanError(
                 f'{host} shares the nodes already. Name one that does not.')
     both = change.added & change.removed
@@ -184,10 +179,10 @@ def _refuse(judged: ownership_report.OwnershipReport, change: Change) -> None:
 
 
 def _partition(
-    judged: ownership_report.OwnershipReport, change: Change, needed: bool
+    report: ownership_report.OwnershipReport, change: Change, needed: bool
 ) -> partitions.NodeShare:
-    """Return the one that added hosts and imagined nodes are in, if any."""
-    found = {part.label: part for part in judged.partitions.found}
+    """Return the partition of the added hosts and imagined nodes."""
+    found = {part.label: part for part in report.partitions.found}
     labels = ', '.join(f'"{label}"' for label in sorted(found))
     if change.partition is None:
         if len(found) == 1 or not needed:
@@ -201,10 +196,10 @@ def _partition(
 
 
 def _places(
-    judged: ownership_report.OwnershipReport, part: partitions.NodeShare
+    report: ownership_report.OwnershipReport, part: partitions.NodeShare
 ) -> Iterable[_Place]:
-    seen = judged.seen
-    for node in judged.nodes(part):
+    seen = report.seen
+    for node in report.nodes(part):
         used = usage.of(node, seen) is usage.Usage.USED
         owner = seen.owner_of.get(node.uuid)
         if used and node.instance_uuid is not None:
@@ -220,12 +215,15 @@ def _imagined(number: int, preferences: ring.Preferences
 
 
 class _Sums:
-    """Adds up what becomes of nodes."""
+    """Counts the moves of nodes.
 
-    def __init__(self, zones: Mapping[HostKey, str], old: _Alive,
-                 new: _Alive) -> None:
+    :param old: hosts without the change
+    :param new: hosts with the change
+    """
+
+    def __init__(self, zones: Mapping[HostKey, str], old: _Hosts,
+                 new: _Hosts) -> None:
         self._zones = zones
-        # Without the change and with it.
         self._old = old
         self._new = new
         self._moves: dict[tuple[HostKey | None, HostKey | None],
@@ -237,13 +235,13 @@ class _Sums:
 
     def add(self, places: Iterable[_Place], old: ring.Preferences,
             new: ring.Preferences) -> None:
-        """Take nodes of one partition, with its rings before and after."""
+        """Count nodes of one partition, by its rings before and after."""
         self._before.update(dict.fromkeys(old.members, 0))
         self._after.update(dict.fromkeys(new.members, 0))
         for place in places:
             self._nodes += 1
-            before = self._rests(place, old, self._old)
-            after = self._rests(place, new, self._new)
+            before = self._final_owner(place, old, self._old)
+            after = self._final_owner(place, new, self._new)
             if not place.held:
                 self._count(self._before, before, old)
                 self._count(self._after, after, new)
@@ -253,23 +251,23 @@ class _Sums:
             self._moves.setdefault(
                 (place.owner, after), collections.Counter())[place.held] += 1
 
-    def _rests(self, place: _Place, preferences: ring.Preferences,
-               alive: _Alive) -> HostKey | None:
-        """Return who has the node when all is at rest, None for nobody."""
+    def _final_owner(self, place: _Place, preferences: ring.Preferences,
+                     hosts: _Hosts) -> HostKey | None:
+        """Return the owner of a node after all moves, None for none."""
         owner = place.owner
         if place.held and owner in (
-                alive.serving if place.used else alive.up):
+                hosts.serving if place.used else hosts.up):
             return owner
         zone = self._zone(owner)
         found = (preferences.takeover_target(place.uuid, zone) if place.used
                  else preferences.host_for(place.uuid, zone))
-        # Without a taker it stays where it is, if that is still there.
-        if found is None and owner in alive.serving:
+        # No host may take it: it stays with its owner, if that one lives.
+        if found is None and owner in hosts.serving:
             return owner
         if found is None or place.held:
             return found
-        # Who is in no zone takes those of a zone that has no member left, and
-        # whoever is preferred among all takes them then.
+        # When a zone has no member left, a host without zone takes its free
+        # nodes; from there they move on to the member that the ring prefers.
         return preferences.host_for(place.uuid, self._zone(found))
 
     def _zone(self, host: HostKey | None) -> str | None:
@@ -282,7 +280,7 @@ class _Sums:
             sums[host] += 1
 
     def plan(self) -> Forecast:
-        """Return what was added up."""
+        """Return the sums."""
         return Forecast(
             tuple(Move(source or '', target or '', counts[False],
                        counts[True])

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Machines that run for nobody, and what becomes of each."""
+"""List machines without a server, and what happens to each."""
 
 import dataclasses
 
 from nova_ironic_multihost.client import ownership_report
 from nova_ironic_multihost.client import usage
 
-#: When nova next deletes what a host still has of servers that are deleted.
+#: When nova's periodic task next removes deleted servers from a host.
 REAPER = ('within 1800 s, or what '
           '[DEFAULT]running_deleted_instance_poll_interval says')
 
@@ -19,12 +19,11 @@ _NOT_UNDEPLOYED = frozenset({
 
 @dataclasses.dataclass(frozen=True)
 class Leak:
-    """One machine.
+    """A machine without a server.
 
-    :param kind: of :class:`.usage.Usage`; one that is stray.
     :param server: uuid of the server that Ironic holds the node for, or ''.
-    :param owner: whose the record of the node is, '' if nobody's.
-    :param frees: who tears the machine down by itself, '' if nobody does.
+    :param owner: host of the record of the node, '' without a record.
+    :param frees: host that will tear the machine down by itself, or ''.
     :param next: what happens, a sentence.
     """
 
@@ -38,49 +37,49 @@ class Leak:
     next: str
 
 
-def found(judged: ownership_report.OwnershipReport) -> list[Leak]:
-    """Return the machines that no server has, in Ironic's order."""
-    seen = judged.seen
+def found(report: ownership_report.OwnershipReport) -> list[Leak]:
+    """Return the machines without a server, in Ironic's order."""
+    seen = report.seen
     strays = [node for node in seen.nodes if usage.of(node, seen).stray]
-    return [_leak(verdict, usage.of(verdict.node, seen))
-            for verdict in judged.verdicts(strays)]
+    return [_leak(node_report, usage.of(node_report.node, seen))
+            for node_report in report.verdicts(strays)]
 
 
-def _leak(verdict: ownership_report.NodeReport, kind: usage.Usage) -> Leak:
-    node = verdict.node
+def _leak(node_report: ownership_report.NodeReport, kind: usage.Usage) -> Leak:
+    node = node_report.node
     frees, sentence = (
-        _deleted(verdict) if kind is usage.Usage.LEAKED
-        else _foreign(verdict, kind))
+        _deleted(node_report) if kind is usage.Usage.LEAKED
+        else _foreign(node_report, kind))
     return Leak(node.uuid, node.name, node.provision_state, kind,
-                node.instance_uuid or '', verdict.owner or '', frees,
+                node.instance_uuid or '', node_report.owner or '', frees,
                 sentence)
 
 
-def _deleted(verdict: ownership_report.NodeReport) -> tuple[str, str]:
-    """Who frees a machine whose server nova has deleted, and how."""
-    if verdict.why is not None and verdict.why.mine:
-        host = str(verdict.owner)
+def _deleted(node_report: ownership_report.NodeReport) -> tuple[str, str]:
+    """Return (host that frees it, sentence) if nova deleted the server."""
+    if node_report.why is not None and node_report.why.mine:
+        host = str(node_report.owner)
         return host, f'{host} tears it down {REAPER}'
-    if verdict.next is not None and verdict.next.mine:
-        host = str(verdict.decider)
+    if node_report.next is not None and node_report.next.mine:
+        host = str(node_report.decider)
         return host, (f'{host} takes it at its next audit, and tears it down '
                       f'{REAPER}')
-    if verdict.next is not None:
-        return str(verdict.decider), (
-            f'{verdict.decider} is to take it and does not yet: '
-            f'{verdict.next.value}')
+    if node_report.next is not None:
+        return str(node_report.decider), (
+            f'{node_report.decider} is to take it and does not yet: '
+            f'{node_report.next.value}')
     return '', ('nobody can take it: no compute service of its partition and '
                 'zone is up and enabled. Start one, or enable one')
 
 
-def _foreign(verdict: ownership_report.NodeReport, kind: usage.Usage
+def _foreign(node_report: ownership_report.NodeReport, kind: usage.Usage
              ) -> tuple[str, str]:
-    """The same of a machine that nova knows nothing of."""
-    held = ('nova has no record of its server, deleted and purged or never '
-            'there' if kind is usage.Usage.UNKNOWN else
-            'Ironic has it active for no server')
-    how = ('openstack baremetal node unset --instance-uuid'
-           if verdict.node.provision_state in _NOT_UNDEPLOYED
-           else 'openstack baremetal node undeploy')
-    return '', (f'nobody touches it: {held}. If nobody uses it without nova, '
-                f'"{how} {verdict.node.uuid}" frees it')
+    """Return ('', sentence) for a machine that nova does not know."""
+    cause = ('nova has no record of its server, deleted and purged or never '
+             'there' if kind is usage.Usage.UNKNOWN else
+             'Ironic has it active for no server')
+    command = ('openstack baremetal node unset --instance-uuid'
+               if node_report.node.provision_state in _NOT_UNDEPLOYED
+               else 'openstack baremetal node undeploy')
+    return '', (f'nobody touches it: {cause}. If nobody uses it without nova, '
+                f'"{command} {node_report.node.uuid}" frees it')

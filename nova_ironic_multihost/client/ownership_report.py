@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Who owns a node, why, and what happens to it next.
+"""Report who owns a node, why, and what happens to it next.
 
-The decision of the driver, :func:`.rules.ownership.decide`, made once more
-for each compute service from what the APIs say. What only a compute service
-knows is not seen from here, and :data:`UNSEEN` says so.
+For each compute service it calls :func:`.rules.ownership.decide`, as the
+driver does, with data from the APIs. :data:`UNSEEN` names the inputs that no
+API shows.
 """
 
 from collections.abc import Iterable
@@ -25,8 +25,8 @@ from nova_ironic_multihost.rules import ring
 from nova_ironic_multihost.rules import stop_marker
 from nova_ironic_multihost.rules import takeover
 
-#: What a compute service that does not own a node is about to do. In its own
-#: log the reason tells of what it has done.
+#: What a host is about to do that does not own the node yet. The text of a
+#: Reason itself tells what a host has done.
 AHEAD = {
     Reason.TAKEN_OVER: 'takes it over with the instance of a compute service '
                        'that is dead',
@@ -38,7 +38,7 @@ AHEAD = {
     Reason.UNKNOWN: 'takes it and leaves the machine alone',
 }
 
-#: What a reason depends on that no API shows.
+#: Inputs of a decision that no API shows.
 UNSEEN = {
     Reason.ADOPTED: 'whether a build was sent there',
     Reason.PULLED: 'whether a build is on its way to it, and how many nodes '
@@ -52,7 +52,7 @@ UNSEEN = {
 
 @dataclasses.dataclass(frozen=True)
 class SharedSettings:
-    """What the compute services have in nova.conf, all the same.
+    """Settings of nova.conf that all compute services have in common.
 
     :param points: ``[ironic_multihost]ring_partitions``.
     :param cross_zones: ``[ironic_multihost]move_across_zones``.
@@ -66,15 +66,15 @@ class SharedSettings:
 
 @dataclasses.dataclass(frozen=True)
 class NodeReport:
-    """One node.
+    """The owner of one node, and the next decision about it.
 
-    :param owner: whose the record is, None if nobody's.
-    :param preferred: whom the ring prefers; None for nobody, or if it is not
-        known who shares the node.
-    :param why: why it is its owner's; None if that is not up.
-    :param decider: who else has to say something, or None.
-    :param next: what that one decides.
-    :param known: whether it is known who shares the node.
+    :param owner: host of its record, None without a record.
+    :param preferred: host that the ring prefers; None without one, or if the
+        partition of the node is not known.
+    :param why: decision of the owner; None if the owner is not up.
+    :param decider: another host that decides about the node, or None.
+    :param next: decision of ``decider``.
+    :param known: whether the partition of the node is known.
     """
 
     node: cloud_state.Node
@@ -87,31 +87,31 @@ class NodeReport:
 
     @property
     def because(self) -> str:
-        """Why it is its owner's, in words; '' if that is not up."""
+        """The decision of the owner, in words; '' if it is not up."""
         if self.why is None:
             return ''
         return f'{self.why.value} ({numbers(self.why)})'
 
     @property
     def rules(self) -> str:
-        """The rules that decide, in words; '' for none."""
+        """The rules of the decision, in words; '' for none."""
         reason = self.next if self.moves or self.why is None else self.why
         if reason is None:
             return ''
-        return '; '.join(f'{number}: {_said(reasons.RULES[number])}'
+        return '; '.join(f'{number}: {_sentence(reasons.RULES[number])}'
                          for number in reason.rules)
 
     @property
     def moves(self) -> bool:
-        """Whether it is about to change its owner."""
+        """Whether the node is about to change its owner."""
         return self.next is not None and self.next.mine
 
     @property
     def ahead(self) -> str:
         """What happens next, in words; '' for nothing."""
         if self.decider is not None and self.next is not None:
-            said = AHEAD.get(self.next, self.next.value)
-            return f'{self.decider}: {said} ({numbers(self.next)})'
+            action = AHEAD.get(self.next, self.next.value)
+            return f'{self.decider}: {action} ({numbers(self.next)})'
         if self.why is not None:
             return ''
         return ('nobody can take it' if self.known else
@@ -119,19 +119,19 @@ class NodeReport:
 
     @property
     def unseen(self) -> str:
-        """What it also depends on and no API shows; '' for nothing."""
+        """The inputs that no API shows, in words; '' for none."""
         found = (UNSEEN.get(reason) for reason in (self.why, self.next)
                  if reason is not None)
         return next(filter(None, found), '')
 
 
 def numbers(reason: Reason) -> str:
-    """Return the numbers of the rules that a reason comes from."""
+    """Return the numbers of the rules of a reason, in words."""
     return 'rule ' + ', '.join(map(str, reason.rules))
 
 
-def _said(rule: reasons.Rule) -> str:
-    """Return a rule as a sentence; "I" is the host that decides."""
+def _sentence(rule: reasons.Rule) -> str:
+    """Return a rule as a sentence; "me" is the host that decides."""
     if not rule.owner:
         return f'{rule.instance}: {rule.outcome}'
     plain = rule.outcome.replace('*', '').replace('`', '')
@@ -141,7 +141,7 @@ def _said(rule: reasons.Rule) -> str:
 
 def _services(seen: cloud_state.CloudState
               ) -> tuple[peers.ComputeService, ...]:
-    """Return the compute services as the driver knows them."""
+    """Return the compute services in the driver's form."""
     return tuple(
         peers.ComputeService(
             service.host, service.up,
@@ -151,7 +151,7 @@ def _services(seen: cloud_state.CloudState
 
 def _over(seen: cloud_state.CloudState, settings: SharedSettings
           ) -> frozenset[tuple[HostKey, str]]:
-    """Return the hosts whose stop marker is old, each with the marker."""
+    """Return (host, stop marker) of stop markers older than down_time."""
     found = set()
     for service in seen.services:
         said = stop_marker.said_at(service.stop_marker)
@@ -171,12 +171,10 @@ def _by_host(pairs: Iterable[tuple[HostKey, str]]
 
 
 class OwnershipReport:
-    """What each compute service decides about each node.
+    """Decides about nodes as each compute service would.
 
     :param seen: with its zones.
-    :param settings: of the compute services.
-    :param gone: hosts that tell no more who shares which nodes.
-    :ivar partitions: who shares which nodes.
+    :param gone: hosts that count as down when partitions are derived.
     :ivar zones: host -> explicit availability zone.
     """
 
@@ -211,25 +209,25 @@ class OwnershipReport:
 
     def view(self, host: HostKey, part: partitions.NodeShare
              ) -> peers.View:
-        """Return the compute services as one of them sees them."""
+        """Return the compute services as ``host`` sees them."""
         return dataclasses.replace(
             peers.view(self._services, peers.Partition(), host,
                             over=self._over),
             peers=None if part.whole else part.hosts)
 
     def members(self, part: partitions.NodeShare) -> dict[HostKey, str | None]:
-        """Return who is on the ring: host -> its zone or None."""
+        """Return the members of a partition's ring: host -> zone or None."""
         view = self.view(host_key(''), part)
         return {host: self.zones.get(host) for host in view.services
                 if view.member(host)}
 
     def is_member(self, host: HostKey) -> bool:
-        """Whether a host is on a ring."""
+        """Return whether a host is a member of a ring."""
         part = self.partitions.of_host(host)
         return part is not None and host in self.preferences(part).members
 
     def preferences(self, part: partitions.NodeShare) -> ring.Preferences:
-        """Return whom the ring of a partition prefers."""
+        """Return the ring's preferences for a partition."""
         if part not in self._preferences:
             self._preferences[part] = ring.Preferences(
                 self.members(part), self.settings.points,
@@ -241,7 +239,7 @@ class OwnershipReport:
         return self._nodes.get(part, [])
 
     def preferred(self, node: cloud_state.Node) -> HostKey | None:
-        """Return whom the ring prefers, with the owner that the node has."""
+        """Return the host that the ring prefers, given the present owner."""
         part = self.partitions.of_node(node)
         if part is None:
             return None
@@ -250,25 +248,26 @@ class OwnershipReport:
         return self.preferences(part).host_for(node.uuid, zone)
 
     def verdict(self, node: cloud_state.Node) -> NodeReport:
-        """Judge one node."""
-        [verdict] = self.verdicts([node])
-        return verdict
+        """Return the report on one node."""
+        [node_report] = self.verdicts([node])
+        return node_report
 
     def verdicts(self, nodes: Iterable[cloud_state.Node]) -> list[NodeReport]:
-        """Judge nodes, in their order."""
+        """Return the reports on nodes, in their order."""
         nodes = list(nodes)
-        hosts = [self._hosts(node) for node in nodes]
-        asked: dict[HostKey, list[cloud_state.Node]] = {}
-        for node, concerned in zip(nodes, hosts):
-            for host in concerned:
-                asked.setdefault(host, []).append(node)
-        said = {host: self._decide(host, its) for host, its in asked.items()}
-        return [self._verdict(node, {host: said[host][node.uuid]
-                                     for host in concerned})
-                for node, concerned in zip(nodes, hosts)]
+        deciders = [self._deciders(node) for node in nodes]
+        nodes_of: dict[HostKey, list[cloud_state.Node]] = {}
+        for node, hosts in zip(nodes, deciders):
+            for host in hosts:
+                nodes_of.setdefault(host, []).append(node)
+        decisions = {host: self._decide(host, its)
+                     for host, its in nodes_of.items()}
+        return [self._verdict(node, {host: decisions[host][node.uuid]
+                                     for host in hosts})
+                for node, hosts in zip(nodes, deciders)]
 
-    def _hosts(self, node: cloud_state.Node) -> list[HostKey]:
-        """Return who has to say something: its owner, then the likeliest."""
+    def _deciders(self, node: cloud_state.Node) -> list[HostKey]:
+        """Return the live hosts that decide: the owner, then the likeliest."""
         part = self.partitions.of_node(node)
         if part is None:
             return []
@@ -282,25 +281,26 @@ class OwnershipReport:
                 if host is not None and host in self.seen.up_hosts]
 
     def _verdict(self, node: cloud_state.Node,
-                 said: Mapping[HostKey, Reason]) -> NodeReport:
+                 decisions: Mapping[HostKey, Reason]) -> NodeReport:
         owner = self.seen.owner_of.get(node.uuid)
-        why = said.get(owner) if owner is not None else None
-        verdict = NodeReport(
+        why = decisions.get(owner) if owner is not None else None
+        node_report = NodeReport(
             node, owner, self.preferred(node), why,
             known=self.partitions.of_node(node) is not None)
         if why is not None and why.mine and why is not Reason.KEPT:
-            return verdict
-        # In the order of _hosts, so that who takes it comes first.
-        other = next((host for host in said if host != owner), None)
+            return node_report
+        # In the order of _deciders: the likeliest new owner comes first.
+        other = next((host for host in decisions if host != owner), None)
         if other is None:
-            return verdict
-        return dataclasses.replace(verdict, decider=other, next=said[other])
+            return node_report
+        return dataclasses.replace(
+            node_report, decider=other, next=decisions[other])
 
     def _decide(self, host: HostKey, nodes: Iterable[cloud_state.Node]
                 ) -> dict[str, Reason]:
         part = self.partitions.of_host(host)
         if part is None:
-            # It owns nothing, but has an instance on a node.
+            # The host owns no node, but has an instance on one.
             [part, *_] = self.partitions.found
         view = self.view(host, part)
         return ownership.decide(model.Facts(

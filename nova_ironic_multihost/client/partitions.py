@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which compute services share which nodes, as it looks from outside.
+"""Derive the partitions from the owners of the nodes.
 
-A compute service keeps its ``[ironic]conductor_group`` and ``shard`` to
-itself: no API shows them. But it owns nodes of its partition only, so hosts
-that own nodes of one group and shard share them all. What a host owns that is
-down counts only where no live host owns any: its nodes may have changed their
-group or shard. A live host's node that did makes two partitions look like one
-until it has moved, or until its server is gone.
+No API shows ``[ironic]conductor_group`` and ``shard`` of a compute service.
+But a host owns nodes of its partition only, so hosts that own nodes of one
+group and shard share a partition. Hosts that are down count only for groups
+and shards without a live owner, as their nodes may have been regrouped.
+
+When a node of a live host gets another group or shard, two partitions look
+like one until the node has moved or its server is deleted.
 """
 
 import collections
-
 import dataclasses
 import functools
 import typing
@@ -25,7 +25,10 @@ Kind: typing.TypeAlias = tuple[str, str]
 
 @dataclasses.dataclass(frozen=True)
 class NodeShare:
-    """Compute services, and the nodes that they share."""
+    """A partition: hosts, and the groups and shards that they share.
+
+    :ivar whole: it has all nodes.
+    """
 
     hosts: frozenset[HostKey]
     kinds: frozenset[Kind]
@@ -33,13 +36,13 @@ class NodeShare:
 
     @property
     def label(self) -> str:
-        """What people call it: 'all', or its groups and shards."""
+        """The name for people: 'all', or its groups and shards."""
         if self.whole:
             return 'all'
-        return ' + '.join(map(_said, sorted(self.kinds)))
+        return ' + '.join(map(_words, sorted(self.kinds)))
 
 
-def _said(kind: Kind) -> str:
+def _words(kind: Kind) -> str:
     group, shard = kind
     words = ([f'group {group}'] if group else
              [] if shard else ['default group'])
@@ -48,13 +51,13 @@ def _said(kind: Kind) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class NodeShares:
-    """All of them. One that has all hosts has all nodes, too."""
+    """All partitions; a partition with all hosts also has all nodes."""
 
     found: tuple[NodeShare, ...]
 
     @classmethod
     def of(cls, seen: cloud_state.CloudState) -> 'NodeShares':
-        """Tell them by who owns what."""
+        """Derive the partitions from the records."""
         owners: dict[Kind, collections.Counter[HostKey]] = {}
         for record in seen.records:
             node = seen.node_of.get(record.node)
@@ -86,18 +89,18 @@ class NodeShares:
         return {kind: part for part in self.found for kind in part.kinds}
 
     def of_host(self, host: HostKey) -> NodeShare | None:
-        """Return the partition that a host serves, None if not known."""
+        """Return the partition of a host, None if it is not known."""
         return self._of_host.get(host)
 
     def of_node(self, node: cloud_state.Node) -> NodeShare | None:
-        """Return the partition of a node, None if nobody serves it."""
+        """Return the partition of a node, None if no host serves it."""
         return self._of_kind.get(_kind(node))
 
 
 def _with_others(part: NodeShare, found: list[NodeShare],
                  owners: dict[Kind, collections.Counter[HostKey]]
                  ) -> NodeShare:
-    """Add the hosts that are in none so far and own most of such nodes."""
+    """Add hosts without partition that own mostly nodes of this one."""
     most: dict[HostKey, tuple[int, Kind]] = {}
     for kind, counts in owners.items():
         for host, count in counts.items():

@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Looks again and again, for as long as somebody is ready to wait.
-
-Clock and sleep may be replaced in a test.
-"""
+"""Repeat a read or an action until it succeeds or the time is over."""
 
 from collections.abc import Callable
 from collections.abc import Iterator
@@ -12,7 +9,7 @@ import typing
 
 _Seen = typing.TypeVar('_Seen')
 
-#: The least seconds between two looks.
+#: The least seconds between two reads.
 PAUSE = 2.0
 
 
@@ -20,25 +17,24 @@ def looks(read: Callable[[], _Seen], seconds: float,
           clock: Callable[[], float] = time.monotonic,
           sleep: Callable[[float], object] = time.sleep,
           least: int = 1) -> Iterator[tuple[float, _Seen]]:
-    """Look at once, and then until the time is over or nobody asks for more.
+    """Yield (seconds since the beginning, result of a read) repeatedly.
 
-    :param read: looks once
-    :param seconds: how long; 0 looks once
-    :param least: so many looks there are, however long each of them takes
-    :returns: (seconds since the beginning, what was read), again and again
+    :param read: reads once
+    :param seconds: at most; 0 reads once
+    :param least: the least number of reads, even if the time is over
     """
     began = clock()
     while True:
-        asked = clock()
+        read_began = clock()
         seen = read()
         now = clock()
         yield now - began, seen
         least -= 1
-        pause = max(PAUSE, now - asked)
+        # Half of the time at most is spent on requests.
+        pause = max(PAUSE, now - read_began)
         left = began + seconds - clock()
         if left <= 0 and least <= 0:
             return
-        # A large cloud is not to be asked all the time.
         sleep(min(left, pause) if left > 0 else PAUSE)
 
 
@@ -46,15 +42,13 @@ def patiently(act: Callable[[], _Seen], seconds: float,
               passing: tuple[type[Exception], ...],
               tell: Callable[[Exception], object] = lambda error: None,
               ) -> _Seen:
-    """Do something, again and again while it fails, until the time is over.
+    """Call ``act`` until it succeeds or the time is over; return its result.
 
-    :param act: does it
-    :param seconds: how long; 0 tries once
-    :param passing: failures that may pass; any other one ends it at once
-    :param tell: told of failures after which it is tried again, of one that
-        says the same as the one before only once
-    :returns: what it returns
-    :raises Exception: the last failure
+    :param seconds: at most; 0 tries once
+    :param passing: transient errors; any other error ends the retries
+    :param tell: called with an error before a retry, unless its text is that
+        of the error before
+    :raises Exception: the last error
     """
     failures: list[Exception] = []
 

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Changes compute services in nova, as an operator asks for it.
+"""Change compute services in nova.
 
-All that is asked for goes to nova in one request, which it writes down at
-once: there is no half of it. Whatever is there already is not asked for, so a
-command can be given again and again.
+A change is one request, which nova saves as a whole. Commands request only
+values that differ, so they can be repeated.
 """
 
 from collections.abc import Mapping
@@ -14,7 +13,7 @@ from nova_ironic_multihost.client import cloud_client
 from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost.rules.peers import host_key
 
-# Hosts that are named where somebody has to choose one.
+# The most hosts that an error message lists.
 _SHOWN = 20
 
 
@@ -22,11 +21,11 @@ def named(services: tuple[cloud_state.Service, ...],
           host: str) -> cloud_state.Service:
     """Return the compute service of a host, in any spelling.
 
-    :raises SurveyError: when there is none; says which there are
+    :raises SurveyError: when there is none; the message lists the others
     """
     found = [s for s in services if s.key == host_key(host)]
     if found:
-        # A host that was renamed in case has two: the one that is at work.
+        # A host that was renamed in case has two: take the running one.
         return max(found, key=lambda s: (s.at_work, s.host == host))
     known = sorted(s.host for s in services)
     more = len(known) - _SHOWN
@@ -42,7 +41,7 @@ def expect_bare_metal(cloud: cloud_client.CloudClient,
     """Refuse a compute service that is known to have virtual machines.
 
     :param services: as for :func:`has_virtual_machines`
-    :raises SurveyError: if it has some
+    :raises SurveyError: if it has virtual machines
     """
     if has_virtual_machines(cloud, services, service):
         raise cloud_client.SurveyError(
@@ -54,12 +53,12 @@ def expect_bare_metal(cloud: cloud_client.CloudClient,
 def has_virtual_machines(cloud: cloud_client.CloudClient,
                          services: tuple[cloud_state.Service, ...],
                          service: cloud_state.Service) -> bool:
-    """Whether a compute service is known to have some.
+    """Return whether a compute service is known to have virtual machines.
 
-    One that nobody knows counts as bare metal: an operator has named it.
+    An unknown one counts as bare metal, as the operator has named it.
 
-    :param services: all; while nova does not reach one of them nobody asks,
-        as nova would wait a minute before it answers
+    :param services: all. If nova does not reach the cell of one, its answer
+        would take a minute, so it is not asked
     """
     try:
         return (all(one.reached for one in services)
@@ -70,29 +69,28 @@ def has_virtual_machines(cloud: cloud_client.CloudClient,
 
 def change(cloud: cloud_client.CloudClient, service: cloud_state.Service,
            body: Mapping[str, typing.Any]) -> None:
-    """Have nova change a compute service; nothing is asked for with {}.
+    """Change a compute service in nova.
 
-    :param cloud: asks nova
-    :param service: as it was seen
-    :param body: as for :meth:`.cloud_client.CloudClient.change`
-    :raises SurveyError: when nova has not done it, or that is not known;
-        says what state the compute service is in
+    :param body: as for :meth:`.cloud_client.CloudClient.change`; {} changes
+        nothing
+    :raises SurveyError: nova has not done it, or that is not known; the
+        message has the state of the compute service
     """
     if not body:
         return
     try:
         cloud.change(service, dict(body))
     except cloud_client.SurveyError as error:
-        # nova writes it down first and tells the compute service then, which
-        # a proxy may not wait for.
-        now = _look(cloud, service, error)
+        # nova saves the change before it calls the compute service, and a
+        # proxy may time out during that call.
+        now = _read_again(cloud, service, error)
         if not _has(now, body):
             raise type(error)(
                 f'{error} {service.host} is {state(now)}.') from error
 
 
-def _look(cloud: cloud_client.CloudClient, service: cloud_state.Service,
-          error: cloud_client.SurveyError) -> cloud_state.Service:
+def _read_again(cloud: cloud_client.CloudClient, service: cloud_state.Service,
+                error: cloud_client.SurveyError) -> cloud_state.Service:
     try:
         return named(cloud.computes(service.host), service.host)
     except cloud_client.SurveyError as another:
@@ -111,7 +109,7 @@ def _has(service: cloud_state.Service,
 
 
 def state(service: cloud_state.Service) -> str:
-    """Say what nova has: enabled and up, forced down and disabled, ..."""
+    """Return the state in words: "enabled and up", "forced down and ..."."""
     if service.forced_down:
         return ('forced down and disabled' if service.disabled
                 else 'forced down and not disabled')

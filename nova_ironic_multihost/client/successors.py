@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Who takes what a compute service leaves, as far as it shows from outside."""
+"""Find the hosts that take the nodes and servers of a compute service."""
 
 import dataclasses
 
@@ -18,45 +18,45 @@ def open_for_builds(services: tuple[cloud_state.Service, ...]
 
 
 class Successors:
-    """Those that share the nodes when one compute service is gone.
+    """The hosts that share the nodes when one compute service is down.
 
     :param seen: with its zones
-    :param host: the one that is gone, whether it is or not
-    :param settings: what they have in nova.conf
+    :param host: counts as down, even if it is up
+    :param settings: of nova.conf on the other hosts
     """
 
     def __init__(self, seen: cloud_state.CloudState, host: str,
                  settings: ownership_report.SharedSettings) -> None:
         self.host = host_key(host)
-        judged = ownership_report.OwnershipReport(
+        report = ownership_report.OwnershipReport(
             dataclasses.replace(seen, services=tuple(
                 dataclasses.replace(service, up=False)
                 if service.key == self.host else service
                 for service in seen.services)), settings)
-        self._judged = judged
-        self._zones = judged.zones
+        self._report = report
+        self._zones = report.zones
 
     def served(self, node: str) -> bool:
-        """Whether its conductor group and shard are served by others."""
+        """Return whether others serve the partition of a node."""
         part = self._partition(node)
-        return part.whole or bool(self._judged.preferences(part).members)
+        return part.whole or bool(self._report.preferences(part).members)
 
     def of_node(self, node: str) -> HostKey | None:
-        """Return who is to have a free node, None for nobody."""
-        return self._judged.preferences(self._partition(node)).host_for(
+        """Return the next owner of a free node, None if there is none."""
+        return self._report.preferences(self._partition(node)).host_for(
             node, self._zones.get(self.host))
 
     def of_server(self, node: str) -> HostKey | None:
-        """Return who is to have the server on a node, None for nobody."""
-        preferences = self._judged.preferences(self._partition(node))
+        """Return the next host of the server on a node, or None."""
+        preferences = self._report.preferences(self._partition(node))
         zone = self._zones.get(self.host)
-        owner = self._judged.seen.owner_of.get(node)
+        owner = self._report.seen.owner_of.get(node)
         if owner is not None and preferences.may_keep(owner, zone):
             return owner
         return preferences.takeover_target(node, zone)
 
     def _partition(self, node: str) -> partitions.NodeShare:
-        found = self._judged.partitions
-        its = self._judged.seen.node_of.get(node)
+        found = self._report.partitions
+        its = self._report.seen.node_of.get(node)
         part = found.of_node(its) if its else found.of_host(self.host)
         return part or partitions.NodeShare(frozenset(), frozenset())

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
-"""What a server is in the middle of, in words."""
+"""The task state of a server, in words."""
 
 from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost.rules import takeover
@@ -9,10 +8,10 @@ from nova_ironic_multihost.rules import takeover
 
 def words(seen: cloud_state.CloudState,
           instance: cloud_state.CloudServer) -> str:
-    """Return what a server is in the middle of, '' for nothing.
+    """Return the task state of a server in words, '' for none.
 
-    The mark of a take-over has but a number of who takes the server over,
-    which is looked for among the compute services that nova has.
+    A takeover mark has only a hash of its host; it is compared with the
+    hosts of nova's compute services.
     """
     doing = instance.task_state
     if not takeover.is_mark(doing):

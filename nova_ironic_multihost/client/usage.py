@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a node is to nova: free, in use, or held for nobody."""
+"""Is a node free, in use, or held without a server?"""
 
 import enum
 
@@ -8,13 +8,12 @@ from nova_ironic_multihost.client import cloud_state
 
 
 class Usage(enum.Enum):
-    """What there is on a node; the value is for people to read.
+    """The use of a node; the value is for people.
 
-    :cvar FREE: nothing.
-    :cvar USED: a server of nova, or one that is being built.
-    :cvar LEAKED: it is held for a server that nova has deleted.
-    :cvar UNKNOWN: it is held for a server that nova does not know.
-    :cvar NO_SERVER: it is active, and held for no server.
+    :cvar USED: by a server, which may still be in a build.
+    :cvar LEAKED: held for a server that nova has deleted.
+    :cvar UNKNOWN: held for a server that nova does not know.
+    :cvar NO_SERVER: active, but held for no server.
     """
 
     FREE = 'free'
@@ -25,12 +24,12 @@ class Usage(enum.Enum):
 
     @property
     def stray(self) -> bool:
-        """Whether a machine runs that no server has."""
+        """Whether the node is in use without a server."""
         return self not in (Usage.FREE, Usage.USED)
 
 
 def of(node: cloud_state.Node, seen: cloud_state.CloudState) -> Usage:
-    """Return what there is on a node."""
+    """Return the use of a node."""
     if node.instance_uuid is None:
         return (Usage.NO_SERVER if node.provision_state == 'active'
                 else Usage.FREE)

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
 
-"""Nodes that are recorded on this host and that Ironic does not list.
+"""Nodes that are recorded here and that Ironic does not list.
 
-nova deletes the record, the resource provider and all allocations of a node
-when its driver says that the node is gone. A listing does not prove that: an
-account that lost a role sees an empty list, and 404 for each node. So a node
-is gone when Ironic has answered 404 for it in several audits in a row. When
-most nodes vanish at once nothing is deleted until an operator allows it.
+If a driver says that a node is gone, nova deletes its record and its resource
+provider with all allocations. But an account that lost a role gets an empty
+list, and 404 for each node. So a node is gone after a 404 for it in several
+audits in a row, and if most nodes vanish at once an operator must confirm it.
 """
 
 import bisect
@@ -19,24 +18,21 @@ import types
 #: Audits in a row in which a node must be missing.
 AUDITS = 2
 
-#: The same when many vanished: more than one and more than this percentage.
+#: The same when more than one node and more than this percentage is missing.
 AUDITS_OF_MANY = 10
 MANY = 10
 
-#: The most nodes that Ironic is asked for in one audit; the next audit asks
-#: for those that are left.
+#: The most nodes to ask Ironic for in one audit; the next asks for more.
 QUESTIONS = 100
 
 
 @dataclasses.dataclass(frozen=True)
 class Absences:
-    """The nodes that are not listed.
+    """Nodes that are not listed.
 
-    :param counts: node uuid -> audits in a row in which Ironic answered 404
-        for it; 0 for a node that was not asked for.
-    :param confirmed: the nodes of these that count as deleted.
-    :param braked: too many vanished, and none counts as deleted.
-    :param asked: the last node that Ironic was asked for.
+    :param counts: node uuid -> number of audits in a row with a 404.
+    :param confirmed: the nodes that are taken for deleted.
+    :param braked: too many are missing to take any for deleted.
     """
 
     counts: Mapping[str, int] = dataclasses.field(
@@ -48,14 +44,10 @@ class Absences:
 
 def observe(absences: Absences, mine: Set[str], listed: Set[str],
             percent: int) -> Absences:
-    """Compare the nodes recorded on this host with those that Ironic lists.
+    """Compare my nodes with the listed ones.
 
-    :param absences: after the audit before.
-    :param mine: uuids of the nodes that are recorded on this host.
-    :param listed: uuids of the nodes that Ironic lists.
-    :param percent: share of ``mine`` that may vanish at once and count as
-        deleted, 0 to 100; with 100 even an empty list is believed.
-    :returns: :class:`Absences` to be completed by :func:`answered`.
+    :param percent: share of ``mine`` that may vanish at once; with 100 even an
+        empty listing is trusted.
     """
     missing = mine - listed
     if not missing:
@@ -71,30 +63,20 @@ def observe(absences: Absences, mine: Set[str], listed: Set[str],
 
 
 def questions(absences: Absences) -> list[str]:
-    """Return the nodes to ask Ironic for, at most :data:`QUESTIONS`.
-
-    Nodes that have been missing longest come first, then all others in turn.
-
-    :param absences: result of :func:`observe`.
-    """
+    """Return the nodes to ask for: those with most 404, others in start."""
     if absences.braked:
         return []
     counts = absences.counts
     missing = sorted((node for node in counts if counts[node]),
                      key=lambda node: -counts[node])
     others = sorted(node for node in counts if not counts[node])
-    turn = bisect.bisect_right(others, absences.asked)
-    return [*missing, *others[turn:], *others[:turn]][:QUESTIONS]
+    start = bisect.bisect_right(others, absences.asked)
+    return [*missing, *others[start:], *others[:start]][:QUESTIONS]
 
 
 def answered(absences: Absences, mine: Set[str], gone: Set[str],
              found: Set[str]) -> Absences:
-    """Return the absences with Ironic's answers.
-
-    :param absences: result of :func:`observe`.
-    :param gone: nodes for which Ironic answered 404.
-    :param found: nodes for which it answered anything else.
-    """
+    """Return the absences with Ironic's answers; ``gone`` had a 404."""
     many = (len(absences.counts) > 1
             and 100 * len(absences.counts) > MANY * len(mine))
     needed = AUDITS_OF_MANY if many else AUDITS

@@ -3,24 +3,14 @@
 
 """Which placement aggregates the resource provider of a node carries.
 
-For an availability zone, a project's aggregate or an isolated aggregate the
-scheduler asks placement by aggregate uuid. A node is found only if its
-provider carries the aggregates of its host. nova's API writes them to the
-first node of a host alone, and to none that comes later.
+The scheduler asks placement for zones and projects by aggregate. nova's API
+writes the aggregates of a host only to its first node.
 
-A provider also carries other aggregates, and those stay:
-
-- aggregates that are not nova's: operators use them for providers that share
-    something, neutron for the segments of routed networks;
-- aggregates of nova without an Ironic compute service: operators put them on
-    single nodes, since a host with nodes in several zones cannot express that.
-    No move of a node can have brought them.
-
-Aggregates and members that nova had earlier in this process count as if they
-were there now. nova deletes an aggregate only when it is empty, so its uuid
-stays on a provider for no longer than an audit. Changes while this service was
-down are not known, and stay: no request names a deleted aggregate, and a
-missing one would do harm.
+A provider keeps aggregates that nova does not know (sharing providers, routed
+networks), and those of nova without an Ironic compute service. Operators put
+them on single nodes of a host with several zones. Aggregates and members that
+nova had earlier in the life of this process count as if still there. Older
+changes stay, as removing the aggregates of others would harm.
 """
 
 from collections.abc import Iterable
@@ -34,11 +24,7 @@ from nova_ironic_multihost.rules.peers import HostKey
 
 @dataclasses.dataclass(frozen=True)
 class Aggregate:
-    """A host aggregate of nova.
-
-    :param uuid: also its name in placement.
-    :param availability_zone: the zone that its metadata names, or None.
-    """
+    """One host aggregate of nova, with the zone in its metadata."""
 
     uuid: str
     hosts: frozenset[HostKey]
@@ -53,14 +39,7 @@ class Aggregate:
 
 @dataclasses.dataclass(frozen=True)
 class KnownAggregates:
-    """What a compute service knows of nova's aggregates.
-
-    :param aggregates: all of nova's.
-    :param members: uuid -> hosts that are or were in it, of all aggregates
-        that nova has or had.
-    :param read: they could be read at least once; before that nothing is
-        changed.
-    """
+    """nova's aggregates; ``members`` has all hosts that are or were in one."""
 
     aggregates: tuple[Aggregate, ...] = ()
     members: Mapping[str, frozenset[HostKey]] = dataclasses.field(
@@ -68,15 +47,12 @@ class KnownAggregates:
     read: bool = False
 
     def of(self, host: HostKey) -> frozenset[str]:
-        """Return the uuids of the aggregates of a host."""
+        """Return the uuids of the aggregates that a host is in."""
         return frozenset(aggregate.uuid for aggregate in self.aggregates
                          if host in aggregate.hosts)
 
     def after(self, read: tuple[Aggregate, ...] | None) -> 'KnownAggregates':
-        """Return what is known after one more read.
-
-        :param read: all aggregates, or None if they could not be read.
-        """
+        """Return this after another read, None if that has failed."""
         if read is None:
             return self
         members = dict(self.members)
@@ -92,12 +68,8 @@ def wanted(host: HostKey, known: KnownAggregates, current: Iterable[str],
            hosts: Iterable[HostKey]) -> frozenset[str]:
     """Return the aggregates that the provider of a node should carry.
 
-    Those of its host, and of the current ones those that no host can have
-    brought.
-
-    :param host: the compute service that owns the node.
-    :param current: uuids that the provider carries.
-    :param hosts: hosts that own or may have owned nodes.
+    These are the host's, and those of ``current`` that come from none of the
+    ``hosts``, which own or may have owned nodes.
     """
     owners = {host, *hosts}
     return frozenset(known.of(host).union(
@@ -106,11 +78,7 @@ def wanted(host: HostKey, known: KnownAggregates, current: Iterable[str],
 
 
 def zones(aggregates: Iterable[Aggregate]) -> dict[HostKey, str]:
-    """Return host -> availability zone, of hosts in an explicit zone.
-
-    A host in none of the aggregates with a zone is in nova's default zone. Of
-    several zones, which nova's API does not allow, it is always the same one.
-    """
+    """Return host -> explicit zone, the first if there are several."""
     found: dict[HostKey, str] = {}
     for aggregate in aggregates:
         zone = aggregate.availability_zone

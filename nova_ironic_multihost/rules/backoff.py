@@ -1,26 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""When a failed or awaited operation is tried again."""
+"""When a failed or pending task is tried again."""
 
 from collections.abc import Mapping
 from collections.abc import Set
 import dataclasses
 
-#: Seconds until Ironic is asked again whether it has deployed.
+#: Seconds between two checks whether Ironic has deployed.
 POLL = 10
 
-#: Seconds until what has failed is tried again: at first, and at most.
+#: Seconds until a failed task is tried again: the first time, and at most.
 FIRST, LONGEST = 10, 300
 
 
 @dataclasses.dataclass(frozen=True)
 class Backoff:
-    """When one operation is tried again.
-
-    :param until: not before, in seconds of a monotonic clock.
-    :param seconds: length of the pause.
-    :param silent: it failed because a service did not answer.
-    """
+    """When a task is tried again; ``silent``: a service did not answer."""
 
     until: float
     seconds: float
@@ -28,26 +23,17 @@ class Backoff:
 
 
 def longer(last: Backoff | None, silent: bool) -> float:
-    """Return the seconds of the pause after a failure.
-
-    The pause grows only while services answer, so that work goes on soon after
-    an outage.
-
-    :param last: the pause before; None for the first failure.
-    :param silent: it failed because a service did not answer.
-    """
+    """Return the seconds until the next try, which grow only with answers."""
     return FIRST if last is None or last.silent or silent else min(
         2 * last.seconds, LONGEST)
 
 
 def due(pauses: Mapping[str, Backoff], uuids: Set[str], now: float,
         probes: int) -> set[str]:
-    """Return the operations to try now.
+    """Return the tasks to try now.
 
-    Of those that failed because a service did not answer only a few are tried,
-    the longest waiting first: they tell whether it answers again.
-
-    :param probes: how many these are.
+    Of those without an answer only the first ``probes`` are tried: they show
+    whether the service is back.
     """
     over = {uuid for uuid in uuids
             if uuid not in pauses or now >= pauses[uuid].until}
@@ -58,21 +44,13 @@ def due(pauses: Mapping[str, Backoff], uuids: Set[str], now: float,
 
 
 def answered(pauses: Mapping[str, Backoff], now: float) -> dict[str, Backoff]:
-    """Return the pauses after a service has answered: silent ones are over."""
+    """Return the backoffs after an answer: tasks without one are due."""
     return {uuid: Backoff(now, pause.seconds) if pause.silent else pause
             for uuid, pause in pauses.items()}
 
 
 def kept(pauses: Mapping[str, Backoff], seen: Mapping[str, Backoff],
          known: Set[str]) -> dict[str, Backoff]:
-    """Return the pauses of all known operations and of new ones.
-
-    Pauses that began after the instances were read are kept, since the read
-    does not show them.
-
-    :param pauses: uuid -> its pause, as they are now.
-    :param seen: the pauses before the instances were read.
-    :param known: uuids of all operations that were found.
-    """
+    """Return the backoffs of known tasks, and those begun since ``seen``."""
     return {uuid: pause for uuid, pause in pauses.items()
             if uuid in known or seen.get(uuid) is not pause}

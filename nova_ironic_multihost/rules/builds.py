@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
 
-"""Which operations on an instance this host carries out.
+"""Which operations on an instance this host may carry out.
 
-The guard asks (:mod:`.engine.builds.guard`). It reads from nova's database
-where the instance is at the moment of the operation.
+:mod:`nova_ironic_multihost.engine.builds.guard` asks at each operation.
 """
 
 from collections.abc import Callable
@@ -15,21 +14,19 @@ from nova_ironic_multihost.rules.peers import HostKey
 from nova_ironic_multihost.rules import takeover
 
 
-#: What a build does to its machine (methods of nova's virt drivers), but for
-#: what frees the machine when the build has failed.
+#: Methods of nova's virt drivers by which a build changes its machine.
 DEPLOYING = frozenset({
     'plug_vifs', 'prepare_for_spawn',
     'prepare_networks_before_block_device_mapping', 'spawn'})
 
 
 class BuildStage(enum.Enum):
-    """How far this host is with a build of the instance.
+    """How far this thread is with a build of the instance.
 
-    :cvar NONE: it does not build, or has not begun.
-    :cvar BEGUN: nova has removed the task state, and claims the node next.
-    :cvar HELD: the node is claimed; the instance has this host.
-    :cvar RETURNED: the claim was taken back, as the build has failed.
-    :cvar SCHEDULED: the build was written to be scheduled again.
+    :cvar BEGUN: nova has cleared the task state and claims the node next.
+    :cvar HELD: the instance has this host and its node.
+    :cvar RETURNED: the build has failed and the claim was undone.
+    :cvar SCHEDULED: then the build was sent to another host.
     """
 
     NONE = 'none'
@@ -41,15 +38,10 @@ class BuildStage(enum.Enum):
 
 def elsewhere(state: InstanceState | None, host: HostKey,
               claim: BuildStage = BuildStage.NONE) -> bool:
-    """Whether an instance is on another compute service.
+    """Return whether an instance is on another compute service.
 
-    An instance without a host is on none. But if this host has claimed it,
-    another host has taken it over and undone the build to begin it again
-    (:mod:`.backup_copies`).
-
-    :param state: the instance as nova has it now, or None.
-    :param host: this host.
-    :param claim: stage of this host's build.
+    Without a host it is not, unless this thread had claimed it: another host
+    has then taken it over and begins the build again (:mod:`.backup_copies`).
     """
     if state is None:
         return False
@@ -59,24 +51,19 @@ def elsewhere(state: InstanceState | None, host: HostKey,
 
 
 def contested(state: InstanceState | None, host: HostKey) -> bool:
-    """Whether another compute service is taking over an instance of this host.
-
-    That is decided soon. Until then an error may be caused by the takeover
-    mark.
-    """
+    """Return whether another host is taking over an instance of this host."""
     return (state is not None and state.host_key == host
             and takeover.is_anothers(state.task_state, host))
 
 
 def begun_elsewhere(state: InstanceState | None, host: HostKey,
                     claim: BuildStage = BuildStage.NONE) -> bool:
-    """Whether another host works on a build that this host works on, too.
+    """Return whether another host has also begun the build of this thread.
 
-    Signs of that: the instance has another host, or a takeover mark (no build
-    begins with one, :func:`outdated`); the task state is ``scheduling``
-    although this host has begun, which nova itself writes only at the end
-    (ComputeManager._do_build_and_run_instance); or, before the claim, a task
-    state that only a running build leaves.
+    The instance has another host or a mark, and no build begins with a mark.
+    Or it is ``scheduling`` before nova writes that at the end
+    (ComputeManager._do_build_and_run_instance): the other host found the node
+    elsewhere. Or it has a task state with which no build begins.
     """
     return state is not None and not state.deleted and (
         elsewhere(state, host, claim) or takeover.is_mark(state.task_state)
@@ -86,11 +73,10 @@ def begun_elsewhere(state: InstanceState | None, host: HostKey,
 
 
 def left_over(state: InstanceState | None) -> bool:
-    """Whether a failed build was left before it was given up.
+    """Return whether a failed build has not finished its cleanup.
 
-    nova removes the host first, cleans up, and then writes ``scheduling`` or
-    ERROR (ComputeManager._do_build_and_run_instance). Between two attempts
-    there is no other task state, and no attempt begins with one.
+    nova removes the host, cleans up, then writes ``scheduling`` or ERROR
+    (ComputeManager._do_build_and_run_instance); no attempt begins otherwise.
     """
     return (state is not None and not state.deleted
             and state.host_key is None and state.vm_state == 'building'
@@ -98,19 +84,16 @@ def left_over(state: InstanceState | None) -> bool:
 
 
 def given_up(state: InstanceState | None) -> bool:
-    """Whether a build has failed for good, so that its node is to be freed."""
+    """Return whether a build has failed for good and its node can be freed."""
     return state is None or state.deleted or state.vm_state == 'error'
 
 
 def may_change_machine(state: InstanceState | None,
                        owner: HostKey | None, host: HostKey,
                        claim: BuildStage = BuildStage.NONE) -> bool:
-    """Whether this host may change the machine of an instance.
+    """Return whether this host may change the machine of an instance.
 
-    When the instance is deleted, the owner of the node decides.
-
-    :param owner: owner of the node, or None; needed if the instance is deleted
-        or nova does not have it.
+    The machine of a deleted instance belongs to ``owner``, the node's owner.
     """
     if state is None or state.deleted:
         return owner in (None, host)
@@ -119,20 +102,17 @@ def may_change_machine(state: InstanceState | None,
 
 def outdated(state: InstanceState | None, node: str | None, host: HostKey,
              allocated: Callable[[], bool]) -> bool:
-    """Whether a requested build is done already, or is another host's.
+    """Return whether a requested build is done, or belongs to another host.
 
-    RabbitMQ can deliver a message twice. nova carries out a build whatever has
-    become of the instance (ComputeManager._do_build_and_run_instance: any
-    without a task state), finds the node in use and takes the running machine
-    apart. A build that is still wanted has its node allocated in placement; it
-    loses that when it fails or goes elsewhere.
+    RabbitMQ can deliver a message twice. nova builds any instance without a
+    task state (ComputeManager._do_build_and_run_instance), finds its node in
+    use by the instance itself, and tears down the running machine. But a
+    pending build has an allocation until it fails or moves, and the claim
+    writes host and node together. nova itself handles a deleted instance and a
+    node with another owner.
 
-    nova itself copes with an instance that is deleted, and with a node whose
-    record is another host's: it schedules the build again.
-
-    :param node: the node of the build; None if nova does not say.
-    :param allocated: returns whether placement has the node allocated to the
-        instance; called only if nothing else decides.
+    :param allocated: whether the instance has an allocation of the node;
+        called only if nothing else decides.
     """
     if state is None or state.deleted:
         return False
@@ -140,7 +120,7 @@ def outdated(state: InstanceState | None, node: str | None, host: HostKey,
         return True
     if state.host_key is None and state.vm_state not in (
             None, 'building', 'error'):
-        # It was built; who has taken its host off has done so too late.
+        # It was built; its host was removed by mistake, too late.
         return True
     if state.host_key == host and (
             node in (None, state.node)

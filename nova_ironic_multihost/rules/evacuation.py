@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Evacuations: nova rebuilds a server of a dead compute service elsewhere.
+"""Evacuations: how a server is restored after nova tried to evacuate it.
 
-Over Ironic a server is its machine, so no evacuation is carried out. nova
-finds that out late. Its API writes a task state over any other, a mark too
-(nova.compute.api:API.evacuate); its conductor then allocates another machine
-and has the server built there, or sets it to ERROR if none is free. These
-rules say what has to be put back, as if no one had asked.
+Over Ironic nothing can be evacuated, as the server is the machine. nova finds
+that out late. Its API writes a task state over the current one, a mark too
+(nova.compute.api:API.evacuate). Its conductor allocates another machine and
+tells the compute service there to build, or sets ERROR if none is free.
 """
 
 from collections.abc import Callable
@@ -22,34 +21,29 @@ from nova_ironic_multihost.rules.peers import HostKey
 from nova_ironic_multihost.rules import ring
 from nova_ironic_multihost.rules import takeover
 
-#: What an operator reads of one that is refused.
+#: The fault that an operator reads after a refused evacuation.
 REFUSED = (
     'A server over Ironic cannot be evacuated, it stays on its machine. For '
     'another compute service to take it over, force its own down: openstack '
     '--os-compute-api-version 2.11 compute service set --down HOST '
     'nova-compute')
 
-#: What an operator asks for to set the vm_state of a server.
+#: The action that sets the vm_state of a server.
 _SET_STATE = 'resetState'
 
-#: The actions that begin with one and the same task state, and that state.
+#: The two actions that begin with one task state, and that state.
 EVACUATE, REBUILD = 'evacuate', 'rebuild'
 ACTIONS = frozenset({EVACUATE, REBUILD})
 TASK = 'rebuilding'
 
-#: The event in which nova's conductor looks for another machine, and the one
-#: in which a compute service rebuilds.
+#: The event in which nova's conductor looks for another machine, and that of
+#: the rebuild on a compute service.
 SCHEDULED, REBUILT = 'rebuild_server', 'compute_rebuild_instance'
 
 
 @dataclasses.dataclass(frozen=True)
 class EvacuationEvent:
-    """A step of a service of nova in an action.
-
-    :param name: nova's name, such as ``rebuild_server``.
-    :param began: by the clock of the service that did it.
-    :param ended: the same for its end; None if it is not noted.
-    """
+    """One step of an action, with the clock of the service that did it."""
 
     name: str
     began: datetime.datetime
@@ -58,13 +52,7 @@ class EvacuationEvent:
 
 @dataclasses.dataclass(frozen=True)
 class EvacuationAction:
-    """A request for an instance.
-
-    :param name: nova's name, such as ``evacuate``.
-    :param began: by the clock of nova's API.
-    :param failed: nova has noted that it failed.
-    :param events: returns its steps; not always called.
-    """
+    """An action requested of an instance; ``events`` is called if needed."""
 
     name: str
     began: datetime.datetime
@@ -73,19 +61,17 @@ class EvacuationAction:
         default=tuple, compare=False)
 
     def rebuilt(self) -> bool:
-        """Return whether a compute service has ended a rebuild, however."""
+        """Return whether a compute service has ended a rebuild in any way."""
         return any(event.name == REBUILT and event.ended is not None
                    for event in self.events())
 
 
 @dataclasses.dataclass(frozen=True)
 class Evacuated:
-    """An instance that was to be evacuated.
+    """An instance with an evacuation to clean up.
 
-    :param record: of its node.
-    :param unrefused: uuids of the evacuations that were not refused yet.
-        Without any it was refused shortly before: nova's conductor may still
-        act on it.
+    :param unrefused: uuids of evacuations to refuse; if empty, nova's
+        conductor may still act on one that was refused.
     """
 
     record: Record
@@ -93,41 +79,31 @@ class Evacuated:
 
 
 def asked_last(actions: Sequence[EvacuationAction]) -> str | None:
-    """Return which of :data:`ACTIONS` an instance is at, or None.
+    """Return the action of :data:`ACTIONS` that an instance is in, or None.
 
-    nova's API accepts an evacuation of a server that is to be rebuilt; the
-    rebuild is still wanted then.
-
-    :param actions: the requests, the latest first.
+    nova's API accepts an evacuation during a rebuild; that is still a rebuild.
+    The latest action comes first.
     """
-    asked = iter(actions)
-    last = next((one.name for one in asked if one.name in ACTIONS), None)
+    requests = iter(actions)
+    last = next((action.name for action in requests
+                 if action.name in ACTIONS), None)
     if last != EVACUATE:
         return last
-    before = next((one for one in asked if one.name != EVACUATE), None)
+    before = next((action for action in requests
+                   if action.name != EVACUATE), None)
     return (REBUILD if before is not None and before.name == REBUILD
             and not before.rebuilt() else EVACUATE)
 
 
 def interrupted(task_state: str | None,
                 last: Callable[[], str | None]) -> str | None:
-    """Return the task state that an instance had when it was taken over.
-
-    As :func:`.takeover.marked`, but an evacuation counts as none.
-
-    :param last: returns the result of :func:`asked_last`; not always called.
-    """
+    """Return the task state from before a takeover; None for an evacuation."""
     before = takeover.marked(task_state)
     return None if before == TASK and last() == EVACUATE else before
 
 
 def surplus(node: str | None, allocated: Set[str]) -> frozenset[str]:
-    """Return the nodes that an instance must not have allocated.
-
-    :param node: the node of the instance. Without one it is on its way to its
-        allocation.
-    :param allocated: the nodes that it has allocated.
-    """
+    """Return the allocated nodes to remove; none while it has no node."""
     return frozenset(allocated - {node}) if node else frozenset()
 
 
@@ -138,16 +114,12 @@ def left_by(
     faults: Iterable[datetime.datetime],
     machine: Callable[[], str | None],
 ) -> tuple[str, str | None]:
-    """Return both states of an instance without the effect of evacuations.
+    """Return vm_state and task_state without the effects of evacuations.
 
-    ERROR is removed only if an evacuation has caused it: nothing had gone
-    wrong since the last other request.
+    ERROR is removed only if an evacuation has caused it, and nothing has
+    failed since the last other action. A mark stays, see :func:`interrupted`.
 
-    :param task_state: a mark stays: its host knows what to do, see
-        :func:`interrupted`.
-    :param actions: the requests, the latest first.
-    :param faults: times of the faults that nova has noted.
-    :param machine: returns the vm_state that fits its machine, or None; not
+    :param machine: returns the vm_state that fits the machine, or None; not
         always called.
     """
     if task_state == TASK and asked_last(actions) == EVACUATE:
@@ -161,34 +133,30 @@ def left_by(
 
 def _failed_by(actions: Sequence[EvacuationAction],
                faults: Sequence[datetime.datetime]) -> bool:
-    """Whether nothing but evacuations has brought an instance into ERROR."""
-    before = next((place for place, one in enumerate(actions)
-                   if one.name != EVACUATE), None)
-    if not before:
-        # It was asked for something since, or nova has forgotten the rest.
+    """Return whether only evacuations have caused the ERROR of an instance."""
+    last_other = next((index for index, action in enumerate(actions)
+                       if action.name != EVACUATE), None)
+    if not last_other:
+        # There is a later action, or nova has deleted the earlier ones.
         return False
-    known = actions[before]
-    if known.failed or known.name == _SET_STATE:
+    previous = actions[last_other]
+    if previous.failed or previous.name == _SET_STATE:
         return False
-    # One process writes the event and the fault: no two clocks are compared.
-    searches = [event for one in actions[:before] for event in one.events()
-                if event.name == SCHEDULED]
-    others = [moment for moment in faults
-              if not any(event.began <= moment <= (event.ended or moment)
-                         for event in searches)]
-    return (len(others) < len(faults)
-            and all(moment < known.began for moment in others))
+    # One process writes the event and the fault: their clock is the same.
+    schedulings = [event for action in actions[:last_other]
+                   for event in action.events()
+                   if event.name == SCHEDULED]
+    other_faults = [
+        moment for moment in faults
+        if not any(event.began <= moment <= (event.ended or moment)
+                   for event in schedulings)]
+    return (len(other_faults) < len(faults)
+            and all(moment < previous.began for moment in other_faults))
 
 
 def refuser(owner: HostKey | None, node: str, view: peers.View,
             preferences: ring.Preferences | None) -> HostKey | None:
-    """Return the host that refuses a lost evacuation, None if there is none.
-
-    It may have got lost, or wait in the queue of a dead compute service.
-
-    :param owner: owner of the instance's node.
-    :param preferences: None if not known.
-    """
+    """Return the host that refuses an evacuation that nobody has refused."""
     if view.live(owner):
         return owner
     return preferences.host_for(node) if preferences else None

@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Whether a compute service works, and a snapshot of it for people.
+"""Whether a compute service works, and what it shows of itself.
 
-Probes that restart processes ask this. So the answer is no only where a new
-process or a person is the remedy: an audit or a poll that hangs, messages that
-no thread reads, a conductor that is silent. How well things go is up to the
-metrics.
+It is unhealthy only if a restart or an operator can help: an audit or a poll
+hangs, nobody reads its messages, or the conductor is silent.
 """
 
 from collections.abc import Mapping
@@ -18,28 +16,23 @@ from nova_ironic_multihost.rules.counters import Work
 from nova_ironic_multihost.rules.ownership import Reason
 from nova_ironic_multihost.rules import peers
 
-#: Seconds after which a request to Ironic explains that nothing goes on.
+#: Seconds after which a pending request to Ironic explains a pause.
 UNANSWERED = 30
 
-#: Audits that may be missing, and looks.
+#: Number of audits or polls that may be missing.
 MISSED = 3
 
-#: Questions to nova's conductor that may get no answer one after the other, in
-#: an audit or in what nova's tasks do besides, and in a look.
+#: Consecutive conductor calls that may time out: between audits, and in a
+#: poll.
 QUESTIONS, QUESTIONS_OF_LOOK = 10, 5
 
-#: Seconds for which nova's conductor is usually away at most.
+#: The most seconds for which nova's conductor is usually away.
 AWAY = 300
 
 
 @dataclasses.dataclass(frozen=True)
 class HealthLimits:
-    """Seconds after which something counts as broken.
-
-    :param audit: without progress of an audit, None if nova makes none.
-    :param look: without progress of a poll of the peers.
-    :param conductor: without an answer of nova's conductor.
-    """
+    """Seconds without progress of audit, peer poll and conductor."""
 
     audit: float | None
     look: float
@@ -48,13 +41,10 @@ class HealthLimits:
 
 def bounds(interval: float | None, period: float, timeout: float,
            removal: float = 0) -> HealthLimits:
-    """Return the limits that follow from nova's intervals.
+    """Return the limits for the intervals of nova, in seconds.
 
-    :param interval: seconds between two audits, None if there are none.
-    :param period: seconds between two polls.
-    :param timeout: longest wait for the conductor.
-    :param removal: longest wait for Ironic to tear down a machine; audits wait
-        while nova's other tasks do that.
+    :param removal: of nova's wait for Ironic to tear down a machine, during
+        which audits wait.
     """
     return HealthLimits(
         None if interval is None
@@ -65,18 +55,12 @@ def bounds(interval: float | None, period: float, timeout: float,
 
 @dataclasses.dataclass(frozen=True)
 class HealthInputs:
-    """What is known of a compute service; times by one monotonic clock.
+    """What was seen of a compute service; times by one monotonic clock.
 
-    :param started: end of its start, None while it starts. nova makes its
-        first audit then, which may take long.
-    :param ending: it was told to stop.
-    :param listening: a thread reads its messages.
-    :param audit: last progress of an audit.
-    :param look: last progress of a poll of the peers.
-    :param look_ended: end of the last poll.
-    :param services: last answer of nova's conductor about the services.
-    :param asking: time of the oldest request to Ironic without an answer that
-        may still come, or None.
+    :param started: end of its start, with nova's first audit.
+    :param audit: last progress, like ``look`` for the peer poll.
+    :param services: when nova's conductor last returned the services.
+    :param asking: time of the oldest request that Ironic may still answer.
     """
 
     started: float | None = None
@@ -91,46 +75,48 @@ class HealthInputs:
 
 @dataclasses.dataclass(frozen=True)
 class HealthState:
-    """Whether it works, and a line for people to read."""
+    """Whether it is healthy, and a line for people to read."""
 
     well: bool
     why: str
 
 
 def judge(
-    signs: HealthInputs, limits: HealthLimits, now: float
+    inputs: HealthInputs, limits: HealthLimits, now: float
 ) -> HealthState:
-    """Say whether a compute service works.
+    """Return whether a compute service is healthy.
 
-    Ironic being away is no reason: a new process would wait for it as well.
+    An Ironic without answers is no reason: a new process would hang as well.
     """
-    if signs.ending:
+    if inputs.ending:
         return HealthState(True, 'This compute service is about to end.')
-    if signs.started is None:
+    if inputs.started is None:
         return HealthState(True, 'This compute service starts.')
-    if not signs.listening:
+    if not inputs.listening:
         return HealthState(False, 'Nobody reads the messages that are sent to '
-                       'this compute service any more: restart it.')
-    started = signs.started
+                           'this compute service any more: restart it.')
+    started = inputs.started
     silence = {
         what: now - max(started, since or started)
-        for what, since in (('audit', signs.audit), ('look', signs.look),
-                            ('conductor', signs.services))}
+        for what, since in (('audit', inputs.audit),
+                            ('peer poll', inputs.look),
+                            ('conductor', inputs.services))}
     if (silence['conductor'] > limits.conductor
-            and signs.look_ended is not None
-            and signs.look_ended > (signs.services or started)):
+            and inputs.look_ended is not None
+            and inputs.look_ended > (inputs.services or started)):
         return HealthState(False, 'nova-conductor has not answered for '
-                       f'{silence["conductor"]:.0f} s: are nova-conductor, '
-                       'its database and the message bus up?')
+                           f'{silence["conductor"]:.0f} s: are '
+                           'nova-conductor, its database and the message '
+                           'bus up?')
     hung = [f'no {what} got any further for {silence[what]:.0f} s'
-            for what, limit in (('look', limits.look),
+            for what, limit in (('peer poll', limits.look),
                                 ('audit', limits.audit))
             if limit is not None and silence[what] > limit]
-    unanswered = now - signs.asking if signs.asking is not None else 0
+    unanswered = now - inputs.asking if inputs.asking is not None else 0
     if unanswered > UNANSWERED:
         return HealthState(True, 'Ironic has not answered a request for '
-                       f'{unanswered:.0f} s; this compute service goes on '
-                       'when it does.')
+                           f'{unanswered:.0f} s; this compute service goes on '
+                           'when it does.')
     if hung:
         return HealthState(
             False,
@@ -140,8 +126,7 @@ def judge(
     return HealthState(True, 'This compute service is well.')
 
 
-#: Why nodes are on their way from one compute service to another, or wait to
-#: be.
+#: Reasons of nodes that move to another compute service, or wait for it.
 MOVING = (Reason.ADOPTED, Reason.ADOPTION_WAITS, Reason.PULLED,
           Reason.ALLOCATED, Reason.QUEUED, Reason.AWAITED, Reason.UNANSWERED,
           Reason.STARTING, Reason.TAKEN_OVER, Reason.INSTANCE_WAITS,
@@ -150,18 +135,12 @@ MOVING = (Reason.ADOPTED, Reason.ADOPTION_WAITS, Reason.PULLED,
 
 @dataclasses.dataclass(frozen=True)
 class StatusSnapshot:
-    """A compute service at one moment.
+    """A compute service at one moment, by the clock of ``totals``.
 
-    :param host: its name, as nova spells it.
-    :param at: the moment, by the clock of the counters.
-    :param recorder: its counters.
-    :param verdict: whether it works.
-    :param view: the compute services as it saw them last, or None.
-    :param reasons: node uuid -> reason, None before the first audit of all
-        nodes.
-    :param missing: number of nodes recorded on it that Ironic does not list.
-    :param braked: too many are missing, and none counts as deleted.
-    :param ending: it was told to stop, and polls no more.
+    :param reasons: None before its first audit of all nodes.
+    :param missing: number of its nodes that Ironic does not list.
+    :param braked: too many are missing to take any for deleted.
+    :param ending: it is stopping, and no longer polls peers and Ironic.
     """
 
     host: str
@@ -176,16 +155,16 @@ class StatusSnapshot:
 
     @property
     def pending_seconds(self) -> float:
-        """For how long the oldest take-over has been pending; 0 if none is."""
+        """Seconds since the oldest pending takeover; 0 if there is none."""
         oldest = self.totals.oldest_pending
         return 0 if oldest is None else max(0, self.at - oldest)
 
     def age(self, work: Work) -> float:
-        """Return the seconds since some work was done, see ``Counters``."""
+        """Return the seconds since the last success, see ``Counters.age``."""
         return self.totals.age(work, self.at)
 
     def moving(self) -> Mapping[Reason, str]:
-        """Return one node uuid for each reason for which nodes move."""
+        """Return each reason for which nodes move -> uuid of one such node."""
         examples: dict[Reason, str] = {}
         for node, reason in (self.reasons or {}).items():
             if reason in MOVING:
@@ -195,7 +174,7 @@ class StatusSnapshot:
              if reason in examples})
 
     def waiting(self, kind: Pending) -> list[tuple[str, float]]:
-        """Return (uuid, seconds) of pending take-overs, the oldest first."""
+        """Return (uuid, seconds) of all that is pending, the oldest first."""
         return sorted(
             ((key, self.at - since) for key, since
              in self.totals.pending[kind].items()),

@@ -3,10 +3,8 @@
 
 """Which nodes an audit decides again, and which keep their reason.
 
-With another view of the services, other preferences or zones all nodes are
-decided again. Otherwise: the nodes that have changed, those with a reason that
-may change without a sign, and some of all others in turn, since not every
-change gives a sign.
+With a new view, new preferences or zones: all. Otherwise those that have
+changed or may change without notice, and a tenth of the others in turn.
 """
 
 from collections.abc import Iterable
@@ -22,25 +20,18 @@ from nova_ironic_multihost.rules import peers
 from nova_ironic_multihost.rules.peers import HostKey
 from nova_ironic_multihost.rules import ring
 
-#: Why a node that has changed is audited at once: it is here, or to be
-#: created, and no other host is concerned.
+#: A change of such a node concerns no other host, so it is audited at once.
 AT_ONCE = frozenset({
     Reason.KEPT, Reason.CREATED, Reason.INSTANCE_HERE, Reason.BUILDING,
     Reason.LEAKED, Reason.UNKNOWN})
 
-#: Audits in which each node is decided again, whatever is known.
+#: Each node is decided again at least once in so many audits.
 TURNS = 10
 
 
 @dataclasses.dataclass(frozen=True)
 class Inputs:
-    """What the reasons of all nodes depend on.
-
-    :param view: the compute services, with those of all owners and of all
-        hosts of instances.
-    :param zones: host -> explicit availability zone.
-    :param partition: the partition that this host serves.
-    """
+    """What the reasons of all nodes depend on."""
 
     view: peers.View
     preferences: ring.Preferences
@@ -50,15 +41,7 @@ class Inputs:
 
 @dataclasses.dataclass(frozen=True)
 class LastAudit:
-    """State at the last audit of all nodes.
-
-    :param basis: the inputs of its reasons.
-    :param serial: :attr:`.mirror.Mirror.serial` of the mirror that it read.
-    :param my_nodes: uuids of the nodes that were recorded on this host.
-    :param my_instances: uuids of the instances on this host.
-    :param unsettled: uuids of the nodes that are decided again the next time.
-    :param turn: number of the audit.
-    """
+    """The state at an audit; ``unsettled`` nodes are decided again."""
 
     basis: Inputs
     serial: int
@@ -70,13 +53,7 @@ class LastAudit:
 
 def due(before: LastAudit | None, basis: Inputs, mirror: Mirror,
         my_nodes: Set[str], my_instances: Set[str]) -> Set[str]:
-    """Return the nodes that an audit decides.
-
-    :param before: the audit before, or None.
-    :param basis: the inputs of this moment.
-    :param my_nodes: uuids of the nodes that are recorded on this host.
-    :param my_instances: uuids of the instances on this host.
-    """
+    """Return the nodes that an audit decides."""
     if before is None or before.basis != basis:
         return mirror.nodes.keys()
     moved = my_instances ^ before.my_instances
@@ -90,18 +67,11 @@ def due(before: LastAudit | None, basis: Inputs, mirror: Mirror,
 
 def uncertain(before: LastAudit | None, basis: Inputs, mirror: Mirror,
               recorded: Set[str], mine: Iterable[str]) -> set[str] | None:
-    """Return the nodes for which records are read again in an audit.
+    """Return the nodes to read records of; None for all records.
 
-    nova's conductor returns 1.6 kB for each record, and cannot list owners. A
-    live host loses nodes only to the member that the ring prefers, and gains
-    them by this package. All other changes, such as an operator's write to the
-    database, show in one audit of :data:`TURNS`.
-
-    :param before: the audit before, or None.
-    :param basis: the inputs of this moment.
-    :param recorded: uuids of the nodes that were recorded on this host.
-    :param mine: uuids of this host's nodes by the last decision.
-    :returns: uuids; None if all records of this host are to be read.
+    nova's conductor sends 1.6 kB for each record. A live host loses nodes only
+    to preferred members, and gets nodes only through this package. One audit
+    in :data:`TURNS` reads all, to find manual changes in the database.
     """
     if (before is None or before.basis != basis
             or before.turn % TURNS == 0):
@@ -117,20 +87,15 @@ def uncertain(before: LastAudit | None, basis: Inputs, mirror: Mirror,
 
 
 def in_doubt(recorded: float | None, doubted: float | None) -> bool:
-    """Whether peers may have taken nodes since all records were read.
+    """Return whether others may have taken nodes since all records were read.
 
-    :param recorded: time of that read, or None.
-    :param doubted: when this host last looked like no member, or None.
+    :param doubted: when any host last saw this host as no member.
     """
     return doubted is not None and (recorded is None or doubted >= recorded)
 
 
 def settled(node: str, reason: Reason, facts: Facts) -> bool:
-    """Whether a reason stands until a change that gives a sign.
-
-    :param reason: why the node is mine or not.
-    :param facts: the facts of the decision.
-    """
+    """Return whether a reason stands until a change that is noticed."""
     instance = facts.nodes[node]
     if node in facts.my_nodes:
         return reason is Reason.KEPT or (

@@ -1,15 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The lease: for how long a compute service may act on nova's last answer.
+"""The lease: how long a compute service may act on nova's last answer.
 
-Other compute services take over the instances of one that they have seen down
-for some time. A service that is cut off from nova cannot see that. So it asks
-nova's conductor for its own service every few seconds. Each answer that the
-service is up renews the lease, from the moment at which the question *began*,
-as the answer may have waited on the wire. While the lease is valid the service
-shows a watchdog that it lives; after that the watchdog kills it, within
-:meth:`LeaseTiming.over_after`. The proof is in the documentation (page "A
-watchdog instead of fencing").
+Other hosts take over the instances of a service that is down, and a host that
+is cut off cannot see that. So it asks nova's conductor every few seconds for
+its own service. Each answer that it is up renews the lease, from the *begin*
+of the question, as the answer may be delayed. While the lease is valid the
+process sends a watchdog its sign of life; afterwards it is killed. The
+documentation has a proof (page "A watchdog instead of fencing").
 """
 
 import dataclasses
@@ -30,7 +28,7 @@ class ServiceState(enum.Enum):
 
 
 def word(service: peers.ComputeService | None) -> ServiceState:
-    """Return what nova says of a service, None if nova has no such service."""
+    """Return what nova says of a service; None if nova has none."""
     if service is None:
         return ServiceState.GONE
     if service.forced_down:
@@ -40,57 +38,40 @@ def word(service: peers.ComputeService | None) -> ServiceState:
 
 @dataclasses.dataclass(frozen=True)
 class LeaseTiming:
-    """Durations, in seconds.
-
-    :param answer: the longest wait for the conductor,
-        ``rpc_response_timeout``.
-    :param down_time: ``service_down_time``.
-    """
+    """Seconds of ``rpc_response_timeout`` and ``service_down_time``."""
 
     answer: float
     down_time: float
 
     @property
     def length(self) -> float:
-        """Length of the lease.
-
-        A conductor that is restarted may swallow one question and one
-        heartbeat. That is no reason to be killed: the next heartbeat follows
-        when the wait for the answer ends.
-        """
+        """Length: a conductor may lose one question and one heartbeat."""
         return self.answer + self.down_time
 
     @property
     def margin(self) -> float:
-        """Time for what is outside of the process.
-
-        The clocks by which heartbeats get old, the kill, and a request that is
-        on its way to Ironic.
-        """
+        """Time for clock differences, the kill and requests on their way."""
         return self.down_time
 
     def over_after(self, watchdog: float) -> float:
-        """Return the seconds after the last renewal until the process is dead.
+        """Return the seconds from the last renewal to the certain end.
 
-        The time of the watchdog counts three times: a process that is frozen
-        between its check of the lease and the sign of life gives that late;
-        then the watchdog waits; and a process that is told to stop at that
-        moment has as long to stop, without a watchdog (systemd, service.c).
-
-        :param watchdog: seconds without a sign of life until the kill.
+        The watchdog's time (seconds without a sign of life until the kill)
+        counts three times. A process may be frozen between its check of the
+        lease and the sign of life. Then the watchdog waits. And systemd gives
+        the same time to a stop (systemd, service.c).
         """
         return self.length + 3 * watchdog + self.margin
 
 
 @dataclasses.dataclass(frozen=True)
 class Lease:
-    """The answers so far; times in seconds of one clock.
+    """The last answers of nova; times by one clock, in seconds.
 
-    :param renewed: when the question began that renewed the lease last; at
-        first the start of the service, for which nova has just read it.
-    :param held: the service has been up in the life of this process.
-    :param word: the last answer, None before the first.
-    :param heard: when the question for that began.
+    :param renewed: begin of the question that last renewed it, or of the
+        start.
+    :param held: nova has called the service up since this process began.
+    :param heard: begin of the question that ``word`` answers.
     """
 
     renewed: float
@@ -100,31 +81,27 @@ class Lease:
 
     def after(self, asked: float,
               service: peers.ComputeService | None) -> 'Lease':
-        """Return the lease after an answer.
+        """Return the lease after an answer to the question begun at ``asked``.
 
-        Each answer renews the lease of a service that has not been up yet: its
-        start may take long, and it is down meanwhile; or it was started while
-        it is forced down, and only looks.
-
-        :param asked: when the question began.
-        :param service: the answer.
+        Until the service is first up, each answer renews it: a start may take
+        long, and a service that is forced down only polls.
         """
-        said = word(service)
-        held = self.held or said is ServiceState.UP
+        state = word(service)
+        held = self.held or state is ServiceState.UP
         return Lease(
-            asked if said is ServiceState.UP or not held else self.renewed,
-            held, said, asked)
+            asked if state is ServiceState.UP or not held else self.renewed,
+            held, state, asked)
 
     def left(self, terms: LeaseTiming, now: float) -> float:
-        """Return the seconds until it runs out; negative when it has."""
+        """Return the seconds until it expires; negative afterwards."""
         return self.renewed + terms.length - now
 
     def valid(self, terms: LeaseTiming, now: float) -> bool:
-        """Whether the lease has not run out."""
+        """Return whether it has not expired."""
         return self.left(terms, now) >= 0
 
     def verdict(self, terms: LeaseTiming, now: float) -> health.HealthState:
-        """Say whether the lease is valid, and why not."""
+        """Return whether it is valid, and why not."""
         if self.valid(terms, now):
             return health.HealthState(
                 True, f'The lease is valid for {self.left(terms, now):.0f} s '

@@ -2,12 +2,11 @@
 
 """Which compute services are dead, and for how long.
 
-nova calls a compute service down when its last heartbeat, written by a
-conductor, is more than ``service_down_time`` away from the clock of the host
-that asks. That alone proves no death. The clock of that host may be wrong or
-may have stood still, the clock of a conductor may have stepped, and in an
-outage no host can write a heartbeat. So this host compares the heartbeats of
-others with its own.
+nova calls a service down when its last heartbeat, stamped by a conductor, is
+more than ``service_down_time`` from the clock of the asking host. That proves
+no death: a clock may be wrong or stand still, and without a conductor all
+heartbeats get old. So this host compares the heartbeats of others with its
+own.
 """
 
 from collections.abc import Iterable
@@ -22,11 +21,10 @@ from nova_ironic_multihost.rules.peers import HostKey
 
 
 def sees_most_up(view: peers.View) -> bool:
-    """Whether a host may trust what it sees of down hosts.
+    """Return whether this host can trust its view of which hosts are down.
 
-    It is a member, and more than half of the hosts that share its nodes are
-    up, itself included. Not counted are hosts that are fenced or disabled, and
-    hosts without a heartbeat where heartbeats have time stamps.
+    It is a member, and more than half of its peers, with itself, are up. Peers
+    that are fenced, down and disabled, or never sent a heartbeat do not count.
     """
     mine = view.services.get(view.host)
     stamps = mine is not None and mine.beat is not None
@@ -39,39 +37,32 @@ def sees_most_up(view: peers.View) -> bool:
     return view.member(view.host) and 2 * up > 1 + len(counted)
 
 
-#: The most seconds between two looks. A host that died is noticed so long
-#: after service_down_time; guarantee G4 leaves 5 s more for its nodes.
+#: The most seconds between two peer polls; guarantee G4 leaves 5 s more.
 PERIOD = 10
 
 
 @dataclasses.dataclass(frozen=True)
 class Heartbeats:
-    """How compute services show that they live.
-
-    :param interval: seconds between two heartbeats, ``report_interval``.
-    :param down_time: seconds of silence after which nova calls a service down,
-        ``service_down_time``.
-    """
+    """The seconds of ``report_interval`` and ``service_down_time``."""
 
     interval: float = 10
     down_time: float = 60
 
     @property
     def gap(self) -> float:
-        """The most seconds between two polls that count."""
+        """The most seconds between two polls that count as unbroken."""
         return max(2 * self.period, self.down_time - self.interval)
 
     @property
     def period(self) -> float:
-        """Seconds between two polls."""
+        """Seconds between two polls; nothing changes faster."""
         return max(1, min(self.interval, PERIOD))
 
     @property
     def silence(self) -> float:
         """Seconds by which a dead host's last heartbeat is behind mine.
 
-        My own last heartbeat is up to ``interval`` old when nova calls it
-        down.
+        My own is up to ``interval`` old when nova calls that host down.
         """
         return max(0, self.down_time - self.interval)
 
@@ -79,9 +70,9 @@ class Heartbeats:
     def quiet(self) -> float:
         """Seconds in which no poll sees a new heartbeat of a dead host.
 
-        The last one may be ``interval`` old when a poll sees it. Polls see
-        those of a live host at most ``interval`` and a period apart, but nova
-        may call a host down sooner.
+        A poll may see one that is ``interval`` old. Those of a live host are
+        seen at most ``interval`` plus a period apart; nova may call it down
+        sooner.
         """
         return max(0, min(
             self.down_time - self.period,
@@ -89,21 +80,18 @@ class Heartbeats:
 
     @property
     def pause(self) -> float:
-        """The most seconds between two heartbeats of mine without an outage.
+        """The most seconds between two of my heartbeats without an outage.
 
-        A host that lives through such a pause is silent for less than two
-        intervals more, so that nova does not call it down.
+        A host that survives such a pause is silent for less than two intervals
+        more, so nova does not call it down.
         """
         return max(2.5 * self.interval, self.down_time - 2 * self.interval)
 
     def lost(self, seconds: float, unseen: float) -> float:
-        """Return for how long no heartbeat was written though one was due.
+        """Return the seconds without a heartbeat although one was due.
 
-        Less than half an interval counts as none, as a write may be slow.
-
-        :param seconds: time between two of my heartbeats that I have seen.
-        :param unseen: seconds without a poll; in them more of mine may have
-            been written.
+        Less than half an interval is 0, as a write may be slow. In ``unseen``
+        seconds without a poll other heartbeats may have been written.
         """
         written = math.floor(unseen / self.interval + 0.1) + 1
         lost = seconds - written * self.interval
@@ -114,35 +102,26 @@ class Heartbeats:
 class Outages:
     """Which hosts are dead, by their heartbeats and those of this host.
 
-    A host is dead if nova calls it down, and if this host has gone on with its
-    own heartbeats for :attr:`Heartbeats.silence` since the last one of that
-    host. The time is that of the stamps. As the clocks of conductors may
-    differ, no poll may have seen a new heartbeat of the host for
-    :attr:`Heartbeats.quiet` either. A dead host stays dead until its stamp
-    changes.
+    A host is dead if nova calls it down and this host's heartbeats have gone
+    on for :attr:`Heartbeats.silence` since its last, by time stamps and
+    without a pause. As conductors' clocks may differ, also no poll has seen a
+    new heartbeat of it for :attr:`Heartbeats.quiet`. After a pause, and for a
+    new host, the time begins again and is ``down_time``, as hosts come back
+    one by one. A dead host stays dead until its time stamp changes. Without
+    time stamps (``servicegroup_driver = mc``) nova's word is enough, except
+    after a pause.
 
-    Time in which this host missed its own heartbeats does not count: the other
-    host could not write either, and may have been unlucky when this one was
-    not. After a pause that is too long, and for a host that is seen for the
-    first time, the count starts again and lasts ``down_time``, since after an
-    outage hosts come back one by one.
-
-    Without time stamps (``servicegroup_driver = mc``) nova's word is enough,
-    except after a pause; the time is then that of a monotonic clock.
-
-    :param own: last heartbeat of this host in seconds, None before one was
-        seen.
-    :param asked: when the services were read last, by a monotonic clock.
-    :param heard: nova called this host up at that time.
-    :param paused: the heartbeats of this host had paused by then.
+    :param own: last heartbeat of this host, in seconds.
+    :param asked: monotonic time of the last read of the services.
+    :param heard: nova called this host up then.
+    :param paused: the heartbeats of this host had paused then.
     :param beats: host, as nova spells it -> its last heartbeat.
-    :param changed: host -> when that was seen first, by a monotonic clock.
-    :param due: host -> the heartbeat of this host that shows it dead.
+    :param changed: host -> monotonic time when that was first seen.
+    :param due: host -> the heartbeat of this host that proves it dead.
     :param dead: hosts that are dead unless nova calls them up.
-    :param since: host -> when it was first seen dead, by a monotonic clock and
-        later by the time without polls; only of polls in a row at which this
-        host saw most peers up.
-    :param last: when the last poll ended, None before the first.
+    :param since: host -> monotonic time since when every poll saw it dead and
+        most peers up; moved on by the time without polls.
+    :param last: monotonic time of the end of the last poll.
     """
 
     own: float | None = None
@@ -162,35 +141,30 @@ class Outages:
 
     def read(self, services: Iterable[peers.ComputeService],
              host: HostKey, now: float, heartbeats: Heartbeats) -> 'Outages':
-        """Return the outages after the services were read once more.
-
-        :param services: as nova has them.
-        :param host: this host.
-        :param now: this moment, by a monotonic clock.
-        """
+        """Return the outages after another read of the services."""
         known = list(services)
         me = peers.by_host(known).get(host)
         others = [service for service in known if service.key != host]
-        news = {service.host for service in others
-                if service.host not in self.beats
-                or self.beats[service.host] != service.beat
-                or service.beat is None and service.up}
+        new_beats = {service.host for service in others
+                     if service.host not in self.beats
+                     or self.beats[service.host] != service.beat
+                     or service.beat is None and service.up}
         found = dataclasses.replace(
             self, asked=now, heard=me is not None and me.up,
             paused=self.own is not None,
             beats=types.MappingProxyType({**self.beats, **{
                 service.host: service.beat for service in others}}),
             changed=types.MappingProxyType({
-                **self.changed, **dict.fromkeys(news, now)}),
-            dead=self.dead - news)
+                **self.changed, **dict.fromkeys(new_beats, now)}),
+            dead=self.dead - new_beats)
         if me is None or not me.up:
             return found
         own = now if me.beat is None else _seconds(me.beat)
         last = self.own if self.heard and self.own is not None else own + 1
         steady = 0 <= own - last <= heartbeats.pause
-        lost = (heartbeats.lost(own - last, now - self.asked)
-                if self.asked is not None else 0)
-        due = ({other: moment + lost for other, moment in self.due.items()}
+        missed = (heartbeats.lost(own - last, now - self.asked)
+                  if self.asked is not None else 0)
+        due = ({other: moment + missed for other, moment in self.due.items()}
                if steady else
                dict.fromkeys(self.due, own + heartbeats.down_time))
         for service in others:
@@ -198,7 +172,7 @@ class Outages:
                 due[service.host] = own
             elif service.host not in due or not steady:
                 due[service.host] = own + heartbeats.down_time
-            elif service.host in news and service.beat is not None:
+            elif service.host in new_beats and service.beat is not None:
                 # The conductor that wrote it may have another clock.
                 due[service.host] = heartbeats.silence + min(max(
                     _seconds(service.beat), last), own + heartbeats.interval)
@@ -213,18 +187,14 @@ class Outages:
 
     def judged(self, services: Iterable[peers.ComputeService],
                host: HostKey) -> tuple[peers.ComputeService, ...]:
-        """Return the services, with live ones up that nova calls down.
-
-        :param services: as nova has them now.
-        :param host: this host, for which the word of nova counts.
-        """
+        """Return the services; those that nova wrongly calls down are up."""
         return tuple(
             service if service.key == host
             else dataclasses.replace(service, up=self.lives(service))
             for service in services)
 
     def lives(self, service: peers.ComputeService) -> bool:
-        """Whether another host lives, as far as is known."""
+        """Return whether another host lives, as far as is known."""
         if service.up or service.forced_down:
             return service.up
         if service.host in self.dead:
@@ -233,11 +203,7 @@ class Outages:
 
     def after(self, view: peers.View, now: float,
               heartbeats: Heartbeats) -> 'Outages':
-        """Return the outages after one more poll.
-
-        :param view: with the services as :meth:`judged`.
-        :param now: time of the poll.
-        """
+        """Return the outages after another poll of :meth:`judged` services."""
         if not sees_most_up(view):
             return dataclasses.replace(
                 self, since=types.MappingProxyType({}), last=now)
@@ -250,32 +216,25 @@ class Outages:
             found, last=now, since=types.MappingProxyType({**down, **before}))
 
     def looked(self, now: float, heartbeats: Heartbeats) -> 'Outages':
-        """Return the outages at the end of a poll and of what it led to.
-
-        No host was seen down meanwhile.
-        """
+        """Return the outages after the work of a poll, as of its end."""
         if self.last is None:
             return self
-        blind = max(0, now - self.last - heartbeats.gap)
+        unpolled = max(0, now - self.last - heartbeats.gap)
         return dataclasses.replace(
             self, last=now, since=types.MappingProxyType({
-                host: since + blind for host, since in self.since.items()}))
+                host: since + unpolled for host, since in self.since.items()}))
 
     def overdue(self, now: float, heartbeats: Heartbeats) -> bool:
-        """Whether the last poll is so long ago that it says nothing."""
+        """Return whether the last poll is too old to say anything."""
         return self.last is None or now - self.last > heartbeats.gap
 
     def lengths(self, now: float, heartbeats: Heartbeats
                 ) -> Mapping[HostKey, float]:
-        """Return host -> seconds for which it has been seen dead.
-
-        Nothing if a poll is overdue.
-        """
+        """Return host -> seconds seen dead; empty if a poll is overdue."""
         if self.overdue(now, heartbeats):
             return {}
         return {host: now - since for host, since in self.since.items()}
 
 
 def _seconds(moment: datetime.datetime) -> float:
-    """Return a time stamp of nova's, in UTC, as a number."""
     return moment.replace(tzinfo=datetime.UTC).timestamp()

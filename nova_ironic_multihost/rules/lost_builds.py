@@ -2,34 +2,26 @@
 
 """Which builds that were sent to this host will not arrive any more.
 
-The scheduler allocates a node to an instance and sends a message. Until the
-node is claimed, only that message knows what is to be built. It is lost when a
-process with it is killed, or when the message broker loses it. All that shows
-then is an instance to be built, without a host.
+Until a build claims its node only the scheduler's message says what to build.
+Without it a building instance without a host remains.
 """
 
 from collections.abc import Iterable
 from collections.abc import Mapping
 import dataclasses
 
-#: Seconds for which a build must not have come, though all that waited in the
-#: queue of the host has, until it is given up. nova's conductor allocates all
-#: servers of a request before it sends the first of them; one that comes after
-#: all is carried out.
+#: Seconds after all requests in the queue until a missing build is given up.
+#: Conductors allocate all servers of a call before the first send. A build
+#: that arrives later is carried out.
 PATIENCE = 30
 
-#: The same if the node was not this host's all the time: the build may have
-#: been sent to the host that had the node, and wait there for its turn.
+#: The same if the node is new here: the build may be in its old owner's queue.
 PATIENCE_MOVED = 1800
 
 
 @dataclasses.dataclass(frozen=True)
 class SentBuild:
-    """A build that has a node and no host yet.
-
-    :param instance: uuid.
-    :param node: uuid of the node that is allocated to it.
-    """
+    """A build that has an allocation of a node and no host yet."""
 
     instance: str
     node: str
@@ -37,12 +29,7 @@ class SentBuild:
 
 @dataclasses.dataclass(frozen=True)
 class Absence:
-    """Since when a build is missing, in seconds of a monotonic clock.
-
-    :param seen: it was seen and had not arrived.
-    :param mine: the node is this host's; minus infinity if it was so at the
-        start.
-    """
+    """Since when a build is missing and its node here (monotonic seconds)."""
 
     seen: float
     mine: float
@@ -50,12 +37,7 @@ class Absence:
 
 def observe(before: Mapping[SentBuild, Absence], absent: Iterable[SentBuild],
             mine: Mapping[str, float], now: float) -> dict[SentBuild, Absence]:
-    """Note which builds have not arrived.
-
-    :param before: result of the last call.
-    :param absent: builds of nodes of this host that have not arrived.
-    :param mine: node uuid -> since when it is this host's.
-    """
+    """Return the missing builds, with the times of the previous result."""
     return {build: dataclasses.replace(
         before.get(build, Absence(now, now)), mine=mine[build.node])
         for build in absent}
@@ -64,10 +46,7 @@ def observe(before: Mapping[SentBuild, Absence], absent: Iterable[SentBuild],
 def lost(
     absences: Mapping[SentBuild, Absence], now: float
 ) -> frozenset[SentBuild]:
-    """Return the builds that will not arrive any more.
-
-    :param absences: result of :func:`observe`.
-    """
+    """Return the builds that will not arrive any more."""
     return frozenset(
         build for build, since in absences.items()
         if now - since.seen >= (

@@ -1,18 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The mirror: all nodes of Ironic, without listing them all each time.
+"""The mirror: a copy of Ironic's node list, kept without full listings.
 
-Three ways of reading complete each other; none sees everything:
+Three ways of reading complete each other:
 
-- the nodes that were touched last (Ironic's ``updated_at``, newest first).
-    Each change touches a node, but the time has seconds, each conductor has
-    its own clock, and a deleted node is in no order at all;
-- the nodes that were created last, in the order of their ids;
-- a round: all nodes, one page at a time, in the order of their ids. A node
-    that a round does not meet is gone.
-
-Ironic's API shows ``updated_at`` of one node or of whole nodes only, and sorts
-by it without showing it (ironic.api.controllers.v1.node).
+- recent changes, by ``updated_at``. Every change by Ironic sets it, but only
+  to the second, by each conductor's clock, and a deleted node has none. The
+  API sorts by it without showing it (ironic.api.controllers.v1.node);
+- new nodes, after the last known one in the order of ids;
+- a round: all nodes, page by page. A node that it does not meet is gone.
 """
 
 from collections.abc import Iterable
@@ -24,22 +20,17 @@ import datetime
 import types
 import typing
 
-#: By how much two clocks of Ironic may differ, and for how long a change may
-#: be on its way into the database, until only a round finds it.
+#: The most by which Ironic's clocks may differ and a write may be late. Only a
+#: round finds later changes.
 OVERLAP = datetime.timedelta(seconds=30)
 
-#: As many nodes are remembered after which others are asked for: one that is
-#: deleted meanwhile can no more be asked after.
+#: Number of last nodes to remember: a listing cannot continue after a deleted
+#: one.
 MARKS = 8
 
 
 class NodeRow(typing.NamedTuple):
-    """A node in a listing.
-
-    :param instance: uuid of the instance that Ironic has on it, or None.
-    :param body: the fields that nova uses, comparable; None if not read.
-    :param here: it is in the partition that is read.
-    """
+    """A node in a listing; ``here``: it is in the partition that is read."""
 
     uuid: str
     instance: str | None
@@ -48,87 +39,76 @@ class NodeRow(typing.NamedTuple):
 
 
 class ListingPage(typing.NamedTuple):
-    """A page of a listing, in its order.
-
-    :param more: other nodes follow.
-    :param at: time of the answer by the clock of Ironic's API, or None.
-    """
+    """Some nodes of a listing; ``at`` is the time of Ironic's API."""
 
     rows: tuple[NodeRow, ...]
     more: bool = False
     at: datetime.datetime | None = None
 
 
-def _nothing() -> typing.Any:
+def _empty_map() -> typing.Any:
     return dataclasses.field(
         default_factory=lambda: types.MappingProxyType({}))
 
 
 @dataclasses.dataclass(frozen=True)
 class Mirror:
-    """Ironic's nodes at one moment, as far as they are known.
+    """Ironic's nodes, as known at one moment; immutable.
 
-    :param nodes: uuid -> uuid of its instance, or None.
-    :param bodies: uuid -> :attr:`NodeRow.body`, as far as it is known.
-    :param serial: number of changes so far, counting the first listing; 0 if
-        nothing was read.
-    :param changes: uuid -> number of its last change since the first listing.
-    :param tail: uuids of the nodes that were created last, the newest last.
-    :param since: touches before are known, by Ironic's clocks; None if it is
-        not known how these stand.
-    :param marks: uuids of the last nodes that the round has met; none at its
-        beginning.
-    :param missing: uuids of the nodes that were there when the round began and
-        that it has not met; none before its first page.
+    :param serial: number of changes, with the first listing; 0 before it.
+    :param changes: uuid -> serial of its last change after the first listing.
+    :param tail: uuids of the last nodes in the order of ids.
+    :param since: all changes before are known, by Ironic's clocks.
+    :param marks: uuids of the last nodes that the round has met.
+    :param missing: uuids of nodes that the round has not met; empty before its
+        first page.
     """
 
-    nodes: Mapping[str, str | None] = _nothing()
-    bodies: Mapping[str, bytes] = _nothing()
+    nodes: Mapping[str, str | None] = _empty_map()
+    bodies: Mapping[str, bytes] = _empty_map()
     serial: int = 0
-    changes: Mapping[str, int] = _nothing()
+    changes: Mapping[str, int] = _empty_map()
     tail: tuple[str, ...] = ()
     since: datetime.datetime | None = None
     marks: tuple[str, ...] = ()
     missing: frozenset[str] = frozenset()
 
     def changed_since(self, serial: int) -> frozenset[str]:
-        """Return the nodes that came or changed since a :attr:`serial`."""
+        """Return the listed nodes that are new or changed since a serial."""
         if serial == self.serial:
             return frozenset()
-        return frozenset(node for node, its in self.changes.items()
-                         if its > serial)
+        return frozenset(node for node, last_change in self.changes.items()
+                         if last_change > serial)
 
     def met(self, rows: Iterable[NodeRow]) -> 'Mirror':
-        """Return the mirror after some nodes were read.
-
-        :param rows: of two with one uuid the first counts, which was touched
-            last.
-        """
+        """Return the mirror after a read; of two rows the first counts."""
         found: dict[str, NodeRow] = {}
         for row in rows:
             found.setdefault(row.uuid, row)
-        return self._with(
-            [row for row in found.values() if row.here and self._is_news(row)],
+        return self._updated(
+            [row for row in found.values()
+             if row.here and self._is_changed(row)],
             [uuid for uuid, row in found.items()
              if not row.here and uuid in self.nodes])
 
     def completed(self, rows: Sequence[NodeRow]) -> 'Mirror':
-        """Return the mirror with more bodies; that changes no node."""
+        """Return the mirror with more bodies, which alone are no change."""
         if not rows:
             return self
-        same = [row for row in rows if row.uuid in self.nodes
-                and self.nodes[row.uuid] == row.instance]
+        same_instance = [row for row in rows if row.uuid in self.nodes
+                         and self.nodes[row.uuid] == row.instance]
         found = dataclasses.replace(self, bodies=types.MappingProxyType({
-            **self.bodies, **{row.uuid: row.body for row in same
+            **self.bodies, **{row.uuid: row.body for row in same_instance
                               if row.body is not None}}))
         return found.met(rows)
 
     def without(self, nodes: Iterable[str]) -> 'Mirror':
         """Return the mirror without nodes that are gone."""
-        return self._with(gone=[node for node in nodes if node in self.nodes])
+        return self._updated(
+            gone=[node for node in nodes if node in self.nodes])
 
     def only(self, wanted: Set[str]) -> 'Mirror':
-        """Return the mirror without the bodies of all other nodes."""
+        """Return the mirror without the bodies of other nodes."""
         if self.bodies.keys() <= wanted:
             return self
         return dataclasses.replace(self, bodies=types.MappingProxyType({
@@ -137,11 +117,7 @@ class Mirror:
 
     def listed(self, rows: Sequence[NodeRow],
                since: datetime.datetime | None) -> 'Mirror':
-        """Return the mirror after all nodes were listed.
-
-        :param rows: the nodes, in the order of their ids.
-        :param since: see :func:`since`, right before.
-        """
+        """Return the mirror after a full listing, in the order of ids."""
         found = self.without(
             self.nodes.keys() - {row.uuid for row in rows}).with_tail(rows)
         return dataclasses.replace(
@@ -161,7 +137,7 @@ class Mirror:
             found.met(rows), marks=_last(self.marks, rows))
 
     def ended(self) -> 'Mirror':
-        """Return the mirror at the end of a round; unmet nodes are gone."""
+        """Return the mirror at the end of a round; nodes not met are gone."""
         found = self.without(self.missing)
         return dataclasses.replace(
             found, marks=(), missing=frozenset(), tail=self.marks)
@@ -171,21 +147,22 @@ class Mirror:
         return dataclasses.replace(
             self.met(rows), tail=_last(self.tail, rows))
 
-    def _is_news(self, row: NodeRow) -> bool:
+    def _is_changed(self, row: NodeRow) -> bool:
         if row.uuid not in self.nodes:
             return True
         if row.body is not None:
             return self.bodies.get(row.uuid) != row.body
         return self.nodes[row.uuid] != row.instance
 
-    def _with(self, news: Sequence[NodeRow] = (), gone: Sequence[str] = ()
+    def _updated(self, changed: Sequence[NodeRow] = (),
+                 gone: Sequence[str] = ()
               ) -> 'Mirror':
-        if not news and not gone:
+        if not changed and not gone:
             return self
         serial = self.serial + 1
         nodes, bodies = dict(self.nodes), dict(self.bodies)
         changes = dict(self.changes)
-        for row in news:
+        for row in changed:
             nodes[row.uuid] = row.instance
             bodies.pop(row.uuid, None)
             if row.body is not None:
@@ -197,7 +174,7 @@ class Mirror:
             bodies.pop(node, None)
             changes.pop(node, None)
         return dataclasses.replace(
-            # One that has come back may be where the round has been.
+            # A node that comes back may be where the round has been.
             self, missing=self.missing.difference(gone),
             nodes=types.MappingProxyType(nodes),
             bodies=types.MappingProxyType(bodies), serial=serial,
@@ -211,14 +188,10 @@ def _last(marks: tuple[str, ...], rows: Sequence[NodeRow]) -> tuple[str, ...]:
 
 def since(first: datetime.datetime | None, at: datetime.datetime | None
           ) -> datetime.datetime | None:
-    """Return from when on touches are asked for the next time.
+    """Return the time from which to ask for changes next; None for all.
 
-    A conductor with a clock that is ahead would hide the touches of others, so
-    the clock of the API counts, too, unless that is ahead itself.
-
-    :param first: time of the latest touch.
-    :param at: time of the question by the clock of the API, or None.
-    :returns: None for all touches.
+    The API's clock counts too: a conductor with a fast clock would otherwise
+    hide the changes of others.
     """
     if first is None:
         return None

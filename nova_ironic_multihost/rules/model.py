@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Values that decisions depend on, gathered at one moment."""
+"""What a decision depends on: values, gathered at one moment."""
 
 from __future__ import annotations
 
@@ -21,14 +21,10 @@ if typing.TYPE_CHECKING:
 class Record:
     """A live row of nova's ``compute_nodes``.
 
-    :param node: uuid of the node, which is the uuid of the row.
     :param host: the owner, as nova spells it.
-    :param partition: label of the owner's partition
-        (:attr:`.peers.Partition.label`).
-    :param row: nova's object, if it comes from there.
-    :param second: uuid of the row if that differs from the node's, else ''.
-        nova uses the row with the node's uuid; a host can have only one of
-        both.
+    :param partition: label of the owner's partition, :attr:`.Partition.label`.
+    :param second: uuid of a row with another uuid for the same node, else ''.
+        nova uses the node's uuid; a host can have only one of both.
     """
 
     node: str
@@ -40,15 +36,12 @@ class Record:
 
     @property
     def owner(self) -> HostKey:
-        """The owner."""
+        """The key of the owner."""
         return host_key(self.host)
 
 
 def second_record(node: str, row: str) -> str:
-    """Return what an operator has to do about a second record of a node.
-
-    :param row: uuid of the second one.
-    """
+    """Return what an operator has to do with a second record of a node."""
     return (
         f'the row with uuid {row} in compute_nodes. '  # noqa: S608
         f"The node's own is the row with uuid {node}, which cannot become "
@@ -62,12 +55,7 @@ def second_record(node: str, row: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class InstanceState:
-    """An instance that Ironic has on a node, as nova has it.
-
-    :param host: its compute service, as nova spells it, or None.
-    :param deleted: its row is deleted.
-    :param node: uuid of its node in nova, or None.
-    """
+    """The instance that Ironic has on a node, as nova has it."""
 
     host: str | None
     deleted: bool = False
@@ -77,15 +65,15 @@ class InstanceState:
 
     @property
     def host_key(self) -> HostKey | None:
-        """The compute service, or None."""
+        """The key of its host, or None."""
         return host_key(self.host) if self.host else None
 
 
 @dataclasses.dataclass(frozen=True)
 class Permissions:
-    """What this host may do beyond keeping and creating.
+    """What this host may do beyond keeping and creating nodes.
 
-    :param settled: its start is over, and builds arrive.
+    :param settled: its start is over, so builds that are sent to it arrive.
     :param mapped: the scheduler can send builds to it, as far as is known.
     :param tested: it has been a member for long enough to pull.
     """
@@ -97,15 +85,7 @@ class Permissions:
 
 @dataclasses.dataclass(frozen=True)
 class Inventory:
-    """The nodes to decide on, and what this host has so far.
-
-    :param nodes: node uuid -> uuid of the instance that Ironic has on it, or
-        None. Exactly the nodes of the partition.
-    :param my_instances: uuids of the instances that nova has on this host.
-    :param my_nodes: uuids of the nodes that are recorded on this host.
-    :param view: the compute services of this moment.
-    :param preferences: the preferred member of each node.
-    """
+    """The nodes of the partition, and which nodes and instances are mine."""
 
     nodes: Mapping[str, str | None]
     my_instances: Set[str]
@@ -119,25 +99,17 @@ class Inventory:
         return self.view.host
 
     def concerns_me(self, node: str) -> bool:
-        """Whether this host owns the node or might take it."""
+        """Return whether this host owns the node or might take it."""
         return (node in self.my_nodes
                 or self.preferences.may_prefer(self.host, node))
 
 
 @dataclasses.dataclass(frozen=True)
 class Facts(Inventory):
-    """All that the decision depends on, gathered at one moment.
+    """All that a decision depends on, gathered at one moment.
 
-    :param permissions: what this host may do.
-    :param partition: the partition that this host serves.
-    :param zones: host -> explicit availability zone.
-    :param instance_states: uuid of an instance -> :class:`InstanceState`, at
-        least for :func:`.ownership.foreign_instances`; no entry if nova does
-        not know it.
-    :param records: node uuid -> :class:`Record` of another host, at least for
-        :func:`.ownership.candidates`; no entry without a record.
-    :param eligible: hosts with instances that may be taken over
-        (:func:`.takeover.eligible`).
+    :param instance_states: at least :func:`.ownership.foreign_instances`.
+    :param records: of other hosts, at least :func:`.ownership.candidates`.
     :param barred: uuids of nodes with records that cannot become this host's.
     """
 

@@ -1,28 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The notifications that this package sends, each with a version.
+"""The notifications of this package, each with a version.
 
-doc/source/reference/notifications.rst shows them. A new field raises the
-second number of a version; a field that goes or changes its meaning the first.
+They are described in doc/source/reference/notifications.rst. A new field
+raises the minor version; a removed or changed one the major version.
 """
 
 from collections.abc import Iterable
 import dataclasses
 import enum
 
-#: What the keys of a payload begin with, and where its name belongs.
+#: Prefix of the keys of a payload, and its namespace.
 PREFIX, NAMESPACE = 'ironic_multihost_object', 'ironic_multihost'
 
 
 @dataclasses.dataclass(frozen=True)
 class Notification:
-    """A notification.
-
-    :param kind: its event type.
-    :param name: name of its payload.
-    :param version: version of the payload.
-    :param fields: JSON.
-    """
+    """A notification: event type, name, version and values of its payload."""
 
     kind: str
     name: str
@@ -41,12 +35,7 @@ class Notification:
 def takeover(
     host: str, source_host: str, instances: Iterable[str]
 ) -> Notification:
-    """Return the notification of a take-over.
-
-    :param host: the compute service that has the instances now.
-    :param source_host: the one that had them, or ''.
-    :param instances: uuids.
-    """
+    """Return the notification of a takeover; the source may be ''."""
     return Notification(
         'ironic_multihost.takeover',
         'TakeoverPayload',
@@ -60,16 +49,13 @@ def takeover(
 
 
 def brake(host: str, engaged: bool, missing: int) -> Notification:
-    """Return the notification of a change of the brake of vanished nodes.
-
-    :param missing: number of nodes that Ironic does not list.
-    """
+    """Return the notification that the brake has changed."""
     return Notification('ironic_multihost.brake', 'BrakePayload', '1.0', {
         'host': host, 'engaged': engaged, 'missing': missing})
 
 
 class DrainProgress(enum.Enum):
-    """Whether a compute service gives its free nodes to others."""
+    """Whether a compute service gives its free nodes to the others."""
 
     IN_SERVICE = 'in_service'
     DRAINING = 'draining'
@@ -77,11 +63,7 @@ class DrainProgress(enum.Enum):
 
 
 def drained(disabled: bool, free: int) -> DrainProgress:
-    """Return how far a compute service is.
-
-    :param disabled: by an operator.
-    :param free: number of its nodes without a server.
-    """
+    """Return how far the drain is; ``free`` nodes have no server."""
     if not disabled:
         return DrainProgress.IN_SERVICE
     return DrainProgress.DRAINING if free else DrainProgress.DRAINED
@@ -90,9 +72,6 @@ def drained(disabled: bool, free: int) -> DrainProgress:
 def drain(
     host: str, state: DrainProgress, free: int, served: int
 ) -> Notification:
-    """Return the notification of a change of that.
-
-    :param served: number of its nodes with a server of its own.
-    """
+    """Return the notification of a changed drain."""
     return Notification('ironic_multihost.drain', 'DrainPayload', '1.0', {
         'host': host, 'state': state.value, 'free': free, 'served': served})

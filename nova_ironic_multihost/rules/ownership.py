@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
 
-"""The decision: who owns a node, and why.
+"""Who owns a node: the decision.
 
-The record of a node (its live row in nova's ``compute_nodes``) says which host
-owns it; the hash ring says which host is preferred. Ownership is sticky: for a
-preference alone a host takes only idle nodes from a live owner, so hosts whose
-views differ for a while leave the records alone. The rules have the numbers of
-:mod:`.reasons`; "me" is the host that decides.
+The record of a node (the live row of nova's ``compute_nodes``) names its
+owner; the hash ring names the preferred member. A host takes only idle nodes
+from a live owner, so hosts with different views leave records alone. The rules
+have the numbers of :mod:`.reasons`; "me" is the host that decides.
 """
 
 from collections.abc import Callable
@@ -28,11 +27,7 @@ from nova_ironic_multihost.rules import takeover
 
 
 class Reason(enum.Enum):
-    """Why a node is mine or not; the value is for people to read.
-
-    :ivar rules: numbers of the rules of :mod:`.reasons` behind it.
-    :ivar mine: whether this compute service manages the node.
-    """
+    """Why a node is mine or not, with the numbers of its rules."""
 
     INSTANCE_HERE = True, 'with an instance of this compute service', 1
     TAKEN_OVER = (
@@ -84,7 +79,7 @@ class Reason(enum.Enum):
     rules: tuple[int, ...]
 
     def __new__(cls, mine: bool, text: str, *rules: int) -> 'Reason':
-        """Take the text for the value."""
+        """Make the text the value."""
         reason = object.__new__(cls)
         reason._value_ = text
         reason.mine = mine
@@ -92,24 +87,19 @@ class Reason(enum.Enum):
         return reason
 
 
-#: Why a node is mine that has, or comes with, an instance of this host.
+#: The node is mine because of an instance of this host.
 SERVED = frozenset({Reason.INSTANCE_HERE, Reason.TAKEN_OVER})
 
-#: Why a node is still to be taken: it can be as soon as its turn comes, or
-#: as somebody answers who is asked for all nodes alike.
+#: The node will be mine as soon as a limit allows it or placement answers.
 WAITING = frozenset({
     Reason.ADOPTION_WAITS, Reason.INSTANCE_WAITS, Reason.UNANSWERED})
 
-#: The same on account of what is up with that node, which may last.
+#: Something about the node or its instance hinders me, which can last.
 HINDERED = frozenset({Reason.TAKEOVER_FAILED, Reason.AWAITED})
 
 
 def foreign_instances(inventory: Inventory) -> list[str]:
-    """Return the instances for which the host must be looked up.
-
-    :returns: uuids of instances that are not on this host, on nodes that this
-        host owns or might take.
-    """
+    """Return instances of other hosts on nodes that I own or might take."""
     return [instance for node, instance in inventory.nodes.items()
             if instance is not None
             and instance not in inventory.my_instances
@@ -118,16 +108,9 @@ def foreign_instances(inventory: Inventory) -> list[str]:
 
 def candidates(inventory: Inventory, states: Mapping[str, InstanceState],
                view: peers.View) -> list[str]:
-    """Return the nodes for which the owner must be looked up.
-
-    :param states: uuid -> :class:`InstanceState`, of the
-        :func:`foreign_instances`.
-    :param view: the compute services, with the hosts of those instances.
-    :returns: uuids of nodes that this host does not own and, depending on the
-        owner, would take.
-    """
-    def may_be_had(instance: str | None) -> bool:
-        state = _user(instance, states)
+    """Return the nodes that I take if their owner, to be read, allows it."""
+    def may_be_taken(instance: str | None) -> bool:
+        state = _instance_in_nova(instance, states)
         return state is None or (
             state.host_key is not None and not view.live(state.host_key))
 
@@ -135,21 +118,18 @@ def candidates(inventory: Inventory, states: Mapping[str, InstanceState],
             if node not in inventory.my_nodes
             and instance not in inventory.my_instances
             and inventory.preferences.may_prefer(inventory.host, node)
-            and may_be_had(instance)]
+            and may_be_taken(instance)]
 
 
-def _user(instance: str | None, states: Mapping[str, InstanceState]
+def _instance_in_nova(instance: str | None, states: Mapping[str, InstanceState]
           ) -> InstanceState | None:
-    """Return the instance that nova has on a node, None if it has none."""
+    """Return the state of the instance on a node; None if nova has none."""
     state = states.get(instance) if instance is not None else None
     return None if state is None or state.deleted else state
 
 
 def decide(facts: Facts) -> dict[str, Reason]:
-    """Return node uuid -> :class:`Reason`, for each node.
-
-    Builds may still be on their way to nodes that are PULLED (:func:`pulls`).
-    """
+    """Return the reason of each node; :func:`with_pulls` confirms PULLED."""
     return {node: _reason(node, instance, facts)
             for node, instance in facts.nodes.items()}
 
@@ -157,55 +137,57 @@ def decide(facts: Facts) -> dict[str, Reason]:
 def _reason(node: str, instance: str | None, facts: Facts) -> Reason:
     if instance is None:
         return (Reason.KEPT if node in facts.my_nodes
-                else _taking(node, facts))
+                else _reason_to_take(node, facts))
     if instance in facts.my_instances:
         return Reason.INSTANCE_HERE
     if not facts.concerns_me(node):
         return Reason.INSTANCE_ELSEWHERE
     state = facts.instance_states.get(instance)
     if state is None or state.deleted:
-        return _stray(node, state, facts)
+        return _reason_without_instance(node, state, facts)
     if state.host_key == facts.host:
         return Reason.INSTANCE_HERE
     if state.host_key is None:
-        # Its build has failed or is sent elsewhere, and who built it is
-        # about to free the node.
+        # The build failed or is being rescheduled; its last host will free the
+        # node.
         return (Reason.BUILDING if node in facts.my_nodes
                 else Reason.INSTANCE_ELSEWHERE)
     if facts.view.live(state.host_key):
         return Reason.INSTANCE_ELSEWHERE
-    return _taking_over(node, state, state.host_key, facts)
+    return _reason_to_take_over(node, state, state.host_key, facts)
 
 
-def _taking_over(node: str, state: InstanceState, home: HostKey, facts: Facts
+def _reason_to_take_over(node: str, state: InstanceState,
+                         dead_host: HostKey, facts: Facts
                  ) -> Reason:
-    """Return why I take over an instance of ``home``, a dead host, or not."""
-    if home not in facts.eligible or state.node not in (None, node):
+    """Return whether I take over an instance of ``home``, a dead host."""
+    if dead_host not in facts.eligible or state.node not in (None, node):
         return Reason.INSTANCE_OF_DEAD
     record = facts.records.get(node)
     owner = (facts.host if node in facts.my_nodes
              else record.owner if record is not None else None)
-    zone = facts.zones.get(home)
+    zone = facts.zones.get(dead_host)
     if owner is None or not facts.preferences.may_keep(owner, zone):
         owner = facts.preferences.takeover_target(node, zone)
     if owner != facts.host:
         return Reason.INSTANCE_OF_DEAD
-    return _refused(node, facts) or Reason.TAKEN_OVER
+    return _refusal(node, facts) or Reason.TAKEN_OVER
 
 
-def _stray(node: str, state: InstanceState | None, facts: Facts) -> Reason:
+def _reason_without_instance(node: str, state: InstanceState | None,
+                             facts: Facts) -> Reason:
     held = Reason.UNKNOWN if state is None else Reason.LEAKED
     if node in facts.my_nodes:
         return held
-    taking = _taking(node, facts)
-    if taking in (Reason.CREATED, Reason.ADOPTED):
+    reason = _reason_to_take(node, facts)
+    if reason in (Reason.CREATED, Reason.ADOPTED):
         return held
-    # Its owner is live and does what is to be done.
-    return Reason.INSTANCE_ELSEWHERE if taking is Reason.PULLED else taking
+    # The live owner of the node handles the instance.
+    return Reason.INSTANCE_ELSEWHERE if reason is Reason.PULLED else reason
 
 
-def _taking(node: str, facts: Facts) -> Reason:
-    """Return why I take a node that I do not own, or not."""
+def _reason_to_take(node: str, facts: Facts) -> Reason:
+    """Return why I take, or do not take, a node that I do not own."""
     record = facts.records.get(node)
     if record is None:
         if facts.preferences.prefers(facts.host, node):
@@ -218,24 +200,24 @@ def _taking(node: str, facts: Facts) -> Reason:
             return Reason.OTHER_ZONE
         return Reason.OTHER_PREFERRED
     if facts.view.live(record.owner):
-        return _pulling(record, facts)
-    return _refused(node, facts) or Reason.ADOPTED
+        return _reason_to_pull(record, facts)
+    return _refusal(node, facts) or Reason.ADOPTED
 
 
-def _pulling(record: Record, facts: Facts) -> Reason:
-    theirs = peers.Partition.from_label(record.partition)
-    if facts.partition.excludes(theirs):
-        # The node has changed its partition, its owner lets it go.
-        return _refused(record.node, facts) or Reason.PULLED
+def _reason_to_pull(record: Record, facts: Facts) -> Reason:
+    owner_partition = peers.Partition.from_label(record.partition)
+    if facts.partition.excludes(owner_partition):
+        # The node has moved to my partition, and its owner lets it go.
+        return _refusal(record.node, facts) or Reason.PULLED
     if (record.partition != facts.partition.label
             or not facts.view.peer(record.owner)):
         return Reason.OTHER_PARTITION
-    return _refused(record.node, facts) or (
+    return _refusal(record.node, facts) or (
         Reason.PULLED if facts.permissions.tested else Reason.UNTESTED)
 
 
-def _refused(node: str, facts: Facts) -> Reason | None:
-    """Return why I may not take a node from any owner, or None."""
+def _refusal(node: str, facts: Facts) -> Reason | None:
+    """Return why I may not take a node from another host, or None."""
     if node in facts.barred:
         return Reason.BARRED
     if not facts.permissions.settled:
@@ -247,47 +229,35 @@ def _refused(node: str, facts: Facts) -> Reason | None:
 
 def pulls(reasons: Mapping[str, Reason], limit: int,
           busy: Sequence[str] = ()) -> list[str]:
-    """Return the nodes to pull in this audit.
+    """Return the nodes to pull, for which to ask placement for allocations.
 
-    Before they are pulled, placement must say whether they have an allocation.
-
-    :param reasons: result of :func:`decide`.
-    :param limit: the most nodes to pull in one audit.
-    :param busy: result of :func:`still_busy` after the audit before; these
-        nodes come last, so that they keep no others waiting.
+    Those that are still busy come last, so that they do not block others.
     """
-    return _in_turn(reasons, Reason.PULLED, busy)[:limit]
+    return _in_order(reasons, Reason.PULLED, busy)[:limit]
 
 
 def still_busy(reasons: Mapping[str, Reason], busy: Sequence[str],
                asked: Sequence[str], allocated: Set[str]) -> tuple[str, ...]:
-    """Return the nodes to be pulled that had an allocation when last asked.
-
-    The one that was asked for longest ago comes first.
-
-    :param busy: result of the audit before.
-    :param asked: result of :func:`pulls`.
-    :param allocated: those of them that have an allocation.
-    """
-    return _turns(reasons, {Reason.PULLED}, busy, asked, allocated)
+    """Return the nodes to pull that had an allocation, first asked first."""
+    return _next_order(reasons, {Reason.PULLED}, busy, asked, allocated)
 
 
-def _in_turn(reasons: Mapping[str, Reason], wanted: Reason,
-             last: Sequence[str]) -> list[str]:
+def _in_order(reasons: Mapping[str, Reason], wanted: Reason,
+              last: Sequence[str]) -> list[str]:
     """Return the nodes with a reason, those of ``last`` last."""
-    turns = {node: turn for turn, node in enumerate(last, 1)}
+    places = {node: place for place, node in enumerate(last, 1)}
     return sorted(
         (node for node, reason in reasons.items() if reason is wanted),
-        key=lambda node: (turns.get(node, 0), node))
+        key=lambda node: (places.get(node, 0), node))
 
 
-def _turns(reasons: Mapping[str, Reason], wanted: Set[Reason],
-           last: Sequence[str], tried: Sequence[str], failed: Set[str]
-           ) -> tuple[str, ...]:
-    """Return which nodes come last the next time, in order.
+def _next_order(reasons: Mapping[str, Reason], wanted: Set[Reason],
+                last: Sequence[str], tried: Sequence[str], failed: Set[str]
+                ) -> tuple[str, ...]:
+    """Return the nodes that come last at the next audit, in that order.
 
-    A node that is not decided on, as in an audit of some nodes, keeps its
-    turn.
+    A node without a reason keeps its place: some audits decide only some
+    nodes.
     """
     return (*(node for node in last if node not in tried and (
                   node not in reasons or reasons[node] in wanted)),
@@ -297,68 +267,53 @@ def _turns(reasons: Mapping[str, Reason], wanted: Set[Reason],
 def with_pulls(reasons: Mapping[str, Reason], asked: Iterable[str],
                allocated: Set[str], unanswered: Set[str] = frozenset()
                ) -> Mapping[str, Reason]:
-    """Return the reasons, with only idle nodes taken.
+    """Return the reasons with only idle nodes taken.
 
-    :param asked: result of :func:`pulls`.
-    :param allocated: of these and of the ADOPTED nodes, those with an
-        allocation of an instance that nova has.
-    :param unanswered: those for which placement did not answer.
+    :param allocated: nodes with an allocation of an instance that nova has.
+    :param unanswered: nodes for which placement did not answer.
     """
     asked = frozenset(asked)
-    others = {}
+    changed = {}
     for node, reason in reasons.items():
         if reason in (Reason.ADOPTED, Reason.PULLED) and node in unanswered:
-            others[node] = Reason.UNANSWERED
+            changed[node] = Reason.UNANSWERED
         elif reason is Reason.ADOPTED and node in allocated:
-            others[node] = Reason.AWAITED
+            changed[node] = Reason.AWAITED
         elif reason is Reason.PULLED:
             if node in allocated:
-                others[node] = Reason.ALLOCATED
+                changed[node] = Reason.ALLOCATED
             elif node not in asked:
-                others[node] = Reason.QUEUED
-    return _with(reasons, others)
+                changed[node] = Reason.QUEUED
+    return _replaced(reasons, changed)
 
 
-def _with(reasons: Mapping[str, Reason], others: Mapping[str, Reason]
+def _replaced(reasons: Mapping[str, Reason], changed: Mapping[str, Reason]
           ) -> Mapping[str, Reason]:
-    # A copy of all nodes is megabytes.
-    return {**reasons, **others} if others else reasons
+    # A copy takes megabytes.
+    return {**reasons, **changed} if changed else reasons
 
 
 def adoptions(reasons: Mapping[str, Reason],
               refused: Sequence[str] = ()) -> list[str]:
-    """Return the nodes for which builds are to be looked up, in order.
-
-    :param refused: as for :func:`takeovers`.
-    """
-    return _in_turn(reasons, Reason.ADOPTED, refused)
+    """Return the ADOPTED nodes in the order in which to check their builds."""
+    return _in_order(reasons, Reason.ADOPTED, refused)
 
 
 def with_adoptions(reasons: Mapping[str, Reason], asked: Iterable[str]
                    ) -> Mapping[str, Reason]:
-    """Return the reasons, with only those nodes adopted that were asked for.
-
-    :param asked: those of :func:`adoptions` for which builds were looked up.
-    """
+    """Return the reasons with only those nodes adopted that were checked."""
     asked = frozenset(asked)
-    return _with(reasons, {
+    return _replaced(reasons, {
         node: Reason.ADOPTION_WAITS for node, reason in reasons.items()
         if reason is Reason.ADOPTED and node not in asked})
 
 
 def abandoned_builds(node: str, builds: Mapping[str, InstanceState],
                      facts: Facts) -> list[str]:
-    """Return the builds and deletes of a node that will never end.
+    """Return the builds and deletes on an ADOPTED node that will never finish.
 
-    The dead host had claimed the node for a build and not yet reserved the
-    machine, which nova gives up when that host starts; or it had torn down the
-    machine and not deleted the instance. The host that adopts the node ends
-    them, whatever the zone of the dead host.
-
-    :param node: uuid of a node that is ADOPTED.
-    :param builds: uuid -> :class:`InstanceState`, of nova's instances with an
-        allocation of the node.
-    :returns: uuids of instances to take over.
+    A dead host, of any zone, had claimed the node and not reserved the
+    machine, or had torn down the machine and not deleted the instance.
     """
     return [uuid for uuid, state in sorted(builds.items())
             if state.host_key is not None
@@ -369,15 +324,10 @@ def abandoned_builds(node: str, builds: Mapping[str, InstanceState],
 
 def awaited(builds: Mapping[str, InstanceState], taken: Container[str],
             host: HostKey) -> bool:
-    """Whether a node must wait for its host because of its builds.
+    """Return whether a node must wait for its host because of its builds.
 
-    A build that ended in ERROR before it had a host does not count: the host
-    that gets its message finds the node elsewhere, and nova reschedules it.
-
-    :param builds: as for :func:`abandoned_builds`.
-    :param taken: uuids of the instances that were taken over by now, or whose
-        build has arrived here.
-    :param host: this host.
+    A build in ERROR without a host does not count: nova reschedules it if its
+    request arrives.
     """
     return any(uuid not in taken and state.host_key != host
                and (state.host_key, state.vm_state) != (None, 'error')
@@ -388,39 +338,28 @@ def takeovers(reasons: Mapping[str, Reason], limit: int,
               refused: Sequence[str] = ()) -> list[str]:
     """Return the nodes with instances to take over in this audit.
 
-    :param limit: the most of them in one audit.
-    :param refused: result of :func:`still_refused` after the audit before;
-        these nodes come last, so that they keep no others waiting.
+    Those that were refused come last, so that they do not block others.
     """
-    return _in_turn(reasons, Reason.TAKEN_OVER, refused)[:limit]
+    return _in_order(reasons, Reason.TAKEN_OVER, refused)[:limit]
 
 
 def still_refused(reasons: Mapping[str, Reason], refused: Sequence[str],
                   asked: Sequence[str], taken: Container[str]
                   ) -> tuple[str, ...]:
-    """Return the nodes with instances or builds that could not be taken over.
+    """Return the nodes with a failed takeover, the first tried first.
 
-    They change hands, or have a migration in progress, or nova or placement
-    does not answer. The node that was tried longest ago comes first.
-
-    :param refused: result of the audit before.
-    :param asked: nodes that were tried, of :func:`takeovers` and
-        :func:`adoptions`.
-    :param taken: those of them with instances that are on this host now.
+    The instance changes hosts or has a migration, or a service does not
+    answer.
     """
-    return _turns(
+    return _next_order(
         reasons, {Reason.TAKEN_OVER, Reason.ADOPTED}, refused, asked,
         frozenset(node for node in asked if node not in taken))
 
 
 def with_takeovers(reasons: Mapping[str, Reason], refused: Container[str],
                    taken: Container[str]) -> Mapping[str, Reason]:
-    """Return the reasons, with only those instances taken over that were.
-
-    :param refused: result of :func:`still_refused`.
-    :param taken: nodes with instances that are on this host now.
-    """
-    return _with(reasons, {
+    """Return the reasons with TAKEN_OVER only where the takeover succeeded."""
+    return _replaced(reasons, {
         node: (Reason.TAKEOVER_FAILED if node in refused
                else Reason.INSTANCE_WAITS)
         for node, reason in reasons.items()
@@ -435,20 +374,14 @@ def lost_nodes_to_peers(
     zones: Mapping[HostKey, str],
     owned: Set[str],
 ) -> bool:
-    """Whether peers have taken nodes from me as if I were dead.
+    """Return whether other hosts took nodes from me as if I were dead.
 
-    They do when my heartbeat fails for a while. It shows by nodes that I owned
-    and am preferred for, without an instance, that are recorded on live hosts.
-
-    :param states: uuid -> :class:`InstanceState`, of the
-        :func:`foreign_instances`.
-    :param records: node uuid -> record of another host.
-    :param zones: host -> explicit availability zone.
-    :param owned: uuids of the nodes that I owned at the audit before.
+    They do so after my heartbeat has failed for a while. The sign: unused
+    nodes that I owned and am preferred for are recorded on other live hosts.
     """
     return any(
         record.node in owned and inventory.view.live(record.owner)
-        and _user(inventory.nodes.get(record.node), states) is None
+        and _instance_in_nova(inventory.nodes.get(record.node), states) is None
         and inventory.preferences.prefers(
             inventory.host, record.node, zones.get(record.owner))
         for record in records.values())
@@ -457,18 +390,13 @@ def lost_nodes_to_peers(
 def still_valid(reason: Reason, before: HostKey | None, now: HostKey | None,
                 host: HostKey, live: Callable[[], bool],
                 state: Callable[[], InstanceState | None]) -> bool:
-    """Whether a decision still holds when it is carried out.
+    """Return whether a decision still holds when it is carried out.
 
-    An audit of many nodes takes minutes, and nova's tracker moves a record
-    whatever its owner is by then (ResourceTracker._init_compute_node).
+    An audit of many nodes lasts minutes, and nova's tracker moves a record
+    from any owner (ResourceTracker._init_compute_node).
 
-    :param reason: why the node is mine.
-    :param before: owner of the node at the decision, or None.
-    :param now: its owner at this moment, or None.
-    :param live: returns whether the owner of this moment is up; not always
-        called.
-    :param state: returns the :class:`InstanceState` of this moment, or None;
-        not always called.
+    :param before: owner at the decision; ``now``, ``live`` and ``state`` are
+        of this moment.
     """
     if now in (None, host):
         return True
@@ -480,30 +408,26 @@ def still_valid(reason: Reason, before: HostKey | None, now: HostKey | None,
 
 
 def is_here(state: InstanceState | None, host: HostKey) -> bool:
-    """Whether an instance is on a host; None is one that nova lacks."""
+    """Return whether an instance is on a host; None is not."""
     return (state is not None and state.host_key == host
             and not state.deleted)
 
 
-#: Reasons for which a node is mine because I am preferred for it.
+#: The node is mine because the ring prefers me.
 _AS_PREFERRED = frozenset({
     Reason.CREATED, Reason.LEAKED, Reason.UNKNOWN, Reason.ADOPTED,
     Reason.PULLED})
 
 
 def may_create(reason: Reason, preferred: Callable[[], bool]) -> bool:
-    """Whether I may create the record of a node that has none.
-
-    :param preferred: returns whether I am preferred for it at this moment; not
-        always called.
-    """
+    """Return whether I may create the record of a node that has none."""
     if reason in _AS_PREFERRED:
         return preferred()
     return reason.mine
 
 
 def count_reasons(reasons: Mapping[str, Reason]) -> dict[Reason, int]:
-    """Count the nodes for each reason, in the order of the rules."""
+    """Count the nodes for each reason, in the order of :class:`Reason`."""
     counts = dict.fromkeys(Reason, 0)
     for reason in reasons.values():
         counts[reason] += 1

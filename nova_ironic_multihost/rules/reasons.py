@@ -2,11 +2,10 @@
 
 """The rules in words: who owns a node.
 
-:mod:`.ownership` implements them, and the table of the documentation is made
-    from them. They apply in this order to each node that Ironic lists; "I" is
-    the host that decides. Only a member is preferred, so a host that is
-    disabled, forced down or cut off keeps its nodes (rules 1 and 4 to 6) and
-    takes none.
+:mod:`.ownership` implements them, and the documentation's table is made from
+them. They are tried in this order; "I" is the host that decides. Only members
+are preferred, so a host that is disabled, forced down or cut off keeps its
+nodes (rules 1 and 4 to 6) and takes nothing.
 """
 
 import dataclasses
@@ -14,13 +13,7 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-    """One row of the table.
-
-    :param instance: the instance that Ironic has on the node.
-    :param owner: the host of the node's record.
-    :param preferred: whether the ring must prefer me.
-    :param outcome: what follows; the emphasised word is the documentation's.
-    """
+    """One row of the table; the documentation uses the emphasised word."""
 
     instance: str
     owner: str
@@ -28,57 +21,32 @@ class Rule:
     outcome: str
 
 
-#: Number of the rule -> the rule.
+#: Number -> rule.
 RULES = {
     1: Rule('an instance of mine', 'any', 'any', 'mine'),
-    2: Rule(
-        'an instance of another live compute service', 'any', 'any', 'not mine'
-    ),
-    3: Rule(
-        'an instance of a compute service that is down',
-        'any but a live one that takes it itself',
-        'I am its takeover target',
-        'mine: *take over*, if ``[ironic_multihost]instance_takeover`` '
-        'says so; else not mine',
-    ),
-    4: Rule(
-        'an instance that nova has deleted',
-        'me; or none, or one that is down',
-        'any; or yes',
-        "mine, *leaked*: in use, and named to nova's reaper",
-    ),
-    5: Rule(
-        'an instance that nova does not know',
-        'me; or none, or one that is down',
-        'any; or yes',
-        'mine, in use, never touched, warned about',
-    ),
-    6: Rule(
-        'none, or one that is on no compute service',
-        'me',
-        'any',
-        'mine: *keep*',
-    ),
+    2: Rule('an instance of another live compute service', 'any', 'any',
+            'not mine'),
+    3: Rule('an instance of a compute service that is down',
+            'any but a live one that takes it itself',
+            'I am its takeover target',
+            'mine: *take over*, if ``[ironic_multihost]instance_takeover`` '
+            'says so; else not mine'),
+    4: Rule('an instance that nova has deleted',
+            'me; or none, or one that is down', 'any; or yes',
+            "mine, *leaked*: in use, and named to nova's reaper"),
+    5: Rule('an instance that nova does not know',
+            'me; or none, or one that is down', 'any; or yes',
+            'mine, in use, never touched, warned about'),
+    6: Rule('none, or one that is on no compute service', 'me', 'any',
+            'mine: *keep*'),
     7: Rule('none', 'no record', 'yes', 'mine: *create*'),
-    8: Rule(
-        'none',
-        'one that is down',
-        'yes',
-        'mine: *adopt*, unless a build was sent there: it waits for that '
-        'compute service, or for the message of the build to be handed '
-        'on to me',
-    ),
-    9: Rule(
-        'none',
-        'a live one of this partition, enabled or not',
-        'yes',
-        'mine: *pull*, if the node is idle',
-    ),
-    10: Rule(
-        'none',
-        'a live one of another partition',
-        'any',
-        'not mine, warned about',
-    ),
+    8: Rule('none', 'one that is down', 'yes',
+            'mine: *adopt*, unless a build was sent there: it waits for that '
+            'compute service, or for the request of the build to be '
+            'forwarded to me'),
+    9: Rule('none', 'a live one of this partition, enabled or not', 'yes',
+            'mine: *pull*, if the node is idle'),
+    10: Rule('none', 'a live one of another partition', 'any',
+             'not mine, warned about'),
     11: Rule('anything else', '', '', 'not mine'),
 }

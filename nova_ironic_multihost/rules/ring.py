@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
 
-"""Which member prefers which node: a consistent hash over the members.
+"""The hash ring: which member is preferred for which node.
 
-Compute services that see the same members and use the same number of points
-compute the same preferences. A member that joins or leaves changes the
-preference of its own share of the nodes only. A preference is not yet an
-ownership (:mod:`.ownership`).
+All compute services with the same members and number of points compute the
+same preferences. A member that comes or goes changes only its own share of the
+nodes. A preference is not ownership (:mod:`.ownership`).
 """
 
 import collections
@@ -16,8 +15,7 @@ import warnings
 
 from oslo_log import log as logging
 with warnings.catch_warnings(record=True):
-    # It imports eventlet, where that is installed, which warns about itself
-    # and resets the filters to be heard: nothing for who gives a command.
+    # tooz imports eventlet, which would show warnings to users of commands.
     from tooz import hashring
 
 from nova_ironic_multihost.rules.peers import HostKey
@@ -26,14 +24,11 @@ LOG = logging.getLogger(__name__)
 
 
 class Ring:
-    """An immutable map: node uuid -> the member that prefers the node.
+    """An immutable map: node uuid -> preferred member.
 
-    ``hashring`` is the tooz ring behind it.
-
-    :param members: hosts; at least one.
-    :param points: points per member, 1 or more. More points spread nodes more
-        evenly (documentation, page "The hash ring").
-    :raises ValueError: there is no member.
+    :param points: per member, 1 or more (page "The hash ring" of the
+        documentation).
+    :raises ValueError: without members.
     """
 
     def __init__(self, members: Iterable[HostKey], points: int) -> None:
@@ -42,11 +37,11 @@ class Ring:
         if not self.members:
             raise ValueError('a ring needs at least one member')
         self.hashring = hashring.HashRing(self.members, partitions=points)
-        # A node is looked up several times in a row. Replaced whole.
+        # A node is looked up several times in a row. Replaced as a whole.
         self._last: tuple[str, HostKey] | None = None
 
     def host_for(self, node_uuid: str) -> HostKey:
-        """Return the member that prefers a node."""
+        """Return the member that the ring prefers for the node."""
         last = self._last
         if last is not None and last[0] == node_uuid:
             return last[1]
@@ -56,28 +51,23 @@ class Ring:
         return host
 
     def prefers(self, host: HostKey, node_uuid: str) -> bool:
-        """Whether ``host`` is the node's preferred member."""
+        """Return whether the ring prefers ``host`` for the node."""
         return self.host_for(node_uuid) == host
 
     def shares(self, node_uuids: Iterable[str]) -> dict[HostKey, int]:
-        """Count the nodes that each member prefers, 0 included."""
+        """Return member -> number of nodes that the ring gives to it."""
         counts = collections.Counter(
             self.host_for(node_uuid) for node_uuid in node_uuids)
         return {member: counts[member] for member in self.members}
 
 
 class Preferences:
-    """An immutable map: node uuid, zone of its owner -> preferred member.
+    """An immutable map: node uuid and zone of its owner -> preferred member.
 
-    A machine does not change its rack. So members of the owner's availability
-    zone, and members without a zone, may take a node, unless nodes may cross
-    zones. A member without a zone gets such a node only if the ring of all
-    members picks it too; otherwise the node would move again.
-
-    :param members: host -> its explicit availability zone or None; if it is
-        empty nobody is preferred.
-    :param points: points per member, 1 or more.
-    :param cross_zones: nodes may cross zones.
+    The machine stays in its rack, so only members of its zone, or of none, get
+    the node. A member without a zone gets it only if the ring of all members
+    prefers it too; otherwise the node would move on, perhaps to a third zone.
+    ``cross_zones`` lifts both.
     """
 
     def __init__(self, members: Mapping[HostKey, str | None], points: int,
@@ -87,90 +77,78 @@ class Preferences:
         self.cross_zones = cross_zones
         zones = set() if cross_zones else set(self.members.values()) - {None}
         self.ring = _ring(self.members, points)
-        # Of those that may take the nodes of a zone without a member.
-        self._open = _ring(
+        # Members without a zone, for nodes of a zone that has no member.
+        self._zoneless_ring = _ring(
             (host for host, zone in self.members.items() if zone is None),
             points) if zones else self.ring
-        self._zones: dict[str | None, Ring | None] = {
-            zone: _ring((host for host, its in self.members.items()
-                         if its in (zone, None)), points)
+        self._zone_rings: dict[str | None, Ring | None] = {
+            zone: _ring((host for host, member_zone in self.members.items()
+                         if member_zone in (zone, None)), points)
             for zone in zones}
-        self._own: dict[str | None, Ring | None] = {
-            zone: _ring((host for host, its in self.members.items()
-                         if its == zone), points)
+        self._own_zone_rings: dict[str | None, Ring | None] = {
+            zone: _ring((host for host, member_zone in self.members.items()
+                         if member_zone == zone), points)
             for zone in zones}
 
     def ring_for(self, zone: str | None) -> Ring | None:
-        """Return the ring of the members that may take nodes of a zone.
-
-        None if there is no such member.
-
-        :param zone: explicit availability zone of the owner, or None.
-        """
+        """Return the ring of the members that may take nodes of a zone."""
         if zone is None:
             return self.ring
-        return self._zones.get(zone, self._open)
+        return self._zone_rings.get(zone, self._zoneless_ring)
 
     def host_for(self, node_uuid: str, zone: str | None = None
                  ) -> HostKey | None:
-        """Return the member that prefers the node, None if there is none."""
+        """Return the preferred member for the node, None if there is none."""
         ring = self.ring_for(zone)
         if ring is None or self.ring is None:
             return None
         host = ring.host_for(node_uuid)
-        own = self._own.get(zone)
-        if (own is not None and self.members[host] is None
+        own_zone_ring = self._own_zone_rings.get(zone)
+        if (own_zone_ring is not None and self.members[host] is None
                 and not self.ring.prefers(host, node_uuid)):
-            return own.host_for(node_uuid)
+            return own_zone_ring.host_for(node_uuid)
         return host
 
     def prefers(self, host: HostKey, node_uuid: str, zone: str | None = None
                 ) -> bool:
-        """Whether ``host`` is the node's preferred member."""
+        """Return whether ``host`` is the preferred member for the node."""
         return self.host_for(node_uuid, zone) == host
 
     def may_prefer(self, host: HostKey, node_uuid: str) -> bool:
-        """Whether ``host`` is preferred for the node with some owner.
+        """Return whether ``host`` is preferred for the node with some owner.
 
-        It is then preferred among the members of its own zone alone: the first
-        host on a ring is first on each ring of fewer members.
+        A member that is first on a ring is first on any ring with fewer
+        members.
         """
         return self.takeover_target(node_uuid, self.members.get(host)) == host
 
     def may_inherit(self, host: HostKey, node_uuid: str,
                     zones: Iterable[str | None]) -> bool:
-        """Whether ``host`` is preferred for a node, or an instance on it.
-
-        :param zones: explicit availability zones of possible owners, or None.
-        """
+        """Return whether ``host`` gets the node or its instance from zones."""
         return any(
             self.prefers(host, node_uuid, zone)
-            or bool(self._own)
+            or bool(self._own_zone_rings)
             and self.takeover_target(node_uuid, zone) == host
             for zone in zones
         )
 
     def may_keep(self, host: HostKey, zone: str | None) -> bool:
-        """Whether the owner of a node also takes a dead host's instance on it.
-
-        :param zone: explicit availability zone of the dead host, or None.
-        """
+        """Return whether a node's owner may take over the instance on it."""
         return host in self.members and (
             self.cross_zones or self.members[host] == zone)
 
     def takeover_target(self, node_uuid: str, zone: str | None = None
              ) -> HostKey | None:
-        """Return the member that takes a dead host's instance, or None.
+        """Return the member that takes over the instance on a node.
 
-        The instance stays in the availability zone of its host, unless nodes
-        may cross zones.
-
-        :param zone: explicit availability zone of the dead host, or None.
+        Users asked for the zone of the dead host, so it stays unless nodes may
+        cross.
         """
         if self.cross_zones:
             ring = self.ring
         else:
-            ring = self._open if zone is None else self._own.get(zone)
+            ring = (self._zoneless_ring if zone is None
+                    else self._own_zone_rings.get(zone))
         return ring.host_for(node_uuid) if ring is not None else None
 
 
@@ -182,11 +160,7 @@ def _ring(hosts: Iterable[HostKey], points: int) -> Ring | None:
 def refreshed(preferences: Preferences | None,
               members: Mapping[HostKey, str | None], points: int,
               cross_zones: bool = False) -> Preferences:
-    """Return the preferences of these members; log which joined and left.
-
-    :param preferences: those so far, or None. They are returned if nothing has
-        changed, as a ring takes milliseconds.
-    """
+    """Return the preferences of these members; log who joined and left."""
     found = same_or_new(preferences, members, points, cross_zones)
     before = set(preferences.members) if preferences else set()
     if before != set(members):
@@ -203,10 +177,7 @@ def refreshed(preferences: Preferences | None,
 def same_or_new(preferences: Preferences | None,
                 members: Mapping[HostKey, str | None], points: int,
                 cross_zones: bool = False) -> Preferences:
-    """Return the preferences of these members, without a log line.
-
-    The given ones if nothing has changed.
-    """
+    """Return the given preferences if they are still true, else new ones."""
     wanted = dict(members), points, cross_zones
     if preferences and wanted == (preferences.members, preferences.points,
                                   preferences.cross_zones):

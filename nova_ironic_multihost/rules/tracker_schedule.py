@@ -2,10 +2,8 @@
 
 """When nova's tracker audits a node.
 
-nova audits each node every time. Here a node is audited when something that
-its audit depends on has changed since the last one that succeeded, and else
-once in an interval: not every change of its record or resource provider gives
-a sign.
+nova audits each node every time. Here a node is audited when an input of its
+audit has changed, and once in an interval, as not all changes are announced.
 """
 
 from collections.abc import Iterable
@@ -16,31 +14,22 @@ import zlib
 from nova_ironic_multihost.rules.mirror import NodeRow
 from nova_ironic_multihost.rules.ownership import Reason
 
-#: The part of the interval after which the first nodes are audited again. All
-#: may have been audited at once, so each has its own moment between that and
-#: the whole interval.
+#: Each node is audited again at its own moment after this part of an interval.
 EARLIEST = 0.5
 
-#: Why a node is this host's that it has offered before, as it still is to be.
+#: The node was offered before and still is.
 READY = frozenset({Reason.KEPT, Reason.INSTANCE_HERE})
 
-#: Why a node is this host's that has to be taken first: by whoever has decided
-#: that, until the tracker has its record.
+#: The node moves to this host before the tracker can audit it.
 COMING = frozenset({Reason.ADOPTED, Reason.PULLED, Reason.TAKEN_OVER})
 
-#: Why a free node is this host's that another one had.
+#: The free node comes from another host.
 CAME = frozenset({Reason.ADOPTED, Reason.PULLED})
 
 
 @dataclasses.dataclass(frozen=True)
 class NodeInputs:
-    """What the audit of a node depends on, besides signs of changes.
-
-    :param node: Ironic's state of it.
-    :param reason: why it is this host's.
-    :param era: number that grows when something changes that the audits of all
-        nodes depend on.
-    """
+    """The inputs of a node's audit; ``era`` is one for all nodes."""
 
     node: NodeRow
     reason: Reason
@@ -49,11 +38,10 @@ class NodeInputs:
 
 @dataclasses.dataclass(frozen=True)
 class NodeAudit:
-    """An audit of a node that succeeded.
+    """A successful audit of a node.
 
-    :param basis: the inputs when it began.
-    :param at: when placement was asked for all that it has of the node, for
-        this audit or one before, by a monotonic clock.
+    :param at: monotonic time when placement last sent all that it has of the
+        node.
     """
 
     basis: NodeInputs
@@ -62,50 +50,33 @@ class NodeAudit:
 
 def due(basis: NodeInputs, last: NodeAudit | None, now: float, interval: float
         ) -> bool:
-    """Whether a node is to be audited.
-
-    :param basis: inputs of this moment.
-    :param last: None if it was not audited yet.
-    :param now: this moment, in seconds.
-    :param interval: seconds in which each node is audited.
-    """
+    """Return whether a node is to be audited; ``interval`` is in seconds."""
     return (last is None or basis.node.body is None
             or not _same(last.basis, basis)
             or is_over(basis.node.uuid, last, now, interval))
 
 
 def is_over(node: str, last: NodeAudit, now: float, interval: float) -> bool:
-    """Whether a node is audited for no reason but the time."""
+    """Return whether a node is audited only because its time has come."""
     return now - last.at >= interval * moment(node)
 
 
 def _same(before: NodeInputs, now: NodeInputs) -> bool:
-    """Whether an audit by the inputs before has told all of those of now.
-
-    An audit of a free node that has come tells the same as of one that is
-    kept. Not the other way round: the node was another host's in between.
-    """
+    """Return whether an earlier audit covers the inputs of now."""
     if now.reason is Reason.KEPT and before.reason in CAME:
         now = dataclasses.replace(now, reason=before.reason)
     return before == now
 
 
 def moment(node: str) -> float:
-    """Return when in an interval a node is audited again, as part of it."""
+    """Return when in an interval a node is audited, as a fraction."""
     return EARLIEST + (1 - EARLIEST) * (
         zlib.crc32(node.encode()) % 1024 / 1024)
 
 
 def order(nodes: Iterable[str], audited: Iterable[str],
           used: Iterable[str]) -> list[str]:
-    """Return nodes in the order in which they are audited.
-
-    Nodes that no build can use yet come first; of these and of the others
-    those without a server.
-
-    :param audited: uuids of nodes that were audited before.
-    :param used: uuids of nodes that have a server.
-    """
+    """Return nodes in the order of their audits: new ones, then free ones."""
     audited, used = frozenset(audited), frozenset(used)
     return sorted(nodes, key=lambda node: (
         node in audited, node in used, node))
@@ -113,14 +84,10 @@ def order(nodes: Iterable[str], audited: Iterable[str],
 
 def drifted(before: Mapping[str, int | None], now: Mapping[str, int]
             ) -> set[str]:
-    """Return the nodes whose resource providers have changed.
+    """Return the nodes with a changed provider generation.
 
-    The generation of a provider grows with each change of its inventory,
-    traits, allocations and, from microversion 1.19 on, aggregates
-    (placement.objects.resource_provider, placement.handlers).
-
-    :param before: uuid -> generation at the last listing, or None.
-    :param now: the same of this moment.
+    Placement raises it for changes of inventory, traits, allocations and
+    (microversion 1.19) aggregates (placement.objects.resource_provider).
     """
     return {node for node, generation in before.items()
             if generation is None or now.get(node) != generation}

@@ -96,11 +96,11 @@ def _of_events(picture: StatusSnapshot) -> Iterator[families.Metric]:
             counter.add_metric([result], counts[event])
         yield counter
     yield families.CounterMetricFamily(
-        f'{PREFIX}_looks_failed', 'Looks that have failed.',
+        f'{PREFIX}_looks_failed', 'Peer polls that have failed.',
         value=counts[Event.LOOK_FAILED])
     yield families.CounterMetricFamily(
         f'{PREFIX}_operations_refused',
-        'Operations that were not carried out at the gate.',
+        'Operations that were refused, as their instance had moved.',
         value=counts[Event.REFUSED])
     yield _gauge('takeover_oldest_pending_seconds', 'For how long the oldest '
                  'take-over has been pending; 0 if none is.',

@@ -73,7 +73,7 @@ class Parts:
     failed: Callable[[str, BaseException], None]
     #: Given the arguments of a build. Raises nothing.
     copy: Callable[[str, str | None, Mapping[str, object]], None]
-    #: Given whether the gate has refused or ended the build.
+    #: Given whether the guard has refused or ended the build.
     over: Callable[[str, str | None, bool], None]
     begin: Callable[[], None]
     switched: Callable[[], None]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""nova's operations on instances, and how a gate stands before them.
+"""nova's operations on instances, and how each asks the guard first.
 
 Which methods of nova's manager and of its driver for Ironic are operations,
 and the layers around them: functions of (parts, :class:`.apply.Call`);
@@ -202,8 +202,8 @@ def end(parts, call):
         parts.arrivals.end(call['instance'].uuid)
 
 
-def gated(method):
-    """Return a layer that leaves a call to a method of the gate.
+def guarded(method):
+    """Return a layer that leaves a call to a method of the guard.
 
     :param method: its name: function of (name, instance, act).
     """
@@ -215,9 +215,9 @@ def gated(method):
 
 
 #: Parts of operations: what nova cleans up after, and the rest.
-ATTEMPT, PART = gated('attempt'), gated('operate')
-CLEAN_UP = gated('clean_up')
-CHANGE_MACHINE = gated('change_machine')
+ATTEMPT, PART = guarded('attempt'), guarded('operate')
+CLEAN_UP = guarded('clean_up')
+CHANGE_MACHINE = guarded('change_machine')
 
 
 def _conflict(operation, instance):
@@ -233,10 +233,10 @@ def _conflict(operation, instance):
 
 
 class GuardedConnection:
-    """A connection to Ironic that asks the gate before each change.
+    """A connection to Ironic that asks the guard before each change.
 
     :param connection: what nova's driver works with.
-    :param gate:
+    :param guard:
         :class:`nova_ironic_multihost.engine.builds.guard.OperationGuard`.
     :param asking: returns a context manager that is entered while a request
         is under way.

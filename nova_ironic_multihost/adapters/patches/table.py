@@ -304,7 +304,7 @@ _SERVICE = (
         users=('ComputeManager.init_host',)),
 )
 
-#: How operations on instances pass the gate.
+#: How operations on instances ask the guard.
 _OPERATIONS = (
     Row('manager', operations.sent_to_host,
         'an operation on an instance that has moved is not carried out, and '

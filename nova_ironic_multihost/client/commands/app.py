@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""nova-ironic-multihost: who owns what, why, and is it healthy."""
+"""nova-ironic-multihost: the program with all commands."""
 
 from importlib import metadata
 import sys
@@ -11,7 +11,7 @@ from cliff import commandmanager
 from nova_ironic_multihost.client import arguments
 from nova_ironic_multihost.client.commands import base
 
-#: The group of entry points that names the commands.
+#: The group of the commands' entry points.
 NAMESPACE = 'nova_ironic_multihost.commands'
 
 _DESCRIPTION = """\
@@ -24,18 +24,18 @@ class Shell(app.App):
     """The program; cliff finds the commands by their entry points."""
 
     NAME = base.PROGRAM
-    # What libraries have to say is asked for by -v.
+    # Libraries log only with -v.
     DEFAULT_VERBOSE_LEVEL = 0
 
     def __init__(self):
         super().__init__(
             _DESCRIPTION, metadata.version(base.PROGRAM),
             commandmanager.CommandManager(NAMESPACE),
-            # So that --help after a command is its own.
+            # --help after a command shows the help of that command.
             deferred_help=True)
 
     def build_option_parser(self, description, version, argparse_kwargs=None):
-        """Add the options that say whose credentials are used."""
+        """Add the options for the credentials."""
         parser = super().build_option_parser(
             description, version, argparse_kwargs)
         parser.prog = self.NAME
@@ -43,7 +43,7 @@ class Shell(app.App):
         return parser
 
     def initialize_app(self, argv):
-        """Show the help when no command is named; cliff goes on with argv."""
+        """Show the help without a command, by changing cliff's argv."""
         if not argv:
             self.interactive_mode = False
             argv.append('help')

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What all commands have in common: whom they ask, and how they fail."""
+"""Base class of all commands: connections, help and errors."""
 
 import argparse
 import traceback
@@ -10,25 +10,25 @@ from nova_ironic_multihost.client import cloud_client
 
 PROGRAM = 'nova-ironic-multihost'
 
-#: How the commands begin in python-openstackclient.
+#: Prefix of the commands in python-openstackclient.
 OPENSTACK = 'openstack baremetal compute'
 
 
 class Refused(Exception):
-    """What is asked for makes no sense; a sentence or two, the remedy."""
+    """The command is refused; the message names the remedy."""
 
 
 class CloudCommand:
     """Mixin for cliff's Command, Lister and ShowOne; name it before them.
 
-    The command runs in our own program and inside python-openstackclient,
-    whose shell looks at the two attributes below. ``EPILOG`` is printed as it
-    is at the end of the help: examples, exit status.
+    The command runs in our own program and in python-openstackclient.
+
+    :cvar EPILOG: end of the help: examples, exit status.
     """
 
+    # The shell of python-openstackclient reads these two. Its test of the
+    # scope needs a token that it does not have yet; the APIs test it anyway.
     auth_required = True
-    # It looks for the scope in a token that it does not have yet; the APIs
-    # say what is missing.
     required_scope = False
 
     EPILOG = ''
@@ -36,7 +36,7 @@ class CloudCommand:
     _survey = None
 
     def connections(self):
-        """Return (connection to nova and placement, one to Ironic).
+        """Return (connection to nova and placement, connection to Ironic).
 
         :raises SurveyError: without usable credentials
         """
@@ -51,9 +51,7 @@ class CloudCommand:
         )
 
     def survey(self):
-        """Return the survey.Survey that asks the cloud of the options.
-
-        The same one each time, so that it authenticates once.
+        """Return the CloudClient for the options, always the same one.
 
         :raises SurveyError: without usable credentials
         """
@@ -62,23 +60,20 @@ class CloudCommand:
         return self._survey
 
     def get_parser(self, prog_name):
-        """Return cliff's parser, with a help whose lines stay as they are."""
+        """Return cliff's parser, set to keep the lines of the help."""
         parser = super().get_parser(prog_name)
         parser.formatter_class = argparse.RawDescriptionHelpFormatter
         return parser
 
     def get_epilog(self):
-        """Return what stands at the end of the help."""
+        """Return the end of the help."""
         own = self.EPILOG
         if self.app.NAME != PROGRAM:
             own = own.replace(f'  {PROGRAM} ', f'  {OPENSTACK} ')
         return '\n'.join(filter(None, (own, super().get_epilog())))
 
     def run(self, parsed_args):
-        """Carry out the command; what cannot be asked is one line.
-
-        :returns: exit status
-        """
+        """Run the command, print errors as one line; return exit status."""
         try:
             return super().run(parsed_args)
         except (cloud_client.SurveyError, Refused) as error:
@@ -86,7 +81,7 @@ class CloudCommand:
         except BrokenPipeError:
             raise
         except Exception as error:  # noqa: BLE001
-            # cliff would end with 1, which means something else here.
+            # cliff would exit with 1, which here means that something is left.
             self._failed(
                 f'{type(error).__name__}: {error}. That was not expected: an '
                 'API has an odd answer, or there is an error in this program; '
@@ -99,5 +94,5 @@ class CloudCommand:
         self.tell(sentence)
 
     def tell(self, sentence):
-        """Say something to people, beside the output."""
+        """Print a sentence to standard error."""
         print(f'{PROGRAM}: {sentence}', file=self.app.stderr)

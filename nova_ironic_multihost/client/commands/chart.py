@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The picture of a plan. Importing this needs matplotlib."""
+"""Draw the chart of a plan; the import needs matplotlib."""
 
 from matplotlib import figure
 
@@ -11,7 +11,7 @@ def draw(planned, path):
     """Draw the free nodes of each compute service before and after.
 
     :param planned: a :class:`.forecast.Forecast`
-    :param path: the file; its name ends with the format
+    :param path: of the file; its suffix is the format
     :raises ValueError: if matplotlib does not know the format
     """
     hosts = sorted(planned.before.keys() | planned.after.keys())

@@ -12,11 +12,11 @@ COLUMNS = 'Level', 'Kind', 'Subject', 'Sentence'
 
 
 class Check(base.CloudCommand, lister.Lister):
-    """Check that every node has exactly one owner, and all else its place.
+    """Check that every node has exactly one owner, and find inconsistencies.
 
-    It asks nova, placement and Ironic as nova-ironic-multihost-check does,
-    and finds the same. Level is finding, or note for what is in order and
-    not as you may want it. Nothing is changed.
+    It reads nova, placement and Ironic, and finds the same as
+    nova-ironic-multihost-check. Level is finding, or note for a consistent
+    state that you may not want. Nothing is changed.
     """
 
     EPILOG = """\
@@ -41,19 +41,19 @@ exit status: 0 consistent, 1 something was found, 2 the cloud cannot be asked
         return parser
 
     def take_action(self, parsed_args):
-        """Return the findings and notes; remember the exit status."""
+        """Return the findings and notes; keep the exit status."""
         cloud = self.survey()
         seen, found = findings.wait(
             lambda: cloud.read(parsed_args.allocations), parsed_args.wait,
             parsed_args.host)
         self._status = arguments.FOUND if found else arguments.CONSISTENT
         self.tell(arguments.summary(seen, found))
-        told = [('finding', one) for one in found] + [
+        rows = [('finding', one) for one in found] + [
             ('note', one) for one in findings.notes(seen, seen.at)]
         return COLUMNS, [
             (level, one.kind, one.subject, one.sentence)
-            for level, one in told]
+            for level, one in rows]
 
     def run(self, parsed_args):
-        """Carry it out; returns the exit status."""
+        """Run the check; return the exit status."""
         return super().run(parsed_args) or self._status

@@ -75,7 +75,7 @@ def main(argv=None):
 
 
 def parser():
-    """The parser of the command line."""
+    """Return the parser of the command line."""
     top = argparse.ArgumentParser(
         prog=PROGRAM, description=_DESCRIPTION, epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -90,14 +90,14 @@ def parser():
 
 
 def answer(seen, found, notes):
-    """What --json prints, as a dict."""
+    """Return the dict that --json prints."""
     return findings.answer(found) | {
         'notes': findings.answer(notes)['findings'],
         'nodes': len(seen.nodes), 'owners': seen.owners()}
 
 
 def lines(seen, found, notes):
-    """The same for people."""
+    """Yield the lines of the output for people."""
     yield from map(str, found)
     yield from (f'note: {note}' for note in notes)
     yield arguments.summary(seen, found)

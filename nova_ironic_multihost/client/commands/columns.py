@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Values that people and programs want in another form."""
+"""Values that tables show in another form than JSON."""
 
 import datetime
 
@@ -21,20 +21,20 @@ class Number(columns.FormattableColumn):
     """A number with two digits, or None: -."""
 
     def human_readable(self):
-        """Return what fits into a table."""
+        """Return two digits, or -."""
         return '-' if self._value is None else f'{self._value:.2f}'
 
 
 class Percent(columns.FormattableColumn):
-    """Percent: a number."""
+    """A number of percent."""
 
     def human_readable(self):
-        """Return what fits into a table."""
+        """Return one digit and the sign."""
         return f'{self._value:.1f} %'
 
 
 class Moment(columns.FormattableColumn):
-    """Seconds since the epoch, or None if that is not known."""
+    """Seconds since the epoch, or None if not known."""
 
     def human_readable(self):
         """Return date and time."""

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Drain a compute service, and fill it again."""
+"""drain, undrain: move the free nodes off a compute service, and undo it."""
 
 from nova_ironic_multihost.client import arguments
 from nova_ironic_multihost.client import cloud_client
@@ -13,12 +13,12 @@ from nova_ironic_multihost.client import successors
 
 
 class Drain(acting.ActingCommand):
-    """Have the free nodes of a compute service go to the others.
+    """Move the free nodes of a compute service to the others.
 
-    The compute service is disabled in nova: no build is sent to it any more,
-    and the others take its free nodes, one audit after the other. Its nodes
-    with servers stay, and can be used as before, until the servers are
-    deleted. Given again it changes nothing, and looks what is left.
+    It disables the compute service in nova. nova sends no more builds there,
+    and the others take its free nodes, a part with each audit. Its nodes with
+    servers stay and work as before, until the servers are deleted. A repeated
+    drain changes nothing, and shows what is left.
     """
 
     EPILOG = """\
@@ -34,7 +34,7 @@ what to do). Whoever ends it with Ctrl-C ends the waiting, and nothing else.
 """
 
     def get_parser(self, prog_name):
-        """Add what it may be told."""
+        """Add the options."""
         parser = super().get_parser(prog_name)
         parser.add_argument(
             '--reason', metavar='TEXT', type=acting.reason,
@@ -51,7 +51,7 @@ what to do). Whoever ends it with Ctrl-C ends the waiting, and nothing else.
         return parser
 
     def take_action(self, parsed_args):
-        """Disable it, and watch if that is asked for."""
+        """Disable the compute service, and watch it with --wait."""
         cloud, known, service = self.ask(parsed_args.host)
         services.expect_bare_metal(cloud, known, service)
         refused = not parsed_args.even_if_last and draining.refusal(
@@ -61,7 +61,7 @@ what to do). Whoever ends it with Ctrl-C ends the waiting, and nothing else.
         body = draining.wanted(service, parsed_args.reason)
         services.change(cloud, service, body)
         if body and not parsed_args.even_if_last:
-            self._look_again(cloud, service)
+            self._undo_if_last(cloud, service)
         self.say(
             f'{service.host} is disabled: no build is sent to it, and others '
             'take its free nodes' if body else
@@ -75,8 +75,8 @@ what to do). Whoever ends it with Ctrl-C ends the waiting, and nothing else.
         return self._watch(cloud, service.host, parsed_args.wait,
                            shared_arguments.given(parsed_args))
 
-    def _look_again(self, cloud, service):
-        """Enable it if somebody has drained the other one at this moment.
+    def _undo_if_last(self, cloud, service):
+        """Enable it again if the others were drained at the same moment.
 
         :param service: as it was before
         """
@@ -96,21 +96,21 @@ what to do). Whoever ends it with Ctrl-C ends the waiting, and nothing else.
 
     @staticmethod
     def _takers(cloud, known, service):
-        """Return the services without some of virtual machines.
+        """Return the compute services that may take the nodes.
 
-        Those before the first that may be one of bare metal are left out: one
-        that takes the nodes is enough.
+        One is enough, so the test for virtual machines ends at the first
+        compute service without them.
         """
-        left = list(known)
+        takers = list(known)
         for other in successors.open_for_builds(known):
             if other != service:
                 if not services.has_virtual_machines(cloud, known, other):
                     break
-                left.remove(other)
-        return tuple(left)
+                takers.remove(other)
+        return tuple(takers)
 
     def _watch(self, cloud, host, limit, options):
-        told = None
+        before = None
         for after, seen in self.watch(
                 lambda: cloud.read(zones=True), limit,
                 f'{host} is disabled; what it has left is not known.'):
@@ -120,21 +120,21 @@ what to do). Whoever ends it with Ctrl-C ends the waiting, and nothing else.
                     f'{host} is {services.state(service)}: it was enabled, '
                     'or stopped, by somebody else. Drain it again.')
             found = draining.left(seen, host, options)
-            if told is None or found.free != told.free:
+            if before is None or found.free != before.free:
                 self.say(f'after {after:.0f} s: '
                          f'{arguments.counted(found.free, "free node")} left')
-            if told is None:
+            if before is None:
                 self._explain(found)
             if not found.free:
                 self.say(f'{host} is empty of free nodes')
                 return acting.DONE
-            # A look may catch half of a change; two do not.
-            if found == told and not found.waits:
+            # A single read may show a change only in part.
+            if found == before and not found.waits:
                 break
-            told = found
+            before = found
         self._explain(found)
         if found.waits:
-            self.say(f'{draining.HINT}.')
+            self.say(f'{draining.HIDDEN_CAUSES}.')
         return acting.LEFT
 
     def _explain(self, found):
@@ -144,9 +144,8 @@ what to do). Whoever ends it with Ctrl-C ends the waiting, and nothing else.
 class Undrain(acting.ActingCommand):
     """Enable a compute service, so that it gets nodes and builds again.
 
-    What drain has done is taken back: the compute service takes its part of
-    the free nodes when it has been up for some audits. Given again it changes
-    nothing.
+    It undoes drain. When the compute service has been up for some audits it
+    takes its part of the free nodes. A repeated undrain changes nothing.
     """
 
     EPILOG = """\
@@ -158,7 +157,7 @@ what to do).
 """
 
     def take_action(self, parsed_args):
-        """Enable it."""
+        """Enable the compute service."""
         cloud, _, service = self.ask(parsed_args.host)
         if service.forced_down:
             raise base.Refused(

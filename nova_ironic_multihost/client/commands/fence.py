@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Have others take over from a compute service that is dead, and end that."""
+"""fence, unfence: let others take over from a dead host, and undo it."""
 
 from nova_ironic_multihost.client import arguments
 from nova_ironic_multihost.client import cloud_client
@@ -19,9 +19,9 @@ class Fence(acting.ActingCommand):
 
     POWER ITS MACHINE OFF FIRST, or end nova-compute there: this command does
     not. It forces the compute service down in nova and disables it, in one
-    request. The others then take over its servers, and finish what it was in
-    the middle of, and its free nodes. No machine of a user is touched by that.
-    Given again it changes nothing, and looks what is left.
+    request. The others then take over its servers, finish its interrupted
+    operations, and take its free nodes. The takeover leaves the machines of
+    users alone. A repeated fence changes nothing, and shows what is left.
     """
 
     EPILOG = """\
@@ -42,7 +42,7 @@ waiting, and nothing else.
 """
 
     def get_parser(self, prog_name):
-        """Add what it may be told."""
+        """Add the options."""
         parser = super().get_parser(prog_name)
         parser.add_argument(
             '--dry-run', action='store_true',
@@ -68,7 +68,7 @@ waiting, and nothing else.
         return parser
 
     def take_action(self, parsed_args):
-        """Fence it, and watch if that is asked for."""
+        """Fence the compute service, and watch it with --wait."""
         options = shared_arguments.given(parsed_args)
         if parsed_args.dry_run:
             return self._dry_run(parsed_args.host, options)
@@ -119,61 +119,61 @@ waiting, and nothing else.
         return acting.LEFT if found.stuck else acting.DONE
 
     def _watch(self, cloud, host, limit, options):
-        looks = []
-        told = None
+        reads = []
+        before = None
         for after, (seen, migrating) in self.watch(
                 lambda: (cloud.read(zones=True), cloud.migrating(host)),
                 limit, f'{host} is fenced; what it has left is not known.'):
-            self._expect_dead(services.named(seen.services, host), looks)
+            self._expect_dead(services.named(seen.services, host), reads)
             found = fencing.plan(seen, host, migrating, options)
-            self._progress(after, told, found)
+            self._progress(after, before, found)
             if found.empty:
                 self.say(f'{host} has nothing left: others have it all')
                 return acting.DONE
-            # A look may catch half of a change; two do not.
-            if found == told and not found.moves:
+            # A single read may show a change only in part.
+            if found == before and not found.moves:
                 break
-            told = found
+            before = found
         if found.moves:
-            self.say(f'{fencing.HINT}.')
+            self.say(f'{fencing.HIDDEN_CAUSES}.')
         return acting.LEFT
 
-    def _expect_dead(self, service, looks):
-        """Look whether it is, as far as it shows.
+    def _expect_dead(self, service, reads):
+        """Refuse a service that is alive, or not forced down any more.
 
-        :param looks: it, at the looks before; a list that grows
+        :param reads: the earlier reads of the service; gets this one, too
         """
         if not service.forced_down:
             raise base.Refused(
                 f'{service.host} is {services.state(service)}: somebody else '
                 'has taken back that it is forced down. Find out who, and '
                 'fence it again.')
-        looks.append(service)
-        if fencing.alive(looks):
+        reads.append(service)
+        if fencing.alive(reads):
             raise base.Refused(
                 f'{service.host} is fenced and ALIVE: nova hears from it. '
                 'What it has begun it may go on with, while others take over. '
                 'Power it off, or end nova-compute there; if it was fenced '
                 f'by mistake, "unfence {service.host}".')
 
-    def _progress(self, after, told, found):
+    def _progress(self, after, before, found):
         count = fencing.counts(found)
-        if told is None or count != fencing.counts(told):
+        if before is None or count != fencing.counts(before):
             self.say(f'after {after:.0f} s: {count} left')
-        if told is None:
+        if before is None:
             self.say(*(f'  {line}' for line in fencing.sentences(found)))
         elif (found.stuck_servers, found.stuck_nodes) != (
-                told.stuck_servers, told.stuck_nodes):
+                before.stuck_servers, before.stuck_nodes):
             self.say(*(f'  {line}' for line in fencing.obstacles(found)))
 
 
 class Unfence(acting.ActingCommand):
     """Let a compute service work again that was fenced.
 
-    START IT FIRST. This command waits until nova hears from it, takes back
-    that it is forced down, and enables it if fence has disabled it. Servers
-    that others have taken over stay with those; it gets its part of the free
-    nodes. Given again it changes nothing.
+    START IT FIRST. This command waits for its heartbeats, ends the forced
+    down state, and enables it if fence has disabled it. Servers that others
+    have taken over stay there; the compute service gets its part of the free
+    nodes. A repeated unfence changes nothing.
     """
 
     EPILOG = """\
@@ -186,7 +186,7 @@ what to do).
 """
 
     def get_parser(self, prog_name):
-        """Add what it may be told."""
+        """Add the option."""
         parser = super().get_parser(prog_name)
         parser.add_argument(
             '--wait', type=arguments.seconds, metavar='SECONDS', default=60,
@@ -196,10 +196,10 @@ what to do).
         return parser
 
     def take_action(self, parsed_args):
-        """Wait until it runs, and take back that it is fenced."""
+        """Wait for heartbeats, and end the fence."""
         cloud, _, service = self.ask(parsed_args.host)
         if service.forced_down:
-            service = self._heard(cloud, service, parsed_args.wait)
+            service = self._wait_until_alive(cloud, service, parsed_args.wait)
         body = fencing.unwanted(service)
         services.change(cloud, service, body)
         self.say(
@@ -216,11 +216,8 @@ what to do).
             self._explain(cloud, service.host)
         return acting.DONE
 
-    def _heard(self, cloud, service, limit):
-        """Wait until it runs.
-
-        :returns: it, as nova has it by then: others may have had their say
-        """
+    def _wait_until_alive(self, cloud, service, limit):
+        """Wait for heartbeats; return the compute service as read last."""
         looks = self.watch(
             lambda: cloud.computes(service.host), limit,
             f'{service.host} stays fenced.', least=force_down.LOOKS)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""leaks: machines that run for nobody."""
+"""leaks: list machines without a server."""
 
 from cliff import lister
 
@@ -13,12 +13,13 @@ COLUMNS = ('Node', 'Name', 'Provision state', 'Held for', 'Server', 'Owner',
 
 
 class ListLeaks(base.CloudCommand, lister.Lister):
-    """List machines whose server is gone, and what becomes of each.
+    """List machines without a server, and what happens to each.
 
-    Held for   leaked: a server that nova has deleted; unknown server: one
-               that nova does not know; no server: it is active for nobody
-    Freed by   the compute service that tears the machine down by itself;
-               empty if nobody does
+    Held for   leaked: a server that nova has deleted. unknown server: a
+               server that nova does not know. no server: it is active, and
+               held for no server.
+    Freed by   the compute service that will tear the machine down by itself;
+               empty if there is none.
     """
 
     EPILOG = """\

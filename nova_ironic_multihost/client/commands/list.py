@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""list: the compute services, and who owns how much."""
+"""list: list the compute services, and how many nodes each owns."""
 
 import dataclasses
 import datetime
@@ -23,19 +23,19 @@ _CLEAR = '\x1b[H\x1b[2J'
 
 
 class ListComputes(base.CloudCommand, lister.Lister):
-    """List the compute services: who is there, and who owns how much.
+    """List the compute services, their states, and how many nodes each owns.
 
-    State      up; down: nova misses its heartbeat; fenced: forced down by
-               somebody; gone: it owns nodes, and nova has no such service
-    Status     enabled, disabled; ending: told to end, and still up; ended
+    State      up. down: nova misses its heartbeats. fenced: forced down.
+               gone: it owns nodes, and nova has no such service.
+    Status     enabled, disabled. ending: told to end, and still up. ended.
     Mapped     whether its host is mapped to a cell; nova shows that only of
-               one that owns a node
-    Partition  with whom it shares nodes, as it looks from what they own
-    Used       nodes with a server; Leaked: held for no server of nova
-    Share      of all nodes; Balance: its free nodes, 1.00 if all members of
-               its ring had as many
+               a host that owns a node.
+    Partition  the partition of the nodes that it owns.
+    Used       nodes with a server. Leaked: held for no server of nova.
+    Share      of all nodes. Balance: its free nodes, 1.00 for the average of
+               the members of its ring.
     Taking over
-               servers that it takes over from a dead one at this moment
+               servers that it takes over from a dead host now.
     """
 
     EPILOG = """\
@@ -94,7 +94,7 @@ exit status: 0, or 2 if the cloud cannot be asked
             self.app.stdout.write(_CLEAR)
         now = datetime.datetime.now(datetime.UTC)
         self.app.stdout.write(f'{now:%Y-%m-%d %H:%M:%S} UTC\n')
-        # Whoever watches wants to see the end of an outage, too.
+        # An error is printed, and the next round follows.
         super().run(parsed_args)
         self.app.stdout.flush()
 

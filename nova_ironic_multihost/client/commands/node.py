@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""node list, node show: who owns a node, and why."""
+"""node list, node show: show the owner of a node, and why it owns it."""
 
 from cliff import lister
 from cliff import show
@@ -21,15 +21,15 @@ _UNSEEN = 'not known from outside'
 
 
 class ListNodes(base.CloudCommand, lister.Lister):
-    """List the nodes: who owns each, whom the ring prefers, and why.
+    """List the nodes: the owner, the host that the ring prefers, and why.
 
-    State   free; used: it has a server; leaked: held for a server that nova
-            has deleted; unknown server: for one that nova does not know; no
-            server: active for nobody
+    State   free. used: it has a server. leaked: held for a server that nova
+            has deleted. unknown server: held for a server that nova does not
+            know. no server: active, and held for no server.
     Why     the reason of its owner, and the rule that it comes from
             (documentation, page "Who owns a node"); empty if its owner is
-            not up
-    Next    who is about to take it, or why nobody is
+            not up.
+    Next    the compute service that is about to take it, or why none is.
     """
 
     EPILOG = """\
@@ -63,16 +63,16 @@ exit status: 0, or 2 if there is no such host or the cloud cannot be asked
 
     def take_action(self, parsed_args):
         """Return the table."""
-        judged = shared_arguments.judged(self, parsed_args)
-        _expect_known(judged.seen, parsed_args.host)
-        verdicts = judged.verdicts(
-            node for node in judged.seen.nodes
-            if _chosen(judged, node, parsed_args))
+        report = shared_arguments.judged(self, parsed_args)
+        _expect_known(report.seen, parsed_args.host)
+        node_reports = report.verdicts(
+            node for node in report.seen.nodes
+            if _chosen(report, node, parsed_args))
         return COLUMNS + (MORE if parsed_args.long else ()), [
-            _short(judged, verdict) + (
-                _more(judged, verdict) if parsed_args.long else ())
-            for verdict in verdicts
-            if verdict.moves or not parsed_args.moving]
+            _short(report, node_report) + (
+                _more(report, node_report) if parsed_args.long else ())
+            for node_report in node_reports
+            if node_report.moves or not parsed_args.moving]
 
 
 def _expect_known(seen, host):
@@ -83,40 +83,40 @@ def _expect_known(seen, host):
             f'Name one of those that it has: {known}.')
 
 
-def _chosen(judged, node, args):
+def _chosen(report, node, args):
     return (
         (args.host is None
-         or judged.seen.owner_of.get(node.uuid) == host_key(args.host))
+         or report.seen.owner_of.get(node.uuid) == host_key(args.host))
         and (args.state is None
-             or usage.of(node, judged.seen) is _STATES[args.state]))
+             or usage.of(node, report.seen) is _STATES[args.state]))
 
 
-def _short(judged, verdict):
-    node = verdict.node
-    return (node.uuid, node.name, verdict.owner or '',
-            verdict.preferred or '', usage.of(node, judged.seen).value,
-            verdict.because, verdict.ahead)
+def _short(report, node_report):
+    node = node_report.node
+    return (node.uuid, node.name, node_report.owner or '',
+            node_report.preferred or '', usage.of(node, report.seen).value,
+            node_report.because, node_report.ahead)
 
 
-def _more(judged, verdict):
-    node = verdict.node
-    part = judged.partitions.of_node(node)
+def _more(report, node_report):
+    node = node_report.node
+    part = report.partitions.of_node(node)
     return (node.instance_uuid or '', node.provision_state,
             part.label if part is not None else '',
-            judged.zones.get(verdict.owner, ''),
-            columns.YesNo(_barred(judged, node)))
+            report.zones.get(node_report.owner, ''),
+            columns.YesNo(_barred(report, node)))
 
 
-def _barred(judged, node):
-    """Whether the scheduler passes a node over, None without a provider."""
-    provider = judged.seen.provider_of.get(node.uuid)
+def _barred(report, node):
+    """Return whether the scheduler ignores a node; None without provider."""
+    provider = report.seen.provider_of.get(node.uuid)
     if provider is None:
         return None
     return cloud_state.DISABLED_TRAIT in provider.traits
 
 
 class ShowNode(base.CloudCommand, show.ShowOne):
-    """Show who owns a node, since when, why, and what happens to it next.
+    """Show the owner of a node, since when and why, and what happens next.
 
     The rules are those of the documentation, page "Who owns a node".
     """
@@ -138,10 +138,10 @@ exit status: 0, or 2 if there is no such node or the cloud cannot be asked
         return parser
 
     def take_action(self, parsed_args):
-        """Return what there is to show: names, values."""
-        judged = shared_arguments.judged(self, parsed_args)
-        verdict = judged.verdict(_named(judged.seen, parsed_args.node))
-        return tuple(zip(*_lines(judged, verdict)))
+        """Return (names, values)."""
+        report = shared_arguments.judged(self, parsed_args)
+        node_report = report.verdict(_named(report.seen, parsed_args.node))
+        return tuple(zip(*_lines(report, node_report)))
 
 
 def _named(seen, name):
@@ -154,38 +154,38 @@ def _named(seen, name):
         'an account of system scope (--os-baremetal-cloud NAME) sees all.')
 
 
-def _lines(judged, verdict):
-    node = verdict.node
-    seen = judged.seen
+def _lines(report, node_report):
+    node = node_report.node
+    seen = report.seen
     record = next((one for one in seen.records if one.node == node.uuid),
                   None)
     instance = seen.instance_of.get(node.instance_uuid or '')
     since = record.updated if record is not None else None
-    part = judged.partitions.of_node(node)
+    part = report.partitions.of_node(node)
     yield 'uuid', node.uuid
     yield 'name', node.name
     yield 'owner', record.host if record is not None else ''
     yield 'owner_since', columns.Moment(since)
-    yield 'preferred', verdict.preferred or ''
+    yield 'preferred', node_report.preferred or ''
     yield 'state', usage.of(node, seen).value
-    yield 'why', verdict.because or _ownerless(verdict)
-    yield 'next', verdict.ahead
-    yield 'rule', verdict.rules
-    yield 'depends_on', (f'{_UNSEEN}: {verdict.unseen}'
-                         if verdict.unseen else '')
+    yield 'why', node_report.because or _ownerless(node_report)
+    yield 'next', node_report.ahead
+    yield 'rule', node_report.rules
+    yield 'depends_on', (f'{_UNSEEN}: {node_report.unseen}'
+                         if node_report.unseen else '')
     yield 'server', node.instance_uuid or ''
     yield 'server_host', (instance.host or '') if instance else ''
     yield 'server_task', (
-        tasks.words(judged.seen, instance) if instance else '')
+        tasks.words(report.seen, instance) if instance else '')
     yield 'provision_state', node.provision_state
     yield 'provision_state_since', columns.Moment(node.since)
     yield 'maintenance', columns.YesNo(node.maintenance)
     yield 'partition', part.label if part is not None else ''
-    yield 'zone', judged.zones.get(verdict.owner, '')
-    yield 'barred', columns.YesNo(_barred(judged, node))
+    yield 'zone', report.zones.get(node_report.owner, '')
+    yield 'barred', columns.YesNo(_barred(report, node))
 
 
-def _ownerless(verdict):
-    if verdict.owner is None:
+def _ownerless(node_report):
+    if node_report.owner is None:
         return 'no compute service has a record of it'
-    return f'{verdict.owner} has its record and is not up'
+    return f'{node_report.owner} has its record and is not up'

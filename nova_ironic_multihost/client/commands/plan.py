@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""plan: what would move if compute services came or went."""
+"""plan: show which nodes move when compute services come or go."""
 
 from cliff import lister
 
@@ -13,12 +13,12 @@ COLUMNS = 'From', 'To', 'Free nodes', 'Held nodes'
 
 
 class Plan(base.CloudCommand, lister.Lister):
-    """Tell which nodes would change their owner, before you change anything.
+    """Show which nodes would change their owner, before you change anything.
 
     Free nodes move by themselves when a compute service comes, is disabled,
-    or is gone. Held nodes have a server, or a machine that leaked; those of
-    one that is removed move when it is stopped and forced down. An empty To
-    says that nobody may have them: they stay, and nobody manages them.
+    or is gone. Held nodes have a server, or a leaked machine. Those of a
+    removed compute service move when it is stopped and forced down. If To is
+    empty, no compute service may take them: they stay without a manager.
     """
 
     EPILOG = """\
@@ -65,7 +65,7 @@ asked
         return parser
 
     def take_action(self, parsed_args):
-        """Return the table; say the sums beside it."""
+        """Return the table; print the sums to standard error."""
         chart = _chart() if parsed_args.plot else None
         change = forecast.Change(
             tuple(parsed_args.add), tuple(parsed_args.remove),

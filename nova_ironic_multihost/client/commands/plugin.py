@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The commands in python-openstackclient: openstack baremetal compute ...
+"""Plug-in of python-openstackclient: openstack baremetal compute ...
 
-Its shell imports this whenever it is started, so this imports next to
-nothing. It finds the commands by the entry points of the group that it makes
-of the name and the version below.
+Its shell imports this at each start, so keep the imports few. API_NAME and
+version give the group of entry points in which it finds the commands.
 """
 
 from nova_ironic_multihost.client import arguments
@@ -16,7 +15,7 @@ API_VERSIONS = {'1': API_NAME}
 
 
 def make_client(instance):
-    """Return the client: there is none but openstacksdk's connection.
+    """Return the connection of openstacksdk; there is no other client.
 
     :param instance: the ClientManager of python-openstackclient
     """
@@ -24,6 +23,6 @@ def make_client(instance):
 
 
 def build_option_parser(parser):
-    """Add the one global option that the others have no equal of."""
+    """Add our only global option."""
     arguments.add_baremetal_cloud(parser)
     return parser

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Options that tell what the compute services have in nova.conf."""
+"""Options for settings that the compute services have in nova.conf."""
 
 from nova_ironic_multihost.client import ownership_report
 from nova_ironic_multihost import conf
@@ -9,7 +9,7 @@ _DEFAULTS = {option.dest: option.default for option in conf.OPTS}
 
 
 def add(parser):
-    """Add them; the defaults are those of nova.conf."""
+    """Add the options; the defaults are those of nova.conf."""
     group = parser.add_argument_group(
         'as in nova.conf',
         'what the compute services have there; no API shows it')
@@ -24,21 +24,17 @@ def add(parser):
 
 
 def judged(command, args):
-    """Ask the cloud, and judge what it says.
+    """Read the cloud and return its OwnershipReport.
 
     :param command: a base.CloudCommand
-    :param args: what the parser made of the options
-    :raises SurveyError: when somebody does not answer
+    :raises SurveyError: when a service does not answer
     """
     return ownership_report.OwnershipReport(
         command.survey().read(zones=True), given(args))
 
 
 def given(args):
-    """Return them.
-
-    :param args: what the parser made of the options
-    """
+    """Return the SharedSettings of the options."""
     return ownership_report.SharedSettings(
         args.ring_partitions, args.move_across_zones
     )

@@ -2,7 +2,7 @@
 
 """Is each compute service mapped to a cell?
 
-nova's API tells it of those alone of which it shows a record.
+nova's API tells it only for hosts of which it shows a record.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ _REMEDY = ('"nova-manage cell_v2 discover_hosts --by-service", on a host with '
 
 
 def judge(seen: cloud_state.CloudState) -> Iterator[Problem]:
-    """Say which compute services are not mapped, or may be not."""
+    """Report compute services that are not mapped, or may not be."""
     unmapped = sorted(s.host for s in seen.services if s.mapped is False)
     if unmapped:
         yield Problem(

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""nova-ironic-multihost-status upgrade check: may this driver come?"""
+"""nova-ironic-multihost-status upgrade check: is the cloud ready?"""
 
 import argparse
 import logging
@@ -28,11 +28,11 @@ from nova_ironic_multihost.client.upgrade import zones
 
 PROGRAM = 'nova-ironic-multihost-status'
 
-#: Columns of the table without its frame; with it, and quoted with an indent
-#: of three, it fits into a terminal.
+#: Width of the table without its frame. With the frame, and indented by three
+#: in a quotation, it fits into 80 columns.
 WIDTH = 72
 
-#: What oslo.upgradecheck puts before the details.
+#: The prefix that oslo.upgradecheck gives the details.
 DETAILS = 'Details: '
 INDENT = '  '
 
@@ -88,33 +88,32 @@ class Commands(upgradecheck.UpgradeCommands):
     def __init__(self, known):
         self._known = known
         self._upgrade_checks = tuple(
-            (name, (Commands._judged, {'judges': judges}))
+            (name, (Commands._result, {'judges': judges}))
             for name, judges in CHECKS)
 
     def _get_details(self, upgrade_check_result):
-        """Return the details as they stand in the table.
+        """Return the details as laid out in the table.
 
-        oslo.upgradecheck fills them into one paragraph of 60 columns, which
-        is little for names of options.
+        oslo.upgradecheck would wrap them into one paragraph of 60 columns,
+        too narrow for names of options.
         """
         details = upgrade_check_result.details
         return details and '\n'.join(_laid_out(details.splitlines()))
 
-    def _judged(self, judges):
-        """Return what some judges say together, an upgradecheck.Result."""
-        complaints = [found for judge in judges for found in self._ask(judge)]
-        if not complaints:
+    def _result(self, judges):
+        """Return the upgradecheck.Result of the problems of some judges."""
+        problems = [found for judge in judges for found in self._ask(judge)]
+        if not problems:
             return upgradecheck.Result(upgradecheck.Code.SUCCESS)
-        # A paragraph for each; one reason for which several cannot be
-        # answered is told once.
-        told = dict.fromkeys(found.sentence for found in complaints)
+        # A missing input may be a problem of several judges: print it once.
+        sentences = dict.fromkeys(found.sentence for found in problems)
         return upgradecheck.Result(
             upgradecheck.Code.FAILURE
-            if any(found.fatal for found in complaints)
-            else upgradecheck.Code.WARNING, '\n'.join(told))
+            if any(found.fatal for found in problems)
+            else upgradecheck.Code.WARNING, '\n'.join(sentences))
 
     def _ask(self, judge):
-        """Return complaints; one is that there is nothing to judge by."""
+        """Return the problems; a missing input is a problem, too."""
         try:
             return list(judge(self._known))
         except inputs.ERRORS as error:
@@ -122,7 +121,7 @@ class Commands(upgradecheck.UpgradeCommands):
 
 
 def _laid_out(paragraphs):
-    """Yield the lines of paragraphs, the first of which follows a word."""
+    """Yield the lines of paragraphs; the first follows DETAILS."""
     for number, paragraph in enumerate(paragraphs):
         if number:
             yield ''
@@ -175,7 +174,7 @@ def _stopping(known):
     return stop_timeout.judge(known.settings, known.release, known.units)
 
 
-#: (name, functions that take the evidence and return complaints).
+#: (name, functions that take UpgradeInputs and return problems).
 CHECKS = (
     ('Driver', (
         lambda known: driver_load.judge(known.probe),
@@ -211,8 +210,7 @@ def main(argv=None):
     :returns: exit status
     """
     args = parser().parse_args(argv)
-    # Libraries log of what the checks tell; without a handler Python prints
-    # it among the results.
+    # Without a handler Python prints log lines of libraries into the results.
     logging.basicConfig(handlers=[logging.NullHandler()])
     return upgradecheck.main(
         cfg.ConfigOpts(), PROGRAM, Commands(inputs.UpgradeInputs(args)),
@@ -221,7 +219,7 @@ def main(argv=None):
 
 
 def parser():
-    """The parser of the command line."""
+    """Return the parser of the command line."""
     top = argparse.ArgumentParser(
         prog=PROGRAM, description=_DESCRIPTION, epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter)

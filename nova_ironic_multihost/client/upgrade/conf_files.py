@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""``nova.conf`` as nova-compute reads it, without becoming nova-compute.
+"""Read ``nova.conf`` files as nova-compute does.
 
-The options are registered on an object of their own: several files are read
-one after the other, and nova's global one stays as it is.
+Each read registers the options on a new ConfigOpts object, so that nova's
+global one stays unchanged.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from nova_ironic_multihost.rules import lease
 from nova_ironic_multihost.rules.peers import host_key
 from nova_ironic_multihost.rules import takeover
 
-#: Those of which all that share nodes must have the same.
+#: Options that must be equal on all compute services that share nodes.
 SHARED = (('ironic_multihost', 'ring_partitions'),
           ('ironic_multihost', 'move_across_zones'),
           ('ironic_multihost', 'instance_takeover'),
@@ -40,11 +40,11 @@ def read(files: Sequence[str] = (),
          directories: Sequence[str] = ()) -> conf_settings.ConfSettings:
     """Read the settings of the compute service of this host.
 
-    Both are as nova-compute's options, with its defaults.
+    Without parameters it reads the default files of nova-compute.
 
-    :param files: what follows ``--config-file``, in that order.
-    :param directories: what follows ``--config-dir``.
-    :raises Unknown: there is nothing to read, or it cannot be read.
+    :param files: the values of ``--config-file``, in their order.
+    :param directories: the values of ``--config-dir``.
+    :raises Unknown: there is no file, or it cannot be read.
     """
     conf = _parsed(files, directories)
     if not conf.config_file and not conf.config_dir:
@@ -61,11 +61,11 @@ def read_collected(
 ) -> conf_settings.ConfSettings:
     """Read the settings of another compute service.
 
-    :param files: what has been collected there, in the order of reading.
-    :param name: what ``[DEFAULT]host`` is where no file says so.
-    :raises Unknown: it cannot be read.
+    :param files: collected on its host, in the order of reading.
+    :param name: the default of ``[DEFAULT]host``.
+    :raises Unknown: they cannot be read.
     """
-    # Nothing of this host: neither its directories nor its environment.
+    # Without the directories and the environment of this host.
     conf = _parsed(files, (), default_config_files=[],
                    default_config_dirs=[], use_env=False)
     return _settings(conf, ', '.join(files), name)
@@ -76,7 +76,7 @@ def _parsed(files: Sequence[str], directories: Sequence[str],
     conf = cfg.ConfigOpts()
     for module in base, compute, netconf, service:
         module.register_opts(conf)
-    # In a group of its own: nova's belongs to nova's global object.
+    # Not with nova's own group object, which belongs to its global ConfigOpts.
     conf.register_opts(ironic.ironic_options, group='ironic')
     for group, listed in [*oslo_service.list_opts(),
                           *oslo_messaging.list_opts()]:
@@ -90,7 +90,7 @@ def _parsed(files: Sequence[str], directories: Sequence[str],
     try:
         conf(arguments, project='nova', prog='nova-compute', **how)
     except cfg.ConfigFileParseError as error:
-        # The line that is wrong may have a password in it.
+        # Without the text of the error: the line may have a password in it.
         raise Unknown(f'{error.config_file} is no configuration file: '
                       'correct what is not "[GROUP]" or "option = value" in '
                       'it.') from error
@@ -122,7 +122,7 @@ def _values(conf: cfg.ConfigOpts, origin: str,
     shared = [(f'[{group or "DEFAULT"}]{option}', _value(conf, group, option))
               for group, option in SHARED]
     if _value(conf, 'ironic_multihost', 'instance_takeover') == takeover.DOWN:
-        # Each of the others has to wait until this one is dead for certain.
+        # All hosts must wait equally long until a host is dead for certain.
         shared.append(('[ironic_multihost]takeover_after', _value(
             conf, 'ironic_multihost', 'takeover_after')))
     if mine.label:
@@ -145,7 +145,7 @@ def _values(conf: cfg.ConfigOpts, origin: str,
 
 def _value(conf: cfg.ConfigOpts, group: str | None,
            option: str) -> str | None:
-    """Return a value as text; None if it is invalid, which is told."""
+    """Return a value as text; None if invalid, which validation reports."""
     try:
         return str((conf[group] if group else conf)[option])
     except ValueError:

@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What one ``nova.conf`` says, as far as the checks go.
-
-An instance is made by :mod:`nova_ironic_multihost.client.upgrade.conf_files`.
-"""
+"""Settings of one ``nova.conf``, as :mod:`.upgrade.conf_files` reads them."""
 
 import dataclasses
 
@@ -13,7 +10,7 @@ from nova_ironic_multihost.rules.peers import host_key
 from nova_ironic_multihost.rules.peers import HostKey
 from nova_ironic_multihost.rules import takeover
 
-#: What ``[DEFAULT]compute_driver`` has to be.
+#: The right value of ``[DEFAULT]compute_driver``.
 OURS = 'ironic_multihost.IronicMultiHostDriver'
 
 #: nova's own driver for Ironic.
@@ -26,18 +23,15 @@ class ConfSettings:
 
     Times are in seconds.
 
-    :ivar origin: where they were read, for people.
-    :ivar host: ``[DEFAULT]host``, as it is spelled there.
-    :ivar compute_driver: None on a controller, as a rule.
-    :ivar shared: (option, value) of those that all that share nodes must have
-        the same of; None for a value that is invalid.
-    :ivar contradictions: sentences, with which the driver refuses to start.
-    :ivar graceful_shutdown_timeout: the longest that nova takes to end; 0 if
-        there is no limit.
+    :ivar origin: names of the files, for people.
+    :ivar compute_driver: usually None on a controller.
+    :ivar shared: (option, value) of the options that must be equal on all
+        compute services that share nodes; an invalid value is None.
+    :ivar contradictions: sentences; the driver refuses to start with any.
+    :ivar graceful_shutdown_timeout: 0 for no limit.
     :ivar manager_shutdown_timeout: None if nova does not have the option.
     :ivar base_driver: the class that this driver extends, None for nova's.
-    :ivar policy: whose instances are taken over.
-    :ivar terms: how long a compute service goes by what nova said last.
+    :ivar policy: of takeovers.
     """
 
     origin: str
@@ -61,5 +55,5 @@ class ConfSettings:
 
     @property
     def of_compute(self) -> bool:
-        """Whether a compute service reads them."""
+        """Whether these are settings of a compute service."""
         return self.compute_driver is not None

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Does placement give one machine to two servers?"""
+"""Can placement allocate one node to two servers?"""
 
 from collections.abc import Iterator
 import dataclasses
@@ -11,12 +11,12 @@ from nova_ironic_multihost.client.upgrade.problem import Problem
 
 @dataclasses.dataclass(frozen=True)
 class PlacementFacts:
-    """What one ``placement.conf`` says.
+    """Settings of one ``placement.conf``.
 
-    :ivar origin: where it was read, for people.
+    :ivar origin: names of the files, for people.
     :ivar retries: ``[placement]allocation_conflict_retry_count``.
-    :ivar connection: URL of the database, None if it is set elsewhere. It has
-        a password in it.
+    :ivar connection: URL of the database, with its password; None if it is
+        set elsewhere.
     """
 
     origin: str
@@ -25,7 +25,7 @@ class PlacementFacts:
 
 
 def judge(found: PlacementFacts) -> Iterator[Problem]:
-    """Say whether a conflict can end with two allocations."""
+    """Report settings with which a conflict may end in two allocations."""
     if found.retries == 1 or not _with_snapshots(found.connection):
         return
     yield Problem(
@@ -37,7 +37,7 @@ def judge(found: PlacementFacts) -> Iterator[Problem]:
 
 
 def _with_snapshots(connection: str | None) -> bool:
-    """Whether a transaction that is repeated may read what was before."""
+    """Return whether a repeated read in a transaction may be stale."""
     if connection is None:
         return True
     kind, _, rest = urllib.parse.unquote_plus(connection).partition(':')

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Can nova-compute load this driver, and is it told to?"""
+"""Can nova-compute load this driver, and does nova.conf name it?"""
 
 from collections.abc import Iterator
 import dataclasses
@@ -12,14 +12,14 @@ from nova_ironic_multihost.client.upgrade.problem import Problem
 
 @dataclasses.dataclass(frozen=True)
 class Probe:
-    """What came of an attempt to load the driver, in a process of its own.
+    """Result of loading the driver in a separate process.
 
-    :ivar python: path of the interpreter, that of nova-compute.
-    :ivar nova: version of the nova that it has, None if there is none.
-    :ivar registered: whether os-vif finds the plug-in of this package.
+    :ivar python: path of nova-compute's interpreter.
+    :ivar nova: version of nova, None without nova.
+    :ivar registered: os-vif finds the plug-in of this package.
     :ivar error: why the driver cannot be loaded, None if it can.
-    :ivar lacking: what this package replaces in nova and that nova does not
-        have.
+    :ivar lacking: names that this package replaces in nova, and that this
+        nova does not have.
     :ivar shadowed: methods of ``[ironic_multihost]base_driver`` that are not
         called, or not always.
     """
@@ -33,7 +33,7 @@ class Probe:
 
 
 def judge(probe: Probe) -> Iterator[Problem]:
-    """Say why nova-compute cannot load the driver."""
+    """Report why nova-compute cannot load the driver."""
     if not probe.registered:
         yield Problem(
             f'os-vif of {probe.python} has no plug-in "ironic_multihost", by '
@@ -55,7 +55,7 @@ def judge(probe: Probe) -> Iterator[Problem]:
 
 
 def judge_setting(found: conf_settings.ConfSettings) -> Iterator[Problem]:
-    """Say which driver nova-compute is told to load instead of ours."""
+    """Report another driver than ours in nova.conf."""
     driver = found.compute_driver
     wanted = f'compute_driver = {conf_settings.OURS}'
     if driver is None:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Is each host spelled in one way?
+"""Does each host have one spelling?
 
-To this driver names that differ in case only are one host, to nova they are
-not everywhere: a host that was renamed in case is there twice.
+This driver treats names that differ only in case as one host. nova does not
+everywhere, so a host renamed in case may appear twice.
 """
 
 import collections
@@ -17,10 +17,10 @@ from nova_ironic_multihost.rules.peers import HostKey
 
 
 def judge(seen: cloud_state.CloudState) -> Iterator[Problem]:
-    """Say which hosts are spelled in two ways."""
+    """Report hosts with two spellings."""
     services = _services(seen)
     for same in services.values():
-        yield from _twice(same)
+        yield from _duplicates(same)
     names = {key: {service.host for service in same}
              for key, same in services.items()}
     for word, hosts in (
@@ -42,9 +42,9 @@ def judge(seen: cloud_state.CloudState) -> Iterator[Problem]:
 
 def judge_setting(seen: cloud_state.CloudState,
                   host: str) -> Iterator[Problem]:
-    """Compare ``[DEFAULT]host`` of a compute service with its service.
+    """Compare ``[DEFAULT]host`` with the name of nova's service.
 
-    :param host: as it is spelled in nova.conf.
+    :param host: as spelled in nova.conf.
     """
     same = sorted(service.host
                   for service in _services(seen).get(host_key(host), []))
@@ -62,7 +62,7 @@ def _services(seen: cloud_state.CloudState
     return services
 
 
-def _twice(same: list[cloud_state.Service]) -> Iterator[Problem]:
+def _duplicates(same: list[cloud_state.Service]) -> Iterator[Problem]:
     up = sorted(service.host for service in same if service.up)
     if len(up) > 1:
         yield Problem(

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What ``nova-ironic-multihost-status`` looks at, read when it is needed.
+"""The inputs of ``nova-ironic-multihost-status``, read when needed.
 
-Each part is read once. One that cannot be read raises the same error again.
+Each input is read once. If that fails, each access raises the same error.
 """
 
 import functools
@@ -23,10 +23,10 @@ from nova_ironic_multihost.client.upgrade.problem import Unknown
 from nova_ironic_multihost.client.upgrade import stop_timeout
 from nova_ironic_multihost.rules.peers import host_key
 
-#: What says, in one or two sentences with the remedy, that it is not known.
+#: An input is not known; the message names the remedy.
 ERRORS = (Unknown, cloud_client.SurveyError)
 
-#: Seconds in which nova has to be imported.
+#: Timeout of the probe, which imports nova, in seconds.
 DEADLINE = 300
 
 _PROBE = pathlib.Path(__file__).parents[2] / 'adapters' / 'probe.py'
@@ -38,7 +38,7 @@ _TRAIT = 'OWNER_NOVA'
 
 
 def once(read):
-    """Return a property that is read once, whether that succeeds or fails.
+    """Return a property that calls ``read`` once and keeps value or error.
 
     :param read: the method; it may raise one of :data:`ERRORS`.
     """
@@ -57,11 +57,11 @@ def once(read):
 
 
 class UpgradeInputs:
-    """What there is on this host, and what the APIs say.
+    """Inputs from this host and from the APIs.
 
     Each property raises one of :data:`ERRORS` if it is not known.
 
-    :param options: what the command line says.
+    :param options: of the command line.
     """
 
     def __init__(self, options):
@@ -70,7 +70,7 @@ class UpgradeInputs:
 
     @once
     def probe(self):
-        """What came of loading the driver, a Probe."""
+        """Result of loading the driver, a Probe."""
         python = interpreter()
         try:
             done = subprocess.run(
@@ -82,22 +82,22 @@ class UpgradeInputs:
                           ) from error
         try:
             *_, last = done.stdout.splitlines() or ['']
-            told = json.loads(last)
+            result = json.loads(last)
             return driver_load.Probe(
-                python, told['nova'], told['registered'], told['error'],
-                tuple(told['lacking']), tuple(told['shadowed']))
+                python, result['nova'], result['registered'], result['error'],
+                tuple(result['lacking']), tuple(result['shadowed']))
         except (KeyError, TypeError, ValueError) as error:
-            *_, said = done.stderr.splitlines() or ['nothing']
+            *_, last = done.stderr.splitlines() or ['nothing']
             raise Unknown(
                 f'{python} ends with status {done.returncode} when it is to '
-                f'load the driver, and says: {said}. {_PYTHON}') from error
+                f'load the driver, and says: {last}. {_PYTHON}') from error
 
     def _base(self):
-        """Return the class that the driver is to extend, in a list."""
+        """Return [base_driver], or [] without one."""
         try:
             base = self.settings.base_driver
         except Unknown:
-            # Another check tells.
+            # Another check reports it.
             return []
         return [base] if base else []
 
@@ -111,23 +111,23 @@ class UpgradeInputs:
 
     @once
     def settings(self):
-        """Those of nova.conf, a Settings."""
+        """Settings of this host's nova.conf, a ConfSettings."""
         return _configuration().read(
             self._options.config_file, self._options.config_dir)
 
     @once
     def collected(self):
-        """Those of all compute services that are here, a list of Settings.
+        """Settings of all compute services, a list of ConfSettings.
 
-        This host's own come first, unless they are among what was collected
-        or it has no compute service.
+        Those of this host come first, unless they were collected, too, or the
+        host has no compute service.
         """
         found = [_configuration().read_collected(files, name)
                  for name, files in _entries(self._options.collected)]
         try:
             mine = self.settings
         except Unknown:
-            # Another check tells.
+            # Another check reports it.
             return found
         if mine.of_compute and mine.key not in {one.key for one in found}:
             return [mine, *found]
@@ -135,14 +135,14 @@ class UpgradeInputs:
 
     @once
     def placement(self):
-        """What placement.conf says, a Placement."""
+        """Settings of placement.conf, a PlacementFacts."""
         conf = cfg.ConfigOpts()
         conf.register_opt(cfg.IntOpt(
             'allocation_conflict_retry_count', default=10), 'placement')
         conf.register_opt(cfg.StrOpt(
             'connection', secret=True), 'placement_database')
         given = self._options.placement_config
-        # For a copy nothing of this host counts.
+        # A copy is read without directories and environment of this host.
         how = {'default_config_dirs': [], 'use_env': False} if given else {}
         files = given or list(dict.fromkeys(
             cfg.find_config_files('placement', 'placement')))
@@ -169,7 +169,7 @@ class UpgradeInputs:
 
     @once
     def units(self):
-        """The units of nova-compute, a list; None without systemd."""
+        """systemd's units of nova-compute, a list; None without systemd."""
         names = self._options.unit or stop_timeout.UNITS
         try:
             done = subprocess.run(
@@ -185,13 +185,13 @@ class UpgradeInputs:
 
     @once
     def cloud(self):
-        """The APIs, a Survey."""
+        """The client of the APIs, a CloudClient."""
         return cloud_client.connect(
             self._options.os_cloud, self._options.os_baremetal_cloud)
 
     @once
     def seen(self):
-        """What the APIs say, an Observation."""
+        """The state of the cloud, a CloudState."""
         return self.cloud.read()
 
     @once
@@ -201,7 +201,7 @@ class UpgradeInputs:
 
     @once
     def marked(self):
-        """Uuids of the resource providers that are marked as nova's."""
+        """Uuids of the resource providers with the trait OWNER_NOVA."""
         return self.cloud.marked(_TRAIT)
 
     @once
@@ -212,14 +212,14 @@ class UpgradeInputs:
 
     @property
     def hosts(self):
-        """The compute services that are up or have nodes."""
-        having = {record.key for record in self.seen.records}
+        """The hosts that are up or own nodes."""
+        owners = {record.key for record in self.seen.records}
         return [service.host for service in self.seen.services
-                if service.up or service.key in having]
+                if service.up or service.key in owners]
 
     @property
     def peers(self):
-        """Those of them that share nodes with this one, itself included."""
+        """The hosts of :attr:`hosts` that share nodes, with this host."""
         mine = self.settings
         peers = mine.partition.peers
         return [host for host in self.hosts
@@ -227,10 +227,7 @@ class UpgradeInputs:
 
 
 def interpreter():
-    """Return the path of the Python that nova-compute runs with.
-
-    That of this process, if there is no nova-compute that tells.
-    """
+    """Return the path of nova-compute's Python; the default is this one."""
     beside = pathlib.Path(sys.executable).parent / 'nova-compute'
     script = beside if beside.exists() else shutil.which('nova-compute')
     if script is not None:
@@ -249,7 +246,7 @@ def interpreter():
 def _entries(directory):
     """Return (host, files) of each entry of a directory.
 
-    :raises Unknown: there is nothing in it.
+    :raises Unknown: it is empty, or cannot be read.
     """
     if directory is None:
         return []
@@ -273,14 +270,14 @@ def _entries(directory):
 
 
 def _order(file):
-    """Sort files as nova-compute reads them: what is read last counts."""
+    """Return the sort key for the order in which nova-compute reads files."""
     return file.parent.suffix == '.d', file.name != 'nova.conf', str(file)
 
 
 def _configuration():
-    """Return what reads nova.conf; imported here, as it needs nova."""
+    """Return the module conf_files; its import needs nova."""
     try:
-        # Of libraries: they are nova's matter, and none of the results.
+        # Libraries of nova warn at import.
         with warnings.catch_warnings(action='ignore'):
             from nova_ironic_multihost.client.upgrade import conf_files
     except ImportError as error:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Is it a nova with which this package works?"""
+"""Does this package support the installed nova?"""
 
 from collections.abc import Iterator
 
@@ -8,22 +8,22 @@ from nova_ironic_multihost.client.upgrade import driver_load
 from nova_ironic_multihost.client.upgrade import problem
 from nova_ironic_multihost.client.upgrade.problem import Problem
 
-#: Releases of nova that are supported, and the series of OpenStack.
+#: Supported releases of nova, and the OpenStack series.
 OLDEST, LATEST = 31, 34
 SERIES = '2025.1 to 2026.2'
 
-#: The first one whose own driver marks each node as nova's.
+#: The first release in which nova's Ironic driver sets the trait OWNER_NOVA.
 MARKS = 34
 
 
 def number(version: str | None) -> int | None:
-    """Return the release of a version of nova; None if that is illegible."""
+    """Return the release of a nova version; None if it is no number."""
     first = (version or '').partition('.')[0]
     return int(first) if first.isdecimal() else None
 
 
 def judge(probe: driver_load.Probe) -> Iterator[Problem]:
-    """Say what is wrong with the nova of an interpreter."""
+    """Check the nova of an interpreter."""
     if probe.nova is None:
         yield Problem(
             f'{probe.python} has no nova: run this with the Python of '

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which compute services share the nodes with nova's own driver?
+"""Do all compute services run this driver, or some nova's own?
 
-An API does not tell which driver a compute service runs. Its nova.conf does,
-and before nova 34 the trait OWNER_NOVA of its nodes, which this driver gives
-them and nova's own does not.
+No API shows the driver of a compute service. Its nova.conf does. Before nova
+34 the trait OWNER_NOVA of its nodes does, too: only this driver sets it.
 """
 
 import collections
@@ -23,7 +22,7 @@ from nova_ironic_multihost.rules.peers import host_key
 def judge_settings(
     found: Sequence[conf_settings.ConfSettings],
 ) -> Iterator[Problem]:
-    """Say who is told to load another driver than the others."""
+    """Report compute services with another driver than the others."""
     stock = sorted(
         one.host
         for one in found
@@ -42,7 +41,7 @@ def judge_settings(
 
 def judge_marks(seen: cloud_state.CloudState,
                 marked: Set[str]) -> Iterator[Problem]:
-    """Say whose nodes are not marked as nova's.
+    """Report hosts with nodes without the trait OWNER_NOVA.
 
     :param marked: uuids of the resource providers with the trait OWNER_NOVA.
     """
@@ -62,13 +61,13 @@ def judge_marks(seen: cloud_state.CloudState,
 
 def missing(found: Sequence[conf_settings.ConfSettings], hosts: Sequence[str],
             nova: int | None) -> Iterator[Problem]:
-    """Say of whom nothing tells the driver.
+    """Report hosts with an unknown driver.
 
     :param hosts: the compute services with Ironic nodes.
-    :param nova: its release, None if that is not known.
+    :param nova: its release, None if it is not known.
     """
     if nova is not None and nova < nova_release.MARKS:
-        # The nodes are marked by this driver only.
+        # Only this driver sets the trait, see judge_marks.
         return
     known = {one.key for one in found}
     absent = sorted(host for host in hosts if host_key(host) not in known)

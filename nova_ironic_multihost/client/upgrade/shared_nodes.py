@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Do those share nodes that are meant to?
+"""Do the owners of a partition's nodes match ``[ironic]peer_list``?
 
-What ``[ironic]peer_list`` lacks of this host itself is a contradiction
-(:mod:`nova_ironic_multihost.conf.validation`).
+:mod:`nova_ironic_multihost.conf.validation` checks that the list has this
+host.
 """
 
 import collections
@@ -18,7 +18,7 @@ from nova_ironic_multihost.rules.peers import host_key
 
 
 def judge_settings(found: conf_settings.ConfSettings) -> Iterator[Problem]:
-    """Say what has no effect, without having asked anybody."""
+    """Report settings without effect; needs no API."""
     if found.partition.peer_list and not found.partition.label:
         yield Problem(
             '[ironic]peer_list has no effect without [ironic]conductor_group '
@@ -28,18 +28,18 @@ def judge_settings(found: conf_settings.ConfSettings) -> Iterator[Problem]:
 
 def judge(found: conf_settings.ConfSettings, seen: cloud_state.CloudState,
           nodes: Set[str]) -> Iterator[Problem]:
-    """Compare a partition with who has its nodes.
+    """Compare a partition with the owners of its nodes.
 
-    :param nodes: uuids of the nodes that are in the partition.
+    :param nodes: uuids of the nodes of the partition.
     """
     peers = found.partition.peers
     if peers is None:
         return
-    strangers = sorted(name for name in found.partition.peer_list
-                       if host_key(name) not in seen.service_of)
-    if strangers:
+    unknown = sorted(name for name in found.partition.peer_list
+                     if host_key(name) not in seen.service_of)
+    if unknown:
         yield Problem(
-            f'[ironic]peer_list names {problem.some(strangers)}, and nova '
+            f'[ironic]peer_list names {problem.some(unknown)}, and nova '
             'has no compute service of that name: correct it, on each host '
             'of the list, or start that one.')
     others = collections.Counter(

@@ -24,7 +24,7 @@ def judge(found: Sequence[conf_settings.ConfSettings]) -> Iterator[Problem]:
 
 def missing(found: Sequence[conf_settings.ConfSettings],
             hosts: Sequence[str]) -> Iterator[Problem]:
-    """Say whose settings are not there.
+    """Report hosts without collected settings.
 
     :param hosts: the compute services with Ironic nodes.
     """
@@ -94,14 +94,14 @@ def _differences(group: list[conf_settings.ConfSettings]) -> Iterator[Problem]:
         values: dict[str | None, list[conf_settings.ConfSettings]] = {}
         for one in group:
             values.setdefault(dict(one.shared)[option], []).append(one)
-        # What is invalid is told by who refuses to start with it.
+        # Another check reports invalid values.
         values.pop(None, None)
         if len(values) > 1:
-            told = '; '.join(f'{value or "nothing"} on {_hosts(those)}'
-                             for value, those in values.items())
+            listed = '; '.join(f'{value or "nothing"} on {_hosts(those)}'
+                               for value, those in values.items())
             yield Problem(
-                f'{option} is {told}: set the same on all that share nodes.',
-                fatal=True)
+                f'{option} is {listed}: set the same on all that share '
+                'nodes.', fatal=True)
 
 
 def _hosts(those: Sequence[conf_settings.ConfSettings]) -> str:

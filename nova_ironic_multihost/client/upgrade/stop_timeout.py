@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Is nova-compute given the time that it takes to end?"""
+"""Does systemd, or a container runtime, let nova-compute end in time?"""
 
 from collections.abc import Iterator
 import dataclasses
@@ -10,17 +10,17 @@ import re
 from nova_ironic_multihost.client.upgrade import conf_settings
 from nova_ironic_multihost.client.upgrade.problem import Problem
 
-#: Names that the service has with distributions and with devstack.
+#: Names of the unit in distributions and in devstack.
 UNITS = ('nova-compute.service', 'openstack-nova-compute.service',
          'devstack@n-cpu.service')
 
-#: The least that anything that runs containers gives a service to end.
+#: The least stop timeout of container runtimes, in seconds.
 LEAST = 30
 
-#: Seconds that are left between the end of a service and its SIGKILL.
+#: The least seconds between the end of nova-compute and SIGKILL.
 MARGIN = 5
 
-#: The release of nova that waits at each stop, also when it does nothing.
+#: The release of nova that waits at each stop, even when it is idle.
 ALWAYS_WAITS = 33
 
 _PAGE = 'documentation, page "Stopping and restarting nova-compute"'
@@ -33,9 +33,9 @@ _SECONDS = {'us': 1e-6, 'ms': 1e-3, 's': 1, 'min': 60, 'h': 3600, 'd': 86400,
 class Unit:
     """A unit of systemd.
 
-    :ivar seconds: between SIGTERM and SIGKILL, infinite if there is none.
-    :ivar watchdog: seconds without a sign of life until SIGKILL, 0 if there is
-        no watchdog. With one nova-compute asks for more time as it ends.
+    :ivar seconds: TimeoutStopSec, from SIGTERM to SIGKILL; may be infinite.
+    :ivar watchdog: WatchdogSec; 0 without a watchdog. With a watchdog
+        nova-compute extends its stop timeout while it ends.
     """
 
     name: str
@@ -44,11 +44,10 @@ class Unit:
 
 
 def units(shown: str) -> list[Unit]:
-    """Read what ``systemctl show`` prints of some units.
+    """Return the loaded units in the output of ``systemctl show``.
 
     :param shown: paragraphs of lines ``NAME=VALUE`` with Id, LoadState,
         TimeoutStopUSec and WatchdogUSec.
-    :returns: those that exist.
     """
     found = []
     for paragraph in shown.split('\n\n'):
@@ -63,7 +62,7 @@ def units(shown: str) -> list[Unit]:
 
 
 def _seconds(text: str) -> float | None:
-    """Read a time as systemd writes it: "1min 30s", "infinity"."""
+    """Return the seconds of a time like "1min 30s", or "infinity"."""
     if text == 'infinity':
         return math.inf
     parts = re.findall(r'(\d+)([a-z]+)', text)
@@ -74,10 +73,10 @@ def _seconds(text: str) -> float | None:
 
 def judge(found: conf_settings.ConfSettings, release: int | None,
           running: list[Unit] | None) -> Iterator[Problem]:
-    """Compare how long nova takes with how long it is given.
+    """Compare nova's shutdown timeouts with the stop timeouts of its units.
 
     :param release: of nova; None if it is not known.
-    :param running: units of nova-compute; None where there is no systemd.
+    :param running: units of nova-compute; None without systemd.
     """
     if not found.of_compute:
         return

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Is a compute service that is cut off dead before others take over?"""
+"""Does a watchdog end a compute service that is cut off before a takeover?"""
 
 from collections.abc import Iterator
 
@@ -15,9 +15,9 @@ _PAGE = 'documentation, page "A watchdog instead of fencing"'
 def judge(
     found: conf_settings.ConfSettings, running: list[stop_timeout.Unit] | None
 ) -> Iterator[Problem]:
-    """Compare when others take over with when it is dead for certain.
+    """Compare takeover_after with the time until a unit is dead for certain.
 
-    :param running: units of nova-compute; None where there is no systemd.
+    :param running: units of nova-compute; None without systemd.
     """
     if not found.of_compute or found.policy.when != takeover.DOWN:
         return

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Do the availability zones leave nodes where somebody can take them?
+"""Do the availability zones allow free nodes to move?
 
 Free nodes do not move between compute services of different zones.
 """
@@ -20,10 +20,10 @@ _PAGE = 'documentation, page "Scheduling"'
 
 def judge(hosts: Sequence[str],
           zones: Mapping[HostKey, str]) -> Iterator[Problem]:
-    """Say what the zones of those that share nodes keep from moving.
+    """Report zones that keep free nodes from moving.
 
     :param hosts: the compute services that share nodes.
-    :param zones: host -> availability zone that somebody has given it.
+    :param zones: host -> explicit availability zone.
     """
     if len(hosts) < 2:
         return

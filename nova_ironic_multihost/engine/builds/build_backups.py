@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Holds the copies of the builds that are on this host.
+"""Keep copies of the builds of this host, so that a restart loses none.
 
-Each build that comes is copied before it begins (:mod:`.rules.backup_copies`).
-Every few seconds the copies are taken, in a thread of their own, and held,
-unacknowledged, for as long as somebody here is at the build. What nobody is at
-was left by a process before this one: that is asked for again. A copy that is
-not found is sent once more: RabbitMQ may have been started anew.
+Each build is copied before it begins (:mod:`.rules.backup_copies`). Every few
+seconds a thread takes the copies and holds them, unacknowledged, while their
+build is here. A copy without a build is from an earlier process: its build is
+requested again. A copy that is missing is sent once more, as RabbitMQ may have
+restarted.
 """
 
 from collections.abc import Callable
@@ -35,79 +35,75 @@ LOG = logging.getLogger(__name__)
 #: The most copies that are held at a time.
 HELD = 1000
 
-#: Seconds until it is tried again to have copies, where RabbitMQ forbids it.
+#: Seconds between two tries to keep copies while RabbitMQ forbids it.
 FORBIDDEN = 600
 
-#: Seconds for which it is remembered that a build is over, until its copy was
-#: found.
+#: The most seconds for which the end of a build is kept until its copy comes.
 OVER = 3600
 
-#: Seconds in which a copy is found that was sent, and how many are sent once
-#: more at a time.
+#: Seconds after which a copy is missing; the most that are sent again at once.
 FOUND, TOGETHER = 20, 20
 
 
 class BackupStore:
     """Holds copies. Threads of nova and a timer use it.
 
-    :param host: this host.
-    :param queues: where its copies are.
-    :param copier: sends them there.
-    :param request_sorter: says what is known of a build.
-    :param here: says of the uuid of an instance whether its build is here.
-    :param clock: monotonic clock, in seconds.
+    ``_lock`` guards what threads share, but for values that are replaced
+    whole.
+
+    :param queues: have the queue of this host's copies.
+    :param copier: sends copies to that queue.
+    :param here: whether the build of an instance is here, by its uuid.
     """
 
     def __init__(self, host: str, queues: Queues, copier: Copier,
-                 request_sorter: RequestSorter, here: Callable[[str], bool],
+                 requests: RequestSorter, here: Callable[[str], bool],
                  clock: Callable[[], float] = time.monotonic) -> None:
         self._name = host
         self._host = host_key(host)
         self._queues = queues
         self._copier = copier
-        self._request_sorter = request_sorter
+        self._requests = requests
         self._here = here
         self._clock = clock
         self._lock = threading.Lock()
-        #: Builds that were here and are over -> since when, and whether the
-        #: gate has refused them.
+        #: Ended build -> (when, whether the guard has refused it).
         self._over: dict[SentBuild, tuple[float, bool]] = {}
-        #: Builds that are undone, to be asked for again -> whether that goes
-        #: on. Who has come meanwhile may say later that it was refused.
+        #: Build that is undone to be requested again -> whether that goes on.
+        #: A duplicate that came meanwhile may be refused later.
         self._undone: dict[SentBuild, bool] = {}
-        #: Builds whose copies were not found yet -> when they were sent, and
-        #: what they were asked for with.
+        #: Build with a copy that was not found yet -> (sent when, arguments).
         self._sent: dict[SentBuild, tuple[float, Mapping[str, object]]] = {}
         #: The copies that are held, replaced whole.
         self._copies: Mapping[SentBuild, QueuedRequest] = {}
-        #: Since when not all were seen, None if they were.
+        #: Since when copies may be unseen, None if all were seen.
         self._unseen: float | None = clock()
         # Only the timer uses these.
-        self._box: Queue | None = None
+        self._queue: Queue | None = None
         self._opened = self._taken = self._paused = 0.0
         self._held: list[QueuedRequest] = []
         self._forbidden: float | None = None
 
     @property
     def readable(self) -> bool:
-        """Whether there can be copies, with the message bus that there is."""
+        """Whether the message bus can keep copies."""
         return self._queues.readable
 
     @property
     def all_seen(self) -> bool:
-        """Whether all were seen that there are, or there can be none."""
+        """Whether all copies were seen, or there can be none."""
         return self._unseen is None or not self.readable
 
     def copy(self, build: SentBuild) -> QueuedRequest | None:
-        """Return the copy of a build that is held, None if it is not."""
+        """Return the held copy of a build, or None."""
         return self._copies.get(build)
 
     def may_come(self, build: SentBuild) -> bool:
-        """Whether a build may still be asked for, as there may be a copy."""
+        """Return whether a build may still be requested from a copy."""
         if not self.readable or self._forbidden is not None:
             return False
         now, unseen = self._clock(), self._unseen
-        # Some may be with a connection whose end RabbitMQ has not noticed.
+        # RabbitMQ may not have noticed the end of an earlier connection.
         return (build in self._copies
                 or now - self._opened < backup_copies.PATIENCE
                 or unseen is not None and now - unseen < backup_copies.LONGEST)
@@ -116,10 +112,8 @@ class BackupStore:
              arguments: Mapping[str, object]) -> None:
         """Copy a build that has come and not begun; raises nothing.
 
-        :param instance: its uuid.
-        :param node: the uuid of the node that it is for, None if that is not
-            known; then there is no copy.
-        :param arguments: what it was asked for with, by name.
+        :param node: uuid of its node; None, if unknown, makes no copy.
+        :param arguments: of the build request, by name.
         """
         if node is None or not self.readable or self._forbidden is not None:
             return
@@ -135,7 +129,7 @@ class BackupStore:
             self._copier.copy(arguments)
             return True
         except Exception as exc:  # noqa: BLE001
-            # Its text may quote the message.
+            # Only the type: the text may quote the request.
             LOG.warning('There is no copy of the build of instance %(uuid)s, '
                         'as RabbitMQ has not taken it: %(error)s. If '
                         'nova-compute is killed before Ironic knows of the '
@@ -146,33 +140,27 @@ class BackupStore:
 
     def end(self, instance: str, node: str | None, refused: bool = False
             ) -> None:
-        """Note that a build is over: nobody needs its copy any more.
+        """Note that a build is over and needs its copy no more.
 
-        :param refused: it was done or another's. What nova has of it says who
-            may still need the copy, but here it is not asked for again.
+        :param refused: the guard has refused it. Another host may need the
+            copy, but the build is not requested again here.
         """
         if node is not None:
             build = SentBuild(instance, node)
             with self._lock:
                 self._sent.pop(build, None)
-                # What is undone is refused because it is still here.
+                # One that is being undone is refused as it is still here.
                 if not (refused and build in self._undone):
                     self._over[build] = self._clock(), refused
 
     def repeat(self, build: SentBuild) -> None:
-        """Have a build asked for again, whatever became of it here.
-
-        As soon as its instance is on no host.
-        """
+        """Request a build again as soon as its instance is on no host."""
         with self._lock:
             self._over.pop(build, None)
 
     @contextlib.contextmanager
     def repeating(self, build: SentBuild) -> Iterator[None]:
-        """Undo a build that is asked for again then.
-
-        Also if that fails: it may have been done.
-        """
+        """Undo a build, and request it again even if that fails."""
         with self._lock:
             self._undone[build] = True
         self.repeat(build)
@@ -183,10 +171,9 @@ class BackupStore:
                 self._undone[build] = False
 
     def once(self) -> None:
-        """Take what copies there are, and do with each what is to be done.
+        """Take the copies that there are, and handle each.
 
-        :raises Exception: they cannot be read; or nova does not say what they
-            are about, and they are held.
+        :raises Exception: RabbitMQ or nova does not answer; copies are kept.
         """
         now = self._clock()
         if not self.readable or (self._forbidden is not None
@@ -215,7 +202,7 @@ class BackupStore:
         self._send_again()
 
     def _forbid(self, exc: Exception, now: float) -> None:
-        # There is none.
+        # There is no copy that could be unseen.
         self._unseen = None
         self._copies = {}
         with self._lock:
@@ -230,27 +217,27 @@ class BackupStore:
                     'compute-builds.*', exc)
 
     def _open(self) -> None:
-        """See that there is a connection, and where copies are sent to."""
-        if self._box is not None:
+        """Have a connection and the queue of copies."""
+        if self._queue is not None:
             try:
-                self._box.beat()
+                self._queue.beat()
             except Exception as exc:  # noqa: BLE001
-                # RabbitMQ was started anew; until now nothing came here.
+                # RabbitMQ has restarted; no copy came since.
                 LOG.debug('The connection to the copies is lost: %s', exc)
                 self._close()
             else:
                 return
-        self._box = self._queues.open_copies(self._name)
+        self._queue = self._queues.open_copies(self._name)
         self._opened = self._taken = self._clock()
-        self._box.create()
+        self._queue.create()
 
     def _take(self) -> None:
-        """Take all that there is."""
-        box = self._box
-        assert box is not None
+        """Take all copies from the queue."""
+        queue = self._queue
+        assert queue is not None
         try:
             while len(self._held) < HELD:
-                found = box.take()
+                found = queue.take()
                 self._forbidden = None
                 if found is None:
                     self._unseen = None
@@ -260,15 +247,15 @@ class BackupStore:
             self._publish()
 
     def _renew(self) -> None:
-        """Put what is held into the queue anew, and take it again.
+        """Send the held copies to the queue and take them again.
 
         RabbitMQ closes a channel that has held a message for too long, and
-        counts what comes back to a quorum queue.
+        counts the returns of a quorum queue.
         """
-        box = self._box
-        assert box is not None
+        queue = self._queue
+        assert queue is not None
         for copy in [*self._held]:
-            if box.hand_on(copy, self._name, copy=True):
+            if queue.hand_on(copy, self._name, copy=True):
                 self._held.remove(copy)
         if self._held:
             self._close()
@@ -276,56 +263,53 @@ class BackupStore:
             self._taken = self._clock()
 
     def _sort(self) -> None:
-        """Do with each copy what is to be done."""
-        box, asked, sent = self._box, 0, 0
-        assert box is not None
+        """Handle each held copy."""
+        queue, asked, sent = self._queue, 0, 0
+        assert queue is not None
         for copy in [*self._held]:
             try:
-                verdict = self._judge(box, copy)
+                disposition = self._decide(queue, copy)
             except Exception:
-                # Who does not answer is not asked for each. It is held, and
-                # the others come first the next time.
+                # Ask no more in this turn; this copy is last in the next.
                 self._held.remove(copy)
                 self._held.append(copy)
                 raise
             try:
-                if verdict.action is Action.DROP:
-                    box.drop(copy)
-                elif verdict.action is Action.KEEP or not self._hand_on(
-                        box, copy, verdict):
+                if disposition.action is Action.DROP:
+                    queue.drop(copy)
+                elif disposition.action is Action.KEEP or not self._hand_on(
+                        queue, copy, disposition):
                     continue
             except Exception:
                 self._close()
                 raise
-            here = verdict == Disposition(Action.HAND_ON, self._host)
+            here = disposition == Disposition(Action.HAND_ON, self._host)
             asked += here
-            sent += verdict.action is Action.HAND_ON and not here
+            sent += disposition.action is Action.HAND_ON and not here
             self._held.remove(copy)
         self._publish()
         if sent:
-            LOG.info('%d builds of which Ironic was not told go to the '
-                     'compute services that have their instances or nodes '
-                     'now.', sent)
+            LOG.info('%d builds that Ironic does not know go to the compute '
+                     'services that have their instances or nodes now.', sent)
         if asked:
-            LOG.info('%d builds that were begun here and not ended are begun '
-                     'again.', asked)
+            LOG.info('%d interrupted builds of this host begin again.', asked)
 
     def _send_again(self) -> None:
-        """Send the copies once more that were not found."""
+        """Send the missing copies once more."""
         if self._unseen is not None:
             return
         now = self._clock()
         with self._lock:
-            self._sent = {build: its for build, its in self._sent.items()
+            self._sent = {build: sent for build, sent in self._sent.items()
                           if self._here(build.instance)}
             missing = [(build, arguments) for build, (sent, arguments)
                        in self._sent.items() if now - sent >= FOUND]
         for build, arguments in missing[:TOGETHER]:
             if not self._send(build, arguments):
-                # Each would wait, and no heartbeat goes to RabbitMQ.
+                # The others would wait as well, without a heartbeat.
                 return
 
-    def _judge(self, box: Queue, copy: QueuedRequest) -> Disposition:
+    def _decide(self, queue: Queue, copy: QueuedRequest) -> Disposition:
         build = _build(copy)
         if build is None:
             return Disposition(Action.KEEP)
@@ -335,25 +319,26 @@ class BackupStore:
             return Disposition(Action.KEEP)
         if over is not None and not over[1]:
             return Disposition(Action.DROP)
-        with box.attended():
-            situation = self._request_sorter.situation(copy)
-        if situation is None:
+        with queue.attended():
+            facts = self._requests.situation(copy)
+        if facts is None:
             return Disposition(Action.KEEP)
-        verdict = backup_copies.judge(
-            copy, self._host, situation, refused=over is not None)
-        # It may have come, and ended, since.
+        disposition = backup_copies.judge(
+            copy, self._host, facts, refused=over is not None)
+        # The build may have come, or come and ended, since.
         with self._lock:
             if self._over.get(build) != over:
                 return Disposition(Action.KEEP)
         return (
-            Disposition(Action.KEEP) if self._here(build.instance) else verdict
+            Disposition(Action.KEEP) if self._here(build.instance)
+            else disposition
         )
 
     def _hand_on(
-        self, box: Queue, copy: QueuedRequest, verdict: Disposition
+        self, queue: Queue, copy: QueuedRequest, disposition: Disposition
     ) -> bool:
-        name = self._request_sorter.name(verdict.host)
-        return name is not None and box.hand_on(copy, name, verdict.copy)
+        name = self._requests.name(disposition.host)
+        return name is not None and queue.hand_on(copy, name, disposition.copy)
 
     def _publish(self) -> None:
         self._copies = {build: copy for copy in self._held
@@ -363,11 +348,11 @@ class BackupStore:
                 self._sent.pop(build, None)
 
     def _close(self) -> None:
-        """Give back what is held; it is taken again.
+        """Give back the held copies; they are taken again.
 
-        At once, unless RabbitMQ counts how often it comes back.
+        At once, unless RabbitMQ counts how often they come back.
         """
-        box, self._box = self._box, None
+        queue, self._queue = self._queue, None
         now = self._clock()
         self._paused = now
         if any(copy.returns for copy in self._held):
@@ -375,8 +360,8 @@ class BackupStore:
         self._held = []
         if self._unseen is None:
             self._unseen = now
-        if box is not None:
-            box.close()
+        if queue is not None:
+            queue.close()
 
 
 def _build(copy: QueuedRequest) -> SentBuild | None:

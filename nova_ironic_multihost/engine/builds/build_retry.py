@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Begins builds again of which Ironic was never told.
+"""Begin builds again that were interrupted before Ironic knew of them.
 
-Whoever was at such a build has ended. If there is a copy of it, what was done
-for it is undone, and it is asked for again; if not, it ends in ERROR.
+With a copy, the earlier attempt is undone and the build is requested again.
+Without one it ends in ERROR.
 """
 
 from collections.abc import Callable
@@ -21,18 +21,14 @@ from nova_ironic_multihost.rules.takeover import Step
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds after which it is forgotten that a build was seen.
+#: Seconds for which the first sight of a build is kept.
 FORGOTTEN = 3600
 
 
 class BuildRetry:
-    """Says what becomes of them. Several threads use it, for others each.
+    """Decides on such builds. Several threads use it, each for other builds.
 
-    :param backups: has the copies.
-    :param attempts: what was begun.
-    :param here: says of the uuid of an instance whether its build is here, if
-        only to wait for its turn.
-    :param clock: monotonic clock, in seconds.
+    :param here: whether the build of an instance is here, by its uuid.
     """
 
     def __init__(self, backups: BackupStore, attempts: Attempts,
@@ -43,24 +39,22 @@ class BuildRetry:
         self.here = here
         self._clock = clock
         self._lock = threading.Lock()
-        #: Build -> when it was seen for the first time, and the last.
+        #: Build -> (first seen, last seen).
         self._seen: dict[SentBuild, tuple[float, float]] = {}
 
     def step(self, instance: Instance, provision_state: str | None) -> Step:
-        """Say what is to be done about one.
+        """Return the next step for a build that no thread works on.
 
-        :param instance: on this host, building; nobody is at it.
-        :param provision_state: of its node, None if that is not reserved for
-            it.
-        :raises Exception: that is not known.
+        :param provision_state: of its node; None if the node is not its own.
+        :raises Exception: nova does not answer.
         """
         if not self._backups.readable:
             return Step.FAIL
         if self.here(instance.uuid):
-            # It is soon over: the gate refuses it while the instance is here.
+            # Soon over: the guard refuses it while the instance is here.
             return Step.AWAIT
         build = _build(instance)
-        # An earlier attempt here may have ended; its copy was dropped then.
+        # The end of an earlier attempt here has dropped its copy.
         self._backups.repeat(build)
         step = backup_copies.step(
             provision_state, self._waited(build),
@@ -71,9 +65,9 @@ class BuildRetry:
         return step
 
     def _waited(self, build: SentBuild) -> float:
-        """Return the seconds since a build was seen for the first time.
+        """Return the seconds since a build was first seen.
 
-        One that was not looked at for long was somebody else's meanwhile.
+        They start anew if it was long unseen: another host had it.
         """
         now = self._clock()
         with self._lock:
@@ -84,14 +78,14 @@ class BuildRetry:
         return now - first
 
     def undo(self, instance: Instance) -> None:
-        """Undo what was done for one that is to be begun again.
+        """Undo a build that is to begin again.
 
-        :raises Exception: not all could be undone; it is to be repeated.
+        :raises Exception: not all is undone; it is to be repeated.
         """
         build = _build(instance)
         copy = self._backups.copy(build)
         if copy is None:
-            raise LookupError('its copy went back just now')
+            raise LookupError('its copy has just gone back to RabbitMQ')
         with self._backups.repeating(build):
             self._attempts.undo(instance, copy)
         with self._lock:

@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Builds that were sent to a dead host and are found nowhere.
+"""Give up builds that were sent to a dead host and are found nowhere.
 
-What a compute service had taken from its queue and had not claimed a node
-for is lost with it: neither nova's database nor any queue has what is to be
-built. Such a build would stay as it is for ever, and its node would wait for
-it. It ends in ERROR, with a fault that says why. Those of live hosts end in
-:mod:`.in_flight`.
+A build is lost when its host dies between reading the request and claiming the
+node: no database or queue has the request. It ends in ERROR, or its node would
+wait for ever. :mod:`.in_flight` does this for live hosts.
 """
 
 from collections.abc import Callable
@@ -27,12 +25,7 @@ LOG = logging.getLogger(__name__)
 
 
 class LostBuilds:
-    """Gives up builds that are nowhere. One thread uses it.
-
-    :param builds: what nova has of builds.
-    :param sources: asked for ``records``.
-    :param clock: monotonic clock, in seconds.
-    """
+    """Gives up lost builds. One thread uses it."""
 
     def __init__(self, builds: Builds, sources: Sources,
                  clock: Callable[[], float] = time.monotonic) -> None:
@@ -43,15 +36,12 @@ class LostBuilds:
 
     def once(self, read: Mapping[HostKey, float], found: Set[str]
              ) -> Set[str]:
-        """Give up what has waited too long.
+        """Give up builds that have waited too long.
 
-        :param read: host -> since when its queue has been read to its end
-            again and again.
-        :param found: uuids of the builds whose message is held or was handed
-            on.
+        :param read: host -> since when its queues are read to the end.
+        :param found: uuids of builds with a request that is held or handed on.
         :returns: uuids of all builds that wait.
-        :raises Exception: nova does not say what there is; time in which it
-            does not is not counted.
+        :raises Exception: nova does not answer; that time is not counted.
         """
         before, self._since = self._since, {}
         if not read:
@@ -60,13 +50,13 @@ class LostBuilds:
         now = self._clock()
         self._since = {build: before.get(build, now) for build in waiting}
         for build in forwarding.overdue(self._since, found, now):
-            attempt(self._judge, build.instance, build.node, frozenset(
+            attempt(self._give_up, build.instance, build.node, frozenset(
                 host for host, since in read.items()
                 if now - since >= forwarding.GRACE))
         return frozenset(build.instance for build in waiting)
 
-    def _judge(self, uuid: str, node: str, read: Set[HostKey]) -> None:
-        """Give up a build if its node is one of a host that was read."""
+    def _give_up(self, uuid: str, node: str, read: Set[HostKey]) -> None:
+        """Give up a build if its node is of a host that was read."""
         host = self._owner(node)
         if host in read and self._builds.give_up(
             SentBuild(uuid, node),
@@ -77,12 +67,11 @@ class LostBuilds:
         ):
             LOG.warning(
                 'Build %(uuid)s, which was sent to compute service %(host)s, '
-                'is in ERROR: that is dead, and nothing is left of the build '
-                'for at least %(seconds)d s. Its user has to ask for it '
+                'is in ERROR: that host is dead, and no queue has had the '
+                'build for at least %(seconds)d s. Its user has to ask for it '
                 'again.', {'uuid': uuid, 'host': host,
                            'seconds': forwarding.GRACE})
 
     def _owner(self, node: str) -> HostKey | None:
-        """Return whose a node is; who takes it for a build, begins that."""
         record = next(iter(self._sources.records([node])), None)
         return record.owner if record is not None else None

@@ -1,21 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 
 
-"""Lets a compute service do nothing to an instance that has moved.
+"""Let an operation run only on the host that has the instance.
 
-A compute service that returns finds old requests in its queue, and goes on
-where it was frozen. Meanwhile its instances may be on other compute services.
-So it reads where an instance is
-
-- before an operation begins, at the *guard* in front of all that nova does for
-    it: a refused operation leaves no trace on the instance;
-- before each change of the machine, as an operation may take long;
-- before it writes down that an operation has failed.
-
-If the place of an instance cannot be read, the machine is left alone. The
-message of the operation is gone by then, and nova's handling of failures is
-behind the guard. So an operation waits while nova's conductor does not answer,
-for longer than it is usually away.
+A compute service that was dead or paused resumes with old requests, and its
+instances may be on other hosts by then. So it checks the host of an instance
+before an operation leaves any trace, before each change of the machine, and
+before it writes that an operation has failed. Without an answer of nova the
+machine is left alone. The request has left the queue and nova's error handling
+runs inside the guard, so an operation waits longer than a usual outage.
 """
 
 import collections
@@ -35,55 +28,50 @@ from nova_ironic_multihost.rules import takeover
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds between two questions while there is no answer.
+#: Seconds between two tries while a service does not answer.
 PAUSE = 5
 
-#: Times that placement is asked until a build has no node: it may lag behind.
+#: Times to ask placement for the allocation of a build; it may lag behind.
 ASKED = 3
 
 
 class Cancelled(BaseException):
-    """Ends an operation on an instance that has moved.
+    """End an operation: another host has its instance.
 
-    It is no :class:`Exception`, like :class:`asyncio.CancelledError`: nova's
-    handling of a failure (set the instance to ERROR, clear its task state,
-    free its ports and its allocation) would hit the new owner's instance. It
-    never leaves the guard.
+    No :class:`Exception`, like :class:`asyncio.CancelledError`. nova's error
+    handling (ERROR, task state, ports, allocation) would hit the instance of
+    the new owner. It never leaves the guard.
     """
 
     def obj_to_primitive(self):
-        """Return the text for the action log, which nova sends.
+        """Return the text that nova sends to the conductor.
 
-        nova makes a text of an :class:`Exception` only
-        (nova.objects.base:serialize_args); other objects cannot be sent.
+        nova.objects.base:serialize_args does that for an :class:`Exception`
+        only.
         """
         return str(self)
 
 
 class NoAnswer(Exception):
-    """nova or placement does not answer."""
+    """A service that has to answer does not."""
 
 
 class TakeoverInProgress(Exception):
-    """A take-over of the instance is in progress."""
+    """Another host is about to take over the instance."""
 
 
 class OperationGuard:
-    """Guards operations on the instances of one compute service.
+    """Lets in operations on the instances of one compute service.
 
-    An instance is any object with ``uuid`` and ``node``; ``act`` is the work,
-    a function without arguments.
+    ``act`` is the operation; an instance has ``uuid`` and ``node``. If a
+    service does not answer, methods but :meth:`build` and :meth:`clean_up`
+    raise its error, and nothing is done.
 
-    :param host: the compute service.
-    :param sources: an :class:`.engine.base.ports.Sources`, asked for
-        ``instance_states`` and ``records``.
-    :param patience: returns the seconds for which an operation waits for
-        answers in all.
-    :param clock: monotonic clock, in seconds.
-    :param sleep: waits for some seconds.
-    :param passing: returns whether a call that failed with an exception may
-        succeed later; gets the exception, and whether this is a repetition.
-    :param refused: called when an operation is refused.
+    :param sources: an :class:`.engine.base.ports.Sources`.
+    :param patience: returns the seconds that one operation may wait in all.
+    :param passing: ``passing(exception, again)``: whether a retry may succeed;
+        ``again``: it is not the first try.
+    :param refused: called when an operation is not carried out.
     """
 
     def __init__(self, host, sources, patience=lambda: 0,
@@ -103,26 +91,26 @@ class OperationGuard:
         self._ending = threading.Event()
 
     def end(self):
-        """End waits without a limit: the service is told to stop."""
+        """Stop the waits that have no end: the service stops."""
         self._ending.set()
 
     @property
     def at_work(self):
-        """Uuids of the instances with an operation in progress or waiting.
+        """Uuids of the instances of operations that run or wait.
 
-        Without operations of which the sender waits: no task state shows them.
+        Without those of synchronous RPC calls: no task state shows them.
         """
         with self._lock:
             return frozenset(self._at_work)
 
     @property
     def unfinished(self):
-        """Uuids of instances that an operation may have left unfinished."""
+        """Uuids of instances that may keep a failed operation's task state."""
         with self._lock:
             return frozenset(self._unfinished)
 
     def forget(self, uuids):
-        """Forget unfinished operations that left nothing, or are over."""
+        """Take instances out of :attr:`unfinished`."""
         with self._lock:
             self._unfinished -= uuids
 
@@ -130,14 +118,11 @@ class OperationGuard:
                 patient=True):
         """Carry out an operation if the instance is here.
 
-        :param name: name of the operation.
-        :param otherwise: answers, or raises, in place of a refused operation.
-        :param patient: no sender waits, so it may take its time.
-        :returns: the result of ``act``, or of ``otherwise``.
-        :raises Exception: it cannot be known; nothing was done.
+        :param otherwise: called instead if it is not; it returns or raises.
+        :param patient: the sender does not wait, so the operation may.
+        :returns: the result of ``act`` or ``otherwise``.
         """
         if self._inside:
-            # Part of an operation that has been let in.
             return act()
         if not patient:
             self._thread.patience_left = 0
@@ -149,33 +134,29 @@ class OperationGuard:
     def build(self, name, instance, act, node, otherwise,
               adopt=lambda: False, failed=lambda _: False,
               renew=lambda: None, later=None):
-        """Carry out a build, unless it is done or another host's by now.
+        """Carry out a build, unless it is done or on another host.
 
-        Only this operation knows of it: without answers it waits until the
-        service stops.
+        Only this thread knows of it, so it waits until the service stops.
 
-        :param node: uuid of its node, or None.
-        :param adopt: takes the node if it is a dead host's, with the
-            unfinished build on it. Returns whether it may have taken anything.
-        :param failed: returns whether a result means that the build is given
-            up, and its node freed in placement.
-        :param renew: undoes what an earlier attempt has left. If it raises it
-            is called again.
-        :param later: answers in place of a failed build that nova has not
-            given up and that may be carried out later; None to raise the
-            error.
+        :param node: uuid of the build's node, or None.
+        :param adopt: takes the node and this instance from a dead host;
+            returns whether it may have taken anything.
+        :param failed: whether a result means that nova frees the node.
+        :param renew: undoes an interrupted attempt; called again if it raises.
+        :param later: answers for a failed build that is carried out later from
+            its copy; None to raise its error.
         """
         if self._inside:
             return act()
 
-        def is_left():
-            # What is taken may be this very instance.
+        def is_refused():
+            # adopt() may have taken this very instance.
             if self._is_outdated(instance, node) or (
                     adopt() and self._is_outdated(instance, node)):
                 return True
             if self._thread.left_over:
-                LOG.info('What was begun of the build of instance '
-                         '%(instance)s and not ended is undone.',
+                LOG.info('An interrupted attempt to build instance '
+                         '%(instance)s is undone.',
                          {'instance': instance.uuid})
                 renew()
             return False
@@ -212,40 +193,40 @@ class OperationGuard:
         self._thread.patience_left = math.inf
         with self._noted(instance.uuid):
             return self._operate(
-                name, instance, act_for_this_host, otherwise, True, is_left)
+                name, instance, act_for_this_host, otherwise, True, is_refused)
 
     def _operate(self, name, instance, act, otherwise, patient,
-                 is_left=None):
+                 is_refused=None):
         try:
-            left = self._patiently(
+            refuse = self._patiently(
                 name, f'instance {instance.uuid}',
-                is_left or (lambda: self._is_elsewhere(instance)))
+                is_refused or (lambda: self._is_elsewhere(instance)))
         except TakeoverInProgress:
             self.note_unfinished(instance.uuid)
-            left = True
+            refuse = True
         except Exception as exc:
-            if is_left is None:
+            if is_refused is None:
                 raise
-            # nova would free the node, of a server that may run.
+            # Not raised: nova would free the node of a server that may run.
             LOG.warning('%(name)s of instance %(instance)s is not carried '
-                        'out: %(exc)s. If it was to be it ends in ERROR.',
+                        'out: %(exc)s. If it is still due, it ends in ERROR.',
                         {'name': name, 'exc': exc, 'instance': instance.uuid})
             self._refused()
             return otherwise()
         if self._tireless:
             self._thread.patience_left = None
-        if left:
+        if refuse:
             LOG.info('%(name)s is not carried out: instance %(instance)s is '
                      'on another compute service now, or about to be%(or)s.',
                      {'name': name, 'instance': instance.uuid,
-                      'or': ', or done, or has failed' if is_left else ''})
+                      'or': ', or done, or has failed' if is_refused else ''})
             self._refused()
             return otherwise()
         with self._entered(patient):
             try:
                 return act()
             except (Cancelled, Exception) as exc:
-                # Whatever has taken its place on the way.
+                # nova may have raised another error in its place.
                 if not self._thread.cancelled:
                     raise
                 self.note_unfinished(instance.uuid)
@@ -257,8 +238,8 @@ class OperationGuard:
     def attempt(self, name, instance, act):
         """Carry out a part of an operation that nova cleans up after.
 
-        :raises Cancelled: it failed and the cleaning up is another host's, or
-            it is repeated.
+        :raises Cancelled: it failed; another host cleans up, or it is
+            repeated.
         """
         try:
             return act()
@@ -266,139 +247,120 @@ class OperationGuard:
             if not self._inside:
                 raise
             self._leave_unfinished(name, exc)
-            # A mark that made it fail may be off again by now.
+            # The mark that made it fail may be gone by now.
             if takeover.mentions_mark(
                     str(exc)) or self._may_be_elsewhere(name, instance):
                 raise self._cancelled(f'{name} has failed: {exc}') from exc
             raise
 
     def clean_up(self, name, instance, act, patient=True):
-        """Clean up after a failure, unless the instance is another host's.
+        """Clean up after a failure, unless another host has the instance.
 
-        nova does some of this at the end of any delete, too.
+        nova does some of it at the end of any delete, too.
 
-        :param patient: no lock is held that others wait for.
-        :raises Cancelled: it is another host's (inside an operation), or the
-            failed operation is repeated.
+        :param patient: no lock is held that other threads wait for.
+        :raises Cancelled: another host has it, or the operation is repeated.
         """
         if self._inside:
             if self._thread.cancelled:
-                raise self._cancelled(_left(name))
+                raise self._cancelled(_left_to_owner(name))
             self._leave_unfinished(name, sys.exc_info()[1])
         if not self._may_be_elsewhere(name, instance, patient):
             return act()
         if self._inside:
-            raise self._cancelled(_left(name))
+            raise self._cancelled(_left_to_owner(name))
         LOG.info('%(name)s is left to the compute service that instance '
                  '%(instance)s is on now, or about to be.',
                  {'name': name, 'instance': instance.uuid})
         return None
 
     def _leave_unfinished(self, name, exc):
-        """Leave a failed operation to be repeated, if it may be done twice.
+        """Cancel an operation that has failed and may be done twice.
 
-        nova would write that it has failed, and a user would have to ask for a
-        delete again. See :mod:`.engine.servers.stuck_instances`.
-
-        :param exc: the error, None if there was none.
-        :raises Cancelled: the operation is left.
+        nova would write the failure, and the user would have to repeat a
+        delete. Here :mod:`.engine.servers.stuck_instances` repeats it.
         """
         if (exc is not None and self._thread.repeatable
                 and self._passing(exc, self._again)):
-            self._thread.silence = why = (
-                f'{name} is repeated, as nobody answered: {exc}')
+            self._thread.no_answer = why = (
+                f'{name} is repeated, as a service did not answer: {exc}')
             raise self._cancelled(why) from exc
 
     def _cancelled(self, why):
-        """Return the error that ends this thread's operation for good."""
         self._thread.cancelled = True
         return Cancelled(why)
 
     @contextlib.contextmanager
     def repeating(self):
-        """Mark this thread as one that repeats a failed operation.
+        """Repeat a failed operation in this thread; nova writes failures.
 
-        nova would write failures down.
-
-        :raises NoAnswer: no service answers, and nothing was written.
+        :raises NoAnswer: a service does not answer, and nothing was written.
         """
         self._thread.again = True
-        self._thread.silence = None
+        self._thread.no_answer = None
         try:
             yield
         finally:
             self._thread.again = False
-        if self._thread.silence:
-            raise NoAnswer(self._thread.silence)
+        if self._thread.no_answer:
+            raise NoAnswer(self._thread.no_answer)
 
     def silent(self, exc):
-        """Whether an error says that a service does not answer."""
+        """Return whether an error says that a service does not answer."""
         return isinstance(exc, NoAnswer) or self._passing(exc, True)
 
     @property
     def hurried(self):
-        """Whether the sender of this thread's operation waits for it."""
+        """Whether the sender waits for this thread's operation."""
         return self._inside and not self._thread.patient
 
     def claim(self, name, instance, act):
-        """Claim the node of a build, unless the build was begun elsewhere.
+        """Claim the node of a build, unless another host has begun it.
 
-        nova writes the claim without a condition, under a lock that others
-        wait for; so this waits for no answer.
+        nova writes the claim without a check, under a lock that other threads
+        wait for. So this method does not wait for an answer.
 
-        :raises Cancelled: it was begun elsewhere.
-        :raises Exception: it cannot be known, and nothing was claimed.
+        :raises Cancelled: another host has begun the build.
         """
         if not self.building:
             return act()
         self._thread.claim = BuildStage.BEGUN
         if self._is_begun_elsewhere_now(instance):
-            raise self._cancelled(_left(name))
+            raise self._cancelled(_left_to_owner(name))
         result = act()
         self._thread.claim = BuildStage.HELD
         return result
 
     def has_node(self):
-        """Whether no record says that the build's node is another host's.
+        """Return whether the build's node has no record of another host.
 
-        nova's tracker may still have it, if another host took it while this
-        service stood still.
-
-        :raises Exception: it cannot be known.
+        nova's tracker still has a node that another host took during a pause.
         """
         node = self._thread.node
         return node is None or self._owner(node) in (None, self._host)
 
     def give_back(self, name, instance, act, patient=False):
-        """Take the claim back, as the build has failed.
-
-        :param patient: as for :meth:`clean_up`.
-        :raises Cancelled: the instance is another host's.
-        """
+        """Undo :meth:`claim`, as the build failed; see :meth:`clean_up`."""
         def act_and_have_none():
-            # It may be done, and the answer be lost.
+            # Before the call, as its answer may be lost.
             self._thread.claim = BuildStage.RETURNED
             return act()
 
         return self.clean_up(name, instance, act_and_have_none, patient)
 
     def note_scheduled(self):
-        """Note that this thread's build is written to be scheduled again.
-
-        nova has its node freed next, and asks its conductor.
-        """
+        """Note that nova sends this thread's build to the scheduler."""
         self._thread.claim = BuildStage.SCHEDULED
 
     def persist(self, name, instance, act, again):
-        """Write something, and repeat that while services do not answer.
+        """Write something, and retry while the service does not answer.
 
-        For as long as an operation may wait in all. Not if another compute
-        service has the instance by then, which writes the same.
+        The retries end with the time that an operation may wait. A host that
+        took the build over writes the same.
 
-        :param act: the write.
-        :param again: the write, if it may be done already.
+        :param again: replaces ``act`` when an earlier try may have written.
         :raises Cancelled: another host has the instance.
-        :raises Exception: it is not written, as far as is known.
+        :raises Exception: it may not be written.
         """
         warned = False
         while True:
@@ -428,24 +390,22 @@ class OperationGuard:
                 self._sleep(PAUSE)
                 self._thread.patience_left -= PAUSE
             else:
-                raise self._cancelled(_left(name))
+                raise self._cancelled(_left_to_owner(name))
 
     def leave(self, name):
-        """End this thread's operation without any cleaning up.
+        """End this thread's operation without cleaning up.
 
         :raises Cancelled: always.
         """
-        raise self._cancelled(_left(name))
+        raise self._cancelled(_left_to_owner(name))
 
     def change_machine(self, name, instance, act):
-        """Change the machine of an instance if this host may.
+        """Change the machine of an instance that this host has.
 
-        :raises Cancelled: the instance is on another host (inside an
-            operation).
-        :raises InstanceElsewhere: the same, outside of an operation.
-        :raises InstanceGone: inside a build the instance is deleted; nova
-            frees the machine.
-        :raises Exception: it cannot be known; nothing was done.
+        :raises Cancelled: another host has it, inside an operation.
+        :raises InstanceElsewhere: another host has it, outside of one.
+        :raises InstanceGone: a build's instance is deleted; nova frees the
+            machine.
         """
         self._require(name, instance)
         before = self._changing
@@ -456,19 +416,12 @@ class OperationGuard:
             self._thread.changing = before
 
     def ask_again(self):
-        """Check again inside :meth:`change_machine`: it may take long.
-
-        :raises Exception: as :meth:`change_machine` does.
-        """
+        """Check again within a long :meth:`change_machine`; same errors."""
         if self._changing is not None:
             self._require(*self._changing)
 
     def present(self, name, instances):
-        """Return the uuids of those of the instances that are here.
-
-        :param name: name of the operation.
-        :raises Exception: it cannot be known.
-        """
+        """Return the uuids of those of the instances that are here."""
         self._thread.patience_left = None
         instance_states = self._patiently(
             name, f'{len(instances)} instances',
@@ -479,11 +432,10 @@ class OperationGuard:
                 instance_states.get(instance), self._host))
 
     def _patiently(self, name, instance, ask):
-        """Ask, and ask again while there is no answer.
+        """Call ``ask``, and retry while the service does not answer.
 
-        :param instance: for people to read.
-        :raises TakeoverInProgress: a take-over lasts too long.
-        :raises Exception: there is no answer for too long.
+        :param instance: the subject of the question, for the log.
+        :raises TakeoverInProgress: the takeover lasts too long.
         """
         warned = False
         while True:
@@ -515,7 +467,7 @@ class OperationGuard:
         def ask():
             return self._may_change_machine(instance)
 
-        # A machine that is contested is left alone.
+        # A takeover in progress: leave the machine alone.
         with contextlib.suppress(TakeoverInProgress):
             if (self._patiently(name, f'instance {instance.uuid}', ask)
                     if self._inside else ask()):
@@ -524,7 +476,7 @@ class OperationGuard:
                     raise exception.InstanceGone(instance_id=instance.uuid)
                 return
         if self._inside:
-            raise self._cancelled(_left(name))
+            raise self._cancelled(_left_to_owner(name))
         raise exception.InstanceElsewhere(name=name, instance=instance.uuid)
 
     def _may_change_machine(self, instance):
@@ -538,7 +490,7 @@ class OperationGuard:
 
     @property
     def _patience_left(self):
-        """Seconds that this thread's operation may still wait; None: all."""
+        """Seconds that this operation may still wait; None before a wait."""
         return getattr(self._thread, 'patience_left', None)
 
     @property
@@ -560,17 +512,15 @@ class OperationGuard:
 
     @property
     def _claim(self):
-        """The stage of that build."""
         return self._thread.claim if self.building else BuildStage.NONE
 
     @property
     def _changing(self):
-        """(name, instance) of the change in this thread, or None."""
+        """The (name, instance) of :meth:`change_machine`, or None."""
         return getattr(self._thread, 'changing', None)
 
     @contextlib.contextmanager
     def _noted(self, uuid):
-        """Note an operation on an instance, and its failure."""
         with self._lock:
             self._at_work[uuid] += 1
             self._unfinished.discard(uuid)
@@ -586,7 +536,7 @@ class OperationGuard:
                     del self._at_work[uuid]
 
     def note_unfinished(self, uuid):
-        """Note that an operation on an instance may be left unfinished."""
+        """Note that no thread may work on the task of an instance."""
         with self._lock:
             self._unfinished.add(uuid)
 
@@ -595,7 +545,7 @@ class OperationGuard:
         self._thread.inside = True
         self._thread.patient = patient
         self._thread.cancelled = False
-        # As it was: nova clears that of a delete before it is over.
+        # Read before: nova clears the task state of a delete early.
         state = self._thread.state
         self._thread.repeatable = (
             state is not None and takeover.may_be_done_twice(
@@ -629,20 +579,19 @@ class OperationGuard:
         return builds.outdated(state, node, self._host, allocated)
 
     def _is_begun_elsewhere(self, name, instance, unknown=True):
-        """Whether a build has failed because another host has begun it.
+        """Return whether a build has failed as another host has begun it.
 
-        After this host was asked. Then that host has its node, and goes on.
-
-        :param unknown: the result if it cannot be known. A copy of a build
-            that ended with an error is kept in any case.
+        :param unknown: the answer if nova gives none. The copy of a build that
+            has ended with an error is kept in any case.
         """
         try:
             return self._patiently(
                 name, f'instance {instance.uuid}',
                 lambda: self._is_begun_elsewhere_now(instance))
         except Exception as exc:  # noqa: BLE001
-            LOG.warning('It cannot be known where instance %(instance)s is, '
-                        'whose build has failed: %(exc)s',
+            LOG.warning('The build of instance %(instance)s has failed, and '
+                        'nova does not say on which host it is: %(exc)s. If '
+                        'it stays in BUILD, delete it.',
                         {'instance': instance.uuid, 'exc': exc})
             return unknown
 
@@ -653,7 +602,6 @@ class OperationGuard:
             self._host, self._claim)
 
     def _has_moved(self, instance):
-        """Whether a build is another host's, or about to be."""
         try:
             state = self._instance_state(instance)
         except TakeoverInProgress:
@@ -661,7 +609,6 @@ class OperationGuard:
         return builds.elsewhere(state, self._host, self._claim)
 
     def _is_given_up(self, instance):
-        """Whether a build has failed for good, as far as is known."""
         with contextlib.suppress(Exception):
             return builds.given_up(self._instance_state(instance))
         return False
@@ -680,8 +627,8 @@ class OperationGuard:
             try:
                 state = self._instance_state(instance)
             except TakeoverInProgress:
-                # Likely that is why something failed. If nobody takes it over,
-                # what is left undone is taken up (engine.servers.recovery).
+                # Likely the cause of the failure. If nobody takes it over,
+                # engine.servers.recovery finishes the operation.
                 return True
             return builds.elsewhere(state, self._host) or (
                 self.building
@@ -692,8 +639,7 @@ class OperationGuard:
             return (self._patiently(name, f'instance {instance.uuid}', ask)
                     if patient and self._inside else ask())
         except Exception as exc:  # noqa: BLE001
-            # What is to be written cannot be written either, but ports and
-            # allocations are out of the conductor's hands.
+            # Ports and allocations can be changed without the conductor.
             LOG.warning('It cannot be known where instance %(instance)s is, '
                         'so nothing is cleaned up: %(exc)s',
                         {'instance': instance.uuid, 'exc': exc})
@@ -704,5 +650,5 @@ class OperationGuard:
         return record and record.owner
 
 
-def _left(name):
+def _left_to_owner(name):
     return f'{name} is left to the compute service that the instance is on'

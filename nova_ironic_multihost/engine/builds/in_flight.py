@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Ends builds that were sent to this host and were lost on the way.
+"""End builds that were sent to this host and were lost on the way.
 
-nova does that once, when the service starts and before it listens: it cannot
-tell a build that was lost from one that waits in the queue and will be carried
-out (ComputeManager._error_out_instances_whose_build_was_interrupted). Here it
-is done while the service listens. It calls itself through its own queue: when
-the answer is there all that waited in the queue before has come.
+nova does that once, before the service listens, and so cannot tell a lost
+build from one in the queue
+(ComputeManager._error_out_instances_whose_build_was_interrupted). Here the
+service calls itself through its own queue: with the answer, all older requests
+have come.
 """
 
 import collections
@@ -29,11 +29,8 @@ LOG = logging.getLogger(__name__)
 class InFlightBuilds:
     """Knows which builds are here. Threads of nova and a timer use it.
 
-    :param builds: what nova has of builds.
-    :param auditor: says which nodes are this host's.
-    :param may_come: says of a build whether it may be asked for again, see
+    :param may_come: whether a build may be requested again, see
         :mod:`.build_backups`.
-    :param clock: monotonic clock, in seconds.
     """
 
     def __init__(self, builds: Builds, auditor: auditors.Auditor,
@@ -46,35 +43,32 @@ class InFlightBuilds:
         self._lock = threading.Lock()
         self._here: collections.Counter[str] = collections.Counter()
         # Only the timer uses these.
-        self._mine: Mapping[str, float] = {}
-        self._looked = False
+        self._own_nodes: Mapping[str, float] = {}
+        self._noted_before = False
         self._absences: Mapping[SentBuild, lost_builds.Absence] = {}
 
     def begin(self, instance: str) -> None:
-        """Note that a build has come: it waits for its turn, or goes on."""
+        """Note that a build has come; it runs or waits for its turn."""
         with self._lock:
             self._here[instance] += 1
 
     def end(self, instance: str) -> None:
-        """Note that a build that came has ended, however.
-
-        If nova still has it to be built then, it was given up.
-        """
+        """Note the end of a build; one that nova still lists was given up."""
         with self._lock:
             self._here[instance] -= 1
             if self._here[instance] <= 0:
                 del self._here[instance]
 
     def here(self, instance: str) -> bool:
-        """Whether a build has come and has not ended."""
+        """Return whether a build has come and has not ended."""
         with self._lock:
             return instance in self._here
 
     def once(self) -> None:
-        """Look once, and end what is lost; nothing before the first audit.
+        """End the lost builds; nothing before the first audit.
 
-        :raises Exception: nova does not say what there is, or this service
-            does not answer itself; no time counts of which that is so.
+        :raises Exception: nova or this service does not answer; that time is
+            not counted.
         """
         recorded = self._auditor.recorded
         if recorded is None:
@@ -86,7 +80,7 @@ class InFlightBuilds:
         if self._absent(builds):
             self._builds.receive()
         self._absences = lost_builds.observe(
-            before, self._absent(builds), self._mine, now)
+            before, self._absent(builds), self._own_nodes, now)
         lost = self._still_mine(lost_builds.lost(self._absences, now))
         ended = [build for build in sorted(
             lost, key=lambda build: build.instance) if self._end(build)]
@@ -99,15 +93,16 @@ class InFlightBuilds:
                 'answer?', {'count': len(ended)})
 
     def _note_nodes(self, nodes: Set[str], now: float) -> None:
-        since = now if self._looked else float('-inf')
-        self._mine = {node: self._mine.get(node, since) for node in nodes}
-        self._looked = True
+        since = now if self._noted_before else float('-inf')
+        self._own_nodes = {
+            node: self._own_nodes.get(node, since) for node in nodes}
+        self._noted_before = True
 
     def _still_mine(self, lost: Set[SentBuild]) -> list[SentBuild]:
-        """Return those builds whose nodes are this host's at this moment.
+        """Return those builds with a node that is this host's now.
 
-        Another one may have taken a node since the audit, and its build waits
-        there then.
+        Another host may have taken the node since the audit, and has the
+        build.
         """
         audit = self._auditor.last
         if audit is None or not lost:
@@ -118,17 +113,14 @@ class InFlightBuilds:
         return [build for build in lost if build.node in mine]
 
     def _absent(self, builds: Set[SentBuild]) -> list[SentBuild]:
-        return [build for build in builds if build.node in self._mine
+        return [build for build in builds if build.node in self._own_nodes
                 and not self._awaited(build)]
 
     def _awaited(self, build: SentBuild) -> bool:
         return self.here(build.instance) or self._may_come(build)
 
     def _end(self, build: SentBuild) -> bool:
-        """End one build; whether it was as it was seen.
-
-        One that comes right now is carried out.
-        """
+        """End a build; return whether it was still lost."""
         try:
             return self._builds.give_up(
                 build, 'Its build was lost on the way to the compute service '

@@ -1,16 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Forwards builds that wait in the queues of dead compute services.
+"""Hand on the RPC requests that wait for dead compute services.
 
-Every few seconds, in a thread of its own: a broker that does not answer holds
-up nothing else. Of the members one reads the queue of a dead host, the one
-that a ring of them names; two that see different members do no harm, as each
-message goes to one of them.
+Every few seconds, in a thread of its own: a broker that does not answer delays
+nothing else. A ring of the members names the reader of each dead host's RPC
+queue. Two readers do no harm, as each request goes to one of them.
 
-What is not handed on is held for as long as that is allowed, and looked at
-again each time: taking and giving back is counted, see
-:func:`.rules.forwarding.pause`. Nothing depends on this process: what it holds
-goes back when it ends.
+A request that is not handed on is held and looked at again, as RabbitMQ counts
+each return (:func:`.rules.forwarding.pause`). When this process ends RabbitMQ
+gets the held requests back.
 """
 
 import collections
@@ -39,25 +37,23 @@ from nova_ironic_multihost.rules.peers import HostKey
 
 LOG = logging.getLogger(__name__)
 
-#: The most messages of one queue that are held at a time.
+#: The most requests of one queue that are held at a time.
 HELD = 1000
 
-#: Messages that are taken until it is asked again who is there.
+#: Requests between two checks that the queue is still this host's to read.
 STRETCH = 20
 
-#: What is read of a host: its queue, and then its copies of builds.
+#: Both queues of a host, as :attr:`QueueKey.copies`: requests, then copies.
 KINDS = (False, True)
 
-#: Seconds until it is looked again whether there is a queue that was not
-#: there: RabbitMQ logs that as an error.
+#: Seconds between two checks for a missing queue: RabbitMQ logs an error.
 ABSENT = 60
 
 
 class QueueKey(typing.NamedTuple):
-    """What is read of a dead host.
+    """A queue of a dead host.
 
-    :param host: the host.
-    :param copies: its copies of builds, not its queue.
+    :param copies: its queue of copies of builds, not its RPC queue.
     """
 
     host: HostKey
@@ -66,17 +62,15 @@ class QueueKey(typing.NamedTuple):
 
 @dataclasses.dataclass
 class QueueReading:
-    """A queue, or copies, being read. Only the forwarder's thread uses it.
+    """The reading of a queue. Only the forwarder's thread uses it.
 
-    :ivar queue: the queue, open.
-    :ivar opened: when it was opened.
-    :ivar absent: when there was no such queue last, None if never.
-    :ivar held: what was taken and neither handed on nor dropped.
-    :ivar ended: since when each turn has come to its end; None if the last
-        one did not.
-    :ivar counts: what was done with messages in this turn.
-    :ivar copies: the same of hosts that took no copy -> whether they have a
-        queue for them.
+    :ivar opened: when the queue was opened, by the monotonic clock.
+    :ivar absent: when the queue was last found missing, None if never.
+    :ivar held: requests that were neither handed on nor dropped.
+    :ivar ended: since when each turn reaches the end; None if the last did
+        not.
+    :ivar counts: the number of requests by action in this turn.
+    :ivar copies: whether other hosts have a queue for copies, for this turn.
     """
 
     queue: Queue
@@ -90,19 +84,14 @@ class QueueReading:
 
 
 class QueueNoAnswer(Exception):
-    """nova does not say what a message is about."""
+    """nova does not answer a question about a request."""
 
 
 class QueueForwarder:
-    """Reads the queues of dead hosts, again and again, from one thread.
+    """Reads the RPC queues of dead hosts, again and again, from one thread.
 
-    :param host: this host.
-    :param queues: the queues of all hosts.
-    :param auditor: what the last audit has found.
-    :param looks: who is there, and who is dead.
-    :param request: says what is known of a message.
-    :param lost_builds: gives up builds that are found nowhere.
-    :param clock: monotonic clock, in seconds.
+    :param peer_poller: has the last view and the eligible dead hosts.
+    :param lost_builds: gives up builds that are in no queue.
     """
 
     def __init__(
@@ -110,7 +99,7 @@ class QueueForwarder:
         host: str,
         queues: Queues,
         auditor: auditors.Auditor,
-        looks: peer_poll.PeerPoller,
+        peer_poller: peer_poll.PeerPoller,
         requests: request_facts.RequestSorter,
         lost_builds: dead_host_builds.LostBuilds,
         clock: Callable[[], float] = time.monotonic,
@@ -118,56 +107,56 @@ class QueueForwarder:
         self._host = host_key(host)
         self._queues = queues
         self._auditor = auditor
-        self._peer_poller = looks
+        self._peer_poller = peer_poller
         self._lost = lost_builds
-        self._request_sorter = requests
+        self._requests = requests
         self._clock = clock
         self._ending = threading.Event()
-        self._said = self._said_forbidden = False
+        self._unreadable_logged = self._forbidden_logged = False
         self._readings: dict[QueueKey, QueueReading] = {}
-        #: When what was given back may be read again.
-        self._pauses: dict[QueueKey, float] = {}
-        #: Builds that were handed on -> to which host.
+        #: When a closed queue may be opened again.
+        self._reopen_at: dict[QueueKey, float] = {}
+        #: Build -> the host to which it was handed on.
         self._handed_on: dict[str, HostKey] = {}
 
     def end(self) -> None:
-        """Take no more messages: the service is told to end."""
+        """Take no more requests: the service stops."""
         self._ending.set()
 
     def once(self) -> None:
-        """Read what there is in the queues that are this host's to read.
+        """Read the queues that are this host's to read.
 
-        :raises Exception: one of them cannot be read, the last that was
-            tried; the others have been.
+        :raises Exception: the error of the last queue that could not be read;
+            the other queues were read.
         """
-        mine = self._mine()
-        for box in [*self._readings]:
-            if box.host not in mine:
-                self._close(box)
+        mine = self._hosts_to_read()
+        for key in [*self._readings]:
+            if key.host not in mine:
+                self._close(key)
         if mine and not self._queues.readable:
-            self._say_unreadable()
+            self._log_unreadable()
             return
         failure = None
-        for box in [QueueKey(host, kind) for host in sorted(mine)
+        for key in [QueueKey(host, kind) for host in sorted(mine)
                     for kind in KINDS]:
             try:
-                self._read(box, mine[box.host])
+                self._read(key, mine[key.host])
             except QueueNoAnswer:
-                # What was taken is held. It is the same for all of them.
+                # The request is held. Other queues would fail as well.
                 raise
             except Exception as exc:  # noqa: BLE001
-                self._close(box)
+                self._close(key)
                 failure = exc
         self._give_up_lost()
         if failure is not None:
             raise failure
 
     def _give_up_lost(self) -> None:
-        """Give up builds whose messages are in none of the queues."""
+        """Give up builds with a request in none of the queues."""
         read = self._read_to_the_end()
         now = self._clock()
-        # What waits for a host that is down is there, until that is dead in
-        # turn, and is not found there.
+        # A build that was handed on counts as found, until its new host is
+        # dead as well and its queue was read without finding it.
         handed_on = {uuid: host for uuid, host in self._handed_on.items()
                      if now - read.get(host, now) < forwarding.GRACE}
         held = {request.instance for reading in self._readings.values()
@@ -177,24 +166,24 @@ class QueueForwarder:
                            if uuid in waiting}
 
     def _read_to_the_end(self) -> dict[HostKey, float]:
-        """Return since when all was read again and again that hosts have."""
+        """Return {host: since when both its queues are read to the end}."""
         ended: dict[HostKey, list[float | None]] = {}
-        for box, reading in self._readings.items():
-            ended.setdefault(box.host, []).append(reading.ended)
+        for key, reading in self._readings.items():
+            ended.setdefault(key.host, []).append(reading.ended)
         return {host: max(known) for host, since in ended.items()
                 if len(known := [one for one in since if one is not None])
                 == len(KINDS)}
 
-    def _say_unreadable(self) -> None:
-        if not self._said:
-            self._said = True
+    def _log_unreadable(self) -> None:
+        if not self._unreadable_logged:
+            self._unreadable_logged = True
             LOG.info('Builds that wait for a compute service that is dead '
                      'wait until it is back: only queues of RabbitMQ are '
                      'read by others.')
 
-    def _say_forbidden(self, exc: Exception) -> None:
-        if not self._said_forbidden:
-            self._said_forbidden = True
+    def _log_forbidden(self, exc: Exception) -> None:
+        if not self._forbidden_logged:
+            self._forbidden_logged = True
             LOG.warning(
                 'RabbitMQ does not let this compute service read what waits '
                 'for one that is dead: %s. Builds wait until that is back, or '
@@ -202,8 +191,8 @@ class QueueForwarder:
                 'configure, write and read queues named compute.* and '
                 'compute-builds.*', exc)
 
-    def _mine(self) -> dict[HostKey, str]:
-        """Return whose queues are this host's to read: {host: name}."""
+    def _hosts_to_read(self) -> dict[HostKey, str]:
+        """Return {host: name} of the hosts that this host reads for."""
         view, last = self._peer_poller.view, self._auditor.last
         preferences = self._auditor.preferences
         if (view is None or last is None or preferences is None
@@ -214,59 +203,56 @@ class QueueForwarder:
             for host in self._peer_poller.eligible
             if host in view.services
             and not view.live(host)
-            # What waits there is for nodes of its partition.
+            # Its requests are for nodes of its partition.
             and view.peer(host)
             and forwarding.reader(preferences, host) == self._host
         }
 
-    def _read(self, box: QueueKey, name: str) -> None:
-        """Read a queue, or copies, to the end.
+    def _read(self, key: QueueKey, name: str) -> None:
+        """Read a queue to its end.
 
         :param name: the host as nova spells it.
-        :raises SilentError: nova does not answer.
+        :raises QueueNoAnswer: nova does not answer.
         :raises Exception: the queue cannot be read.
         """
         now = self._clock()
-        reading = self._readings.get(box)
+        reading = self._readings.get(key)
         if reading is None:
-            if now < self._pauses.get(box, now):
+            if now < self._reopen_at.get(key, now):
                 return
-            reading = self._readings[box] = QueueReading(
-                (self._queues.open_copies if box.copies
+            reading = self._readings[key] = QueueReading(
+                (self._queues.open_copies if key.copies
                  else self._queues.open)(name), now)
         elif reading.held and now - reading.opened >= forwarding.HOLDING:
-            self._close(box)
+            self._close(key)
             return
         reading.counts.clear()
         reading.copies.clear()
         before = reading.ended
         try:
-            if not self._read_on(box, reading):
-                self._close(box)
+            if not self._read_on(key, reading):
+                self._close(key)
         except PermissionError as exc:
-            # What waits there waits for its host.
+            # The requests wait until their host is back.
             reading.held.clear()
             reading.absent = now
             reading.ended = now if before is None else before
-            self._say_forbidden(exc)
+            self._log_forbidden(exc)
         finally:
-            self._tell(name, reading)
+            self._log_counts(name, reading)
 
-    def _read_on(self, box: QueueKey, reading: QueueReading) -> bool:
-        """Read until nothing is left.
-
-        :returns: whether it is still this host's to read.
-        """
+    def _read_on(self, key: QueueKey, reading: QueueReading) -> bool:
+        """Read a queue to its end; return whether this host may go on."""
         queue = reading.queue
         now = self._clock()
         if reading.absent is not None and now - reading.absent < ABSENT:
-            # RabbitMQ closes a connection over which nothing comes.
+            # RabbitMQ closes an idle connection.
             queue.beat()
             return True
         ended, reading.ended = reading.ended, None
         consumers = queue.consumers()
         if consumers is None:
-            # Nobody has ever listened there, or it was deleted.
+            # The host has never listened, or the queue was deleted.
             reading.held.clear()
             reading.absent = now
             reading.ended = now if ended is None else ended
@@ -274,7 +260,7 @@ class QueueForwarder:
         if forwarding.returned(consumers, len(reading.held)):
             return False
         for request in [*reading.held]:
-            if self._deal(box, reading, request):
+            if self._handle(key, reading, request):
                 reading.held.remove(request)
         taken = 0
         while len(reading.held) < HELD:
@@ -283,37 +269,37 @@ class QueueForwarder:
                 reading.ended = now if ended is None else ended
                 return True
             reading.held.append(found)
-            if self._deal(box, reading, found):
+            if self._handle(key, reading, found):
                 reading.held.pop()
             taken += 1
             if taken % STRETCH == 0 and (
-                    box.host not in self._mine() or forwarding.returned(
+                    key.host not in self._hosts_to_read()
+                    or forwarding.returned(
                         queue.consumers() or 0, len(reading.held))):
                 return False
         return True
 
-    def _deal(
-        self, box: QueueKey, reading: QueueReading, request: QueuedRequest
+    def _handle(
+        self, key: QueueKey, reading: QueueReading, request: QueuedRequest
     ) -> bool:
-        """Do with a message what is to be done; return whether it is gone.
+        """Handle a request; return whether it has left this host.
 
-        :raises SilentError: what that is cannot be known.
+        :raises QueueNoAnswer: nova does not answer.
         """
         try:
-            verdict = self._judge(box, reading.queue, request)
+            disposition = self._decide(key, reading.queue, request)
         except Exception as exc:
-            raise QueueNoAnswer(f'it is not known what becomes of a message: '
-                              f'{exc}') from exc
-        if verdict.action is Action.KEEP:
+            raise QueueNoAnswer('nova does not answer a question about a '
+                                f'request: {exc}') from exc
+        if disposition.action is Action.KEEP:
             return False
-        action = verdict.action
+        action = disposition.action
         if action is Action.HAND_ON and not self._hand_on(
-                reading.queue, request, verdict):
-            if box.copies or not verdict.copy or self._has_copies(
-                    reading, verdict.host):
+                reading.queue, request, disposition):
+            if key.copies or not disposition.copy or self._has_copies(
+                    reading, disposition.host):
                 return False
-            # Where the build goes on there are no copies; nobody waits for
-            # this one.
+            # The new host of the build has no queue for copies.
             action = Action.DROP
         if action is Action.DROP:
             reading.queue.drop(request)
@@ -321,15 +307,15 @@ class QueueForwarder:
         return True
 
     def _has_copies(self, reading: QueueReading, host: HostKey | None) -> bool:
-        """Whether a host has a queue for copies, or nova does not know it.
+        """Return whether a host has a queue for copies, or is unknown.
 
-        It may only not have taken one for the moment.
+        If it has one, it only did not take this copy now.
         """
-        name = self._request_sorter.name(host)
+        name = self._requests.name(host)
         if host is None or name is None:
             return True
         if host not in reading.copies:
-            # It takes another connection, which may take long.
+            # It needs another connection, which may take long.
             with reading.queue.attended():
                 reading.copies[host] = self._has_queue_for_copies(name)
         return reading.copies[host]
@@ -339,48 +325,48 @@ class QueueForwarder:
         try:
             return queue.consumers() is not None
         except PermissionError:
-            # Nor may that host.
+            # Then that host may not use it either.
             return False
         finally:
             queue.close()
 
     def _hand_on(
-        self, queue: Queue, request: QueuedRequest, verdict: Disposition
+        self, queue: Queue, request: QueuedRequest, disposition: Disposition
     ) -> bool:
-        name = self._request_sorter.name(verdict.host)
-        if name is None or not queue.hand_on(request, name, verdict.copy):
+        name = self._requests.name(disposition.host)
+        if name is None or not queue.hand_on(request, name, disposition.copy):
             return False
-        if request.instance is not None and verdict.host is not None:
-            self._handed_on[request.instance] = verdict.host
+        if request.instance is not None and disposition.host is not None:
+            self._handed_on[request.instance] = disposition.host
         return True
 
-    def _judge(
-        self, box: QueueKey, queue: Queue, request: QueuedRequest
+    def _decide(
+        self, key: QueueKey, queue: Queue, request: QueuedRequest
     ) -> Disposition:
         if request.kind is RequestKind.OTHER:
             return Disposition(Action.KEEP)
         with queue.attended():
-            situation = self._request_sorter.situation(request)
-        if situation is None:
+            facts = self._requests.situation(request)
+        if facts is None:
             return Disposition(Action.KEEP)
-        judge = backup_copies.judge if box.copies else forwarding.judge
-        return judge(request, box.host, situation)
+        judge = backup_copies.judge if key.copies else forwarding.judge
+        return judge(request, key.host, facts)
 
-    def _tell(self, name: str, reading: QueueReading) -> None:
+    def _log_counts(self, name: str, reading: QueueReading) -> None:
         if reading.counts:
-            LOG.info('Compute service %(host)s is dead. Of what waited for '
-                     'it %(builds)d builds were handed on, and %(dropped)d '
-                     'messages dropped that nobody wants any more; %(held)d '
-                     'wait on.', {
+            LOG.info('Compute service %(host)s is dead. Of the requests in '
+                     'its queues %(builds)d builds were handed on, '
+                     '%(dropped)d obsolete requests were dropped and %(held)d '
+                     'requests still wait.', {
                          'host': name,
                          'builds': reading.counts[Action.HAND_ON],
                          'dropped': reading.counts[Action.DROP],
                          'held': len(reading.held)})
 
-    def _close(self, box: QueueKey) -> None:
-        """Give back what is held, and leave it alone for some time."""
-        reading = self._readings.pop(box, None)
+    def _close(self, key: QueueKey) -> None:
+        """Give back the held requests, and pause before the next reading."""
+        reading = self._readings.pop(key, None)
         if reading is None:
             return
         reading.queue.close()
-        self._pauses[box] = self._clock() + forwarding.pause(reading.held)
+        self._reopen_at[key] = self._clock() + forwarding.pause(reading.held)

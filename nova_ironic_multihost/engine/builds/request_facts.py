@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is known of a message that was sent to a compute service.
+"""Collect facts about a request that was sent to a compute service.
 
-As of this moment, from nova's database and from who is there.
+They are from nova's database and the last peer poll.
 """
 
 from collections.abc import Mapping
@@ -21,25 +21,23 @@ from nova_ironic_multihost.rules.peers import HostKey
 
 
 class RequestSorter:
-    """Says what a message is about. Several threads use it.
+    """Collects facts about requests. Several threads use it.
 
-    :param host: this host, which lives.
-    :param auditor: what the last audit has found.
-    :param looks: who is there, and who is dead.
-    :param attempts: what was begun.
+    :param attempts: counts builds that were begun and not ended.
     """
 
     def __init__(self, host: str, auditor: auditors.Auditor,
-                 looks: peer_poll.PeerPoller, attempts: Attempts) -> None:
+                 peer_poller: peer_poll.PeerPoller,
+                 attempts: Attempts) -> None:
         self._host = host_key(host)
         self._auditor = auditor
-        self._peer_poller = looks
+        self._peer_poller = peer_poller
         self._attempts = attempts
 
     def situation(self, request: QueuedRequest) -> RequestFacts | None:
-        """Return what is known, None if that is nothing yet.
+        """Return the facts about a request, None if too little is known yet.
 
-        :raises Exception: nova does not say.
+        :raises Exception: nova does not answer.
         """
         last, view = self._auditor.last, self._peer_poller.view
         if request.instance is None or last is None or view is None:
@@ -59,7 +57,7 @@ class RequestSorter:
             self._attempts.count(request.instance))
 
     def name(self, host: HostKey | None) -> str | None:
-        """Return how nova spells a host, None if it does not have it."""
+        """Return the host as nova spells it, None if nova does not have it."""
         view = self._peer_poller.view
         service = (view.services.get(host)
                    if view is not None and host is not None else None)
@@ -67,7 +65,7 @@ class RequestSorter:
 
     def _choice(self, node: str, owner: HostKey | None, last: Audit,
                 view: peers.View) -> HostKey | None:
-        """Return who is to have a node of a dead host, as ownership says."""
+        """Return the host that is to get a node of a dead host."""
         preferences = self._auditor.preferences
         if preferences is None:
             return None

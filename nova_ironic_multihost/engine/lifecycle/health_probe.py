@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Collects what probes and reports show of this compute service.
+"""Show the state of this compute service to health checks and metrics.
 
-It only reads what others have replaced whole: it takes no lock and asks
-nobody, so it can be asked at any moment, whatever hangs.
+It only reads values that are replaced whole, takes no lock and asks no
+service. So it answers even while other threads hang.
 """
 
 from collections.abc import Callable
@@ -20,29 +20,23 @@ from nova_ironic_multihost.rules.health import StatusSnapshot
 
 
 class HealthProbe:
-    """Says what is known at this moment.
+    """Collects the state of this moment.
 
-    :param host: this host, as nova spells it.
-    :param auditor: says what is known of the nodes.
-    :param looks: says who is there.
-    :param recorder: what was counted and timed; its clock is
-        :meth:`picture`'s.
-    :param bounds: returns after which time something is taken for broken; it
-        may raise.
-    :param ending: says whether this service is about to end.
-    :param listening: says whether somebody reads its messages.
-    :param clock: monotonic clock, in seconds.
+    :param recorder: counts and times; with the clock of :meth:`picture`.
+    :param bounds: returns the limits of a healthy service; may raise.
+    :param ending: whether the service stops.
+    :param listening: whether this host reads its RPC queue.
     """
 
     def __init__(self, host: str, auditor: auditors.Auditor,
-                 looks: peer_poll.PeerPoller, recorder: Metrics,
+                 peer_poller: peer_poll.PeerPoller, recorder: Metrics,
                  bounds: Callable[[], health.HealthLimits],
                  ending: Callable[[], bool] = lambda: False,
                  listening: Callable[[], bool] = lambda: True,
                  clock: Callable[[], float] = time.monotonic) -> None:
         self._host = host
         self._auditor = auditor
-        self._peer_poller = looks
+        self._peer_poller = peer_poller
         self._recorder = recorder
         self._bounds = bounds
         self._ending = ending
@@ -52,13 +46,13 @@ class HealthProbe:
         self._limits = health.HealthLimits(None, math.inf, math.inf)
 
     def note_start(self) -> None:
-        """Note that this service has started."""
+        """Note the start of this service."""
         if self._started is None:
             self._started = self._clock()
 
     def verdict(self) -> health.HealthState:
-        """Say whether this compute service is well."""
-        # What is read first is not younger than the moment.
+        """Return whether this compute service is healthy."""
+        # Read before the clock, so that no time is in the future.
         totals = self._recorder.totals
         turns = totals.turns
         return health.judge(health.HealthInputs(
@@ -71,17 +65,17 @@ class HealthProbe:
             self._clock())
 
     def _read_limits(self) -> health.HealthLimits:
-        """Return the bounds, as they were if they cannot be read.
+        """Return the limits; the last ones if nova.conf has an error.
 
-        As if nova.conf was read anew with an error in it: that is no reason
-        to end what works, and a new process could not begin.
+        That is no reason to end a service that works: it could not start
+        again.
         """
         with contextlib.suppress(Exception):
             self._limits = self._bounds()
         return self._limits
 
     def picture(self) -> StatusSnapshot:
-        """Return all that is known."""
+        """Return the state of this moment."""
         audit = self._auditor.last
         absences = self._auditor.absences
         totals = self._recorder.totals

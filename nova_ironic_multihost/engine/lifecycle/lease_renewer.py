@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The holder of the lease: asks, in one thread, and gives signs of life.
+"""Renew the lease of this service, and tell the watchdog that it is alive.
 
-The latter in another, as a question may wait a minute for its answer. Neither
-does anything else and neither takes a lock, so nothing that this service is
-busy with holds them up: its first audit, a look that takes a thousand
-instances, Ironic that is away, the minutes in which it ends.
+One thread asks nova, which may take a minute; another one tells systemd. They
+do nothing else and take no lock. So no long audit, no outage of Ironic and no
+slow stop delays them.
 """
 
 from collections.abc import Callable
@@ -22,25 +21,23 @@ from nova_ironic_multihost.rules import peers
 
 LOG = logging.getLogger(__name__)
 
-#: Signs of life in the time after which the watchdog kills.
+#: Signs of life within the timeout of the watchdog.
 SIGNS = 4
 
 
 def clock() -> float:
-    """Return the seconds since the machine was started, asleep or not."""
+    """Return the seconds since the machine's boot, with its sleep."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class LeaseRenewer:
     """Holds the lease of this service.
 
-    :param ask: returns this service as nova has it now, None if it has none.
-    :param terms: returns how long things last. What it returns first counts:
-        a nova.conf that is read anew, with an error in it perhaps, ends
-        nobody.
+    :param ask: returns this service as nova has it, None if it has none.
+    :param terms: returns the timing. Only its first result counts, so an error
+        in a changed nova.conf ends no service.
     :param period: returns the seconds between two questions.
-    :param watchdog: what watches this process, None if nothing does.
-    :param ending: says whether this service is about to end.
+    :param ending: whether the service stops.
     :param clock: that of the lease, in seconds.
     """
 
@@ -65,16 +62,13 @@ class LeaseRenewer:
 
     @property
     def dead_after(self) -> float | None:
-        """Seconds from the last renewal until it is dead for certain.
-
-        None if nothing watches it.
-        """
+        """Seconds from the last renewal to certain death; None: unwatched."""
         if self._watchdog is None:
             return None
         return self._terms().over_after(self._watchdog.seconds)
 
     def start(self) -> None:
-        """Begin, when nova has just answered."""
+        """Start the threads, when nova has just answered."""
         self._lease = lease.Lease(self._clock())
         if self._watchdog is not None:
             LOG.info('systemd kills this process when it shows no sign of '
@@ -88,16 +82,16 @@ class LeaseRenewer:
             one.wake()
 
     def end(self) -> None:
-        """Ask no more: the service has ended, but for a few threads.
+        """Ask no more: only a few threads of the service are left.
 
-        What hangs then is killed when the lease has run out.
+        The watchdog kills those that hang when the lease has run out.
         """
         self._timers[0].stop()
 
     def renew(self) -> None:
-        """Ask, and renew the lease by the answer.
+        """Ask nova, and renew the lease by the answer.
 
-        :raises Exception: there is none.
+        :raises Exception: nova does not answer.
         """
         asked = self._clock()
         self._lease = self._lease.after(asked, self._ask())
@@ -105,11 +99,11 @@ class LeaseRenewer:
     def show(self) -> None:
         """Give a sign of life, if the lease is valid.
 
-        With each, as a word may be lost, it says that the start is over: for
-        systemd it is when the watchdog is to begin, before the first audit,
-        which may take minutes. With native threads nova does not say it.
+        READY goes with each, in case one is lost: systemd's watchdog begins
+        then, before the first audit. With native threads nova does not send
+        it.
 
-        :raises OSError: systemd does not hear.
+        :raises OSError: systemd does not read.
         """
         if self._watchdog is None:
             return
@@ -133,5 +127,5 @@ class LeaseRenewer:
               else ()))
 
     def verdict(self) -> health.HealthState:
-        """Say whether the lease is valid."""
+        """Return whether the lease is valid."""
         return self._lease.verdict(self._terms(), self._clock())

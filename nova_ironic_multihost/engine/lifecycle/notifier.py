@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Sends notifications in the background, without waiting.
+"""Send notifications without waiting for the message bus.
 
-A bus that is down holds up no audit, so each notification has a thread of its
-own and is tried once. What it tells of is in the log as well, or in the
-metrics.
+Each notification has a thread of its own and one try, so a bus that is down
+delays no audit. The log or the metrics say the same.
 """
 
 from collections.abc import Callable
@@ -21,22 +20,21 @@ from nova_ironic_multihost.rules.ownership import Reason
 
 LOG = logging.getLogger(__name__)
 
-#: Why nodes are mine that others get when this service is disabled.
+#: Reasons of the nodes that other hosts get when this service is disabled.
 FREE = frozenset({Reason.KEPT, Reason.CREATED, Reason.ADOPTED,
                   Reason.PULLED})
 
 
 def start_thread(target: Callable[..., object], *args: object) -> None:
-    """Call a function in a thread of its own."""
+    """Call a function in a new thread."""
     threading.Thread(target=target, args=args, daemon=True,
-                     name='ironic-multihost-herald').start()
+                     name='ironic-multihost-notifier').start()
 
 
 class Notifier:
-    """Sends notifications. Audits follow each other, in whatever threads.
+    """Sends notifications. Any thread may use it; ``_lock`` guards its state.
 
-    :param instances: sends them, by nova's bus.
-    :param start: calls a function with arguments, in a thread of its own.
+    :param start: calls a function with arguments, in a new thread.
     """
 
     def __init__(self, instances: Instances,
@@ -44,12 +42,12 @@ class Notifier:
         self._instances = instances
         self._start = start
         self._lock = threading.Lock()
-        # What was told last; of a process that has begun nothing is new.
+        # The state that was sent last; a new process sends no change.
         self._braked = False
         self._drain = notifications.DrainProgress.IN_SERVICE
 
     def tell(self, event: notifications.Notification) -> None:
-        """Send a notification, soon; raises nothing."""
+        """Send a notification soon; raises nothing."""
         try:
             self._start(self._send, event)
         except RuntimeError as exc:
@@ -57,14 +55,14 @@ class Notifier:
 
     def follow(self, host: str, audit: Audit, absences: absence.Absences
                ) -> None:
-        """Tell what an audit of all nodes has found to be new.
+        """Send the changes that an audit of all nodes has found.
 
         :param host: this host, as nova spells it.
         """
         me = audit.view.services.get(audit.view.host)
         counted = ownership.count_reasons(audit.reasons)
         free = sum(counted[reason] for reason in FREE)
-        # Who is told to end is disabled as well, and comes back.
+        # A stopped service is disabled as well, but comes back.
         state = notifications.drained(
             me is not None and me.disabled and not me.stop_marker, free)
         with self._lock:

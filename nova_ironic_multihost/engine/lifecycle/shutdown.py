@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The departure of this compute service: it is told to end, and says so.
+"""Tell the other hosts that this compute service stops.
 
-From then on it takes nothing any more, and what it has stays served. What it
-says is in :mod:`.rules.stop_marker`; its next start takes that back.
+From then on it takes no more nodes and instances, and serves those it has. The
+text is in :mod:`.rules.stop_marker`; the next start takes it back.
 """
 
 from collections.abc import Callable
@@ -18,29 +18,24 @@ from nova_ironic_multihost.rules import stop_marker
 
 LOG = logging.getLogger(__name__)
 
-#: The most seconds for which the end of the service waits until it is said.
-#: A manager of containers may give it 30.
+#: Seconds that a stop waits for nova. Containers may have 30 for all of it.
 WAIT = 5
 
-#: Times that it is tried to say it, and seconds in between; each may take as
-#: long as nova waits for an answer.
+#: Tries to write the stop marker, each up to nova's RPC timeout; and the
+#: seconds between them.
 ATTEMPTS = 12
 PAUSE = 5
 
 
 class Shutdown:
-    """Begins at most once in the life of a process.
+    """Begins at most once in a process.
 
-    nova may tell it in a handler of signals, in the middle of anything that
-    the main thread does. So what has to be asked and written is done in a
-    thread of its own, which no lock of the main thread can block for longer
-    than :data:`WAIT`.
+    nova may call it in a signal handler, on top of any frame of the main
+    thread. So nova is asked in another thread, which no lock of the main
+    thread can block for longer than :data:`WAIT`.
 
-    :param registration: this service as nova's database has it.
-    :param may_close: function without arguments that says whether builds are
-        to be sent to others, see :func:`.stop_marker.may_close`.
-    :param now: function without arguments that returns this moment in UTC.
-    :param sleep: waits for so many seconds.
+    :param may_close: see :func:`.stop_marker.may_close`.
+    :param now: returns the time in UTC.
     """
 
     def __init__(self, registration: Registration,
@@ -52,41 +47,39 @@ class Shutdown:
         self._may_close = may_close
         self._now = now
         self._sleep = sleep
-        self._opened = False
+        self._started = False
         self._begun = threading.Event()
         self._said = threading.Event()
 
     def begun(self) -> bool:
-        """Whether the service has been told to end: it takes nothing."""
+        """Return whether the service stops, and so takes nothing."""
         return self._begun.is_set()
 
     def begin(self) -> bool:
-        """Take nothing from now on, and let the others know.
+        """Take nothing more, and tell the other hosts; False if called before.
 
-        A process whose start was refused has nothing to say: its host may be
-        that of another, by mistake.
-
-        :returns: False when it has begun before.
+        A process with a refused start writes nothing: another may have its
+        host name.
         """
         if self.begun():
             return False
         self._begun.set()
-        if not self._opened:
+        if not self._started:
             self._said.set()
             return True
         try:
             threading.Thread(target=self._write_stop_marker, daemon=True,
-                             name='ironic-multihost-stop marker').start()
+                             name='ironic-multihost-shutdown').start()
         except RuntimeError as exc:
             LOG.warning('Threads of nova-compute are used up: %s.', exc)
             self._said.set()
         return True
 
     def wait(self) -> None:
-        """Wait until the others know, for a short time.
+        """Wait up to :data:`WAIT` s until nova knows of the stop.
 
-        When no more is read from the queue of this host: what is read now is
-        begun and may not be ended.
+        Called when the queue is read no more: a later build may not be
+        finished.
         """
         if self.begun() and not self._said.wait(WAIT):
             LOG.warning('It is not known yet to nova that this compute '
@@ -96,14 +89,14 @@ class Shutdown:
                         'nova-conductor up?')
 
     def undo(self) -> None:
-        """Take back what this service said when it ended; raises nothing.
+        """Remove the stop marker of an earlier process; raises nothing.
 
-        A process that was killed may have said it and be heard late, so this
-        is done whenever it is found.
+        Called whenever one is found: the write of a killed process may come
+        late.
         """
         if self.begun():
             return
-        self._opened = True
+        self._started = True
         try:
             if self._registration.take_back():
                 LOG.info('This compute service was stopped, and is enabled '
@@ -113,19 +106,18 @@ class Shutdown:
                         'service disabled since it was stopped: %s. It is '
                         'looked at again soon.', exc)
         if self.begun():
-            # Told to end meanwhile: that write may have come after the words
-            # of this end. No lock, as the handler of a signal stands on top
-            # of this frame and may never return to it.
+            # The stop began meanwhile: take_back() may remove its marker. No
+            # lock, as a signal handler here may never return to this frame.
             self._write_stop_marker()
 
     def _write_stop_marker(self) -> None:
         try:
-            words = stop_marker.text(self._now())
-            if not self._repeatedly(words):
+            text = stop_marker.text(self._now())
+            if not self._write_with_retries(text):
                 return
-            # When all have said it each of them knows who stays.
+            # Asked after it: hosts that stop together see each other's marker.
             if self._may_close():
-                self._registration.close(words)
+                self._registration.close(text)
             LOG.info('The others know that this compute service is about to '
                      'end. If it is not back in service_down_time they take '
                      'its free nodes.')
@@ -137,11 +129,11 @@ class Shutdown:
         finally:
             self._said.set()
 
-    def _repeatedly(self, words: str) -> bool:
-        """Say it until it is heard; return whether it was."""
+    def _write_with_retries(self, text: str) -> bool:
+        """Write the marker, with retries; return whether it is written."""
         for attempt in range(ATTEMPTS):
             try:
-                return self._registration.say(words)
+                return self._registration.say(text)
             except Exception as exc:  # noqa: BLE001
                 LOG.debug('Attempt %(attempt)s to say that this compute '
                           'service is about to end: %(exc)s',

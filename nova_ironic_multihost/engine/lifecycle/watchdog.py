@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The watchdog: systemd, which kills a service that shows no sign of life.
+"""Talk to systemd's watchdog, which kills a service without a sign of life.
 
-What is said to it is a few words on a socket, sd_notify(3). A library for that
-is not needed, and oslo.service has it for the start of a service only; it then
-takes the socket out of the environment, so that is read before.
+It speaks sd_notify(3), a few words on a socket. oslo.service has it for the
+start only, and removes the socket from the environment; so read that before.
 """
 
 from collections.abc import Mapping
 import dataclasses
 import socket
 
-#: Seconds for which systemd may keep a word waiting.
+#: Timeout of the socket, in seconds.
 PATIENCE = 1
 
 READY = 'READY=1'
@@ -20,21 +19,19 @@ ALIVE = 'WATCHDOG=1'
 
 @dataclasses.dataclass(frozen=True)
 class Watchdog:
-    """What watches this process.
+    """The watchdog of this process.
 
-    :param address: of its socket: a path, or ``@`` and a name for one that is
-        in no file system.
-    :param seconds: without a sign of life after which it kills.
+    :param address: its socket: a path, or ``@`` and an abstract name.
+    :param seconds: without a sign of life until it kills.
     """
 
     address: str
     seconds: float
 
     def tell(self, *words: str) -> None:
-        """Say something.
+        """Send words of sd_notify(3).
 
-        :param words: of sd_notify(3).
-        :raises OSError: it does not hear.
+        :raises OSError: systemd does not read.
         """
         where = self.address
         if where.startswith('@'):
@@ -46,26 +43,24 @@ class Watchdog:
 
 
 def find(environment: Mapping[str, str], pid: int) -> Watchdog | None:
-    """Return what watches a process, None if nothing does.
+    """Return the watchdog of a process, or None.
 
-    :param environment: of the process when it began.
-    :param pid: of the process.
+    :param environment: of the process at its start.
     """
     address = environment.get('NOTIFY_SOCKET', '')
     span = environment.get('WATCHDOG_USEC', '')
     if not address.startswith(('/', '@')) or not span.isdecimal():
         return None
     if environment.get('WATCHDOG_PID', str(pid)) != str(pid):
-        # It watches a parent of this process.
+        # For a parent of this process.
         return None
     seconds = int(span) / 1e6
     return Watchdog(address, seconds) if seconds else None
 
 
 def stay(seconds: float) -> str:
-    """Return the word that asks for so many seconds more until the SIGKILL.
+    """Return the word that asks for more seconds until SIGKILL.
 
-    While a service is told to end systemd goes by that alone, however long it
-    was without a sign of life.
+    While a service stops, systemd looks at this alone, not at signs of life.
     """
     return f'EXTEND_TIMEOUT_USEC={round(seconds * 1e6)}'

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Takes a node from a dead host for a build that has arrived here.
+"""Take a node of a dead host for a build that has come to this host.
 
-A node with an allocation waits for its dead owner, as the build may wait in
-that host's queue. When :mod:`.engine.builds.queue_forwarder` has handed the
-build on, its new host takes the node, by the same rules but without waiting.
+An allocated node waits for its dead owner, as that host's RPC queue may have
+the build. After :mod:`.engine.builds.queue_forwarder` has handed the build on,
+its new host takes the node by the same rules, without a wait.
 """
 
 from collections.abc import Callable
@@ -21,10 +21,8 @@ LOG = logging.getLogger(__name__)
 
 
 class OrphanClaimer:
-    """Takes nodes for builds. Several threads of builds use it at a time.
+    """Takes nodes for builds. Several threads of builds use it at once.
 
-    :param auditor: audits the node.
-    :param tracker: nova's resource tracker, which takes it.
     :param acquired: as for :class:`.peer_poll.PeerPoller`.
     """
 
@@ -36,14 +34,13 @@ class OrphanClaimer:
 
     def adopt(self, settings: Settings, build: str, node: str | None
               ) -> bool:
-        """Take the node of a build, if it is a dead host's and to be mine.
+        """Take the node of a build, if a dead host has it; raises nothing.
 
-        Otherwise nova sends the build to another node. Raises nothing.
+        If it cannot be taken, nova sends the build to another node.
 
         :param build: uuid of the instance.
         :param node: uuid of the node, None if nova does not say.
-        :returns: whether the node, or an unfinished build on it, may have been
-            taken.
+        :returns: whether the node or instances of the host may be taken now.
         """
         try:
             return self._adopt(settings, build, node)
@@ -79,5 +76,5 @@ class OrphanClaimer:
                  'is down. Its node is now %(reason)s.', {
                      'build': build, 'host': record.host,
                      'reason': reasons[node].value if node in reasons
-                     else 'not to be had'})
+                     else 'not available'})
         return True

@@ -1,13 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
 
-"""What follows from members that come and go between two audits.
+"""Decide of which hosts the nodes are audited between two audits of nova.
 
-nova audits every ``update_resources_interval`` seconds. Nodes of a compute
-service that dies should not wait for that. So every few seconds each compute
-service polls its peers, and at once audits the nodes of hosts that have died,
-were disabled or fenced, or were told to stop and have not come back. A host
-that joins, or is enabled again, takes its nodes by its own audits.
+They are hosts that have died, or were disabled, fenced or stopped. A host that
+joins or is enabled takes nodes by its own audits.
 """
 
 from collections.abc import Callable
@@ -21,14 +18,12 @@ from nova_ironic_multihost.rules.peers import HostKey
 
 def due(before: peers.View | None, after: peers.View
         ) -> frozenset[HostKey]:
-    """Return the hosts with nodes that may have become mine.
+    """Return the hosts of which this host may get nodes now.
 
-    When a member leaves, this host may be preferred for nodes of hosts that
-    left earlier, too: the member was to take those and has not.
+    When a member leaves, this host may also be preferred for nodes of hosts
+    that left earlier, as the member did not take them.
 
-    :param before: result of the poll before, or None.
-    :param after: result of this poll.
-    :returns: hosts that are no members.
+    :param before: the view of the last poll, None if there was none.
     """
     if not after.member(after.host):
         return frozenset()
@@ -44,7 +39,7 @@ def due(before: peers.View | None, after: peers.View
 
 def _down_state(view: peers.View, host: HostKey
                 ) -> tuple[bool, bool, bool] | None:
-    """Return why others may take nodes of a host; None if they may not."""
+    """Return (up, disabled, forced down), None for a host in service."""
     service = view.services.get(host)
     if service is None or (service.up and not service.disabled
                            and not view.gone(host)):
@@ -53,23 +48,22 @@ def _down_state(view: peers.View, host: HostKey
 
 
 class PeerChanges:
-    """The results of the polls so far, and the work that is left.
+    """What the last polls have found, and the hosts that are due.
 
-    :param clock: monotonic clock, in seconds.
-    :ivar seen: the last result that was acted on, or None.
-    :ivar eligible: the hosts with instances that might be taken over then.
+    :ivar seen: the last view that was acted on, or None.
+    :ivar eligible: the hosts then with instances that could be taken over.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.seen: peers.View | None = None
         self._clock = clock
-        self._pauses: dict[HostKey, backoff.Backoff] = {}
+        self._backoffs: dict[HostKey, backoff.Backoff] = {}
         self.eligible: frozenset[HostKey] = frozenset()
         self._waiting: frozenset[HostKey] = frozenset()
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """The known hosts, as nova spells them."""
+        """The hosts of that view, as nova spells them."""
         return self.seen.hosts if self.seen else ()
 
     def due(self, view: peers.View,
@@ -77,13 +71,12 @@ class PeerChanges:
             ) -> frozenset[HostKey]:
         """Return the hosts with nodes that are to be audited now.
 
-        :param view: result of this poll.
-        :param eligible: hosts with instances that may be taken over by now.
+        :param eligible: hosts with instances that may be taken over now.
         """
         now = self._clock()
         again = {host for host in {
                      *self._waiting, *(host for host, pause
-                                       in self._pauses.items()
+                                       in self._backoffs.items()
                                        if pause.until <= now)}
                  if _down_state(view, host) is not None}
         return due(self.seen, view) | again | (eligible - self.eligible)
@@ -92,27 +85,21 @@ class PeerChanges:
              eligible: frozenset[HostKey] = frozenset(),
              waiting: Iterable[HostKey] = (),
              hindered: Iterable[HostKey] = ()) -> None:
-        """Note that this was done.
+        """Note the result of a poll; without it the next one does the same.
 
-        Without it the next poll finds the same work.
-
-        :param view: result of this poll.
-        :param audited: hosts with nodes that were audited.
-        :param eligible: as for :meth:`due`.
-        :param waiting: hosts left to the next poll: they have more nodes or
-            instances than can be taken at a time, or a service does not
-            answer.
-        :param hindered: hosts with a node that could not be taken. They are
-            tried again by the next poll, and then ever more seldom.
+        :param waiting: hosts for the next poll: they have more nodes or
+            instances than one poll takes, or a service did not answer.
+        :param hindered: hosts with a node that could not be taken: for the
+            next poll, then with backoff.
         """
         self.seen = view
         self.eligible = eligible
         self._waiting = frozenset(waiting)
-        tried, last, now = frozenset(audited), self._pauses, self._clock()
-        self._pauses = {
+        tried, last, now = frozenset(audited), self._backoffs, self._clock()
+        self._backoffs = {
             **{host: pause for host, pause in last.items()
                if host not in tried and _down_state(view, host) is not None},
-            # At first it is none at all.
+            # The first backoff has no length.
             **{host: backoff.Backoff(
                 now + (last[host].seconds if host in last else 0),
                 backoff.longer(last.get(host), False))

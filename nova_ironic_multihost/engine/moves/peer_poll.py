@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Polls the peers, and audits the nodes that a change concerns.
+"""Ask every few seconds which peers are up, and audit the nodes concerned.
 
-Every few seconds between nova's audits; :mod:`.peer_changes` says what follows
-from a change.
+It runs between nova's audits; :mod:`.peer_changes` names the nodes' hosts.
 """
 
 from collections.abc import Callable
@@ -33,35 +32,28 @@ from nova_ironic_multihost.rules import stop_marker
 
 LOG = logging.getLogger(__name__)
 
-#: The most nodes that are taken before others have their turn with the
-#: auditor: builds whose nodes are adopted, and what has changed in Ironic. A
-#: multiple of what is taken over at a time.
+#: Batch size in nodes. Between batches builds and changes in Ironic get the
+#: auditor. A multiple of the number of nodes in one takeover.
 TOGETHER = 48
 
-#: Questions of one portion without an answer after which no other portion is
-#: begun: each may take as long as a timeout.
+#: Unanswered questions that end the batches: each may take a whole timeout.
 UNANSWERED = 8
 
-#: The most records that are moved at the same time; claims wait for that.
+#: The most records that are moved at once; claims wait for the move.
 AT_ONCE = 8
 
 
 class PeerPoller:
-    """Polls, again and again, from one thread.
+    """Polls the peers, again and again, from one thread.
 
-    :param auditor: audits the nodes of hosts that left.
-    :param tracker: nova's resource tracker, which takes them.
-    :param acquired: called with the audit and the uuids of my nodes in it,
-        before the tracker takes them.
-    :param clock: monotonic clock, in seconds.
-    :param ending: returns whether this service is about to stop: a poll then
-        takes no more nodes.
-    :param to_move: returns the records of my nodes that can be moved as they
-        are, see :meth:`.engine.audit.recheck.Recheck.to_move`.
-    :param recorder: counts and times polls.
-    :param pull: pulls nodes and returns those that it could, see
-        :meth:`.rebalance.Rebalancer.pull`.
-    :param note_pulled: called with the nodes that the poll before has pulled.
+    :param acquired: called with the audit and the nodes that are now this
+        host's, before the tracker takes them.
+    :param ending: whether the service stops; a poll then takes nothing more.
+    :param to_move: :meth:`.engine.audit.recheck.Recheck.to_move`.
+    :param pull: :meth:`.rebalance.Rebalancer.pull`.
+    :param note_pulled:
+        :meth:`.engine.tracking.due_nodes.DueNodes.note_pulled`, called by the
+        next poll.
     """
 
     def __init__(self, auditor: auditors.Auditor, tracker: Tracker,
@@ -83,50 +75,47 @@ class PeerPoller:
         self._note_pulled = note_pulled
         self._ending = ending
         self._recorder = recorder or Metrics(clock)
-        self._watch = peer_changes.PeerChanges(clock)
+        self._changes = peer_changes.PeerChanges(clock)
         self._view: peers.View | None = None
         self._eligible: frozenset[HostKey] = frozenset()
         self._pulled: tuple[str, ...] = ()
         self._busy = False
-        # What was logged last.
-        self._told: tuple[str, str] | None = None
+        #: The hosts and reasons of the last log line.
+        self._logged: tuple[str, str] | None = None
         self._unanswered = False
 
     @property
     def eligible(self) -> frozenset[HostKey]:
-        """The hosts with instances that may be taken over, by the last poll.
+        """The hosts with instances that may be taken over, as last seen.
 
-        Newer ones are among them when this poll is over.
+        Hosts that became eligible in this poll are added at its end.
         """
-        return self._watch.eligible & self._eligible
+        return self._changes.eligible & self._eligible
 
     @property
     def view(self) -> peers.View | None:
-        """The result of the last poll, None before the first.
+        """The last view, None before the first poll.
 
-        Set before anything is done about it: taking many nodes lasts minutes.
+        It is set before the audit, which may take minutes.
         """
         return self._view
 
     @property
     def busy(self) -> bool:
-        """Whether nodes are being taken, so that less urgent work can wait."""
+        """Whether nodes are being taken; less urgent work can wait."""
         return self._busy
 
     def pause(self, settings: Settings) -> float:
-        """Return the seconds from the beginning of a poll to the next one.
+        """Return the seconds from the beginning of a poll to the next.
 
-        Shorter when the time of a stopping host is nearly over.
+        Shorter if a stopped host that has not come back is due before.
         """
         period = settings.heartbeats.period
         over = self._auditor.next_over(settings)
         return period if over is None else min(period, max(1, over))
 
     def once(self, settings: Settings) -> peers.View:
-        """Poll, and audit at once the nodes that a change concerns.
-
-        :returns: the compute services as they were seen.
-        """
+        """Ask which peers are up, and audit the nodes concerned at once."""
         with self._recorder.turn(Work.LOOK):
             try:
                 return self._once(settings)
@@ -142,30 +131,26 @@ class PeerPoller:
         self._view, self._eligible = view, eligible
         pulled, self._pulled = self._pulled, ()
         self._note_pulled(pulled)
-        due = self._watch.due(view, eligible)
+        due = self._changes.due(view, eligible)
         self._busy = bool(due)
         try:
             hindered, waiting = self._audit_hosts(settings, view, due)
         finally:
             self._busy = False
-            # That may take minutes, and fail then: it is no gap in what this
-            # host has seen.
+            # Also after a failure: the minutes of an audit are no gap in the
+            # heartbeats that this host has seen.
             outage = self._auditor.note_look(settings)
         if outage:
             eligible = frozenset()
-        self._watch.done(view, due, eligible, waiting, hindered)
+        self._changes.done(view, due, eligible, waiting, hindered)
         return view
 
     def listen(self, settings: Settings) -> None:
-        """Note the heartbeats if a poll takes long; in another thread."""
+        """Note the heartbeats during a long poll, from another thread."""
         self._auditor.listen(settings, self._known())
 
     def may_close(self, settings: Settings) -> bool:
-        """Read the services, and return whether builds may be sent to others.
-
-        While this service is about to stop, see
-        :func:`.stop_marker.may_close`.
-        """
+        """Return :func:`.stop_marker.may_close`, asking nova now."""
         last = self._auditor.last
         return stop_marker.may_close(
             self._auditor.view_of_nova(settings, self._known()),
@@ -176,26 +161,26 @@ class PeerPoller:
             return self._auditor.read_view(settings, self._known())
 
     def _known(self) -> Iterable[str]:
-        """Return the known hosts, as nova spells them."""
+        """Return the hosts of the last poll and audit, as nova spells them."""
         last = self._auditor.last
         return dict.fromkeys(
-            [*self._watch.hosts, *(last.view.hosts if last else ())])
+            [*self._changes.hosts, *(last.view.hosts if last else ())])
 
     def _audit_hosts(self, settings: Settings, view: peers.View,
                      hosts: frozenset[HostKey]
                      ) -> tuple[Iterable[HostKey], Iterable[HostKey]]:
-        """Audit the nodes of some hosts and take mine.
+        """Audit the nodes of some hosts and take those that are this host's.
 
         :returns: (hosts with nodes that could not be taken, hosts with nodes
-            that wait for their turn, or for an answer).
+            that wait for their turn or for an answer).
         """
         missed: set[HostKey] = set()
         if not hosts:
             return missed, ()
-        #: Nodes that are not taken yet -> who may be their owners.
+        #: Node that is not taken yet -> its possible owners.
         left: dict[str, Set[HostKey]] = {}
 
-        def take_some(audit: Audit, mine: list[str]) -> None:
+        def take_batch(audit: Audit, mine: list[str]) -> None:
             self._acquired(audit, mine)
             for node in mine[:TOGETHER]:
                 left.pop(node, None)
@@ -204,78 +189,76 @@ class PeerPoller:
                 for node in mine[TOGETHER:])
             missed.update(self._take(audit, mine[:TOGETHER]))
 
-        def audit_some(now: peers.View, some: list[str]
-                       ) -> Mapping[str, Reason]:
+        def audit_batch(now: peers.View, batch: list[str]
+                        ) -> Mapping[str, Reason]:
             return self._auditor.audit_hosts(
                 settings, [now.services[host].host for host in sorted(hosts)
                            if host in now.services and not now.member(host)],
-                take_some, now.hosts, only=frozenset(some),
+                take_batch, now.hosts, only=frozenset(batch),
                 adoptions=TOGETHER)
 
-        due = self._watch.due(view, self._eligible)
+        due = self._changes.due(view, self._eligible)
         names = [view.services[host].host for host in sorted(hosts)]
         reasons = dict(self._auditor.audit_hosts(
-            settings, names, take_some, view.hosts, adoptions=TOGETHER))
+            settings, names, take_batch, view.hosts, adoptions=TOGETHER))
         left.update(dict.fromkeys(
             _waiting(reasons, Reason.ADOPTION_WAITS), hosts))
         while left and not self._ending() and len(
                 _waiting(reasons, Reason.UNANSWERED)) < UNANSWERED:
-            some = list(left)[:TOGETHER]
-            # Whoever waits for the auditor gets it while nova is asked.
+            batch = list(left)[:TOGETHER]
+            # Other threads can get the auditor meanwhile.
             now = self._view = self._read(settings)
-            if self._watch.due(now, self._eligible) - due:
-                # Somebody else has left.
+            if self._changes.due(now, self._eligible) - due:
+                # Another host has left.
                 break
-            missed |= _note(some, audit_some(now, some), reasons, left)
+            missed |= _note(batch, audit_batch(now, batch), reasons, left)
         while (waiting := _waiting(reasons, Reason.INSTANCE_WAITS)) and (
                 not self._ending()):
             now = self._view = self._read(settings)
-            if self._watch.due(now, self._eligible) - due:
-                # Somebody else has left.
+            if self._changes.due(now, self._eligible) - due:
+                # Another host has left.
                 break
             LOG.info('%(count)d instances of %(hosts)s wait to be taken over '
                      'here.', {'count': len(waiting),
                                'hosts': ', '.join(names)})
-            some = waiting[:min(TOGETHER, settings.takeovers_per_audit)]
-            found = audit_some(now, some)
-            # One that is not found has got another owner meanwhile.
-            for node in some:
+            batch = waiting[:min(TOGETHER, settings.takeovers_per_audit)]
+            found = audit_batch(now, batch)
+            # A node that is not found has another owner now.
+            for node in batch:
                 reasons.pop(node)
             reasons.update(found)
             if found and Reason.TAKEN_OVER not in found.values():
-                # Too much goes wrong, or it may be alive.
+                # Too many errors, or the host may be alive.
                 break
-        self._tell(', '.join(names), reasons)
+        self._log_reasons(', '.join(names), reasons)
         kinds = frozenset(reasons.values())
         waits = left or ownership.WAITING & kinds or (
-            # Nobody can use them, and they were all given up at once.
+            # No host can use the nodes of a stopped host: pull the rest soon.
             Reason.QUEUED in kinds and any(map(view.gone, hosts)))
         return (hosts if ownership.HINDERED & kinds else missed,
                 hosts if waits else ())
 
-    def _tell(self, hosts: str, reasons: Mapping[str, Reason]) -> None:
-        """Log what was found, unless it was found before."""
+    def _log_reasons(self, hosts: str, reasons: Mapping[str, Reason]) -> None:
+        """Log the reasons, unless they are those of the last line."""
         counted = operator_log.in_words(ownership.count_reasons(reasons))
-        if reasons and (hosts, counted) != self._told:
+        if reasons and (hosts, counted) != self._logged:
             LOG.info('Audited the nodes of %(hosts)s, which left: '
                      '%(counted)s.', {'hosts': hosts, 'counted': counted})
-        self._told = hosts, counted
+        self._logged = hosts, counted
         unanswered = len(_waiting(reasons, Reason.UNANSWERED))
         if unanswered and not self._unanswered:
             LOG.warning(
                 'Placement does not say whether builds were sent to %(count)d '
                 'or more nodes of %(hosts)s. Until it does they stay there, '
-                'and each look asks again. See whether placement answers.',
+                'and each poll asks again. See whether placement answers.',
                 {'count': unanswered, 'hosts': hosts})
         self._unanswered = bool(unanswered)
 
     def _take(self, audit: Audit, nodes: list[str]) -> set[HostKey]:
-        """Have the tracker take some nodes.
+        """Have the tracker take some nodes; return owners of failed ones.
 
-        Records of free nodes are moved, which is all that a build needs; their
-        audits follow (:mod:`.engine.tracking.background_audit`).
-
-        :returns: the owners of nodes that could not be taken.
+        For free nodes the records are moved, which is all that a build needs.
+        Their audits follow (:mod:`.engine.tracking.background_audit`).
         """
         missed: set[HostKey] = set()
         for node in nodes:
@@ -301,14 +284,13 @@ class PeerPoller:
     def _move(self, nodes: list[str]) -> set[str]:
         """Move the records of nodes, a few at a time, each checked before.
 
-        :returns: the nodes with moved records; the first failure ends it, so
-            that a service that does not answer is not asked for each.
+        It stops at the first failure. Returns the nodes with a moved record.
         """
         moved: set[str] = set()
         judged: list[Record] = []
 
-        def judge(some: Sequence[str]) -> Sequence[Record]:
-            records = self._to_move(some)
+        def judge(batch: Sequence[str]) -> Sequence[Record]:
+            records = self._to_move(batch)
             judged.extend(records)
             return records
 
@@ -323,12 +305,12 @@ class PeerPoller:
 def _note(nodes: Iterable[str], found: Mapping[str, Reason],
           reasons: dict[str, Reason], left: dict[str, Set[HostKey]]
           ) -> set[HostKey]:
-    """Note the result for nodes of this portion.
+    """Note the results of one batch.
 
     :param reasons: of all nodes of the poll.
-    :param left: nodes that are not taken yet -> possible owners.
-    :returns: owners of nodes to try again: a node that is not mine now may be
-        in the next moment, unless a build is waited for.
+    :param left: node that is not taken yet -> its possible owners.
+    :returns: owners with a node to be tried again: it may be this host's a
+        moment later, unless it waits for a build.
     """
     missed: set[HostKey] = set()
     for node in nodes:
@@ -341,8 +323,5 @@ def _note(nodes: Iterable[str], found: Mapping[str, Reason],
 
 
 def _waiting(reasons: Mapping[str, Reason], why: Reason) -> list[str]:
-    """Return the nodes that are still to be taken, in order.
-
-    :param why: one of :data:`.ownership.WAITING`.
-    """
+    """Return the nodes with one reason of :data:`.ownership.WAITING`."""
     return sorted(node for node, reason in reasons.items() if reason is why)

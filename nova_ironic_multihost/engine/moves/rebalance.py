@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Pulls idle nodes of live compute services to this one.
+"""Move idle nodes of live compute services to this one.
 
-nova's tracker takes a node in an audit of 0.1 s, in which claims wait. Here a
-few are taken at a time with what a build needs, as for a dead host
-(:mod:`.peer_poll`); the audits follow in the background
-(:mod:`.engine.tracking.background_audit`). nova's tracker takes the others
-when it comes to them.
+nova's tracker takes a node by an audit: 0.1 s each, in which claims wait. Here
+a few nodes are taken at once, as in :mod:`.peer_poll`, and the audits follow
+in the background (:mod:`.engine.tracking.background_audit`). nova's tracker
+takes the nodes that fail here.
 """
 
 from collections.abc import Callable
@@ -25,23 +24,18 @@ from nova_ironic_multihost.rules.ownership import Reason
 
 LOG = logging.getLogger(__name__)
 
-#: Nodes that are taken at the same time; claims wait for that.
+#: Nodes that are taken at once; claims wait for that.
 AT_ONCE = 8
 
-#: Nodes that may be refused or have no answer until the others are left to
-#: nova's tracker: claims wait for each answer.
+#: Failed nodes after which the others are left to nova's tracker: claims wait
+#: for each answer.
 FAILURES = 2
 
 
 class Rebalancer:
-    """Pulls nodes that audits have decided to pull. Several threads use it.
+    """Pulls the nodes that audits have decided on. Several threads use it.
 
-    :param auditor: has decided.
-    :param tracker: nova's resource tracker.
-    :param schedule: says which nodes nova's tracker audits.
-    :param offers: checks each node once more.
-    :param free: returns whether Ironic has a node free.
-    :param recorder: told of its progress.
+    :param free: whether a node is free in Ironic.
     """
 
     def __init__(self, auditor: auditors.Auditor, tracker: Tracker,
@@ -54,15 +48,12 @@ class Rebalancer:
         self._recheck = offers
         self._free = free
         self._recorder = recorder or Metrics()
-        #: Of what was pulled last, so that the tracker keeps it: they were
-        #: not this host's when its audit read its own.
+        #: Records of the last pull. The audit has read this host's records
+        #: before, so the tracker needs these to keep the nodes.
         self.records: tuple[Record, ...] = ()
 
     def once(self, label: str) -> None:
-        """Pull some nodes at a time, until no more can be pulled.
-
-        :param label: of the partition of this host.
-        """
+        """Pull nodes of the audit, a few at a time, until a pull fails."""
         audit, self.records = self._auditor.last, ()
         if audit is None:
             return
@@ -74,17 +65,15 @@ class Rebalancer:
 
     def pull(self, nodes: Iterable[str], label: str,
              work: Work = Work.AUDIT) -> dict[str, Record]:
-        """Pull nodes; a node that fails is left as it is.
+        """Pull nodes; those that fail stay as they are.
 
-        :param nodes: their uuids.
-        :param label: as for :meth:`once`.
+        :param label: of the partition of this host.
         :param work: the work that this is a part of.
-        :returns: uuid -> record of those that are this host's now.
+        :returns: uuid -> record of the nodes that are this host's now.
         """
         pulled: dict[str, Record] = {}
         found: dict[str, Record] = {}
-        #: Of those that were asked for together last, before and after they
-        #: were reserved.
+        #: Records of the current batch, before and after the reservation.
         judged: list[list[Record]] = []
         failed = 0
 

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
 
-"""Refuses evacuations, and repeats that until it is done.
+"""Refuse nova's evacuations, and repeat that until it is done.
 
-The compute service that an evacuation is sent to refuses it at once. One that
-was not refused got lost, waits for a dead host, or met a service that did not
-answer; while it is in progress the instance is not taken over. So each compute
-service looks for them from time to time (:func:`.evacuation.refuser`).
-Refusing twice does no harm.
+The compute service that gets an evacuation refuses it at once. One that no
+host has refused is lost, or waits for a dead host or a service that does not
+answer; meanwhile the instance is not taken over. So each compute service
+checks for them (:func:`.evacuation.refuser`). A second refusal does no harm.
 """
 
 from collections.abc import Callable
@@ -23,17 +22,15 @@ from nova_ironic_multihost.rules import ring
 
 LOG = logging.getLogger(__name__)
 
-#: Sweeps from one look to the next. What is seen at two of them is refused:
-#: until then it may be on its way.
+#: Sweeps between two checks. Two checks must see an evacuation, as its request
+#: may still be on its way.
 LOOK = 6
 
 
 class EvacuationRefusals:
-    """Refuses evacuations. ``_lock`` guards the state that threads share.
+    """Refuses evacuations. ``_lock`` guards what threads share.
 
-    :param host: this host.
-    :param evacuations: nova's evacuations.
-    :param preferences: returns the preferences, None if not known.
+    :param preferences: returns the preferences of the ring, or None.
     """
 
     def __init__(self, host: str, evacuations: Evacuations,
@@ -42,11 +39,11 @@ class EvacuationRefusals:
         self._evacuations = evacuations
         self._preferences = preferences
         self._lock = threading.Lock()
-        #: Instances whose evacuations could not be refused.
+        #: Instances with evacuations that could not be refused.
         self._failed: set[str] = set()
         # Only the sweep uses these.
         self._sweeps = 0
-        #: Evacuations.
+        #: Unrefused evacuations of the last check.
         self._seen: frozenset[str] = frozenset()
 
     def refuse(self, uuid: str) -> None:
@@ -73,10 +70,9 @@ class EvacuationRefusals:
                                        'reason': evacuation.REFUSED})
 
     def sweep(self, view: peers.View | None) -> None:
-        """Refuse evacuations that no host has refused.
+        """Refuse the evacuations that no host has refused.
 
-        :param view: the compute services as they were seen last.
-        :raises Exception: nova does not say which there are.
+        :raises Exception: nova does not answer.
         """
         if view is None or view.fenced(self._host):
             self._seen = frozenset()

@@ -1,16 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Finishes interrupted operations of instances that were taken over.
+"""Finish the interrupted operations of instances that this host takes over.
 
-The work is written on the instances themselves, as marks
-(:mod:`.rules.takeover`). Every few seconds the *sweep* lists them and finishes
-each one that no thread works on, so a later sweep completes the work of a
-call, an audit or a process that ended. While nova works on an instance the
-mark is off, since nova wants to see the task state. The mark is remembered
-meanwhile, and if the process ends, nova's next start finishes the instance.
-
-The work runs in threads of its own, as it may take minutes: neither an audit
-nor a sweep waits for it.
+The marks in the task states (:mod:`.rules.takeover`) say which these are. The
+*sweep* lists the marks every few seconds and starts workers, so a later sweep
+finishes what an audit or a process did not. The mark is off while nova works
+on an instance, as nova needs the task state from before. It is kept here; when
+the process ends, the next start of nova finishes the operation. Workers have
+threads of their own, as one operation may take minutes.
 """
 
 import collections
@@ -45,19 +42,19 @@ LOG = logging.getLogger(__name__)
 #: Instances that are worked on at the same time.
 WORKERS = 8
 
-#: What its threads are called.
+#: The name of its threads.
 THREAD = 'ironic-multihost-takeover'
 
-#: Sweeps from one look at what is this host's to the next.
+#: Sweeps between two full checks of the instances of this host.
 PATROL = 6
 
-#: Sweeps in which a mark of this host must be astray until it is undone: on an
-#: instance of a host that is down, and of one that is up and would do so.
+#: Sweeps that must find a mark of this host on another host's instance before
+#: this host removes it: the other host is down, or up and removes it itself.
 ASTRAY, LEFT_TO_OWNER = 2, 3 * PATROL
 
 
 class StillBusy(Exception):
-    """nova did not finish an interrupted operation."""
+    """nova did not finish the operation of an instance."""
 
 
 def start_thread(target: Callable[..., object], *args: object) -> None:
@@ -69,20 +66,13 @@ def start_thread(target: Callable[..., object], *args: object) -> None:
 class Recovery:
     """Finishes interrupted operations of instances of this host.
 
-    The audit, the sweep, the start of the service and the workers come in
-    threads of their own. ``_lock`` guards their shared state and is never held
-    during a question.
+    Audit, sweep, start of the service and workers are different threads.
+    ``_lock`` guards their shared state, and nothing is asked while it is held.
 
-    :param host: this host.
-    :param instances: nova's instances.
-    :param machines: their machines.
-    :param operations: nova's operations in this process.
     :param retry: begins builds again.
-    :param clock: monotonic clock, in seconds.
-    :param start: calls a function with arguments, in a thread of its own.
-    :param under_way: returns the uuids of the instances that are being taken
-        over at this moment.
-    :param recorder: told which work is pending.
+    :param start: calls a function with arguments, in a new thread.
+    :param under_way: returns the uuids of the instances that an audit takes
+        over now.
     :param receive: as for :class:`.stuck_instances.StuckInstances`.
     """
 
@@ -106,32 +96,31 @@ class Recovery:
         self._build_retry = retry
         self._lock = threading.Lock()
         self._waiting: collections.deque[str] = collections.deque()
-        #: Instances that wait for a worker, or that one is at.
+        #: Instances that wait for a worker, or that a worker has.
         self._at_work: set[str] = set()
         self._workers = 0
-        self._pauses: dict[str, backoff.Backoff] = {}
-        #: Instances whose mark is off -> what they were doing.
+        self._backoffs: dict[str, backoff.Backoff] = {}
+        #: Instances without their mark -> the task state from before it.
         self._unmarked: dict[str, str | None] = {}
-        #: Those of them whose mark may be there, until a write takes it off
-        #: that is done late.
-        self._doubtful: set[str] = set()
-        #: The same of those that Ironic deploys, and that carry no mark.
+        #: Those of them that a late write may still unmark.
+        self._unmark_pending: set[str] = set()
+        #: The same of unmarked instances that Ironic deploys.
         self._awaited: dict[str, str | None] = {}
-        #: Whether this host may have marked something; any thread says so.
-        self._stirred = True
-        #: Whether somebody else had no answer since the last sweep.
-        self._silence = False
+        #: Whether this host may have marked instances; any thread sets it.
+        self._may_have_marks = True
+        #: Whether nova did not answer a thread since the last sweep.
+        self._unanswered = False
         # Only the sweep uses these.
         self._sweeps = 0
         self._astray: Mapping[tuple[str, str], int] = {}
         self._stuck_instances = stuck_instances.StuckInstances(
-            host, instances, operations, receive, self._seen_to,
+            host, instances, operations, receive, self._in_progress,
             retry.here)
 
     def add(self, uuids: Iterable[str]) -> None:
-        """Finish interrupted operations of instances of this host, soon."""
+        """Have workers finish the operations of instances of this host."""
         for uuid in uuids:
-            self._stirred = True
+            self._may_have_marks = True
             with self._lock:
                 if uuid in self._at_work:
                     continue
@@ -144,7 +133,7 @@ class Recovery:
                 self._waiting.append(uuid)
 
     def _begin(self, target: Callable[..., object], *args: object) -> bool:
-        """Call a function in a thread of its own, if there can be one."""
+        """Call a function in a new thread; return whether there is one."""
         try:
             self._start(target, *args)
         except RuntimeError as exc:
@@ -155,16 +144,16 @@ class Recovery:
     def note_silence(self) -> None:
         """Note that nova did not answer another part of this process.
 
-        Its write may be done, or half done.
+        Its request to nova may be done, or half done.
         """
-        self._silence = True
+        self._unanswered = True
 
     def took_over(self, instances: Mapping[str, str | None],
                   at_rest: Set[str] = frozenset()) -> None:
-        """Finish interrupted operations of instances that were taken over.
+        """Log and notify a takeover, and finish the instances' operations.
 
-        :param instances: uuid -> earlier host.
-        :param at_rest: uuids of those without an interrupted operation.
+        :param instances: uuid -> the host before.
+        :param at_rest: uuids of the instances that need nothing.
         """
         self.add(uuid for uuid in instances if uuid not in at_rest)
         for host in sorted({before or '' for before in instances.values()}):
@@ -178,17 +167,16 @@ class Recovery:
             )
 
     def start(self, init: Callable[[], object], instance: Instance) -> None:
-        """Do what is due for an instance at the start of the service.
+        """Do nova's work for one instance at the start of the service.
 
-        Instances go on that this host was taking over when it ended, that
-        another host has not taken after all, and builds. A rebuild that may
-        wait in the queue, and a half deleted instance, are left to the check
-        for stuck instances: nova would delete the record first, and leave
-        placement as it is if that does not answer. An instance without an
-        operation is left alone: there may be thousands. A failure for one
-        instance does not end the service.
+        Marked instances, possible evacuations, and the builds and rebuilds
+        that nova would set to ERROR go to a worker. A rebuild that may wait in
+        the queue and a half deleted instance go to :class:`.StuckInstances`:
+        nova would delete the record before it frees the allocation, which may
+        fail. Idle instances are skipped, as there may be thousands. An error
+        does not stop the service.
 
-        :param init: nova's own start of the instance.
+        :param init: calls nova's own method.
         """
         state = instance.task_state
         if (takeover.is_mark(state)
@@ -210,13 +198,13 @@ class Recovery:
             init()
         except Exception:
             LOG.exception(
-                'What instance %(uuid)s was in the middle of cannot be '
-                'finished; it is left as it is. If its task state stays: '
-                'openstack server set --state active %(uuid)s',
+                'The interrupted operation of instance %(uuid)s has failed '
+                'at the start of this service, which goes on. If its task '
+                'state stays: openstack server set --state active %(uuid)s',
                 {'uuid': instance.uuid})
 
     def _may_be_evacuated(self, instance: Instance) -> bool:
-        """Whether an evacuation may have left the task state.
+        """Return whether an evacuation may have left a task state.
 
         nova would take it for a rebuild and set the instance to ERROR.
         """
@@ -229,24 +217,24 @@ class Recovery:
             return True
 
     def sweep(self, view: peers.View | None = None) -> None:
-        """Take up instances with a mark that no thread works on.
+        """Finish the operations of marked instances that no worker has.
 
-        :param view: the compute services as they were seen last.
-        :raises Exception: nova does not say which instances carry one.
+        :param view: the last known compute services.
+        :raises Exception: nova does not list the marked instances.
         """
         try:
             self._sweep(view)
         except Exception:
-            self._silence = True
+            self._unanswered = True
             raise
 
     def _sweep(self, view: peers.View | None) -> None:
-        if self._silence:
-            self._silence, self._stirred = False, True
+        if self._unanswered:
+            self._unanswered, self._may_have_marks = False, True
             self._stuck_instances.interrupt()
         with self._lock:
             unmarked = list(self._unmarked)
-            paused = dict(self._pauses)
+            paused = dict(self._backoffs)
         for uuid in unmarked:
             stuck_instances.attempt(self._mark_again, uuid)
         found = self._marked(bool(unmarked or paused))
@@ -255,7 +243,7 @@ class Recovery:
         self._undo(marked.astray, found, view)
         self._recorder.note_pending(Pending.REST, {
             *marked.rest, *(uuid for uuid, _ in marked.astray),
-            *self._seen_to()})
+            *self._in_progress()})
         self._sweeps += 1
         if view is None or view.fenced(self._host):
             self._stuck_instances.interrupt()
@@ -263,53 +251,54 @@ class Recovery:
             self.add(self._stuck_instances.once(self._sweeps % PATROL == 0))
 
     def _marked(self, unfinished: bool) -> Mapping[str, InstanceState]:
-        """Read the instances with marks of this host.
+        """Read the instances that this host has marked.
 
-        No other host writes its marks, so nova is asked only now and then
-        while there can be none: a write of an earlier process may be late.
+        Only this host writes its marks. While it can have none, it asks
+        seldom: a write of an earlier process may be late.
 
-        :param unfinished: there is unfinished work.
+        :param unfinished: whether it has operations to finish.
         """
-        if not (unfinished or self._stirred or self._sweeps % PATROL == 0):
+        if not (unfinished or self._may_have_marks
+                or self._sweeps % PATROL == 0):
             return {}
-        self._stirred = False
+        self._may_have_marks = False
         found = self._instances.marked(self._host)
-        self._stirred = self._stirred or bool(found)
+        self._may_have_marks = self._may_have_marks or bool(found)
         return found
 
-    def _seen_to(self) -> frozenset[str]:
+    def _in_progress(self) -> frozenset[str]:
         with self._lock:
             return frozenset(
                 {*self._at_work, *self._unmarked, *self._awaited})
 
     def _due(self, marked: frozenset[str],
              paused: Mapping[str, backoff.Backoff]) -> set[str]:
-        """Return the instances with an operation to finish now.
+        """Return the instances that are due for a worker now.
 
-        :param paused: the pauses before the marks were read.
+        :param paused: the backoffs from before the marks were read.
         """
         now = self._clock()
         busy = self._operations.at_work
         with self._lock:
             due = {*marked, *self._awaited} - self._at_work - busy
-            self._pauses = backoff.kept(
-                self._pauses, paused,
+            self._backoffs = backoff.kept(
+                self._backoffs, paused,
                 due | self._at_work | self._unmarked.keys())
-            new = due - self._pauses.keys()
-            due = backoff.due(self._pauses, due, now, WORKERS)
+            new = due - self._backoffs.keys()
+            due = backoff.due(self._backoffs, due, now, WORKERS)
         if new:
-            LOG.info('Found %d instances that were taken over and nobody is '
-                     'at work on.', len(new))
+            LOG.info('Found %d instances that were taken over and that no '
+                     'thread works on.', len(new))
         return due
 
     def _undo(self, astray: frozenset[tuple[str, str]],
               found: Mapping[str, InstanceState],
               view: peers.View | None) -> None:
-        """Remove marks of this host from instances of others.
+        """Take marks of this host off instances of other hosts.
 
-        The instance of a dead host is then taken over again. A live host
-        finishes it itself (:mod:`.engine.servers.stuck_instances`), unless it
-        does not know marks.
+        Then an instance of a dead host is taken over anew. A live host removes
+        the mark itself (:mod:`.engine.servers.stuck_instances`), unless its
+        version does not know marks.
         """
         under_way = self._under_way()
         self._astray = {key: self._astray.get(key, 0) + 1 for key in astray
@@ -322,8 +311,8 @@ class Recovery:
     def _release(self, uuid: str, mark: str) -> None:
         instance = self._instances.read(uuid)
         if instance is not None and instance.task_state == mark:
-            LOG.info('The take-over of instance %(uuid)s was not finished '
-                     'and is undone.', {'uuid': uuid})
+            LOG.info('The unfinished take-over of instance %(uuid)s is '
+                     'undone.', {'uuid': uuid})
             self._instances.set_states(
                 instance, instance.vm_state,
                 stuck_instances.before(self._instances, instance))
@@ -331,8 +320,8 @@ class Recovery:
     def bring_to_rest(self, uuid: str) -> bool:
         """Finish the interrupted operation of one instance.
 
-        :returns: whether it is over; False to look again, as Ironic deploys.
-        :raises Exception: it failed, which is remembered.
+        :returns: whether it is over; False while Ironic deploys.
+        :raises Exception: it failed, and is kept for another try.
         """
         instance = self._instances.read(uuid)
         if instance is None or host_key(instance.host or '') != self._host:
@@ -344,12 +333,12 @@ class Recovery:
                            and self._awaited[uuid] == before)
                 remembered = uuid in self._unmarked
             if not awaited:
-                # It is at something else by now, or the sweep marks it; or a
-                # write of the process before this one was late.
+                # It has another task by now, the sweep marks it, or a write of
+                # the process before this one was late.
                 self._stuck_instances.suspect(uuid)
                 return not remembered
         elif takeover.is_anothers(instance.task_state, self._host):
-            raise StillBusy('another compute service wants to have it')
+            raise StillBusy('another compute service takes it over')
         machine = self._machines.provision_state(instance)
         step = takeover.step(
             instance.vm_state, before, machine,
@@ -367,23 +356,23 @@ class Recovery:
              else self._unmarked)[uuid] = before
         if instance.task_state != before:
             with self._lock:
-                self._doubtful.add(uuid)
+                self._unmark_pending.add(uuid)
             if not self._instances.set_states(
                     instance, instance.vm_state, before):
-                # The sweep looks what has become of it.
+                # The sweep reads it again.
                 return False
             with self._lock:
-                self._doubtful.discard(uuid)
+                self._unmark_pending.discard(uuid)
         if step is Step.AWAIT:
             return False
         self._carry_out(step, instance, before, machine)
-        self._require_rest(uuid, before)
+        self._require_finished(uuid, before)
         return True
 
     def _carry_out(self, step: Step, instance: Instance, before: str | None,
                    machine: str | None) -> None:
         if step is Step.DEPLOYED:
-            # It may be in a task state then, to be stopped once more.
+            # It may still have a task state, to be stopped once more.
             self._stuck_instances.suspect(instance.uuid)
             self._instances.deployed(instance)
         elif step is Step.FAIL:
@@ -401,12 +390,12 @@ class Recovery:
             self._instances.restore(instance)
         else:
             self._instances.init(instance)
-            self._settle(instance.uuid, before)
+            self._clear_task_state(instance.uuid, before)
 
-    def _settle(self, uuid: str, before: str | None) -> None:
-        """End an operation that nova's own start does not end.
+    def _clear_task_state(self, uuid: str, before: str | None) -> None:
+        """Clear a task state that nova's own start leaves.
 
-        :param before: the interrupted task state.
+        :param before: the task state before the takeover.
         """
         instance = self._instances.read(uuid)
         if (instance is None or instance.task_state is None
@@ -419,10 +408,10 @@ class Recovery:
                 instance.vm_state,
                 self._machines.provision_state(instance)), None)
 
-    def _require_rest(self, uuid: str, before: str | None) -> None:
-        """Check that it is finished: nova logs many errors and raises none.
+    def _require_finished(self, uuid: str, before: str | None) -> None:
+        """Check the result: nova logs many errors that it does not raise.
 
-        :raises StillBusy: it is not.
+        :raises StillBusy: the operation is not finished.
         """
         instance = self._instances.read(uuid)
         if (instance is not None
@@ -432,41 +421,40 @@ class Recovery:
             raise StillBusy(
                 f'it is still {instance.vm_state}/{instance.task_state}')
 
-    def _mark_again(self, uuid: str, mine: bool = False) -> None:
-        """Mark an instance with unfinished work that no thread works on.
+    def _mark_again(self, uuid: str, at_end: bool = False) -> None:
+        """Mark an instance that is not finished and that no worker has.
 
-        The mark tells the next process what to do; removing it cancels the
-        work.
+        The mark tells the next process what to do; its removal cancels that.
 
-        :param mine: the thread that worked on it calls, at its end.
+        :param at_end: the worker of the instance asks, at its end.
         """
         with self._lock:
             if uuid not in self._unmarked or (
-                    uuid in self._at_work and not mine):
+                    uuid in self._at_work and not at_end):
                 return
             before = self._unmarked[uuid]
-            doubtful = uuid in self._doubtful
+            unmark_pending = uuid in self._unmark_pending
         instance = self._instances.read(uuid)
         mark = takeover.taken(before, self._host)
         if (instance is not None
                 and host_key(instance.host or '') == self._host):
             if instance.task_state == mark:
-                if doubtful:
+                if unmark_pending:
                     return
             elif not (takeover.at_rest(
                     before, instance.vm_state, instance.task_state)
-                    or doubtful and before is not None
+                    or unmark_pending and before is not None
                     and instance.task_state is None):
                 with self._lock:
-                    if uuid in self._at_work and not mine:
+                    if uuid in self._at_work and not at_end:
                         return
                 if not self._instances.set_states(
                         instance, instance.vm_state, mark):
                     return
         with self._lock:
-            if mine or uuid not in self._at_work:
+            if at_end or uuid not in self._at_work:
                 self._unmarked.pop(uuid, None)
-                self._doubtful.discard(uuid)
+                self._unmark_pending.discard(uuid)
 
     def _work(self) -> None:
         try:
@@ -481,7 +469,7 @@ class Recovery:
         with self._lock:
             if self._waiting:
                 return self._waiting.popleft()
-            # At once, so that whoever adds one knows that nobody waits.
+            # Within the lock, so that add() sees that no worker waits.
             self._workers -= 1
             return None
 
@@ -494,35 +482,36 @@ class Recovery:
         except Exception as exc:
             silent = self._operations.silent(exc)
             with self._lock:
-                last = self._pauses.get(uuid)
+                last = self._backoffs.get(uuid)
             pause = backoff.longer(last, silent)
-            # Said once of an outage.
+            # Logged once in an outage.
             if not (silent and last and last.silent):
                 LOG.warning(
-                    'Work on instance %(uuid)s was interrupted and cannot be '
-                    'finished: %(exc)s. It is tried again in %(pause)d s. If '
+                    'The interrupted operation of instance %(uuid)s cannot be '
+                    'finished: %(exc)s. The next try is in %(pause)d s. If '
                     'its task state stays: '
                     'openstack server set --state active %(uuid)s',
                     {'uuid': uuid, 'exc': exc, 'pause': pause},
                     exc_info=pause == backoff.FIRST)
         finally:
-            # While nobody else is at work on it.
+            # While this worker still has it.
             if not done:
                 stuck_instances.attempt(self._mark_again, uuid, True)
             self._leave(uuid, pause, done, silent)
 
     def _leave(self, uuid: str, seconds: float, done: bool,
                silent: bool) -> None:
-        """Leave an instance alone, for some time or for good."""
+        """Let a worker leave an instance, for some time or for good."""
         with self._lock:
             self._at_work.discard(uuid)
             if not silent:
-                self._pauses = backoff.answered(self._pauses, self._clock())
+                self._backoffs = backoff.answered(
+                    self._backoffs, self._clock())
             if done:
-                self._pauses.pop(uuid, None)
+                self._backoffs.pop(uuid, None)
                 self._unmarked.pop(uuid, None)
-                self._doubtful.discard(uuid)
+                self._unmark_pending.discard(uuid)
                 self._awaited.pop(uuid, None)
             else:
-                self._pauses[uuid] = backoff.Backoff(
+                self._backoffs[uuid] = backoff.Backoff(
                     self._clock() + seconds, seconds, silent)

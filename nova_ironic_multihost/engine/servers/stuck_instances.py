@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Finds stuck instances of this host, from time to time.
+"""Find instances of this host that no thread works on any more.
 
-Instances that another host was about to take and has not, or with a host in
-another spelling; and instances with an operation that was given up in an
-outage, or a delete that never came. The latter get the mark of a take-over, so
-that they are finished (:mod:`.engine.servers.recovery`).
+Some carry the mark of another host that did not take them, or another spelling
+of this host's name. Others had an operation that was given up in an outage, or
+a lost delete request. They are marked as taken over, and
+:mod:`.engine.servers.recovery` finishes the operation.
 
-An outage may last, so no clock says when an operation is given up. It is when
-nova has shown the same in two sweeps in a row, and a message of this host to
-itself has come back then: no earlier message waits in its queue.
+An outage has no known length, so no clock decides. nova must show the same
+state in two sweeps in a row. Then a message of this host to itself must come
+back, so that no older message is in the queue.
 """
 
 from collections.abc import Callable
@@ -29,17 +29,16 @@ from nova_ironic_multihost.rules import takeover
 
 LOG = logging.getLogger(__name__)
 
-#: (uuid, vm_state, task_state) of an instance.
+#: The uuid, vm_state and task_state of an instance.
 Key = tuple[str, str | None, str | None]
 
-#: Sweeps in a row in which an instance must be in the same state, with no
-#: thread at work on it, until it is recovered; and those for a rebuild that
-#: this process has not seen: the conductor may still have it.
+#: Sweeps in a row that must find the same state and no thread; the second is
+#: for a rebuild that this process has not seen: the conductor may have it.
 UNATTENDED, ON_ITS_WAY = 2, 30
 
 
 def attempt(act: Callable[..., object], uuid: str, *args: object) -> None:
-    """Do something for one instance; its failure delays no other."""
+    """Do something for one instance; log an error at DEBUG."""
     try:
         act(uuid, *args)
     except Exception as exc:  # noqa: BLE001
@@ -48,26 +47,21 @@ def attempt(act: Callable[..., object], uuid: str, *args: object) -> None:
 
 
 def before(instances: Instances, instance: Instance) -> str | None:
-    """Return the interrupted task state of an instance.
+    """Return the task state from before a mark or an evacuation.
 
-    :param instance: as it was read, with a mark or not.
-    :raises Exception: nova does not say.
+    :raises Exception: nova does not answer.
     """
     return evacuation.interrupted(
         instance.task_state, lambda: instances.asked_last(instance.uuid))
 
 
 class StuckInstances:
-    """Finds stuck instances of this host. One thread uses it.
+    """Looks after the instances of this host. One thread uses it.
 
-    :param host: this host.
-    :param instances: nova's instances.
-    :param operations: nova's operations in this process.
-    :param receive: sends a message to this host and returns when it has
-        arrived, after all that waited in its queue.
-    :param seen_to: returns the uuids of instances that recovery works on.
-    :param here: returns whether the build of an instance is in this process,
-        waiting or not.
+    :param receive: sends a message to this host and waits until it comes,
+        after all older messages in its queue.
+    :param seen_to: returns the uuids of instances that have a worker.
+    :param here: whether the build of an instance is here, by its uuid.
     """
 
     def __init__(self, host: str, instances: Instances,
@@ -81,81 +75,78 @@ class StuckInstances:
         self._receive = receive
         self._seen_to = seen_to
         self._here = here
-        self._foreign: frozenset[tuple[str, str]] = frozenset()
-        self._last: str | None = None
-        self._been_round = False
-        #: Instances with which something may be wrong, though the gate has
-        #: let in no operation on them. Any thread adds to it.
+        #: (uuid, mark) that the last round found.
+        self._foreign_marks: frozenset[tuple[str, str]] = frozenset()
+        #: The last uuid of the last batch.
+        self._last_uuid: str | None = None
+        self._all_read = False
+        #: Other instances to check. Any thread adds to it.
         self._suspects: set[str] = set()
         #: nova has answered in the sweep before.
         self._answered = False
-        #: What nobody is at work on -> sweeps in which it was seen.
+        #: Instances without a thread -> the sweeps that have found them.
         self._unattended: Mapping[Key, int] = {}
 
     def suspect(self, uuid: str) -> None:
-        """Check soon whether a thread works on an instance."""
+        """Have a sweep soon check whether a thread works on an instance."""
         self._suspects.add(uuid)
 
     def interrupt(self) -> None:
-        """Begin anew: nova does not answer, or this host is fenced."""
+        """Count from zero: nova does not answer, or this host is fenced."""
         self._answered = False
         self._unattended = {}
 
     def once(self, thorough: bool) -> list[str]:
-        """Look once.
+        """Check once; return the uuids of the instances marked now.
 
-        :param thorough: look without a reason, too.
-        :returns: uuids of the instances that are marked now.
-        :raises Exception: nova does not say which instances there are.
+        :param thorough: check also without a reason.
+        :raises Exception: nova does not answer.
         """
         if thorough:
-            self._keep()
+            self._remove_foreign_marks()
         if not (thorough or not self._answered or self._unattended
                 or self._suspects or self._operations.unfinished):
             return []
-        taken_up = self._attend()
+        marked_now = self._mark_unattended()
         self._answered = True
-        return taken_up
+        return marked_now
 
-    def _keep(self) -> None:
-        """Keep instances of this host that others were about to take.
+    def _remove_foreign_marks(self) -> None:
+        """Take the marks of other hosts off instances of this host.
 
-        A live host removes its own marks. Any other may not, so this host
-        looks at all its instances, some at a time.
+        Any dead host may have left one, so all instances are read, some at a
+        time.
         """
-        # Whoever had just written it may have been about to write the host.
-        for uuid, mark in sorted(self._foreign):
-            attempt(self._keep_one, uuid, mark)
-        self._foreign = frozenset()
-        for some in self._some():
-            self._foreign |= takeover.sort_marked(self._host, some).foreign
-            for uuid, state in some.items():
+        # One round later: the other host may have been about to take it then.
+        for uuid, mark in sorted(self._foreign_marks):
+            attempt(self._remove_foreign_mark, uuid, mark)
+        self._foreign_marks = frozenset()
+        for batch in self._read_batches():
+            self._foreign_marks |= takeover.sort_marked(
+                self._host, batch).foreign
+            for uuid, state in batch.items():
                 if state.host != self._name:
                     attempt(self._instances.spell_host, uuid)
 
-    def _some(self) -> Iterator[Mapping[str, InstanceState]]:
-        """Read some instances; the first time all of them.
-
-        nova read only a few of them when it started
-        (:mod:`.adapters.patches.handlers`).
-        """
-        some = self._instances.of_host(self._name, self._last)
-        if not some and self._last is not None:
-            some = self._instances.of_host(self._name, None)
-        while some:
-            self._last = next(reversed(list(some)))
-            yield some
-            if self._been_round:
+    def _read_batches(self) -> Iterator[Mapping[str, InstanceState]]:
+        """Read some instances, the first time all of them."""
+        batch = self._instances.of_host(self._name, self._last_uuid)
+        if not batch and self._last_uuid is not None:
+            batch = self._instances.of_host(self._name, None)
+        while batch:
+            self._last_uuid = next(reversed(list(batch)))
+            yield batch
+            if self._all_read:
                 return
-            some = self._instances.of_host(self._name, self._last)
-        self._been_round = True
-        self._last = None
+            batch = self._instances.of_host(self._name, self._last_uuid)
+        self._all_read = True
+        self._last_uuid = None
 
-    def _keep_one(self, uuid: str, mark: str) -> None:
-        """Remove another host's mark from an instance of this host.
+    def _remove_foreign_mark(self, uuid: str, mark: str) -> None:
+        """Take the mark of another host off an instance of this host.
 
-        That host's take-over then fails. The interrupted operation goes on, or
-        is found stuck; but work that no task state shows would be forgotten.
+        The takeover of that host fails then, and the operation goes on.
+        Without a task state that shows it, a mark of this host keeps it.
         """
         instance = self._instances.read(uuid)
         if instance is not None and instance.task_state == mark:
@@ -164,14 +155,11 @@ class StuckInstances:
                 before(self._instances, instance)
                 or takeover.taken(mark, self._host))
 
-    def _attend(self) -> list[str]:
-        """Take up operations that no thread works on any more.
+    def _mark_unattended(self) -> list[str]:
+        """Mark the busy instances that no thread works on; return them.
 
-        A request that no operation has left may still be on its way; so only
-        operations that may be done twice are taken up, or that wait in no
-        queue.
-
-        :returns: uuids of the instances that are marked now.
+        If this process has not seen the operation, its request may still come.
+        So it counts only if it may be done twice or has begun.
         """
         unfinished = self._operations.unfinished
         suspects = frozenset(self._suspects)
@@ -189,19 +177,18 @@ class StuckInstances:
                         state.vm_state, state.task_state))]
         self._unattended = {
             key: self._unattended.get(key, 0) + 1 for key in keys}
-        ripe = [(uuid, vm_state, task_state) for (uuid, vm_state, task_state),
+        due = [(uuid, vm_state, task_state) for (uuid, vm_state, task_state),
                 sweeps in self._unattended.items() if sweeps >= (
                     ON_ITS_WAY if uuid not in unfinished
                     and takeover.may_wait(vm_state, task_state)
                     else UNATTENDED)]
-        taken_up: list[str] = []
-        if ripe and self._have_all_come():
-            for key in ripe:
-                attempt(self._take_up, *key, taken_up)
-        return taken_up
+        marked_now: list[str] = []
+        if due and self._have_all_come():
+            for key in due:
+                attempt(self._mark, *key, marked_now)
+        return marked_now
 
     def _have_all_come(self) -> bool:
-        """Whether all messages have arrived that waited for this host."""
         try:
             self._receive()
         except Exception as exc:  # noqa: BLE001
@@ -210,8 +197,8 @@ class StuckInstances:
             return False
         return True
 
-    def _take_up(self, uuid: str, vm_state: str | None,
-                 task_state: str | None, taken_up: list[str]) -> None:
+    def _mark(self, uuid: str, vm_state: str | None,
+              task_state: str | None, marked_now: list[str]) -> None:
         instance = self._instances.read(uuid)
         if (instance is not None
                 and (instance.vm_state, instance.task_state)
@@ -221,9 +208,9 @@ class StuckInstances:
                 and self._instances.set_states(
                     instance, instance.vm_state,
                     takeover.taken(task_state, self._host))):
-            taken_up.append(uuid)
-            LOG.warning('Instance %(uuid)s is %(state)s and nobody is at '
-                        'work on it: that is finished now.', {
+            marked_now.append(uuid)
+            LOG.warning('Instance %(uuid)s is %(state)s, and no thread works '
+                        'on it: this host finishes its operation.', {
                             'uuid': uuid, 'state': task_state or (
                                 'half deleted' if vm_state == 'deleted'
                                 else vm_state)})

@@ -1421,7 +1421,7 @@ class WindowTestCase(DeadTestCase):
         self.start()
         self.now += 2000
         self.driver.get_available_nodes()
-        self.assertIll('no look got any further for 2000 s')
+        self.assertIll('no peer poll got any further for 2000 s')
         self.driver.service.nodes.look()
         self.assertWell('is well')
 
@@ -1488,7 +1488,7 @@ class WindowTestCase(DeadTestCase):
     def test_brake_is_notified(self):
         self.test_brake()
         for thread in threading.enumerate():
-            if thread.name == 'ironic-multihost-herald':
+            if thread.name == 'ironic-multihost-notifier':
                 thread.join(60)
         self.assertEqual(
             [notifications.brake(ME, True, 19).payload],

@@ -63,7 +63,7 @@ class LoadTestCase(BasesTestCase):
 
     def test_it_cannot_be_imported(self):
         self.assert_unfit(
-            ["No module named 'acme'", 'named in full', 'below nova.virt'],
+            ["No module named 'acme'", 'name is complete', 'below nova.virt'],
             base_driver.load, 'acme.driver.Good')
         self.assert_unfit(["no attribute 'Bad'"],
                           base_driver.load, 'acme_driver.Bad')

@@ -57,7 +57,8 @@ class CompletionTestCase(base.DatabaseTestCase):
         self.manager._update_instance_after_spawn = types.MethodType(
             manager.ComputeManager._update_instance_after_spawn, self.manager)
         # At once instead of in a thread.
-        self.patch(finish_build, '_begin', lambda target, *args: target(*args))
+        self.patch(finish_build, '_start_thread',
+                   lambda target, *args: target(*args))
         self.create = self.patch_notification('BUILD')
         self.rebuild = self.patch_notification('REBUILD')
 

@@ -83,4 +83,4 @@ class SectionTestCase(base.BaseTestCase):
     def test_what_fails_leaves_the_rest_of_the_report(self):
         self.section.begin()
         self.owner.error = OSError('no text')
-        self.assertIn('cannot be said', self.report()[0])
+        self.assertIn('has failed', self.report()[0])

@@ -267,7 +267,7 @@ class ListenerTestCase(base.SignaturesTestCase):
         self.carry_out()
         self.assertEqual(1, first.acknowledged)
         self.assertEqual(1, len(self.builds))
-        self.assertIn('cannot be acknowledged: reset', logged.output)
+        self.assertIn('not be acknowledged: reset', logged.output)
         # RabbitMQ delivers it again.
         again = self.receive()
         self.carry_out()

@@ -169,7 +169,7 @@ class TrackerTestCase(base.TrackerTestCase):
             self.tracker.renew(gone)
             self.client.invalidate_resource_provider(gone)
         self.tracker.renew(NODE)
-        self.assertEqual([NODE], list(self.tracker._renewed))
+        self.assertEqual([NODE], list(self.tracker._partly_refreshed))
         # What is there is still known.
         self.age()
         self.tracker.renew(NODE)
@@ -371,7 +371,7 @@ class TrackerTestCase(base.TrackerTestCase):
 
     def test_claims_wait_for_some_records_only(self):
         filled = self.patch(self.tracker, '_fill')
-        with mock.patch.object(nova_tracker, 'FILLED', 2):
+        with mock.patch.object(nova_tracker, 'FILL_BATCH', 2):
             self.tracker.fill(iter('abcde'))
         self.assertEqual([['a', 'b'], ['c', 'd'], ['e']], [
             call.args[0] for call in filled.call_args_list])

@@ -401,7 +401,7 @@ class MailboxTestCase(BrokerTestCase):
             self.assertEqual((RequestKind.OTHER, None), (
                 request.kind, request.instance))
             self.assertNotIn(SECRET, repr(request))
-        self.assertIn('not understood', logged.output)
+        self.assertIn('cannot be parsed', logged.output)
         self.assertNotIn(SECRET, logged.output)
 
     def test_who_reads_it(self):

@@ -204,7 +204,7 @@ class TransferTestCase(base.DatabaseTestCase):
             save(row, **how)
 
         with mock.patch.object(objects.Instance, 'save', lose), \
-                mock.patch.object(takeover_write, 'FAILURES', 2), \
+                mock.patch.object(takeover_write, 'MAX_UNANSWERED', 2), \
                 self.in_order([*others, first, last], [first, last, *others]):
             found = takeover_write.take_over(
                 self.context, wanted, 'mine', all_dead
@@ -258,7 +258,7 @@ class TransferTestCase(base.DatabaseTestCase):
             found = takeover_write.take_over(
                 self.context, wanted, 'mine', all_dead
             )
-        self.assertEqual(takeover_write.FAILURES, save.call_count)
+        self.assertEqual(takeover_write.MAX_UNANSWERED, save.call_count)
         self.assertEqual(
             [False] * 3 + [True] * 2,
             sorted(bool(outcome) for outcome in found.values()))

@@ -61,7 +61,8 @@ class HealthTestCase(base.BaseTestCase):
         self.assertWell('is well', look=ago(BOUNDS.look - 1),
                         look_ended=ago(BOUNDS.look),
                         services=ago(BOUNDS.look - 1))
-        self.assertIll('no look got any further', look=ago(BOUNDS.look + 1),
+        self.assertIll('no peer poll got any further',
+                       look=ago(BOUNDS.look + 1),
                        look_ended=ago(BOUNDS.look + 2),
                        services=ago(BOUNDS.look + 1.5))
 

@@ -69,9 +69,9 @@ class ReportTestCase(base.BaseTestCase):
         lines = self.lines(some)
         self.assertEqual(
             ['n1, for 30 s'], self.after(
-                'Nodes whose instances wait to be taken over: 1', lines))
+                'Nodes with instances that wait to be taken over: 1', lines))
         shown = self.after(
-            'Instances that are to be finished: 30', lines)
+            'Instances with an interrupted operation: 30', lines)
         self.assertEqual(report.SHOWN, len(shown))
         self.assertEqual('i00, for 1 s', shown[0])
 
@@ -82,7 +82,7 @@ class ReportTestCase(base.BaseTestCase):
         lines = self.after('Work:', self.lines(some))
         self.assertIn('an audit of all nodes: done 20.0 s ago, took 7.0 s, '
                       'last sign of it 5.0 s ago', lines)
-        self.assertIn('a look: not done yet, last sign of it 40.0 s ago',
+        self.assertIn('a peer poll: not done yet, last sign of it 40.0 s ago',
                       lines)
         self.assertIn('a request to Ironic has been under way for 12.0 s',
                       lines)

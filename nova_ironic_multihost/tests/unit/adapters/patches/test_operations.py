@@ -87,15 +87,15 @@ def awaited():
 
 class NamesTestCase(base.BaseTestCase):
 
-    def test_what_goes_to_the_host_of_an_instance_is_gated(self):
-        gated = set(operations.sent_to_host(manager.ComputeManager))
+    def test_what_goes_to_the_host_of_an_instance_is_guarded(self):
+        guarded = set(operations.sent_to_host(manager.ComputeManager))
         known = {name for name in sent_to_the_host()
                  if hasattr(manager.ComputeManager, name)}
         self.assertEqual(set(), {
-            name for name in known - gated
+            name for name in known - guarded
             if 'instance' in apply.parameters(
                 getattr(manager.ComputeManager, name))})
-        self.assertEqual(set(), gated - known - INTERNAL)
+        self.assertEqual(set(), guarded - known - INTERNAL)
 
     def test_what_goes_elsewhere_is_told_where(self):
         self.assertEqual(
@@ -104,13 +104,13 @@ class NamesTestCase(base.BaseTestCase):
             self.assertTrue(hasattr(manager.ComputeManager, name), name)
 
     def test_who_waits_is_known(self):
-        gated = set(operations.sent_to_host(manager.ComputeManager))
-        self.assertEqual(awaited() & gated, operations.CALLS)
+        guarded = set(operations.sent_to_host(manager.ComputeManager))
+        self.assertEqual(awaited() & guarded, operations.CALLS)
         # The proxy of consoles takes None for an answer: not valid.
         self.assertEqual({'validate_console_port'},
                          operations.CALLS - operations.AWAITED)
 
-    def test_what_changes_a_machine_is_gated(self):
+    def test_what_changes_a_machine_is_guarded(self):
         methods = {
             name for name, method in vars(ironic_driver.IronicDriver).items()
             if inspect.isfunction(method) and not name.startswith('_')
@@ -555,7 +555,7 @@ class SeamTestCase(base.BaseTestCase):
             {}, instances=[self.instance, other], events=events)
         self.assertEqual([('events', [UUID], ['mine'])], self.manager.asked)
 
-    def test_nova_tracks_what_is_gated(self):
+    def test_nova_tracks_what_is_guarded(self):
         for name in ('stop_instance', 'external_instance_event'):
             method = getattr(self.manager, name)
             self.assertTrue(inspect.ismethod(method), name)

@@ -65,8 +65,8 @@ class KeeperTestCase(post.PostTestCase):
 
     def die(self):
         """The process is killed and started again."""
-        if self.backups._box is not None:
-            self.backups._box.close()
+        if self.backups._queue is not None:
+            self.backups._queue.close()
         self.backups = self.start()
 
     @property
@@ -117,7 +117,7 @@ class KeeperTestCase(post.PostTestCase):
         self.assertTrue(self.backups.may_come(FIRST))
         self.backups.once()
         self.assertEqual(([], [BUILD]), (self.copies, self.bus.queues['b']))
-        self.assertIn('1 builds', self.log.output)
+        self.assertIn('1 interrupted builds', self.log.output)
         self.backups.once()
         self.assertEqual([BUILD], self.bus.queues['b'])
 
@@ -159,7 +159,7 @@ class KeeperTestCase(post.PostTestCase):
         self.backups.once()
         self.assertEqual(([BUILD], []), (
             self.bus.queues['c copies'], self.bus.queues['c']))
-        self.assertIn('1 builds of which Ironic was not told go to',
+        self.assertIn('1 builds that Ironic does not know go to',
                       self.log.output)
 
     def test_while_nova_does_not_answer_it_is_held(self):
@@ -233,7 +233,7 @@ class KeeperTestCase(post.PostTestCase):
         """A quorum queue would count how often it comes back."""
         self.arrive()
         self.backups.once()
-        box, sent = self.backups._box, []
+        box, sent = self.backups._queue, []
         hand_on = box.hand_on
         box.hand_on = lambda *args, **how: (
             sent.append(args), hand_on(*args, **how))[1]
@@ -248,7 +248,7 @@ class KeeperTestCase(post.PostTestCase):
     def test_it_goes_back_when_it_cannot_be_sent_anew(self):
         self.arrive()
         self.backups.once()
-        box = self.backups._box
+        box = self.backups._queue
         box.hand_on = lambda *args, **how: False
         self.clock.now += forwarding.HOLDING
         self.backups.once()
@@ -412,7 +412,7 @@ class KeeperTestCase(post.PostTestCase):
     def test_connection_that_broke_is_made_anew_at_once(self):
         self.arrive()
         self.backups.once()
-        before = self.backups._box
+        before = self.backups._queue
         before.close()
         self.bus.missing.add(COPIES)
         self.backups.once()
@@ -426,7 +426,7 @@ class KeeperTestCase(post.PostTestCase):
             'b', vm_state='building', node=NODE)
         self.copies.append(counted)
         self.backups.once()
-        self.backups._box.close()
+        self.backups._queue.close()
         for _ in range(3):
             self.backups.once()
             self.assertEqual(([counted], False), (

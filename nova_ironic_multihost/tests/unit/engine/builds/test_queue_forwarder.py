@@ -414,5 +414,5 @@ class PostmanTestCase(post.PostTestCase):
         self.bus.queues['a'] = [secret]
         logged = self.useFixture(fixtures.FakeLogger())
         self.turn()
-        self.assertIn('1 messages dropped', logged.output)
+        self.assertIn('1 obsolete requests were dropped', logged.output)
         self.assertNotIn('secret', logged.output + repr(secret))

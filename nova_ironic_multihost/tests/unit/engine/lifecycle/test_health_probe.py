@@ -204,7 +204,7 @@ class WitnessTestCase(cloud.AuditTestCase):
         self.start()
         self.clock.now += BOUNDS.look + 1
         self.audit()
-        self.assertIn('no look', self.verdict().why)
+        self.assertIn('no peer poll', self.verdict().why)
         self.look_once()
         self.assertTrue(self.verdict().well)
 

@@ -1003,7 +1003,7 @@ class SweepTestCase(InstancesTestCase):
                 self.instances.have('active', after, host='dead')
                 return read(uuid) if after else None
 
-            self.recovery._stirred = True
+            self.recovery._may_have_marks = True
             with (mock.patch.object(self.instances, 'read', read_later),
                   fixtures.FakeLogger() as log):
                 self.sweep_often(recovery.ASTRAY, dead=False)

@@ -1015,6 +1015,7 @@ class Process:
         """calls.Tracker.move: each of the writes is a call."""
         moved = set()
         with self.updating:
+            owners = self.auditor.last.owners
             records = judge(nodes)
             seen = self.sources.read.get(greenlet.getcurrent())
             for record in records:
@@ -1022,7 +1023,7 @@ class Process:
                 pause()
                 if self._world.move(
                         node, self.host, ownership.Reason.ADOPTED,
-                        self.auditor.last.owners.get(node),
+                        owners.get(node),
                         sure=seen[node] == self.sources.situation(node)):
                     moved.add(node)
                     self.tracked.add(node)
@@ -1048,9 +1049,12 @@ class Process:
                 if self._world.set_reserved(node, True, idle[node]):
                     # The generation guards the allocations up to now.
                     held[node] = self.sources.situation(node)[-1]
+            # A poll may decide anew while the nodes are judged.
+            owners = self.auditor.last.owners
             mine = [record.node for record
                     in (judge(list(held)) if held else ())]
-            moved = [node for node in mine if self._pull(node, held[node])]
+            moved = [node for node in mine
+                     if self._pull(node, held[node], owners.get(node))]
             self.tracked.update(moved)
             for node in moved:
                 self.providers.pop(node, None)
@@ -1060,8 +1064,7 @@ class Process:
                     self._world.set_reserved(node, False, idle[node] + 1)
         return set(moved)
 
-    def _pull(self, node, consumer):
-        decided_on = self.auditor.last.owners.get(node)
+    def _pull(self, node, consumer, decided_on):
         seen = self.sources.read[greenlet.getcurrent()][node]
         pause()
         return self._world.move(

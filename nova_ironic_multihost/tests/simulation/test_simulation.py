@@ -1473,3 +1473,16 @@ class SimulationTest(unittest.TestCase):
         state.occupy(index=6)
         state.leave(disabled=True, gone=0, index=0, steps=1)
         state.teardown()
+
+    def test_pull_that_a_poll_queues_while_it_is_carried_out(self):
+        """The poll found more nodes than may go at a time.
+
+        Found by 20,000 examples.
+        """
+        state = Simulation()
+        state.begin(number=2, nodes=5, started=True, zones=[], limit=1,
+                    when='forced_down', delay=0)
+        state.restart(audits=0, closed=False, index=0, ticks=0)
+        state.join(audits=0, early=False, index=0, node=0, steps=15)
+        state.leave(disabled=True, gone=0, index=0, steps=3)
+        state.teardown()

@@ -1,18 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""How a build claims its node, and how it writes down how far it is.
+"""How a build claims its node, and how it saves how far it is.
 
-It writes only over what a build has left there, and over what it wrote itself
-where nova says so. nova writes some of it whatever is there (ComputeManager.
-_build_resources: that it attaches volumes; ResourceTracker.
+A build writes only over what a build has written; or over what it wrote
+itself, where nova says so. nova itself takes any instance without a task state
+for one that is to be built, and writes some states whatever is there:
+ComputeManager._build_resources that it attaches volumes; ResourceTracker.
 abort_instance_claim, ComputeManager._do_build_and_run_instance and
-_set_instance_obj_error_state: that it has failed), and takes any instance
-without a task state for one that is to be built. Whoever stands still before
-that may write over a server that another has built meanwhile; or take the mark
-off which says that another compute service takes the instance over
-(:mod:`.rules.takeover`); or let a build look begun that is to begin again. A
-claim on a node that another host has by then would stay with this host when it
-dies: nobody takes that over.
+_set_instance_obj_error_state that it has failed. A paused build could so
+overwrite a server that another host has built, remove the mark of a take-over
+(:mod:`.rules.takeover`), or claim a node that another host has by then.
 
 While nova's conductor does not answer, or its database takes no writes, a
 build waits: nova would end it with an error that it could not write either.
@@ -39,15 +36,12 @@ BUILT = (vm_states.BUILDING, vm_states.ERROR)
 
 
 def claim(parts, call):
-    """Claim the node of a build, if nobody has claimed it meanwhile.
-
-    Around ResourceTracker._set_instance_host_and_node.
-    """
+    """Claim the node of a build, if no other host has claimed it meanwhile."""
     guard, instance = parts.guard, call['instance']
     if not guard.building:
         return guard.claim(call.name, instance, call)
 
-    def claim_what_is_nobodys():
+    def claim_if_free():
         if not guard.has_node():
             # nova has it scheduled anew.
             raise names.ComputeResourcesUnavailable(
@@ -63,11 +57,11 @@ def claim(parts, call):
         finally:
             instance.save = save
 
-    return guard.claim(call.name, instance, claim_what_is_nobodys)
+    return guard.claim(call.name, instance, claim_if_free)
 
 
 def abort(parts, call):
-    """Give a claim back (ResourceTracker._unset_instance_host_and_node)."""
+    """Give a claim back, under the lock of nova's tracker."""
     def act_without_waiting():
         with _under_a_lock(call['instance'].save):
             return call()
@@ -77,10 +71,10 @@ def abort(parts, call):
 
 
 def give_back(parts, call):
-    """Take the host off the object of an instance.
+    """Take the host off the object of an instance, which nova saves soon.
 
-    nova writes that soon after, whatever is there. It is how a claim is given
-    back that nova does not abort: one that it could only write half, say.
+    nova so gives a claim back that it does not abort: one that it could only
+    write half, say.
     """
     return (parts.guard.give_back(
                 call.name, call['instance'], call, patient=True)
@@ -90,17 +84,15 @@ def give_back(parts, call):
 def save_as_a_build(parts, call):
     """Let a build write over nothing but what a build has written."""
     call['instance'].save = GuardedSave(
-        parts.guard, call.name, call['instance']
-    )
+        parts.guard, call.name, call['instance'])
     return call()
 
 
 class GuardedSave:
-    """Saves how far a build is, and that only while it is one.
+    """The method ``save`` of an instance while it is being built.
 
-    In place of the method of its instance. If the task state is another one
-    than nova expects it fails as ever, with UnexpectedTaskStateError. If the
-    instance was built, it is left as it is.
+    It fails as nova's does, with UnexpectedTaskStateError, if nova expects
+    another task state; and ends the build if the instance was built.
 
     :param guard:
         :class:`nova_ironic_multihost.engine.builds.guard.OperationGuard`.
@@ -121,7 +113,7 @@ class GuardedSave:
         """Save, see nova.objects.Instance.save."""
         changed = STATE & self._instance.obj_what_changed()
         if args or not self._guard.building or not changed:
-            # The object has what is there then, whoever wrote it.
+            # nova reads into the object what is there.
             self._save(*args, **kwargs)
             return
         if not kwargs and 'task_state' in changed and (
@@ -147,12 +139,12 @@ class GuardedSave:
         conditions = {'expected_vm_state': [*BUILT], **conditions}
         save = functools.partial(self._save, **conditions)
         try:
-            if not self.waits:
-                save()
+            if self.waits:
+                self._guard.persist(
+                    self._name, instance, save, functools.partial(
+                        self._save, **_or_written(instance, conditions)))
             else:
-                self._guard.persist(self._name, instance, save, (
-                    functools.partial(
-                        self._save, **_or_written(instance, conditions))))
+                save()
         except exception.UnexpectedDeletingTaskStateError:
             raise
         except exception.InstanceUpdateConflict as exc:
@@ -171,10 +163,7 @@ class GuardedSave:
 
 @contextlib.contextmanager
 def _under_a_lock(save):
-    """Have nothing wait: that of nova's tracker is held.
-
-    :param save: a :class:`GuardedSave`, if this is a build.
-    """
+    """Have a :class:`GuardedSave` not wait under the lock of the tracker."""
     if not isinstance(save, GuardedSave):
         yield
         return
@@ -186,9 +175,9 @@ def _under_a_lock(save):
 
 
 def _or_written(instance, conditions):
-    """Return conditions that hold when what is to be saved is there, too.
+    """Return conditions that also hold if the write was done.
 
-    Only the answer may be lost.
+    Its answer may be lost.
     """
     found = {'expected_vm_state': [*conditions['expected_vm_state'],
                                    instance.vm_state]}

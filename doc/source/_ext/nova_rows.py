@@ -24,9 +24,8 @@ def lines(used):
     for row in table.ROWS:
         if bool(row.layers) is used:
             continue
-        owner = table.TARGETS[row.target][0].partition(':')[2]
         yield from _row((
-            f'``{owner}.{row.label}``', row.why + (
+            f'``{row.full()}``', row.why + (
                 '; nova-compute starts without it' if row.optional else ''),
             f'``{row.by}``' if row.by else ', '.join(
                 f'``{one.__name__}``' for one in reversed(row.layers)),

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Set what :mod:`.table` lists: all of it, or nothing.
+"""Replace in nova what :mod:`.table` lists: all of it, or nothing.
 
-Methods of objects are replaced, and none of classes: oslo.messaging, nova's
-own calls and its periodic tasks take a method by its name from the object
-when they call it.
+It replaces methods of objects, not of classes: oslo.messaging, nova's own
+calls and its periodic tasks read a method from the object at each call.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
+import dataclasses
 import functools
 import inspect
 import types
@@ -30,32 +30,24 @@ class MismatchError(Exception):
     """nova is not as the table says; the message names the remedy."""
 
 
+@dataclasses.dataclass(frozen=True)
 class Call:
     """A call of one of nova's methods.
 
-    :param target: the object that has the method.
-    :param name: of the method.
-    :param method: what the call leads to: nova's bound method, or the next
-        layer.
-    :param parameters: names of the method's parameters, without ``self``.
+    :ivar method: nova's bound method, or the next layer.
+    :ivar parameters: names of the method's parameters, without ``self``.
     """
 
-    __slots__ = ('_args', '_kwargs', '_method', '_parameters', 'name',
-                 'target')
-
-    def __init__(self, target: typing.Any, name: str, method: Callable,
-                 parameters: tuple[str, ...], args: tuple,
-                 kwargs: Mapping[str, object]) -> None:
-        self.target = target
-        self.name = name
-        self._method = method
-        self._parameters = parameters
-        self._args = args
-        self._kwargs = kwargs
+    target: typing.Any
+    name: str
+    method: Callable
+    parameters: tuple[str, ...]
+    args: tuple
+    kwargs: Mapping[str, typing.Any]
 
     def __call__(self) -> typing.Any:
         """Call the method."""
-        return self._method(*self._args, **self._kwargs)
+        return self.method(*self.args, **self.kwargs)
 
     def __getitem__(self, parameter: str) -> typing.Any:
         """Return an argument; None if the caller has left it out."""
@@ -63,23 +55,16 @@ class Call:
 
     def arguments(self) -> dict[str, typing.Any]:
         """Return the arguments by their names."""
-        return {**dict(zip(self._parameters, self._args, strict=False)),
-                **self._kwargs}
+        return {**dict(zip(self.parameters, self.args, strict=False)),
+                **self.kwargs}
 
     def changed(self, **arguments: object) -> typing.Any:
         """Call the method with other arguments."""
-        args, kwargs = [*self._args], dict(self._kwargs)
-        for name, value in arguments.items():
-            position = self._parameters.index(name)
-            if position < len(args):
-                args[position] = value
-            else:
-                kwargs[name] = value
-        return self._method(*args, **kwargs)
+        return self.method(**{**self.arguments(), **arguments})
 
 
-def parameters(function: Callable) -> tuple[str, ...]:
-    """Return the names of the parameters of nova's function.
+def signature(function: Callable) -> Mapping[str, inspect.Parameter]:
+    """Return the parameters of nova's function, by their names.
 
     Some decorators hide them (oslo.messaging's expected_exceptions).
     """
@@ -88,7 +73,12 @@ def parameters(function: Callable) -> tuple[str, ...]:
         hidden = safe_utils.get_wrapped_function(inspect.unwrap(function))
         if inspect.isfunction(hidden):
             found = inspect.signature(hidden).parameters
-    return tuple(found)
+    return found
+
+
+def parameters(function: Callable) -> tuple[str, ...]:
+    """Return the names of the parameters of nova's function."""
+    return tuple(signature(function))
 
 
 def takes_anything(function: Callable) -> bool:
@@ -101,15 +91,15 @@ def apply(rows: Iterable[Row], targets: Mapping[str, typing.Any],
           parts: typing.Any) -> None:
     """Check all rows, and then replace what they list.
 
-    :param targets: target of a row -> object. Nothing is replaced of others:
-        of a transport that is not RabbitMQ, say.
-    :param parts: what the layers work with.
+    :param targets: target of a row -> object; rows of other targets (of a
+        transport that is not RabbitMQ, say) are only checked.
+    :param parts: :class:`.handlers.Parts`.
     :raises MismatchError: nothing is replaced.
     """
     rows = [*rows]
     wrong = {row: why for row in rows if (why := row.mismatch())}
     if refused := [why for row, why in wrong.items() if not row.optional]:
-        raise MismatchError(' '.join(refused))
+        raise MismatchError(' '.join(dict.fromkeys(refused)))
     for row, why in wrong.items():
         LOG.warning('Something that saves time is left out (%(lost)s): '
                     '%(why)s', {'lost': row.why, 'why': why})

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Layers around nova's audits, and around the start and end of a service.
 
-Each is a function of (parts, :class:`.apply.Call`), and :mod:`.table` says
-around which method. ``parts`` is what the driver hands to :mod:`.apply`.
+Each is a function of (parts, :class:`.apply.Call`); :mod:`.table` says around
+which method it stands.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from nova_ironic_multihost.rules import takeover
 
 LOG = logging.getLogger(__name__)
 
-#: States of an instance in which it is not at rest, whatever it does.
+#: States of an instance for which there is something to do at a start.
 RESTLESS = tuple(sorted(
     value for name, value in vars(vm_states).items()
     if name.isupper() and isinstance(value, str)
@@ -42,17 +42,12 @@ RESTLESS = tuple(sorted(
 
 @dataclasses.dataclass(frozen=True)
 class Parts:
-    """What the layers work with: parts of the driver, and its functions.
-
-    :ivar moving: the node whose record the tracker is about to move, under
-        its lock -> host of the record as it was read, and whether the record
-        was deleted.
-    """
+    """Parts and functions of the driver, with which the layers work."""
 
     guard: typing.Any
     schedule: typing.Any
     arrivals: typing.Any
-    #: The records of the audit that has just begun, and of this moment.
+    #: The records of the audit that has just begun, and the latest ones.
     audited: Callable[[], Iterable[Record]]
     current: Callable[[], Iterable[Record]]
     may_take: Callable[[Record], bool]
@@ -60,15 +55,15 @@ class Parts:
     #: As for :class:`.adapters.nova_tracker.NovaTracker`.
     moved: Callable[[str, bool], None]
     barred: Callable[[str, Exception], None]
-    #: Called when nova begins and has ended with a node.
+    #: Called when nova begins an audit of a node, and when it ends one.
     sign: Callable[[], None]
-    #: Given what nova would do for an instance at the start of a service.
+    #: Given what nova does for an instance when a service starts.
     init: Callable[[Callable[[], None], objects.Instance], None]
-    #: Given the uuids of a build's instance and node; whether it may have
-    #: taken anything from a dead host. Raises nothing.
+    #: Given the uuids of a build's instance and node; returns whether it may
+    #: have taken a record of a dead host. Raises nothing.
     adopt: Callable[[str, str | None], bool]
     evacuate: Callable[[str], object]
-    #: Undoes what a build has begun; given the networks it was asked for with.
+    #: Undoes what a build has begun; given the networks of its request.
     renew: Callable[[str, object], None]
     failed: Callable[[str, BaseException], None]
     #: Given the arguments of a build. Raises nothing.
@@ -77,12 +72,14 @@ class Parts:
     over: Callable[[str, str | None, bool], None]
     begin: Callable[[], None]
     switched: Callable[[], None]
-    #: Maybe called twice; in the main thread, or in a handler of signals.
+    #: May be called twice, and in a handler of signals.
     stop: Callable[[], None]
     ending: Callable[[], bool]
     #: Whether COMPUTE_STATUS_DISABLED is to stay as it is.
     keeps_trait: Callable[[], bool]
     heard: Callable[[typing.Any], None]
+    #: Node whose record the tracker moves, under its lock -> host of the
+    #: record as it was read, and whether the record was deleted.
     moving: dict[str, tuple[str, bool]] = dataclasses.field(
         default_factory=dict)
 
@@ -90,17 +87,17 @@ class Parts:
 def read_records(parts, call):
     """Let nova compare its tracker with records that the driver has read.
 
-    At each audit nova drops from its tracker the nodes whose records it does
-    not read, and logs all nodes for each record that it does not expect
-    (ComputeManager.update_available_resource). Then it comes to each node; 34
-    does that in threads, and warns of each for which none is free. So it gets
-    to know those alone that are due.
+    An audit of nova drops nodes from the tracker whose records it does not
+    read, and logs all nodes for each record that it does not expect. Then it
+    audits each node (ComputeManager.update_available_resource); nova 34 does
+    that in threads, and warns of each node for which none is free. So it
+    gets only nodes that are due.
     """
     nodenames = call['nodenames']
     listed = set(nodenames)
-    # It is what nova goes through afterwards.
+    # nova goes through this set afterwards.
     nodenames.intersection_update(parts.schedule.next_of(nodenames))
-    # Those of the others would be taken for nodes that are gone.
+    # nova would delete the record of a node that is listed and not due.
     return [record.row for record in parts.audited()
             if record.node in nodenames or record.node not in listed]
 
@@ -136,74 +133,70 @@ def judge_record(parts, call):
 
 
 def judge_again(parts, call):
-    """Judge a record that moves again when placement has answered.
+    """Judge a record that moves again: placement may have answered late.
 
-    That may be late. A deleted record was judged as one that is created; nova
-    has undeleted it for its old owner by then.
+    A deleted record was judged as one that is created; nova has undeleted it
+    for its old owner by then.
     """
     call()
-    node, tracker = call['compute_node'].uuid, call.target
+    node = call['compute_node'].uuid
     if node in parts.moving:
         host, deleted = parts.moving[node]
-        row = apply.novas(tracker, '_get_compute_node')(
-            call['context'], node)
+        row = _record(call, node)
         if row is None or row.host != host or not (
                 deleted or parts.may_take(db.record(row))):
             raise names.ComputeHostNotFound(host=node)
 
 
 def note_moves(parts, call):
-    """Say which record could be moved to this host, and which could not."""
-    done = False
-    try:
-        try:
-            created = call()
-        except messaging.RemoteError as exc:
-            if errors.for_good(exc):
-                for node in parts.moving:
-                    parts.barred(node, exc)
-            raise
-        done = True
-        return created
-    finally:
-        for node, (_, deleted) in parts.moving.items():
-            if not deleted:
-                parts.moved(node, done)
-        parts.moving.clear()
+    """Say which record moved to this host, and which could not.
 
-
-def pass_over(parts, call):
-    """Pass over a node whose record another host creates at that moment.
-
-    A starting compute service ends, and a running one logs an error; or nova
-    takes that record without a word (nova.db.main.api:compute_node_create,
-    which looks for a deleted one). So what it has created is read again.
+    If another host creates the record at the same time, a starting service
+    of nova ends and a running one logs an error; or nova takes that record
+    without a word (nova.db.main.api:compute_node_create finds a deleted one).
+    So the record is read again, and the node left to the other host.
     """
     node, tracker = call['resources']['hypervisor_hostname'], call.target
+    done = False
     try:
         created = call()
+        done = True
+    except messaging.RemoteError as exc:
+        if errors.for_good(exc):
+            for moving in parts.moving:
+                parts.barred(moving, exc)
+        raise
     except exception.InvalidConfiguration as exc:
         if not isinstance(exc.__context__, exception.DuplicateRecord):
             raise
         raise names.ComputeHostNotFound(host=node) from exc
+    finally:
+        for moving, (_, deleted) in parts.moving.items():
+            if not deleted:
+                parts.moved(moving, done)
+        parts.moving.clear()
     if created:
-        row = apply.novas(tracker, '_get_compute_node')(
-            call['context'], call['resources']['uuid'])
+        row = _record(call, call['resources']['uuid'])
         if row is None or row.host != tracker.host:
             tracker.remove_node(node)
             raise names.ComputeHostNotFound(host=node)
     return created
 
 
+def _record(call, node):
+    """Read the record of a node as nova's tracker does."""
+    return apply.novas(call.target, '_get_compute_node')(
+        call['context'], node)
+
+
 def audit_if_due(parts, call):
     """Audit a node when it is due: nova comes to every node."""
-    if not parts.schedule.is_next(call['nodename']):
-        return
-    parts.sign()
-    try:
-        call()
-    finally:
+    if parts.schedule.is_next(call['nodename']):
         parts.sign()
+        try:
+            call()
+        finally:
+            parts.sign()
 
 
 def note_audit(parts, call):
@@ -213,7 +206,7 @@ def note_audit(parts, call):
         with parts.schedule.auditing(node):
             call()
     except exception.ComputeHostNotFound:
-        # The driver has said so, and nova would log a warning.
+        # The driver has refused it, and nova would log a warning.
         LOG.debug('Node %s is left to another compute service.', node)
 
 
@@ -256,11 +249,7 @@ def _was_told(tracker, provider):
 
 
 def note_allocations(parts, call):
-    """Note of which nodes something is allocated.
-
-    The tracker reads that at each audit of a node, and takes off what is left
-    of deleted servers.
-    """
+    """Note nodes with allocations: their next audit frees deleted servers'."""
     found = call()
     if found.allocations:
         parts.schedule.note_allocated(call['rp_uuid'])
@@ -270,36 +259,34 @@ def note_allocations(parts, call):
 def set_traits(parts, call):
     """Set the traits of a node that do not depend on the node.
 
-    COMPUTE_STATUS_DISABLED, by what the services table says of its service;
-    it may have to be left as it is.
-
-    OWNER_NOVA since nova 34. Its scheduler asks for that as soon as the last
-    compute service is of that release, which is before the first audit of
-    that one (nova.scheduler.request_filter:owner_nova_filter). So a node has
-    it before, whatever nova audits it.
+    COMPUTE_STATUS_DISABLED as the services table says of the service, if the
+    driver does not keep it. OWNER_NOVA also before nova 34: the scheduler
+    asks for it as soon as the last compute service is of that release, which
+    is before its first audit (nova.scheduler.request_filter:
+    owner_nova_filter).
     """
     call['traits'].add(os_traits.OWNER_NOVA)
     if not parts.keeps_trait():
         call()
 
 
-def begin(parts, call):
+def start_driver(parts, call):
     """Begin when the service has started, and builds arrive."""
     call()
     parts.begin()
 
 
-def switch(parts, call):
+def note_switch(parts, call):
     """Note that the service is disabled or enabled.
 
     nova would mark all nodes in placement, one after the other, in the
-    request of the operator. Its database has the service as it is to be
+    operator's request. Its database has the new state of the service already
     (nova.compute.api:HostAPI.service_update).
     """
     parts.switched()
 
 
-def end(parts, call):
+def stop_driver(parts, call):
     """Note that the service is told to end; it goes on for minutes."""
     try:
         parts.stop()
@@ -311,8 +298,8 @@ def end(parts, call):
 def hold_builds(parts, call):
     """Have messages acknowledged when they are safe (:mod:`.listeners`).
 
-    nova makes the listeners of a service after it has started its driver, and
-    they get nothing before they are polled (nova.service.Service.start).
+    nova polls a listener, and so takes messages, after it has started its
+    driver (nova.service.Service.start).
     """
     adapter = call()
     listeners.hold_builds(adapter)
@@ -321,10 +308,10 @@ def hold_builds(parts, call):
 
 
 def init_instance(parts, call):
-    """Have something else done for each instance when the service starts.
+    """Have the driver decide what is done for an instance at the start.
 
-    nova goes through the instances of its host one by one
-    (ComputeManager.init_host), and what fails for one ends the service.
+    An error of one instance would end the service
+    (ComputeManager.init_host).
     """
     instance = call['instance']
 
@@ -335,48 +322,28 @@ def init_instance(parts, call):
     parts.init(init, instance)
 
 
-def no_nodes(parts, call):
-    """Read no records for the start of the service.
+def leave_out(parts, call):
+    """Leave out a step of ComputeManager.init_host that finds things to do.
 
-    nova looks for evacuated instances and interrupted builds by them
-    (ComputeManager.init_host), which is done otherwise.
+    ``_destroy_evacuated_instances`` destroys the machine of a server whose
+    evacuation was only asked for. For
+    ``_error_out_instances_whose_build_was_interrupted`` a build that waits in
+    a queue is lost (:mod:`.engine.builds.in_flight` finds lost ones). Only
+    these two and ``_check_for_host_rename`` use what ``_get_nodes`` returns.
     """
     return {}
-
-
-def no_instances(parts, call):
-    """Destroy no machine when a service starts.
-
-    nova does that for what was to be evacuated from this host, also if it was
-    only asked for. Over Ironic nothing ever is, the machine is the server's.
-    """
-    # None is left out when the service goes through its instances.
-    return {}
-
-
-def nothing(parts, call):
-    """Look for no lost builds before the service listens.
-
-    nova cannot tell them from those that wait. See
-    :mod:`.engine.builds.in_flight`.
-    """
 
 
 def read_few_instances(parts, call):
     """Have nova read only instances for which there is something to do.
 
-    nova reads all instances of a host in one reply, with their flavors, and
-    goes through them before it listens for builds (ComputeManager.init_host:
-    ``InstanceList.get_by_host``, right after this method). With thousands that
-    takes minutes. Others that need something the check for stuck instances
-    finds soon afterwards (:mod:`.engine.servers.stuck_instances`).
+    nova reads all instances of its host in one reply, with their flavors,
+    right after this method (ComputeManager.init_host), and goes through them
+    before it listens for builds: minutes for thousands. So its next
+    ``InstanceList.get_by_host`` is another. What the others need,
+    :mod:`.engine.servers.stuck_instances` finds soon afterwards.
     """
     call()
-    _answer_once()
-
-
-def _answer_once() -> None:
-    """Replace the next ``InstanceList.get_by_host``, and no other."""
     listed = objects.InstanceList
     original = vars(listed)['get_by_host']
 
@@ -398,24 +365,21 @@ def restless(context: nova_context.RequestContext, host: str,
     """Read the instances of a host that are in the middle of something.
 
     :param host: as nova spells it.
-    :param expected_attrs: what is to be read with them.
     """
-    found = {}
-    for filters in (
-            {'vm_state': list(RESTLESS)},
-            {'task_state': [*nova_tracker.TASK_STATES, *takeover.marks(
-                host_key(host), nova_tracker.TASK_STATES)]}):
+    tasks = [*nova_tracker.TASK_STATES, *takeover.marks(
+        host_key(host), nova_tracker.TASK_STATES)]
+    found = {
+        row.uuid: row
+        for states in ({'vm_state': [*RESTLESS]}, {'task_state': tasks})
         for row in db.all_rows(
-                context, {'host': host, **filters}, expected_attrs or ()):
-            found[row.uuid] = row
+            context, {'host': host, **states}, expected_attrs or ())}
     return objects.InstanceList(context, objects=list(found.values()))
 
 
 def tell_of_one(parts, call):
-    """Do not tell the scheduler of all instances, as nova has read a few.
+    """Do not tell the scheduler of all instances: nova has read a few.
 
-    It asks for them itself when it knows none
-    (HostManager.update_instance_info).
+    It asks for them when it knows none (HostManager.update_instance_info).
     """
     if not isinstance(call['instance'], objects.InstanceList):
         call()

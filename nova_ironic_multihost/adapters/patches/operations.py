@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""nova's operations on instances, and how each asks the guard first.
+"""nova's operations on instances, and the layers that ask the guard first.
 
-Which methods of nova's manager and of its driver for Ironic are operations,
-and the layers around them: functions of (parts, :class:`.apply.Call`);
-:mod:`.table` says which stands around which method.
+The guard is :class:`nova_ironic_multihost.engine.builds.guard.OperationGuard`.
+A layer is a function of (parts, :class:`.apply.Call`); :mod:`.table` says
+around which method it stands.
 """
 
 import contextlib
@@ -63,10 +63,7 @@ CHANGES = ('add_', 'attach_', 'call_', 'create_', 'delete', 'detach_',
 
 
 def sent_to_host(manager_class: type) -> list[str]:
-    """Return the names of the operations that go to an instance's host.
-
-    :param manager_class: nova's ComputeManager.
-    """
+    """Return the operations of a ComputeManager for an instance's host."""
     return sorted(
         name for name, method in inspect.getmembers(
             manager_class, inspect.isfunction)
@@ -75,12 +72,9 @@ def sent_to_host(manager_class: type) -> list[str]:
 
 
 def mutations(driver_class: type) -> list[str]:
-    """Return the names of the methods of a driver that change a machine.
+    """Return the methods of a driver that change a machine.
 
-    Also those that nova's driver for Ironic does not have, and a subclass of
-    it may have.
-
-    :param driver_class: IronicDriver, or a subclass of it.
+    Also those that only a subclass of IronicDriver has.
     """
     return sorted({*MUTATIONS, *(
         name for name, method in inspect.getmembers(
@@ -96,23 +90,29 @@ def operate(parts, call):
 
     nova sends an evacuation to this host on purpose, and none is carried out.
     """
-    instance = call['instance']
+    name, instance = call.name, call['instance']
 
     def refuse():
+        # nova's API answers 409; the next try goes to the right host.
+        error = (exception.InstanceNotReady(instance_id=instance.uuid)
+                 if name.startswith('get_') else
+                 exception.InstanceInvalidState(
+                     instance_uuid=instance.uuid, attr='host',
+                     state='changed', method=name))
         try:
-            raise _conflict(call.name, instance.uuid)
+            raise error
         except exception.Invalid as exc:
             # It goes to the API and not into the log.
             raise messaging.ExpectedException() from exc
 
-    if call.name == 'rebuild_instance' and call['recreate']:
+    if name == 'rebuild_instance' and call['recreate']:
         return parts.evacuate(instance.uuid)
     return parts.guard.operate(
-        call.name, instance, call, patient=call.name not in CALLS,
-        **({'otherwise': refuse} if call.name in AWAITED else {}))
+        name, instance, call, patient=name not in CALLS,
+        **({'otherwise': refuse} if name in AWAITED else {}))
 
 
-def sift(parts, call):
+def sift_events(parts, call):
     """Take events for instances of this host only."""
     here = parts.guard.present(call.name, [
         instance.uuid for instance in call['instances']])
@@ -123,83 +123,66 @@ def sift(parts, call):
                 if event.instance_uuid in here])
 
 
-def arrive(parts, call):
-    """Take the node of a build when the build arrives.
+def accept_build(parts, call):
+    """Note and copy a build that comes, acknowledge it, and take its node.
 
-    So that the node does not look like one of a dead host while the build
-    waits for its turn.
+    The copy comes first: RabbitMQ forgets what is acknowledged. The node is
+    taken now, so that it does not look like one of a dead host while the
+    build waits for its turn; nova has begun it in another thread by then.
     """
-    # It begins in a thread of its own, and has the node taken as well.
-    result = call()
-    parts.adopt(call['instance'].uuid, call['node'])
-    return result
-
-
-def copy(parts, call):
-    """Copy a build when it comes, and acknowledge it then."""
-    try:
-        parts.copy(call['instance'].uuid, call['node'], call.arguments())
-    finally:
-        listeners.acknowledge()
-    return call()
-
-
-def begin(parts, call):
-    """Note that a build has come."""
-    uuid = call['instance'].uuid
+    uuid, node = call['instance'].uuid, call['node']
     parts.arrivals.begin(uuid)
     try:
-        return call()
+        try:
+            parts.copy(uuid, node, call.arguments())
+        finally:
+            listeners.acknowledge()
+        result = call()
+        parts.adopt(uuid, node)
+        return result
     except BaseException:
         # No thread has it.
         parts.arrivals.end(uuid)
         raise
 
 
-def note_failure(parts, call):
-    """Note that a build has failed."""
-    try:
-        return call()
-    except BaseException as exc:
-        parts.failed(call['instance'].uuid, exc)
-        raise
+def carry_out_build(parts, call):
+    """Carry out a build, unless it is done or another's; note its end.
 
-
-def build(parts, call):
-    """Carry out a build, unless it is done or another's by now.
-
-    Then say that it is over. One that waits for another time is not, and one
-    that is refused while the service ends may have been given up by that. To
-    nova both are FAILED_BY_POLICY: it leaves the allocation, and does not
-    count a failure of the host.
+    A build that waits for another time is not over, and one that is refused
+    while the service ends may have been given up by that. To nova both are
+    FAILED_BY_POLICY: it leaves the allocation, and does not count a failure
+    of the host.
     """
     instance, node = call['instance'], call['node']
     outcomes = []
+
+    def build():
+        try:
+            return call()
+        except BaseException as exc:
+            parts.failed(instance.uuid, exc)
+            raise
 
     def answer(outcome):
         outcomes.append(outcome)
         return build_results.FAILED_BY_POLICY
 
-    result = parts.guard.build(
-        call.name, instance, call, node,
-        functools.partial(answer, 'refused'),
-        functools.partial(parts.adopt, instance.uuid, node),
-        lambda result: result == build_results.FAILED,
-        functools.partial(
-            parts.renew, instance.uuid, call['requested_networks']),
-        functools.partial(answer, 'postponed'))
-    refused = 'refused' in outcomes
-    if 'postponed' not in outcomes and not (refused and parts.ending()):
-        parts.over(instance.uuid, node, refused)
-    return result
-
-
-def end(parts, call):
-    """Note that a build has ended, whatever becomes of it."""
     try:
-        return call()
+        result = parts.guard.build(
+            call.name, instance, build, node,
+            functools.partial(answer, 'refused'),
+            functools.partial(parts.adopt, instance.uuid, node),
+            lambda result: result == build_results.FAILED,
+            functools.partial(
+                parts.renew, instance.uuid, call['requested_networks']),
+            functools.partial(answer, 'postponed'))
+        refused = 'refused' in outcomes
+        if 'postponed' not in outcomes and not (refused and parts.ending()):
+            parts.over(instance.uuid, node, refused)
+        return result
     finally:
-        parts.arrivals.end(call['instance'].uuid)
+        parts.arrivals.end(instance.uuid)
 
 
 def guarded(method):
@@ -214,30 +197,15 @@ def guarded(method):
     return layer
 
 
-#: Parts of operations: what nova cleans up after, and the rest.
+#: Parts of operations after which nova cleans up, and other parts.
 ATTEMPT, PART = guarded('attempt'), guarded('operate')
 CLEAN_UP = guarded('clean_up')
 CHANGE_MACHINE = guarded('change_machine')
 
 
-def _conflict(operation, instance):
-    """Return the error that nova's API answers with 409.
-
-    The next try goes to the right host.
-    """
-    if operation.startswith('get_'):
-        return exception.InstanceNotReady(instance_id=instance)
-    return exception.InstanceInvalidState(
-        instance_uuid=instance, attr='host', state='changed',
-        method=operation)
-
-
 class GuardedConnection:
     """A connection to Ironic that asks the guard before each change.
 
-    :param connection: what nova's driver works with.
-    :param guard:
-        :class:`nova_ironic_multihost.engine.builds.guard.OperationGuard`.
     :param asking: returns a context manager that is entered while a request
         is under way.
     """

@@ -20,6 +20,8 @@ import dataclasses
 import importlib
 from importlib import metadata
 import inspect
+import re
+import textwrap
 import typing
 
 from nova import manager as nova_manager
@@ -35,26 +37,20 @@ from nova_ironic_multihost.adapters.patches import operations
 OLDEST, LATEST = 31, 34
 
 #: Target of a row -> its classes, as MODULE:CLASS; a method may stand in any.
+#: A target that is not here is MODULE:CLASS itself, or MODULE: for functions.
 TARGETS = {
     'manager': ('nova.compute.manager:ComputeManager',
                 'nova.manager:Manager'),
     'tracker': ('nova.compute.resource_tracker:ResourceTracker',),
     'client': ('nova.scheduler.client.report:SchedulerReportClient',),
-    'tree': ('nova.compute.provider_tree:ProviderTree',),
     'driver': ('nova.virt.ironic.driver:IronicDriver',
                'nova.virt.driver:ComputeDriver'),
-    'virtapi': ('nova.compute.manager:ComputeVirtAPI',),
     'service': ('nova.service:Service',),
-    'instances': ('nova.objects.instance:InstanceList',),
-    'instance': ('nova.objects.instance:Instance',),
     'transport': ('oslo_messaging._drivers.impl_rabbit:RabbitDriver',
                   'oslo_messaging._drivers.amqpdriver:AMQPDriverBase'),
     'listener': ('oslo_messaging._drivers.amqpdriver:RpcAMQPListener',
                  'oslo_messaging._drivers.amqpdriver:AMQPListener'),
     'message': ('oslo_messaging._drivers.amqpdriver:AMQPIncomingMessage',),
-    'adapter': ('oslo_messaging._drivers.base:PollStyleListenerAdapter',),
-    'raw': ('oslo_messaging._drivers.impl_rabbit:RabbitMessage',),
-    'bus': ('oslo_messaging.transport:Transport',),
     'connection': ('openstack.baremetal.v1._proxy:Proxy',
                    'openstack.proxy:Proxy'),
     'node': ('openstack.baremetal.v1.node:Node',
@@ -64,18 +60,19 @@ TARGETS = {
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One thing of nova's, oslo.messaging's or openstacksdk's.
+    """One thing of nova's, or of a library's that nova uses.
 
-    :param target: one of :data:`TARGETS`.
+    :param target: of :data:`TARGETS`.
     :param name: of the attribute; or a function of the target's class that
         returns the names of several methods.
-    :param why: what this package needs it for, and so what is lost without.
-    :param parameters: names of parameters that a layer reads; None for
-        several methods, or an attribute that is no method.
+    :param parameters: names of parameters that a layer reads, or that are
+        given, separated by spaces; None for several methods, or an attribute
+        that is no method.
     :param layers: functions of (parts, :class:`.apply.Call`) around it, the
         innermost first; none if it is called or read, and not replaced.
-    :param by: what replaces it, if :func:`.apply.apply` does not.
     :param users: functions of nova that rely on what is replaced.
+    :param why: what this package needs it for, and so what is lost without.
+    :param by: what replaces it, if :func:`.apply.apply` does not.
     :param since: first release of nova with it.
     :param until: last release of nova for which it is needed.
     :param optional: nova-compute also starts without it.
@@ -83,11 +80,11 @@ class Row:
 
     target: str
     name: str | Callable[[type], list[str]]
+    parameters: str | None
+    layers: tuple[Callable, ...]
+    users: str
     why: str
-    parameters: tuple[str, ...] | None = None
-    layers: tuple[Callable, ...] = ()
     by: str = ''
-    users: tuple[str, ...] = ()
     since: int = OLDEST
     until: float = float('inf')
     optional: bool = False
@@ -99,17 +96,20 @@ class Row:
                 else self.name.__name__)
 
     def names(self, owner: type) -> list[str]:
-        """Return the names of the attributes.
-
-        :param owner: class of the target.
-        """
+        """Return the names of the attributes of the target's class."""
         return [self.name] if isinstance(self.name, str) else self.name(owner)
 
     @property
-    def owner(self) -> type:
-        """The class of the target, of nova, oslo.messaging or openstacksdk."""
-        module, _, name = TARGETS[self.target][0].partition(':')
-        return getattr(importlib.import_module(module), name)
+    def places(self) -> tuple[str, ...]:
+        """The classes of the target, as MODULE:CLASS."""
+        return TARGETS.get(self.target, (self.target,))
+
+    @property
+    def owner(self) -> typing.Any:
+        """The class of the target, or the module."""
+        module, _, name = self.places[0].partition(':')
+        found = importlib.import_module(module)
+        return getattr(found, name) if name else found
 
     def mismatch(self) -> str:
         """Say what the class has otherwise; an empty str if nothing."""
@@ -121,15 +121,21 @@ class Row:
             # An attribute of its objects.
             return ''
         for name in self.names(owner):
-            if not inspect.isfunction(getattr(owner, name, None)):
+            if not inspect.isroutine(getattr(owner, name, None)):
                 return self.sentence('is no method any more', name)
         if self.parameters is None:
             return ''
-        method = getattr(owner, self.label)
-        missing = {*self.parameters} - {*apply.parameters(method)}
+        method, given = getattr(owner, self.label), {*self.parameters.split()}
+        found = apply.signature(method)
+        missing = given - {*found}
         if missing and not apply.takes_anything(method):
             return self.sentence(
                 f'has no parameter {", ".join(sorted(missing))}')
+        needed = {name for name, one in found.items()
+                  if one.default is one.empty and one.kind in (
+                      one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)}
+        if not self.layers and (more := needed - given - {'self'}):
+            return self.sentence(f'needs {", ".join(sorted(more))}')
         return ''
 
     def sentence(self, what: str, name: str = '') -> str:
@@ -139,9 +145,9 @@ class Row:
                 'supports this one.')
 
     def full(self, name: str = '') -> str:
-        """Return CLASS.NAME."""
-        owner = TARGETS[self.target][0].partition(':')[2]
-        return f'{owner}.{name or self.label}'
+        """Return CLASS.NAME, or MODULE.NAME of a function."""
+        module, _, owner = self.places[0].partition(':')
+        return f'{owner or module}.{name or self.label}'
 
 
 def targets(manager: typing.Any, driver: typing.Any
@@ -161,8 +167,8 @@ def targets(manager: typing.Any, driver: typing.Any
 
 def lacking() -> list[str]:
     """Return what the installed nova has otherwise: CLASS.METHOD, sorted."""
-    return sorted(
-        row.full() for row in rows() if not row.optional and row.mismatch())
+    return sorted({
+        row.full() for row in rows() if not row.optional and row.mismatch()})
 
 
 def version() -> str:
@@ -190,233 +196,253 @@ def rows(release: float | None = None) -> list[Row]:
 
 #: How the audits of nova's manager come to records and nodes.
 _AUDITS = (
-    Row('manager', '_get_compute_nodes_in_db',
-        'an audit works with the records that the driver has read, not with '
-        'those of a replica that lags, and comes to no node that is not due',
-        ('nodenames',), (handlers.read_records,),
-        users=('ComputeManager.update_available_resource',)),
-    Row('tracker', 'clean_compute_node_cache',
-        'a node that this host took since the audit began stays in the '
-        'tracker', ('compute_nodes_in_db',), (handlers.keep_current,),
-        users=('ComputeManager.update_available_resource',)),
-    Row('tracker', '_get_compute_node',
-        'this host takes no record of another host without asking',
-        ('node_uuid',), (handlers.judge_record,),
-        users=('ResourceTracker._init_compute_node',)),
-    Row('tracker', '_update_to_placement',
-        'a record that others get while placement is told of the node stays '
-        'theirs', ('context', 'compute_node'),
-        (handlers.judge_again,), users=('ResourceTracker._update',)),
-    Row('tracker', '_init_compute_node',
+    Row('manager', '_get_compute_nodes_in_db', 'nodenames',
+        (handlers.read_records,), 'ComputeManager.update_available_resource',
+        'an audit works with the records that the driver has read, and comes '
+        'to no node that is not due'),
+    Row('tracker', 'clean_compute_node_cache', 'compute_nodes_in_db',
+        (handlers.keep_current,), 'ComputeManager.update_available_resource',
+        'a node that this host took since the audit began stays tracked'),
+    Row('tracker', '_get_compute_node', 'context node_uuid',
+        (handlers.judge_record,), 'ResourceTracker._init_compute_node',
+        'this host takes no record of another host without asking'),
+    Row('tracker', '_update_to_placement', 'context compute_node',
+        (handlers.judge_again,), 'ResourceTracker._update',
+        'a record that others get while placement is told stays theirs'),
+    Row('tracker', '_init_compute_node', 'context resources',
+        (handlers.note_moves,), 'ResourceTracker._update_available_resource',
         'a record that another host creates at the same time refuses one '
-        'node, and does not end the service', ('context', 'resources'),
-        (handlers.note_moves, handlers.pass_over),
-        users=('ResourceTracker._update_available_resource',)),
-    Row('manager', '_update_available_resource_for_node',
-        'a node of which nothing has changed is not audited each time',
-        ('nodename',), (handlers.audit_if_due,),
-        users=('ComputeManager.update_available_resource',)),
-    Row('tracker', 'update_available_resource',
-        'it is known which audits of nodes have succeeded',
-        ('nodename',), (handlers.note_audit,),
-        users=('ComputeManager._update_available_resource_for_node',)),
-    Row('tracker', '_update',
-        'a node whose usage has changed is audited again',
-        ('compute_node',), (handlers.note_update,),
-        users=('ResourceTracker.instance_claim',
-               'ResourceTracker.abort_instance_claim',
-               'ResourceTracker.update_usage')),
-    Row('tracker', 'update_usage',
-        'a node is audited again when an instance has changed',
-        ('instance', 'nodename'), (handlers.note_change,),
-        users=('ComputeManager._update_resource_tracker',)),
-    *(Row('tracker', name, 'the next audit tells the scheduler of it',
-          ('nodename',), (handlers.note_change,),
-          users=(f'ComputeManager._{name}',))
+        'node, and does not end the service'),
+    Row('manager', '_update_available_resource_for_node', 'nodename',
+        (handlers.audit_if_due,), 'ComputeManager.update_available_resource',
+        'a node of which nothing has changed is not audited each time'),
+    Row('tracker', 'update_available_resource', 'nodename',
+        (handlers.note_audit,),
+        'ComputeManager._update_available_resource_for_node',
+        'the driver knows which audits of nodes have succeeded'),
+    Row('tracker', '_update', 'compute_node', (handlers.note_update,),
+        'ResourceTracker.instance_claim ResourceTracker.abort_instance_claim '
+        'ResourceTracker.update_usage '
+        'ResourceTracker._update_available_resource',
+        'a node whose usage has changed is audited again'),
+    Row('tracker', 'update_usage', 'instance nodename',
+        (handlers.note_change,), 'ComputeManager._update_resource_tracker',
+        'a node is audited again when an instance has changed'),
+    *(Row('tracker', name, 'nodename', (handlers.note_change,),
+          f'ComputeManager._{name}', 'the next audit tells the scheduler')
       for name in ('build_failed', 'build_succeeded')),
-    Row('manager', '_complete_deletion',
-        'a node is audited again when a delete has come to its end: what '
-        'could not be freed is freed then', ('instance',),
-        (handlers.note_change,), users=('ComputeManager._delete_instance',)),
-    Row('client', 'get_allocations_for_resource_provider',
+    Row('manager', '_complete_deletion', 'instance', (handlers.note_change,),
+        'ComputeManager._delete_instance',
+        'the next audit frees what a delete could not free'),
+    Row('client', 'get_allocations_for_resource_provider', 'rp_uuid',
+        (handlers.note_allocations,),
+        'ResourceTracker._remove_deleted_instances_allocations',
         'a free node with an allocation is audited again: what deleted '
-        'servers have left is taken off', ('rp_uuid',),
-        (handlers.note_allocations,), optional=True, users=(
-            'ResourceTracker._remove_deleted_instances_allocations',)),
-    Row('tracker', '_sync_compute_service_disabled_trait',
+        'servers have left is taken off', optional=True),
+    Row('tracker', '_sync_compute_service_disabled_trait', 'traits',
+        (handlers.set_traits,), 'ResourceTracker._get_traits',
         'no provider is marked because the service is about to end, and each '
-        "is marked as nova's", ('traits',),
-        (handlers.set_traits,), users=('ResourceTracker._get_traits',)),
-    Row('client', 'get_provider_tree_and_ensure_root',
-        'an audit of a node or a claim copies the provider of that node and '
-        'no others', ('rp_uuid',), (compat.get_root,), until=33,
-        users=('ResourceTracker._update_to_placement',)),
-    Row('client', 'update_from_provider_tree',
-        'that copy is compared with one provider, and nothing changes of '
-        'others', ('new_tree',), (compat.flush_root,), until=33,
-        users=('ResourceTracker._update_to_placement',)),
+        "is marked as nova's"),
+    Row('client', 'get_provider_tree_and_ensure_root', 'rp_uuid',
+        (compat.get_root,), 'ResourceTracker._update_to_placement',
+        'an audit of a node or a claim copies one provider', until=33),
+    Row('client', 'update_from_provider_tree', 'new_tree',
+        (compat.flush_root,), 'ResourceTracker._update_to_placement',
+        'nova compares that copy with one provider', until=33),
 )
 
 #: How a service starts, is disabled and ends.
 _SERVICE = (
-    Row('manager', 'post_start_hook',
-        'the driver acts when the service takes builds, not earlier', (),
-        (handlers.begin,), users=('Service.start',)),
-    Row('manager', '_update_compute_provider_status',
-        'the request with which a service is disabled does not wait for all '
-        'its nodes, and it is known when the others may have seen that',
-        ('enabled',), (handlers.switch,),
-        users=('ComputeManager.set_host_enabled',)),
-    Row('manager', 'set_shutdown_in_progress',
-        'the driver begins nothing new when the service is to end', (),
-        (handlers.end,), since=34, users=('Service.stop',)),
-    Row('service', 'stop',
-        'the driver begins nothing new when the service is to end', (),
-        (handlers.end,), until=33, users=('ServiceLauncher',)),
-    Row('transport', 'listen',
-        'a build is acknowledged when there is a copy of it, and nothing that '
-        'comes when the service ends', (), (handlers.hold_builds,),
-        users=('Transport',)),
-    Row('manager', '_init_instance',
+    Row('manager', 'post_start_hook', '', (handlers.start_driver,),
+        'Service.start', 'the driver acts when the service takes builds'),
+    Row('manager', '_update_compute_provider_status', 'enabled',
+        (handlers.note_switch,), 'ComputeManager.set_host_enabled',
+        'the request that disables a service does not wait for all its '
+        'nodes, and the driver knows when others may have seen it disabled'),
+    Row('manager', 'set_shutdown_in_progress', '', (handlers.stop_driver,),
+        'Service.stop', 'the driver begins nothing new at the end', since=34),
+    Row('service', 'stop', '', (handlers.stop_driver,), 'ServiceLauncher',
+        'the driver begins nothing new at the end', until=33),
+    Row('transport', 'listen', '', (handlers.hold_builds,), 'Transport',
+        'a build is acknowledged when there is a copy of it, and nothing '
+        'that comes when the service ends'),
+    Row('manager', '_init_instance', 'context instance',
+        (handlers.init_instance,), 'ComputeManager.init_host',
         'a take-over that was interrupted goes on, and what fails for one '
-        'instance does not end the service', ('context', 'instance'),
-        (handlers.init_instance,), users=('ComputeManager.init_host',)),
-    Row('manager', '_get_nodes',
-        'the start of the service does not wait for thousands of records '
-        'that nobody needs', (), (handlers.no_nodes,),
-        users=('ComputeManager.init_host',)),
-    Row('manager', '_destroy_evacuated_instances',
-        'no machine is destroyed because its server was to be evacuated',
-        (), (handlers.no_instances,),
-        users=('ComputeManager.init_host',)),
-    Row('manager', '_error_out_instances_whose_build_was_interrupted',
-        'the start of the service leaves builds alone that wait in its queue',
-        (), (handlers.nothing,), users=('ComputeManager.init_host',)),
-    Row('manager', '_check_for_host_rename',
-        'the start of the service does not read thousands of instances for '
-        'which there is nothing to do', (), (handlers.read_few_instances,),
-        users=('ComputeManager.init_host',)),
-    Row('instances', 'get_by_host', 'the same',
-        by='handlers.read_few_instances', users=('ComputeManager.init_host',)),
-    Row('manager', '_update_scheduler_instance_info',
-        'the scheduler does not take the others for all of this host',
-        ('context', 'instance'), (handlers.tell_of_one,),
-        users=('ComputeManager.init_host',)),
+        'instance does not end the service'),
+    *(Row('manager', name, '', (handlers.leave_out,),
+          'ComputeManager.init_host', f'the start of the service {why}')
+      for name, why in (
+          ('_get_nodes', 'reads no records of nodes'),
+          ('_destroy_evacuated_instances', 'destroys no machine because its '
+           'server was to be evacuated'),
+          ('_error_out_instances_whose_build_was_interrupted',
+           'leaves builds alone that wait in its queue'))),
+    Row('manager', '_check_for_host_rename', '',
+        (handlers.read_few_instances,), 'ComputeManager.init_host',
+        'the start of the service reads no instances without need'),
+    Row('manager', '_update_scheduler_instance_info', 'context instance',
+        (handlers.tell_of_one,), 'ComputeManager.init_host',
+        'the scheduler does not take these few for all of this host'),
 )
 
 #: How operations on instances ask the guard.
 _OPERATIONS = (
-    Row('manager', operations.sent_to_host,
-        'an operation on an instance that has moved is not carried out, and '
-        'no evacuation is', layers=(operations.operate,),
-        users=('RPCDispatcher', 'ComputeManager')),
-    Row('manager', 'external_instance_event',
-        'an event for an instance that has moved is dropped',
-        ('instances', 'events'), (operations.sift,),
-        users=('RPCDispatcher',)),
-    Row('manager', 'build_and_run_instance',
+    Row('manager', operations.sent_to_host, None, (operations.operate,),
+        'RPCDispatcher ComputeManager', 'an operation on an instance that '
+        'has moved is not carried out, and no evacuation is'),
+    Row('driver', operations.mutations, None, (operations.CHANGE_MACHINE,),
+        'ComputeManager', 'the machine of an instance that has moved is left '
+        'alone'),
+    Row('manager', 'external_instance_event', 'instances events',
+        (operations.sift_events,), 'RPCDispatcher',
+        'an event for an instance that has moved is dropped'),
+    Row('manager', 'build_and_run_instance', 'instance node',
+        (operations.accept_build,), 'RPCDispatcher',
         'the driver knows which builds are here, and has a copy of each; one '
-        'that was sent to a dead host finds its node here',
-        ('instance', 'node'),
-        (operations.arrive, operations.copy, operations.begin),
-        users=('RPCDispatcher',)),
+        'that was sent to a dead host finds its node here'),
     Row('manager', '_do_build_and_run_instance',
-        "a build that is another's or is done is not carried out, and it is "
-        'noted when one ends',
-        ('instance', 'node', 'requested_networks'),
-        (build_claim.save_as_a_build, operations.note_failure,
-         operations.build, operations.end),
-        users=('ComputeManager.build_and_run_instance',)),
-    Row('manager', '_build_and_run_instance',
-        'nova does not clean up after a build whose instance has moved',
-        ('instance',), (operations.ATTEMPT,),
-        users=('ComputeManager._do_build_and_run_instance',)),
-    Row('manager', '_snapshot_instance',
-        'a snapshot of an instance that has moved is not carried out',
-        ('instance',), (operations.PART,),
-        users=('ComputeManager.snapshot_instance',)),
-    Row('manager', '_delete_instance',
-        'a delete that fails as nobody answers is repeated', ('instance',),
-        (operations.ATTEMPT,),
-        users=('ComputeManager.terminate_instance',)),
-    *(Row('manager', name,
-          'a failure is not written to an instance that has moved',
-          ('instance',), (operations.CLEAN_UP,),
-          users=('ComputeManager', 'reverts_task_state'))
+        'instance node requested_networks',
+        (build_claim.save_as_a_build, operations.carry_out_build),
+        'ComputeManager.build_and_run_instance',
+        "a build that is done or another's is not carried out, and its end "
+        'is noted'),
+    Row('manager', '_build_and_run_instance', 'instance',
+        (operations.ATTEMPT,), 'ComputeManager._do_build_and_run_instance',
+        'nova does not clean up after a build whose instance has moved'),
+    Row('manager', '_snapshot_instance', 'instance', (operations.PART,),
+        'ComputeManager.snapshot_instance',
+        'a snapshot of an instance that has moved is not carried out'),
+    Row('manager', '_delete_instance', 'instance', (operations.ATTEMPT,),
+        'ComputeManager.terminate_instance',
+        'a delete that fails as nobody answers is repeated'),
+    *(Row('manager', name, 'instance', (operations.CLEAN_UP,),
+          'ComputeManager reverts_task_state',
+          'a failure is not written to an instance that has moved')
       for name in ('_instance_update', '_set_instance_obj_error_state',
                    '_try_deallocate_network')),
-    Row('tracker', '_set_instance_host_and_node',
+    Row('tracker', '_set_instance_host_and_node', 'instance node',
+        (build_claim.claim,), 'ResourceTracker.instance_claim',
         'no build takes an instance that another compute service has claimed '
-        'meanwhile, or overwrites what that has written',
-        ('instance', 'node'), (build_claim.claim,),
-        users=('ResourceTracker.instance_claim',)),
-    Row('tracker', '_unset_instance_host_and_node',
-        'an instance that has moved keeps its host and its node',
-        ('instance',), (build_claim.abort,),
-        users=('ResourceTracker.abort_instance_claim',)),
-    Row('manager', '_nil_out_instance_obj_host_and_node',
-        'the same for a build that fails in the middle of its claim',
-        ('instance',), (build_claim.give_back,),
-        users=('ComputeManager._do_build_and_run_instance',)),
-    Row('instance', 'save',
-        'a build writes over nothing but what a build has written',
-        ('expected_vm_state', 'expected_task_state', 'admin_state_reset'),
-        by='claims.save_as_a_build'),
-    Row('driver', operations.mutations,
-        'the machine of an instance that has moved is left alone',
-        layers=(operations.CHANGE_MACHINE,), users=('ComputeManager',)),
+        'meanwhile, or overwrites what that has written'),
+    Row('tracker', '_unset_instance_host_and_node', 'instance',
+        (build_claim.abort,), 'ResourceTracker.abort_instance_claim',
+        'an instance that has moved keeps its host and its node'),
+    Row('manager', '_nil_out_instance_obj_host_and_node', 'instance',
+        (build_claim.give_back,), 'ComputeManager._do_build_and_run_instance',
+        'the same for a build that fails in the middle of its claim'),
 )
 
 
-def _used(target, why, *attributes, **methods):
-    """Return rows of what is called or read, and not replaced.
+def _used(why, lines, by='', until=float('inf')):
+    """Return rows of what is called or read, or replaced by other means.
 
-    :param methods: name -> parameters that are given.
+    :param lines: each a target and names, with parameters that are given if
+        it is a method; a line that is indented continues the one before.
     """
-    return (*(Row(target, name, why) for name in attributes),
-            *(Row(target, name, why, tuple(parameters.split()))
-              for name, parameters in methods.items()))
+    for line in textwrap.dedent(lines).replace('\n ', ' ').split('\n'):
+        target, _, names = line.partition(' ')
+        for name, given in re.findall(r'(\w+)(\(.*?\))?', names):
+            yield Row(target, name, given[1:-1].replace(',', '')
+                      if given else None, (), '', why, by=by, until=until)
 
 
-#: What is called or read; and what a class of ours overrides.
 _USED = (
-    *_used('virtapi', 'it is how a driver comes to its manager', '_compute'),
-    *_used('manager', 'a build of another host is undone, or comes to its end',
-           _deallocate_network='context instance requested_networks',
-           _update_instance_after_spawn='instance',
-           _notify_about_instance_usage='context instance event_suffix',
-           _get_image_name='image_meta'),
-    *_used('client', 'placement is asked for what may have changed, and for '
-           'nothing else', '_provider_tree', '_association_refresh_time',
-           _associations_stale='uuid',
-           _refresh_and_get_inventory='context rp_uuid',
-           _get_provider_aggregates='context rp_uuid'),
-    Row('tree', '_find_with_lock', 'one root is copied',
-        ('name_or_uuid', 'return_root'), until=33),
-    *_used('driver', 'it is known which services share which nodes, and which '
-           'nodes are free', _get_hypervisor_type='', _get_node='node_id',
-           _node_resources_used='node_obj',
-           _node_resources_unavailable='node_obj',
-           _can_send_version='version'),
-    *(Row('driver', name, 'a build waits for no list of all nodes, and nodes '
-          'of others are not kept', parameters, by='driver')
-      for name, parameters in (('_refresh_cache', ()),
-                               ('_refresh_hash_ring', ('ctxt',)),
-                               ('_node_from_cache', ('node_id',)))),
-    *_used('transport', 'queues of other hosts are read',
-           '_connection_pool', '_default_exchange'),
-    Row('listener', '__class__', 'messages are acknowledged when they are '
-        'safe', by='listeners.hold_builds'),
-    *_used('bus', 'it is what listens to RabbitMQ', '_driver'),
-    *_used('listener', 'nothing is taken that comes at the end', '_shutoff'),
-    *_used('message', 'the thread of a listener acknowledges',
-           '_message_operations_handler'),
-    *_used('raw', 'it is known over which channel a message came',
-           '_raw_message'),
-    *_used('adapter', 'it is known whether somebody listens',
-           '_poll_style_listener', '_listen_thread', '_started'),
-    *_used('connection', 'nodes are read page by page', '_get_connection'),
-    *_used('node', 'the same', '_max_microversion'),
+    *_used('the driver comes to its manager', """\
+        nova.compute.manager:ComputeVirtAPI _compute
+          update_compute_provider_status(context, rp_uuid, enabled)"""),
+    *_used("the driver undoes, ends or repeats a dead host's work", """\
+        manager _deallocate_network(context, instance, requested_networks)
+          _get_image_name(image_meta) _init_instance(context, instance)
+          _notify_about_instance_usage(context, instance, event_suffix,
+            network_info, extra_usage_info)
+          _nil_out_instance_obj_host_and_node(instance)
+          _set_instance_obj_error_state(instance, clean_task_state)
+          _update_instance_after_spawn(instance)
+          _update_scheduler_instance_info(context, instance)
+          restore_instance(context, instance)
+          soft_delete_instance(context, instance)
+          stop_instance(context, instance, clean_shutdown)
+          terminate_instance(context, instance, bdms)
+        nova.compute.utils:
+          notify_about_instance_create(context, instance, host, phase, bdms)
+          notify_about_instance_rebuild(context, instance, host, phase, bdms)
+        nova.compute.utils:EventReporter
+          __init__(context, event_name, host, instance_uuids)
+        nova.network.neutron:API list_ports(context)
+        nova.baserpc:BaseAPI __init__(topic)
+        nova.baserpc:BaseRPCAPI ping(context, arg)
+        nova.rpc: get_client(target, serializer)"""),
+    *_used("the driver reads nova's records", """\
+        nova.objects.aggregate:AggregateList get_all(context)
+        nova.objects.compute_node:ComputeNodeList
+          get_all_by_host(context, host)
+          get_all_by_uuids(context, compute_uuids)
+        nova.objects.host_mapping:HostMapping get_by_host(context, host)
+        nova.objects.instance:InstanceList get_uuids_by_host(context, host)
+          get_by_filters(context, filters, expected_attrs)
+        nova.objects.instance_action:InstanceActionList
+          get_by_instance_uuid(context, instance_uuid, limit)
+        nova.objects.instance_fault:InstanceFaultList
+          get_by_instance_uuids(context, instance_uuids)
+        nova.objects.migration:MigrationList
+          get_by_filters(context, filters, limit, marker)
+        nova.objects.service:ServiceList
+          get_all_computes_by_hv_type(context, hv_type)
+        nova.objects.service:Service get_by_compute_host(context, host)
+        nova.servicegroup.api:API service_is_up(member)"""),
+    *_used('the driver asks placement what may have changed', """\
+        client _provider_tree _association_refresh_time get(url, version)
+          _associations_stale(uuid) get_allocs_for_consumer(context, consumer)
+          _get_provider_aggregates(context, rp_uuid)
+          _refresh_and_get_inventory(context, rp_uuid)
+          remove_provider_tree_from_instance_allocation(context,
+            consumer_uuid, root_rp_uuid)
+        nova.compute.provider_tree:ProviderTree data(name_or_uuid)
+          update_traits(name_or_uuid, traits, generation)"""),
+    *_used('an audit copies one provider', """\
+        nova.compute.provider_tree:ProviderTree
+          _find_with_lock(name_or_uuid, return_root)
+          get_provider_uuids_in_tree(name_or_uuid)""", until=33),
+    *_used('the start of the service reads no instances without need', """\
+        nova.objects.instance:InstanceList
+          get_by_host(context, host, expected_attrs, use_slave)""",
+           by='handlers.read_few_instances'),
+    *_used('a build writes over nothing but what a build has written', """\
+        nova.objects.instance:Instance save(expected_vm_state,
+          expected_task_state, admin_state_reset)""",
+           by='build_claim.save_as_a_build'),
+    *_used('the driver knows which services share which nodes, and which '
+           'nodes are free', """\
+        driver _get_hypervisor_type() _get_node(node_id)
+          _node_resources_used(node_obj) _can_send_version(version)
+          _node_resources_unavailable(node_obj)"""),
+    *_used('a build waits for no list of all nodes, and nodes of others are '
+           'not kept', """\
+        driver _refresh_cache() _refresh_hash_ring(ctxt)
+          _node_from_cache(node_id)""", by='driver'),
+    *_used('the driver reads queues of other hosts', """\
+        oslo_messaging.transport:Transport _driver
+        transport _connection_pool _default_exchange
+        oslo_messaging._drivers.pool:ConnectionPool create(purpose, retry)
+        oslo_messaging._drivers.impl_rabbit:Connection close()
+        amqp.channel:Channel basic_get(queue, no_ack) basic_ack(delivery_tag)
+          queue_declare(queue, passive, durable, auto_delete, arguments)
+          queue_bind(queue, exchange, routing_key)
+          _basic_publish(msg, exchange, routing_key, mandatory)
+        amqp.connection:Connection send_heartbeat()"""),
+    *_used('messages are acknowledged when they are safe', """\
+        listener __class__ _shutoff __call__(message)
+        message _message_operations_handler acknowledge()
+          reply(reply, failure)
+        oslo_messaging._drivers.amqpdriver:MessageOperationsHandler do(task)
+        oslo_messaging._drivers.impl_rabbit:RabbitMessage _raw_message
+        oslo_messaging._drivers.base:PollStyleListenerAdapter
+          _poll_style_listener _listen_thread _started""",
+           by='listeners'),
+    *_used('the driver reads nodes page by page', """\
+        connection _get_connection
+        node _max_microversion"""),
 )
 
 ROWS: typing.Final = (*_AUDITS, *_SERVICE, *_OPERATIONS, *_USED)

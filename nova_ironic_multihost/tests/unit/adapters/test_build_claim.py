@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import functools
-import inspect
 import types
 from unittest import mock
 
-from nova.compute import manager
 from nova import exception
 from nova import objects
 import oslo_messaging as messaging
@@ -14,20 +12,6 @@ from oslo_utils.fixture import uuidsentinel
 from nova_ironic_multihost.adapters import build_claim
 from nova_ironic_multihost.rules import takeover
 from nova_ironic_multihost.tests.unit.adapters import base
-
-
-class SourceTestCase(base.SignaturesTestCase):
-
-    def test_what_nova_writes_whatever_is_there(self):
-        self.assertRegex(
-            inspect.getsource(manager.ComputeManager._build_resources),
-            r'task_state = task_states.BLOCK_DEVICE_MAPPING\s+'
-            r'instance\.save\(\)')
-
-    def test_how_it_is_written(self):
-        self.assertParameters(
-            ['self', 'expected_vm_state', 'expected_task_state',
-             'admin_state_reset'], objects.Instance.save)
 
 
 class Left(BaseException):

@@ -2,13 +2,9 @@
 
 from unittest import mock
 
-from nova import baserpc
-from nova.compute import manager
-from nova.compute import rpcapi
 from nova import exception
 from nova import objects
 from nova import rpc
-from nova.scheduler.client import report
 import oslo_messaging as messaging
 from oslo_utils.fixture import uuidsentinel
 
@@ -18,24 +14,6 @@ from nova_ironic_multihost.rules.lost_builds import SentBuild
 from nova_ironic_multihost.tests.unit.adapters import base
 
 NODE = base.NODE
-
-
-class SignaturesTestCase(base.SignaturesTestCase):
-
-    def test_service_answers_itself(self):
-        self.assertParameters(['self', 'topic'], baserpc.BaseAPI.__init__)
-        self.assertParameters(['self', 'context', 'arg'],
-                              baserpc.BaseRPCAPI.ping)
-        self.assertEqual('compute', rpcapi.RPC_TOPIC)
-        self.assertParameters(
-            ['self', 'context', 'consumer'],
-            report.SchedulerReportClient.get_allocs_for_consumer)
-
-    def test_start_gives_up_what_this_package_gives_up_later(self):
-        self.assertParameters(
-            ['self', 'context', 'already_handled_instances', 'node_uuids'],
-            manager.ComputeManager.
-            _error_out_instances_whose_build_was_interrupted)
 
 
 class BuildsTestCase(base.DatabaseTestCase):

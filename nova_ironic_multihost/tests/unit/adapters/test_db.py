@@ -2,7 +2,6 @@
 
 """What this package reads of nova and placement."""
 
-import inspect
 import json
 from unittest import mock
 
@@ -13,7 +12,6 @@ from nova.db.api import api as api_db
 from nova.db.main import api as main_db
 from nova import objects
 from nova.objects import base as objects_base
-from nova.scheduler.client import report
 from nova import servicegroup
 from oslo_db import exception as db_exception
 from oslo_db.sqlalchemy import enginefacade
@@ -30,44 +28,6 @@ from nova_ironic_multihost.rules import model
 from nova_ironic_multihost.rules.model import InstanceState
 from nova_ironic_multihost.rules import peers
 from nova_ironic_multihost.tests.unit.adapters import base
-
-
-class SignaturesTestCase(base.SignaturesTestCase):
-
-    def test_reads_through_the_conductor(self):
-        self.assertParameters(
-            ['context', 'hv_type'],
-            objects.ServiceList.get_all_computes_by_hv_type)
-        self.assertParameters(['context', 'host'],
-                              objects.InstanceList.get_uuids_by_host)
-        self.assertParameters(['self', 'member'],
-                              servicegroup.API.service_is_up)
-        self.assertParameters(['context', 'host', 'use_slave'],
-                              objects.Service.get_by_compute_host)
-        self.assertParameters(['context', 'host', 'use_slave'],
-                              objects.ComputeNodeList.get_all_by_host)
-        self.assertParameters(['context', 'compute_uuids'],
-                              objects.ComputeNodeList.get_all_by_uuids)
-        self.assertParameters(['context', 'host'],
-                              objects.HostMapping.get_by_host)
-        self.assertParameters(['context'], objects.AggregateList.get_all)
-        self.assertEqual(
-            ['context', 'filters'],
-            base.parameters(objects.InstanceList.get_by_filters)[:2])
-        self.assertIn('expected_attrs',
-                      base.parameters(objects.InstanceList.get_by_filters))
-
-    def test_reads_of_placement(self):
-        client = report.SchedulerReportClient
-        self.assertParameters(['self', 'url', 'version', 'global_request_id'],
-                              client.get)
-        source = inspect.getsource(
-            client.get_allocations_for_resource_provider)
-        self.assertIn("'/resource_providers/%s/allocations'", source)
-        self.assertIn("['allocations']", source)
-        self.assertParameters(['self', 'context', 'rp_uuid'],
-                              client._get_provider_aggregates)
-        self.assertIn('aggregates', report.AggInfo._fields)
 
 
 class ServicesTestCase(base.DatabaseTestCase):
@@ -339,7 +299,6 @@ class ConductorTestCase(oslo_base.BaseTestCase):
         self.assertEqual('HostMapping.get_by_host', self.asked.pop())
         self.assertIsNone(db.host_aggregates(context))
         self.assertEqual('AggregateList.get_all', self.asked.pop())
-
 
     def test_a_blip_of_the_api_database_is_no_cloud_without_zones(self):
         conductor = objects_base.NovaObject.indirection_api

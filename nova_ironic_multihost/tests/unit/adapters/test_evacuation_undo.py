@@ -3,27 +3,17 @@
 
 """What is undone of evacuations, in the databases of the nova installed."""
 
-import ast
 import contextlib
 import datetime
-import functools
 import inspect
-import re
-import textwrap
 from unittest import mock
 
 from keystoneauth1 import exceptions as ks_exception
-from nova.compute import api
 from nova.compute import instance_actions
-from nova.compute import manager
-from nova.compute import resource_tracker
 from nova.compute import task_states
 from nova.compute import utils as compute_utils
-from nova.conductor import manager as conductor
 from nova import exception
 from nova import objects
-from nova.scheduler.client import report
-from nova.scheduler import utils as scheduler_utils
 import oslo_messaging as messaging
 from oslo_utils.fixture import uuidsentinel
 from oslo_utils import timeutils
@@ -38,101 +28,6 @@ from nova_ironic_multihost.tests.unit.adapters import base
 
 OWN, OTHER, BANDWIDTH = (
     uuidsentinel.own, uuidsentinel.other, uuidsentinel.bandwidth)
-
-
-@functools.cache
-def rebuild_instance():
-    """Return what ComputeManager has written of it, decorators and all."""
-    source = textwrap.dedent(inspect.getsource(manager.ComputeManager))
-    return next(node for node in ast.walk(ast.parse(source))
-                if isinstance(node, ast.FunctionDef)
-                and node.name == 'rebuild_instance')
-
-
-class SignaturesTestCase(base.SignaturesTestCase):
-
-    def test_what_nova_writes_when_it_accepts_one(self):
-        self.assertEqual(rules.TASK, task_states.REBUILDING)
-        self.assertEqual(rules.EVACUATE, instance_actions.EVACUATE)
-        self.assertEqual(rules.REBUILD, instance_actions.REBUILD)
-        source = inspect.getsource(api.API.evacuate)
-        for written in ('task_state = task_states.REBUILDING',
-                        # Whatever there was.
-                        'instance.save(expected_task_state=None)',
-                        'instance_actions.EVACUATE)',
-                        "status='accepted'", 'source_node=instance.node',
-                        'migration_type=fields_obj.MigrationType.EVACUATION',
-                        'recreate=True'):
-            self.assertIn(written, source)
-        self.assertLess(source.index('_record_action_start('),
-                        source.index('migration.create()'))
-        # A rebuild is known from it by the action alone.
-        source = inspect.getsource(api.API.rebuild)
-        self.assertIn('task_states.REBUILDING', source)
-        self.assertIn('instance_actions.REBUILD)', source)
-
-    def test_statuses(self):
-        self.assertIn("migration.status = 'pre-migrating'", inspect.getsource(
-            resource_tracker.ResourceTracker._claim_existing_migration))
-        source = inspect.getsource(
-            conductor.ComputeTaskManager.rebuild_instance)
-        self.assertEqual({evacuation_undo.GIVEN_UP}, set(
-            re.findall(r"migration\.status = '(\w+)'", source)))
-        self.assertIn(
-            "self._set_migration_status(migration, 'failed')",
-            ast.unparse(rebuild_instance()))
-        source = inspect.getsource(
-            manager.ComputeManager._destroy_evacuated_instances)
-        for status in evacuation_undo.REFUSED, evacuation_undo.GIVEN_UP:
-            self.assertNotIn(f"'{status}'", source)
-
-    def test_what_is_asked_of_nova(self):
-        self.assertEqual(
-            ['context', 'filters', 'sort_keys', 'sort_dirs', 'limit',
-             'marker'],
-            base.parameters(objects.MigrationList.get_by_filters))
-        self.assertEqual(
-            ['context', 'instance_uuids'], base.parameters(
-                objects.InstanceFaultList.get_by_instance_uuids))
-        self.assertParameters(
-            ['self', 'context', 'event_name', 'host', 'instance_uuids',
-             'graceful_exit'], compute_utils.EventReporter.__init__)
-        client = report.SchedulerReportClient
-        self.assertParameters(['self', 'context', 'consumer'],
-                              client.get_allocs_for_consumer)
-        self.assertParameters(
-            ['self', 'context', 'consumer_uuid', 'root_rp_uuid'],
-            client.remove_provider_tree_from_instance_allocation)
-
-    def test_what_nova_would_do(self):
-        self.assertIn('self.driver.get_host_ip_addr()', inspect.getsource(
-            resource_tracker.ResourceTracker._claim_existing_migration))
-        self.assertRaises(NotImplementedError,
-                          names.IronicDriver(None).get_host_ip_addr)
-        # And then: whatever they are by now.
-        self.assertIn('vm_state=instance_state,', inspect.getsource(
-            manager.ComputeManager._error_out_instance_on_exception))
-
-    def test_event_is_the_one_of_nova(self):
-        wrapped = inspect.getsource(compute_utils.wrap_instance_event)
-        self.assertIn("'{0}_{1}'.format(prefix, function.__name__)", wrapped)
-        method = rebuild_instance()
-        self.assertIn("wrap_instance_event(prefix='compute')",
-                      map(ast.unparse, method.decorator_list))
-        self.assertEqual(f'compute_{method.name}', rules.REBUILT)
-
-    def test_fault_of_a_server_for_which_nothing_else_is_free(self):
-        source = inspect.getsource(scheduler_utils.set_vm_state_and_notify)
-        self.assertIn('add_instance_fault_from_exc(', source)
-        # Within its event, and by its own clock.
-        method = ast.parse(textwrap.dedent(inspect.getsource(
-            conductor.ComputeTaskManager.rebuild_instance))).body[0]
-        [event] = [node for node in method.body if isinstance(node, ast.With)]
-        self.assertIn(f"EventReporter(context, '{rules.SCHEDULED}'",
-                      ast.unparse(event.items[0]))
-        self.assertIn('self._set_vm_state_and_notify(', ast.unparse(event))
-        self.assertIn("'start_time': timeutils.utcnow()", inspect.getsource(
-            objects.InstanceActionEvent.pack_action_event_start))
 
 
 class Placement:
@@ -152,6 +47,15 @@ class Placement:
 
 
 class EvacuationsTestCase(base.DatabaseTestCase):
+
+    def test_names_of_nova(self):
+        """nova's API, conductor and manager write them: nova-contract.toml."""
+        self.assertEqual(
+            (task_states.REBUILDING, instance_actions.EVACUATE,
+             instance_actions.REBUILD, 'compute_rebuild_instance'),
+            (rules.TASK, rules.EVACUATE, rules.REBUILD, rules.REBUILT))
+        self.assertRaises(NotImplementedError,
+                          names.IronicDriver(None).get_host_ip_addr)
 
     def setUp(self):
         super().setUp()

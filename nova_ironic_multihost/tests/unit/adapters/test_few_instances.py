@@ -70,8 +70,6 @@ class StartTestCase(base.DatabaseTestCase):
         return compute
 
     def patch(self, compute):
-        base.replace(base.NODES_AT_START, compute)
-        base.replace(base.EVACUATIONS, compute)
         base.replace(base.INSTANCES_AT_START, compute)
 
     def list_all(self):

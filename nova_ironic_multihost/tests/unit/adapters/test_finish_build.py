@@ -4,40 +4,19 @@ import types
 from unittest import mock
 
 from nova.compute import manager
-from nova.compute import utils as compute_utils
 from nova import context as nova_context
 from nova import exception
 from nova import objects
 import oslo_messaging as messaging
 from oslo_utils.fixture import uuidsentinel
+from oslotest import base as oslo_base
 
 from nova_ironic_multihost.adapters import finish_build
 from nova_ironic_multihost.adapters import names
-from nova_ironic_multihost.adapters.patches import apply
 from nova_ironic_multihost.tests.unit.adapters import base
 
 
-class SignaturesTestCase(base.SignaturesTestCase):
-
-    def test_what_nova_does_at_the_end(self):
-        compute = manager.ComputeManager
-        self.assertParameters(['self', 'instance', 'vm_state'],
-                              compute._update_instance_after_spawn)
-        self.assertParameters(['self', 'context', 'instance'],
-                              compute._update_scheduler_instance_info)
-        self.assertEqual(
-            ['self', 'context', 'instance', 'event_suffix', 'network_info',
-             'extra_usage_info'],
-            base.parameters(compute._notify_about_instance_usage)[:6])
-        self.assertParameters(['image_meta'], compute._get_image_name)
-        self.assertEqual(
-            ['self', 'context', 'instance', 'clean_shutdown'],
-            [*apply.parameters(compute.stop_instance)])
-        for notify in (compute_utils.notify_about_instance_create,
-                       compute_utils.notify_about_instance_rebuild):
-            self.assertLessEqual(
-                {'context', 'instance', 'host', 'phase', 'bdms'},
-                set(base.parameters(notify)))
+class NamesTestCase(oslo_base.BaseTestCase):
 
     def test_events_have_the_names_of_the_methods(self):
         for kind, name in ((finish_build.BUILD, '_do_build_and_run_instance'),

@@ -23,28 +23,15 @@ from oslo_messaging._drivers import base as driver_base
 from oslo_messaging._drivers import common
 from oslo_messaging._drivers import impl_rabbit
 from oslo_messaging.rpc import server as rpc_server
+from oslotest import base as oslo_base
 
 from nova_ironic_multihost.adapters import listeners
 from nova_ironic_multihost.adapters import names
 from nova_ironic_multihost.adapters.patches import apply
 from nova_ironic_multihost.adapters.patches import operations
-from nova_ironic_multihost.tests.unit.adapters import base
 
 
-class SignaturesTestCase(base.SignaturesTestCase):
-
-    def test_messages_of_oslo_messaging(self):
-        self.assertParameters(['self'],
-                              amqpdriver.AMQPIncomingMessage.acknowledge)
-        self.assertParameters(['self', 'reply', 'failure'],
-                              amqpdriver.AMQPIncomingMessage.reply)
-        self.assertParameters(['self', 'task'],
-                              amqpdriver.MessageOperationsHandler.do)
-        self.assertParameters(['self', 'message'],
-                              amqpdriver.AMQPListener.__call__)
-        self.assertIn('self.incoming.append(self.message_cls(',
-                      inspect.getsource(amqpdriver.AMQPListener.__call__))
-        self.assertGreaterEqual(5, amqpdriver.ACK_REQUEUE_EVERY_SECONDS_MAX)
+class LibrariesTestCase(oslo_base.BaseTestCase):
 
     def test_deliveries_of_kombu(self):
         raw = Raw({}, mock.sentinel.channel, 7)
@@ -98,7 +85,7 @@ class Raw:
             raise self.error
 
 
-class ListenerTestCase(base.SignaturesTestCase):
+class ListenerTestCase(oslo_base.BaseTestCase):
     """A server of nova's, with a connection to a broker that is not there."""
 
     version = '6.4'
@@ -139,7 +126,7 @@ class ListenerTestCase(base.SignaturesTestCase):
             self.builds.append(self.acknowledged())
             self.act()
 
-        operations.copy(mock.Mock(copy=copy), apply.Call(
+        operations.accept_build(mock.Mock(copy=copy), apply.Call(
             mock.sentinel.compute, listeners.BUILD,
             functools.partial(act, mock.sentinel.compute),
             ('context', 'instance'), (context, mock.Mock(uuid=instance)), {}))

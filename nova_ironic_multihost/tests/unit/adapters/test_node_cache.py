@@ -3,14 +3,12 @@
 """The cache of Ironic's nodes."""
 
 from concurrent import futures
-import inspect
 import threading
 import time
 from unittest import mock
 
 from oslotest import base
 
-from nova_ironic_multihost.adapters import names
 from nova_ironic_multihost.adapters import node_cache
 from nova_ironic_multihost.rules.mirror import NodeRow
 
@@ -59,12 +57,6 @@ class NodeCacheTestCase(base.BaseTestCase):
         self.assertIn('a', self.cache)
         self.assertEqual(node, self.cache.pop('a', None))
         self.assertIsNone(self.cache.pop('a', None))
-
-    def test_nova_takes_a_node_under_the_same_lock(self):
-        # nova's driver takes a node from the cache when it tears it down.
-        source = inspect.getsource(names.IronicDriver._unprovision)
-        self.assertIn("'ironic-node-%s'", source)
-        self.assertIn('self.node_cache.pop(', source)
 
     def test_objects_are_made_when_they_are_asked_for(self):
         self.replace({'a': 1, 'b': 2})

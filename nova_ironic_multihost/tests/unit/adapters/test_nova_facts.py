@@ -7,10 +7,10 @@ import threading
 from unittest import mock
 
 import fixtures
+from oslotest import base as oslo_base
 
 from nova_ironic_multihost.adapters import ironic
 from nova_ironic_multihost.adapters import machines
-from nova_ironic_multihost.adapters import names
 from nova_ironic_multihost.adapters import nova_facts
 from nova_ironic_multihost.adapters import nova_tracker
 from nova_ironic_multihost.adapters import placement
@@ -24,13 +24,7 @@ from nova_ironic_multihost.rules.model import InstanceState
 from nova_ironic_multihost.tests.unit.adapters import base
 
 
-class SignaturesTestCase(base.SignaturesTestCase):
-
-    def test_inherited_methods_of_novas_ironic_driver(self):
-        driver = names.IronicDriver
-        self.assertParameters(['self', 'version'], driver._can_send_version)
-        self.assertParameters(['self'], driver._get_hypervisor_type)
-        self.assertParameters(['self', 'node_id'], driver._get_node)
+class NovaFactsTestCase(oslo_base.BaseTestCase):
 
     def test_ports_are_implemented(self):
         for port, adapter in (

@@ -2,7 +2,6 @@
 
 """What the driver changes in placement's resource provider of a node."""
 
-import inspect
 from unittest import mock
 
 import fixtures
@@ -109,13 +108,6 @@ class FollowAggregatesTestCase(oslo_base.BaseTestCase):
 
 
 class NovaTestCase(base.TrackerTestCase):
-
-    def test_node_in_use_is_reserved_by_novas_driver(self):
-        source = inspect.getsource(
-            names.IronicDriver.update_provider_tree)
-        for call in ('self._node_from_cache(', '_node_resources_used(',
-                     '_node_resources_unavailable('):
-            self.assertIn(call, source)
 
     def test_change_of_aggregates_reaches_placement(self):
         put = self.update_to_placement([base.response(200, {

@@ -22,20 +22,6 @@ def all_dead(hosts):
     return frozenset(hosts)
 
 
-class SignaturesTestCase(base.SignaturesTestCase):
-
-    def test_what_is_asked_of_novas_objects(self):
-        self.assertEqual(
-            ['self', 'expected_vm_state', 'expected_task_state'],
-            base.parameters(objects.Instance.save)[:3])
-        self.assertEqual(
-            ['context', 'filters'],
-            base.parameters(objects.MigrationList.get_by_filters)[:2])
-        self.assertLessEqual(
-            {'context', 'filters', 'expected_attrs'},
-            set(base.parameters(objects.InstanceList.get_by_filters)))
-
-
 class TransferTestCase(base.DatabaseTestCase):
 
     dead = staticmethod(all_dead)

@@ -3,8 +3,6 @@
 import json
 from unittest import mock
 
-from nova.compute import manager
-from nova.compute import provider_tree
 from nova.compute import resource_tracker
 from oslo_concurrency import lockutils
 
@@ -14,21 +12,6 @@ from nova_ironic_multihost.tests.unit.adapters import base
 
 DISABLED = 'COMPUTE_STATUS_DISABLED'
 NODE, OTHER, UNKNOWN = base.NODE, 'other', 'unknown'
-
-
-class SignaturesTestCase(base.SignaturesTestCase):
-
-    def test_what_nova_does_for_one_node(self):
-        self.assertParameters(
-            ['self', 'context', 'rp_uuid', 'enabled'],
-            manager.ComputeVirtAPI.update_compute_provider_status)
-
-    def test_providers_that_novas_client_knows(self):
-        tree = provider_tree.ProviderTree
-        self.assertParameters(
-            ['self', 'name_or_uuid', 'traits', 'generation'],
-            tree.update_traits)
-        self.assertParameters(['self', 'name_or_uuid'], tree.data)
 
 
 class TraitsTestCase(base.TrackerTestCase):

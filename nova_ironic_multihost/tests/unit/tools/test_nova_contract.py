@@ -7,6 +7,8 @@ import types
 import fixtures
 from oslotest import base
 
+from nova_ironic_multihost.adapters.patches import operations
+from nova_ironic_multihost.adapters.patches import table
 from nova_ironic_multihost.tests.unit import tools
 
 
@@ -29,29 +31,24 @@ class ComputeManager:
         super().setUp()
         self.script = tools.load('nova-contract')
         self.row = types.SimpleNamespace(
-            target='manager', name='audit', why='nodes are audited',
-            parameters=('node',), users=('ComputeManager.audit',))
+            name='audit', why='nodes are audited', parameters='context node',
+            users='ComputeManager.audit',
+            places=('nova.compute.manager:ComputeManager',),
+            full=lambda: f'ComputeManager.{self.row.name}')
 
-    def differences(self, text, known=None, **row):
+    def tree(self, text):
         root = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
         (root / 'nova' / 'compute').mkdir(parents=True)
         (root / 'nova' / 'compute' / 'manager.py').write_text(text)
-        tree = self.script.Tree(root)
-        if known is None:
-            known = {user: [self.script.fingerprint(before)]
-                     for user in self.row.users
-                     if (before := self.original.text(user))}
-        return [*self.script.differences(
-            [types.SimpleNamespace(**{**vars(self.row), **row})],
-            {'manager': ('nova.compute.manager:ComputeManager',),
-             'bus': ('oslo_messaging.transport:Transport',)}, tree, known)]
-
-    @property
-    def original(self):
-        root = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
-        (root / 'nova' / 'compute').mkdir(parents=True)
-        (root / 'nova' / 'compute' / 'manager.py').write_text(self.MANAGER)
         return self.script.Tree(root)
+
+    def differences(self, text, *followed, **row):
+        vars(self.row).update(row)
+        known = {user: [self.script.fingerprint(before)]
+                 for user in (*self.row.users.split(), *followed)
+                 if (before := self.tree(self.MANAGER).text(user))}
+        return [*self.script.differences(
+            [self.row], self.tree(text), known, followed)]
 
     def test_nova_that_is_known(self):
         self.assertEqual([], self.differences(self.MANAGER))
@@ -77,7 +74,7 @@ class ComputeManager:
         self.assertEqual('nodes are audited', found[0][2])
 
     def test_attribute_that_a_class_sets(self):
-        row = {'name': '_rt', 'parameters': None, 'users': ()}
+        row = {'name': '_rt', 'parameters': None, 'users': ''}
         self.assertEqual([], self.differences(self.MANAGER, **row))
         [(kind, what, _)] = self.differences(
             self.MANAGER.replace('_rt', 'rt'), **row)
@@ -85,7 +82,18 @@ class ComputeManager:
 
     def test_package_that_the_tree_has_not(self):
         self.assertEqual([], self.differences(
-            self.MANAGER, target='bus', users=()))
+            self.MANAGER, places=('oslo_messaging.transport:Transport',),
+            users=''))
+
+    def test_function_of_a_module_that_is_followed(self):
+        followed = 'nova.compute.manager:.reverts'
+        for text, expected in (
+                ('pass', []), ('raise', [('changed', followed, 'read it')])):
+            self.MANAGER = 'def reverts():\n    pass\n'
+            self.assertEqual(expected, self.differences(
+                self.MANAGER.replace('pass', text), followed,
+                name='reverts', parameters='', users='',
+                places=('nova.compute.manager:',)))
 
     def test_release_of_a_tree(self):
         root = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
@@ -95,10 +103,11 @@ class ComputeManager:
         (root / 'nova-34.0.0.dist-info').mkdir()
         self.assertEqual(34, self.script.release_of(root))
 
-    def test_texts_of_the_novas_here_are_known(self):
+    def test_novas_here_are_as_the_table_says(self):
+        """Also attributes, for which nova-compute does not look."""
+        self.script.MANY['mutations'] = operations.MUTATIONS
         known = self.script.read()
         for tree in self.script.installed():
-            for user, prints in known.items():
-                text = tree.text(user)
-                if text is not None:
-                    self.assertIn(self.script.fingerprint(text), prints)
+            self.assertEqual([], [*self.script.differences(
+                table.rows(self.script.release_of(tree.path)), tree, known,
+                self.script.followed(known))])

@@ -4,12 +4,10 @@
 
 import contextlib
 import copy
-import inspect
 import unittest
 from urllib import parse
 
 import fixtures
-from nova.compute import manager
 from nova.compute import provider_tree as nova_tree
 from nova.compute import resource_tracker
 from nova import exception
@@ -38,8 +36,6 @@ before_34 = unittest.skipUnless(
 #: What the driver says of each node as long as nothing changes.
 INVENTORY = {'CUSTOM_BAREMETAL': {'total': 1, 'reserved': 0}}
 USED = {'CUSTOM_BAREMETAL': {'total': 1, 'reserved': 1}}
-
-
 
 
 class Provider:
@@ -171,49 +167,6 @@ def in_order(sent):
         before, found, names_in = sent.partition('?name=in:')
         return before + found + ','.join(sorted(names_in.split(',')))
     return sorted(sent) if isinstance(sent, list) else sent
-
-
-class SignaturesTestCase(base.SignaturesTestCase):
-
-    def test_tracker_and_manager_have_one_client(self):
-        source = inspect.getsource(manager.ComputeManager.__init__)
-        self.assertIn('self.reportclient = ', source)
-        self.assertIn('reportclient=self.reportclient', source)
-
-    def test_a_root_is_put_into_a_tree(self):
-        tree = nova_tree.ProviderTree
-        self.assertParameters(['self'], tree.__init__)
-        self.assertParameters(['self', 'name_or_uuid', 'return_root'],
-                              tree._find_with_lock)
-        self.assertParameters(['self', 'name_or_uuid'],
-                              tree.get_provider_uuids_in_tree)
-        self.assertEqual({'lock', 'roots_by_uuid', 'roots_by_name'},
-                         {*vars(tree())})
-
-    def test_methods_that_compare_trees(self):
-        self.assertParameters(
-            ['self', 'context', 'rp_uuid', 'name', 'parent_provider_uuid'],
-            CLIENT.get_provider_tree_and_ensure_root)
-        self.assertParameters(['self', 'context', 'new_tree', 'allocations'],
-                              CLIENT.update_from_provider_tree)
-        for method in (CLIENT.get_provider_tree_and_ensure_root,
-                       CLIENT.update_from_provider_tree):
-            # They would set it of what stands for the client.
-            self.assertNotRegex(inspect.getsource(method),
-                                r'self\.\w+(\[.*\])? = ')
-        self.assertIn('copy.deepcopy(self._provider_tree)', inspect.getsource(
-            CLIENT.get_provider_tree_and_ensure_root))
-
-    def test_who_is_given_a_copy_of_all(self):
-        source = inspect.getsource(
-            resource_tracker.ResourceTracker._update_to_placement)
-        self.assertEqual(
-            NEEDED,
-            'self.reportclient.get_provider_tree_and_ensure_root(' in source)
-        self.assertEqual(
-            not NEEDED,
-            'reportclient.get_provider_subtree_and_ensure_root(' in source)
-        self.assertIn('self.reportclient.update_from_provider_tree(', source)
 
 
 class RootsTestCase(base.TrackerTestCase):

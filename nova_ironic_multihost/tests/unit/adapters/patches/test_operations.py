@@ -24,7 +24,6 @@ from nova import exception
 from nova import exception_wrapper
 from nova import objects
 from nova.objects import base as nova_base
-from nova import safe_utils
 from nova.virt.ironic import driver as ironic_driver
 from openstack.baremetal.v1 import _proxy as baremetal
 from openstack import exceptions
@@ -140,48 +139,6 @@ class NamesTestCase(base.BaseTestCase):
         self.assertEqual(set(), methods & {
             'delete', 'patch', 'post', 'put', 'request'})
         self.assertLessEqual({'get', 'nodes', 'ports'}, methods)
-
-    def test_clean_ups(self):
-        for name in ('_instance_update', '_set_instance_obj_error_state',
-                     '_try_deallocate_network'):
-            self.assertIn('instance', inspect.signature(
-                getattr(manager.ComputeManager, name)).parameters)
-        source = inspect.getsource(manager.reverts_task_state)
-        self.assertIn('self._instance_update(', source)
-        source = inspect.getsource(safe_utils.get_wrapped_function(
-            manager.ComputeManager.terminate_instance))
-        self.assertIn('self._delete_instance(', source)
-        self.assertIn('self._set_instance_obj_error_state(', source)
-        source = inspect.getsource(
-            resource_tracker.ResourceTracker.abort_instance_claim)
-        self.assertIn('self._unset_instance_host_and_node(', source)
-
-    def test_claim(self):
-        tracker = resource_tracker.ResourceTracker
-        source = inspect.getsource(safe_utils.get_wrapped_function(
-            tracker.instance_claim))
-        self.assertIn('self._set_instance_host_and_node(', source)
-        self.assertIn('instance.save()', inspect.getsource(
-            tracker._set_instance_host_and_node))
-
-    def test_builds_run_behind_the_gate(self):
-        source = inspect.getsource(safe_utils.get_wrapped_function(
-            manager.ComputeManager.build_and_run_instance))
-        self.assertIn('self._do_build_and_run_instance(', source)
-        self.assertIn('result == build_results.FAILED:', source)
-        self.assertNotEqual(
-            build_results.FAILED, build_results.FAILED_BY_POLICY)
-        source = inspect.getsource(safe_utils.get_wrapped_function(
-            manager.ComputeManager._do_build_and_run_instance))
-        self.assertIn('self._build_and_run_instance(', source)
-        self.assertIn('node', apply.parameters(
-            manager.ComputeManager._do_build_and_run_instance))
-
-    def test_snapshots_run_behind_the_gate(self):
-        source = inspect.getsource(safe_utils.get_wrapped_function(
-            manager.ComputeManager.snapshot_instance))
-        self.assertIn('self._snapshot_instance(context, image_id, instance',
-                      source)
 
     def test_nova_handles_no_failure_that_is_none(self):
         self.assertNotIsInstance(guards.Cancelled(), Exception)
@@ -387,8 +344,9 @@ class SeamTestCase(base.BaseTestCase):
                 seen.append(call['instance'])
                 call()
 
-            apply.apply([table.Row('manager', name, '', layers=(look, look))],
-                        {'manager': self.manager}, None)
+            apply.apply(
+                [table.Row('manager', name, '', (look, look), '', '')],
+                {'manager': self.manager}, None)
             getattr(self.manager, name)(
                 None, self.instance, 'argument', *(
                     [False] if name == 'rebuild_instance' else []))

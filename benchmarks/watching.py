@@ -60,8 +60,7 @@ class Watching:
                     time.time(),
                     node,
                     content(self._driver.service.lister.mirror, node),
-                ]
-            )
+                ])
 
         tracker.audit = noted
 

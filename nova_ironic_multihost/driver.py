@@ -204,12 +204,6 @@ class IronicMultiHostDriver(names.IronicDriver):
             reimage_boot_volume=(
                 reimage_boot_volume and db.volume_backed(bdms)))
 
-    def _refresh_cache(self):
-        # nova takes an empty cache for one that was never filled; a build
-        # must not wait for an audit of all nodes.
-        if self.service.auditor.last is None:
-            self.service.nodes.audit_all()
-
     def spawn(self, context, instance, image_meta, injected_files,
               admin_password, allocations, network_info=None,
               block_device_info=None, power_on=True, accel_info=None):
@@ -230,6 +224,12 @@ class IronicMultiHostDriver(names.IronicDriver):
                 raise
             raise names.BuildAbortException(
                 instance_uuid=instance.uuid, reason=str(exc)) from exc
+
+    def _refresh_cache(self):
+        # nova takes an empty cache for one that was never filled; a build
+        # must not wait for an audit of all nodes.
+        if self.service.auditor.last is None:
+            self.service.nodes.audit_all()
 
     def _refresh_hash_ring(self, ctxt):
         self.service.auditor.refresh_ring(

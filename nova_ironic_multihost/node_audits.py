@@ -45,7 +45,7 @@ class NodeAudits:
         if self._parts.shutdown.begun():
             raise names.VirtDriverNotReady('This service is about to end.')
         if not self.settled:
-            # What nova does at the start before, it does for nobody else.
+            # The stop marker is of a process before this one.
             self._parts.shutdown.undo()
         try:
             nodes = self.audit_all()
@@ -128,8 +128,7 @@ class NodeAudits:
             return False
         with self._parts.ironic_retry.none():
             return self._parts.orphan_claimer.adopt(
-                settings.read(), build, node_id
-            )
+                settings.read(), build, node_id)
 
     def to_move(self, nodes):
         """Return the records of nodes that can be moved without an audit.
@@ -162,9 +161,7 @@ class NodeAudits:
 
     def note_move(self, node, done):
         """Count a record that was moved here, or could not be."""
-        self._parts.recorder.note_move(
-            self._parts.auditor.reason(node), done
-        )
+        self._parts.recorder.note_move(self._parts.auditor.reason(node), done)
 
     def bar(self, node, exc):
         """Leave a node alone: its record cannot be moved here."""
@@ -184,9 +181,8 @@ class NodeAudits:
         """
         if not self._parts.recheck.may_take(node):
             raise names.ComputeHostNotFound(host=node)
-        if self._parts.recheck.is_new(
-            node
-        ) or self._parts.due_nodes.asks_anew(node):
+        if (self._parts.recheck.is_new(node)
+                or self._parts.due_nodes.asks_anew(node)):
             self._parts.tracker.refresh(node)
         elif self._parts.due_nodes.may_spare(node):
             self._parts.tracker.confirm(node)
@@ -194,8 +190,7 @@ class NodeAudits:
     def note_resources(self, node, resources):
         """Note with what the tracker audits a node; name its partition."""
         self._parts.due_nodes.note_used(
-            node, self._driver.node_cache.row(node)
-        )
+            node, self._driver.node_cache.row(node))
         if label := settings.partition().label:
             resources['stats'][db.PARTITION] = label
 
@@ -213,8 +208,7 @@ class NodeAudits:
               placement.renewed(tree, node, self._parts.tracker)):
             update()
             self._parts.due_nodes.note_used(
-                node, self._driver.node_cache.row(node)
-            )
+                node, self._driver.node_cache.row(node))
             if offered is Offer.NOTHING:
                 placement.reserve(tree, node)
         if self._parts.auditor.last is not None:

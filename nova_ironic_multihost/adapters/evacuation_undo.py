@@ -172,11 +172,9 @@ def actions_of(context: nova_context.RequestContext, uuid: str
     def events(action):
         return [
             evacuation.EvacuationEvent(
-                row.event, row.start_time, row.finish_time
-            )
+                row.event, row.start_time, row.finish_time)
             for row in objects.InstanceActionEventList.get_by_action(
-                context, action.id
-            )
+                context, action.id)
         ]
 
     return [evacuation.EvacuationAction(

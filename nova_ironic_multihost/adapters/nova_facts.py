@@ -32,8 +32,7 @@ class NovaSources:
     """nova and placement (port Sources)."""
 
     def __init__(
-        self, driver: names.IronicDriver, tracker: nova_tracker.NovaTracker
-    ):
+        self, driver: names.IronicDriver, tracker: nova_tracker.NovaTracker):
         self._driver = driver
         self._tracker = tracker
 

@@ -126,8 +126,7 @@ def of_idle(client: report.SchedulerReportClient, node: str
     context = names.admin_context()
     try:
         answer = client.get(
-            _inventories_url(node), global_request_id=context.global_id
-        )
+            _inventories_url(node), global_request_id=context.global_id)
     except ks_exception.ClientException:
         return None
     if not answer:

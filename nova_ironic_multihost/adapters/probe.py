@@ -29,8 +29,7 @@ def look(base=None):
         importlib.import_module('os_vif').initialize()
         _load(plug_ins)
         table = importlib.import_module(
-            'nova_ironic_multihost.adapters.patches.table'
-        )
+            'nova_ironic_multihost.adapters.patches.table')
         found['lacking'] = table.lacking()
         if base:
             found['shadowed'] = _shadowed(base)
@@ -61,8 +60,7 @@ def _shadowed(base):
     """Return the methods of a base that are not called, or raise."""
     importlib.import_module('nova_ironic_multihost._nova_virt').over(base)
     bases = importlib.import_module(
-        'nova_ironic_multihost.adapters.base_driver'
-    )
+        'nova_ironic_multihost.adapters.base_driver')
     return bases.shadowed(bases.load(base))
 
 

@@ -74,8 +74,7 @@ class Exporter:
         self._kept = tuple(kept)
         # Replaced in one step, as another thread may read it.
         self._metrics = self._kept + _metrics(
-            cloud_metrics.of_survey(False, 0)
-        )
+            cloud_metrics.of_survey(False, 0))
 
     def collect(self):
         """Return all metrics of the last survey."""

@@ -60,8 +60,7 @@ class KnownAggregates:
             members[aggregate.uuid] = aggregate.hosts.union(
                 members.get(aggregate.uuid, ()))
         return KnownAggregates(
-            tuple(read), types.MappingProxyType(members), True
-        )
+            tuple(read), types.MappingProxyType(members), True)
 
 
 def wanted(host: HostKey, known: KnownAggregates, current: Iterable[str],

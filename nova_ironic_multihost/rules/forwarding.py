@@ -113,8 +113,7 @@ def judge(
     if (
         request.kind is RequestKind.OTHER
         or request.instance is None
-        or state is None
-    ):
+        or state is None):
         return _KEEP
     if request.kind is RequestKind.OPERATION:
         # It may clean up after a deleted instance.

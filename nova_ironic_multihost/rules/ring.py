@@ -129,8 +129,7 @@ class Preferences:
             self.prefers(host, node_uuid, zone)
             or bool(self._own_zone_rings)
             and self.takeover_target(node_uuid, zone) == host
-            for zone in zones
-        )
+            for zone in zones)
 
     def may_keep(self, host: HostKey, zone: str | None) -> bool:
         """Return whether a node's owner may take over the instance on it."""

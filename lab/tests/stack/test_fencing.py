@@ -53,8 +53,7 @@ class FencingTestCase(command.LabTestCase):
         self.until_moved(node, takeover_target)
         self.lab('compute', 'start', takeover_target)
         self.expect(
-            self.ours('unfence', takeover_target, '--wait', str(PATIENCE))
-        )
+            self.ours('unfence', takeover_target, '--wait', str(PATIENCE)))
         self.lab('check', '--wait', str(PATIENCE))
 
     def expect(self, done):

@@ -90,8 +90,7 @@ class OperatorTestCase(operating.OperatingTestCase):
             ('disabled', 0, 1),
             tuple(
                 self.row(takeover_target)[name]
-                for name in ('Status', 'Free', 'Used')
-            ),
+                for name in ('Status', 'Free', 'Used')),
         )
         self.assertEqual(0, self.ask('undrain', takeover_target)[0])
         self.until(lambda: self.ask('check')[0] == 0)

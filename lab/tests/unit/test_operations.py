@@ -35,8 +35,7 @@ class Cloud:
         look = (
             self._peer_poller.pop(0)
             if len(self._peer_poller) > 1
-            else self._peer_poller[0]
-        )
+            else self._peer_poller[0])
         if look is None:
             raise exceptions.NotFound()
         status, task = look

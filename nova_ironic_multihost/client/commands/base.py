@@ -44,11 +44,9 @@ class CloudCommand:
         manager = getattr(self.app, 'client_manager', None)
         if manager is None:
             return cloud_client.connections(
-                self.app.options.os_cloud, baremetal
-            )
+                self.app.options.os_cloud, baremetal)
         return cloud_client.connections_beside(
-            manager.sdk_connection, baremetal
-        )
+            manager.sdk_connection, baremetal)
 
     def survey(self):
         """Return the CloudClient for the options, always the same one.

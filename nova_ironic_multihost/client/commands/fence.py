@@ -238,12 +238,10 @@ what to do).
         if servers:
             self.say(
                 f'  {arguments.counted(len(servers), "server")} not taken '
-                'over: its own again'
-            )
+                'over: its own again')
         taking = [s for s in servers if takeover.is_mark(s.task_state)]
         if taking:
             self.say(
                 f'  {arguments.counted(len(taking), "server")} of these about '
                 'to be taken over: that is finished or given up within '
-                'minutes'
-            )
+                'minutes')

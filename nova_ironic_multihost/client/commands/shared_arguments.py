@@ -36,5 +36,4 @@ def judged(command, args):
 def given(args):
     """Return the SharedSettings of the options."""
     return ownership_report.SharedSettings(
-        args.ring_partitions, args.move_across_zones
-    )
+        args.ring_partitions, args.move_across_zones)

@@ -180,8 +180,7 @@ class UpgradeInputs:
         except (OSError, subprocess.TimeoutExpired):
             return None
         return (
-            stop_timeout.units(done.stdout) if done.returncode == 0 else None
-        )
+            stop_timeout.units(done.stdout) if done.returncode == 0 else None)
 
     @once
     def cloud(self):

@@ -26,8 +26,7 @@ def judge_settings(
     stock = sorted(
         one.host
         for one in found
-        if one.of_compute and one.compute_driver != conf_settings.OURS
-    )
+        if one.of_compute and one.compute_driver != conf_settings.OURS)
     ours = [one for one in found if one.compute_driver == conf_settings.OURS]
     if stock and ours:
         yield Problem(

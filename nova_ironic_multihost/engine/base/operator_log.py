@@ -160,8 +160,7 @@ class Notices:
                 'Managing %(mine)d of %(all)d nodes: %(counted)s.',
                 {
                     'mine': sum(
-                        counted[reason] for reason in counted if reason.mine
-                    ),
+                        counted[reason] for reason in counted if reason.mine),
                     'all': len(reasons),
                     'counted': in_words(counted),
                 },

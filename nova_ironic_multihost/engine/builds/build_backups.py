@@ -331,8 +331,7 @@ class BackupStore:
                 return Disposition(Action.KEEP)
         return (
             Disposition(Action.KEEP) if self._here(build.instance)
-            else disposition
-        )
+            else disposition)
 
     def _hand_on(
         self, queue: Queue, copy: QueuedRequest, disposition: Disposition

@@ -560,8 +560,7 @@ class OperationGuard:
             [instance.uuid]).get(instance.uuid)
         if builds.contested(state, self._host):
             raise TakeoverInProgress(
-                'another compute service is about to take it over'
-            )
+                'another compute service is about to take it over')
         return state
 
     def _is_elsewhere(self, instance):

@@ -44,8 +44,7 @@ class RequestSorter:
             return None
         sources = self._auditor.sources
         state = sources.instance_states([request.instance]).get(
-            request.instance
-        )
+            request.instance)
         if request.kind is not RequestKind.BUILD or request.node is None:
             return RequestFacts(state)
         record = next(iter(sources.records([request.node])), None)

@@ -163,8 +163,7 @@ class Recovery:
                      '%(host)s, which is down.',
                      {'count': len(uuids), 'host': host})
             self._notifier.tell(
-                notifications.takeover(self._name, host, uuids)
-            )
+                notifications.takeover(self._name, host, uuids))
 
     def start(self, init: Callable[[], object], instance: Instance) -> None:
         """Do nova's work for one instance at the start of the service.

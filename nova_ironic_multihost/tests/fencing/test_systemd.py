@@ -275,8 +275,7 @@ class ScriptTestCase(base.BaseTestCase):
         self.states('on')
         self.settings('silent_for=0')
         self.program('nova-ironic-multihost', COMMAND + (
-            "\nsed -i 's/east down enabled/east fenced disabled/' services\n"
-        ))
+            "\nsed -i 's/east down enabled/east fenced disabled/' services\n"))
         _, calls = self.fence('--if-silent', 'east')
         self.assertEqual(1, self.asked(calls).count('power status'))
         self.assertEqual(3, len(calls))

@@ -78,8 +78,7 @@ class MultiHostTestCase(integrated_helpers.ProviderUsageBaseTestCase):
             self.flags(manager_shutdown_timeout=SHUTDOWN)
         # Nor do they look around but when they are told.
         self.useFixture(
-            fixtures.MockPatchObject(periodic.PeriodicTask, 'start')
-        )
+            fixtures.MockPatchObject(periodic.PeriodicTask, 'start'))
         # What it says when it ends is heard, or never.
         self.useFixture(fixtures.MockPatchObject(shutdown, 'ATTEMPTS', 1))
         # oslo.db opens a file for each transaction, which takes as long as

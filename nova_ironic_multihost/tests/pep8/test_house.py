@@ -51,8 +51,7 @@ class HouseTestCase(unittest.TestCase):
 
     def test_new_arrow(self):
         self.add_import(
-            'engine/builds/guard.py', f'from {PACKAGE}.audit import watch'
-        )
+            'engine/builds/guard.py', f'from {PACKAGE}.audit import watch')
         done = self.house('--check')
         self.assertEqual(1, done.returncode, done.stdout)
         self.assertIn('is not what the imports say: run tools/house.',
@@ -75,8 +74,7 @@ class HouseTestCase(unittest.TestCase):
 
     def test_room_without_floor(self):
         self.add_import(
-            'engine/builds/guard.py', f'from {PACKAGE} import attic'
-        )
+            'engine/builds/guard.py', f'from {PACKAGE} import attic')
         (self.root / PACKAGE / 'attic.py').write_text('')
         done = self.house('--check')
         self.assertEqual(1, done.returncode, done.stdout)

@@ -287,8 +287,7 @@ class Process:
                 view=types.SimpleNamespace(host=host_key(host))))
         self.looks = types.SimpleNamespace(view=None, eligible=frozenset())
         requests = request_facts.RequestSorter(
-            host, self.audits, self.looks, world
-        )
+            host, self.audits, self.looks, world)
 
         def here(uuid):
             return self.arrivals.here(uuid)
@@ -297,8 +296,7 @@ class Process:
             return world.now
 
         self.backups = build_backups.BackupStore(
-            host, self, self, requests, here, clock
-        )
+            host, self, self, requests, here, clock)
         self.operations = Operations()
         instances = Instances(world)
         self.recovery = recovery.Recovery(

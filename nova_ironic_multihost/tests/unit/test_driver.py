@@ -299,8 +299,7 @@ class InitHostTestCase(DriverTestCase):
         self.pages.act = self.refuse
         self.driver.init_host(ME)
         self.assertEqual(
-            {ME}, set(self.driver.service.auditor.preferences.members)
-        )
+            {ME}, set(self.driver.service.auditor.preferences.members))
         self.assertEqual([], self.driver.list_instance_uuids())
 
     def test_operations_are_those_of_this_host_from_the_start(self):
@@ -879,8 +878,7 @@ class LookTestCase(DriverTestCase):
         timers = self.driver.service.tasks._timers
         before = {name: one._seconds() for name, one in timers.items()}
         self.patch(
-            self.driver.service.auditor, 'next_over', lambda settings: 0
-        )
+            self.driver.service.auditor, 'next_over', lambda settings: 0)
         self.assertEqual({**before, 'look': 1}, {
             name: one._seconds() for name, one in timers.items()})
         self.assertEqual(10, before['look'])
@@ -1296,8 +1294,7 @@ class WindowTestCase(DeadTestCase):
         ):
             one._clock = lambda: self.now
         self.driver.service.recorder._totals = counters.Counters(
-            begun=self.now
-        )
+            begun=self.now)
         self.patch(self.driver.service, 'tasks', mock.Mock())
         self.lease = mock.Mock()
         self.patch(self.driver.service.lease_renewer, 'start', self.lease)
@@ -1333,8 +1330,7 @@ class WindowTestCase(DeadTestCase):
 
     def get(self, path):
         return test_http_server.get(
-            self.driver.service.status_server.server, path
-        )
+            self.driver.service.status_server.server, path)
 
     def scrape(self):
         status, _, body = self.get('/metrics')
@@ -1508,8 +1504,7 @@ class WindowTestCase(DeadTestCase):
         self.assertEqual(30, found['takeover_oldest_pending_seconds',])
         self.assertEqual(1, found['nodes', 'instance_waits'])
         self.assertIn(
-            'In transition:\n', self.driver.service.status_server.report()
-        )
+            'In transition:\n', self.driver.service.status_server.report())
 
     def test_gate_that_refuses(self):
         self.start()

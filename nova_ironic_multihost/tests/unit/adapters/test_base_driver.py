@@ -218,8 +218,7 @@ class ComposeTestCase(BasesTestCase):
             pass
 
         self.assert_unfit(
-            ["let it extend nova's"], base_driver.compose, OURS, Mine
-        )
+            ["let it extend nova's"], base_driver.compose, OURS, Mine)
 
     def test_classes_that_python_cannot_join(self):
         class Meta(type):

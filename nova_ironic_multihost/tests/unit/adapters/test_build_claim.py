@@ -31,8 +31,7 @@ class SavingTestCase(base.DatabaseTestCase):
             building=True, persist=lambda name, instance, act, again: act())
         self.guard.leave.side_effect = Left
         self.build.save = build_claim.GuardedSave(
-            self.guard, 'build', self.build
-        )
+            self.guard, 'build', self.build)
         self.save('networking', expected_task_state=[None])
 
     def read(self):

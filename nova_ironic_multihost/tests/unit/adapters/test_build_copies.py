@@ -75,8 +75,7 @@ class CopierTestCase(test_rpc_queue.BrokerTestCase):
         held = threading.Event()
         self.addCleanup(held.set)
         self.useFixture(
-            fixtures.MockPatchObject(build_copies, 'PATIENCE', 0.01)
-        )
+            fixtures.MockPatchObject(build_copies, 'PATIENCE', 0.01))
         self.send = lambda *args, **how: held.wait(60)
         copier = build_copies.BuildCopier('dead')
         build = {'context': self.context, 'instance': self.instance}

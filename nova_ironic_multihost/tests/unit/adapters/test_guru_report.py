@@ -46,8 +46,7 @@ class SectionTestCase(base.BaseTestCase):
         # They are the last ones. That of green threads looks at all objects,
         # and fails over a weakref.proxy that another test has left.
         registered = len(
-            getattr(guru_report.Report, 'persistent_sections', ())
-        )
+            getattr(guru_report.Report, 'persistent_sections', ()))
         first = len(one.sections) - registered
         return [text for text in map(str, one.sections[first:])
                 if re.match(r'=+\n=+ +Ours +=+\n', text)]

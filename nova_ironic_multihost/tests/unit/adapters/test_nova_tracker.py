@@ -328,8 +328,7 @@ class TrackerTestCase(base.TrackerTestCase):
         self.patch(db, 'generation', return_value=None)
         self.assertEqual(set(), self.tracker.unchanged([NODE]))
         self.assertEqual(
-            set(), nova_tracker.NovaTracker(None).unchanged([NODE])
-        )
+            set(), nova_tracker.NovaTracker(None).unchanged([NODE]))
 
     def test_what_the_tracker_knows_stays(self):
         known = self.rt.compute_nodes[NODE] = objects.ComputeNode()

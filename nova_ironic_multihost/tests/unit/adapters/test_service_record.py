@@ -107,8 +107,7 @@ class RegistrationTestCase(base.DatabaseTestCase):
         for _ in range(2):
             heard = db.compute_service(self.context, up, 'a')
             self.assertEqual(
-                (False, WORDS), (heard.disabled, heard.stop_marker)
-            )
+                (False, WORDS), (heard.disabled, heard.stop_marker))
             self.mine.close(WORDS)
         self.operator(True)
         heard = db.compute_service(self.context, up, 'a')

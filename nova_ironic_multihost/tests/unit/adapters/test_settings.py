@@ -45,8 +45,7 @@ class SettingsTestCase(base.BaseTestCase):
     def test_bounds_of_health_follow_the_intervals_of_nova(self):
         self.configure()
         self.assertEqual(
-            health.HealthLimits(1082, 330, 300), settings.bounds()
-        )
+            health.HealthLimits(1082, 330, 300), settings.bounds())
         config = self.configure(
             update_resources_interval=600, periodic_fuzzy_delay=0,
             report_interval=5, service_down_time=30, rpc_response_timeout=90)

@@ -193,8 +193,7 @@ class TransferTestCase(base.DatabaseTestCase):
                 mock.patch.object(takeover_write, 'MAX_UNANSWERED', 2), \
                 self.in_order([*others, first, last], [first, last, *others]):
             found = takeover_write.take_over(
-                self.context, wanted, 'mine', all_dead
-            )
+                self.context, wanted, 'mine', all_dead)
         self.assertEqual(dict.fromkeys(others, True), {
             uuid: found[uuid] for uuid in others})
 
@@ -231,8 +230,7 @@ class TransferTestCase(base.DatabaseTestCase):
             self.assertEqual(
                 {migrating: False, **dict.fromkeys(others, True)},
                 takeover_write.take_over(
-                    self.context, wanted, 'mine', all_dead
-                ),
+                    self.context, wanted, 'mine', all_dead),
             )
         self.assertEqual(2, asked.call_count)
 
@@ -242,8 +240,7 @@ class TransferTestCase(base.DatabaseTestCase):
                 objects.Instance, 'save',
                 side_effect=messaging.MessagingTimeout) as save:
             found = takeover_write.take_over(
-                self.context, wanted, 'mine', all_dead
-            )
+                self.context, wanted, 'mine', all_dead)
         self.assertEqual(takeover_write.MAX_UNANSWERED, save.call_count)
         self.assertEqual(
             [False] * 3 + [True] * 2,
@@ -354,8 +351,7 @@ class TransferTestCase(base.DatabaseTestCase):
             self.assertEqual(
                 dict.fromkeys(wanted, True),
                 takeover_write.take_over(
-                    self.context, wanted, 'mine', all_dead
-                ),
+                    self.context, wanted, 'mine', all_dead),
             )
         # Before the first write of each and between the two, and no more.
         self.assertEqual([wanted.keys()] * 2, [
@@ -390,8 +386,7 @@ class TransferTestCase(base.DatabaseTestCase):
         with self.lose(odd), mock.patch.object(
                 takeover_write, '_read', fail_the_third_time):
             found = takeover_write.take_over(
-                self.context, wanted, 'mine', all_dead
-            )
+                self.context, wanted, 'mine', all_dead)
         self.assertIsInstance(found.pop(odd), messaging.MessagingTimeout)
         self.assertEqual(dict.fromkeys(others, True), found)
 
@@ -437,8 +432,7 @@ class TransferTestCase(base.DatabaseTestCase):
         row.save()
         with mock.patch.object(objects.Instance, 'save', fail_for_one):
             found = takeover_write.take_over(
-                self.context, wanted, 'mine', all_dead
-            )
+                self.context, wanted, 'mine', all_dead)
         self.assertIsInstance(found.pop(odd), ZeroDivisionError)
         self.assertEqual({gone: False, changed: False,
                           **dict.fromkeys(others, True)}, found)

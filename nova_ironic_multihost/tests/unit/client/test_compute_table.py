@@ -21,9 +21,7 @@ class RowsTestCase(base.BaseTestCase):
             row.host: row
             for row in compute_table.rows(
                 ownership_report.OwnershipReport(
-                    seen, ownership_report.SharedSettings(points=8)
-                )
-            )
+                    seen, ownership_report.SharedSettings(points=8)))
         }
 
     def changed(self, **changes):

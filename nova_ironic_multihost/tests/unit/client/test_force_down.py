@@ -81,8 +81,7 @@ class DeclareTestCase(base.BaseTestCase):
         services = f'{clouds.NOVA}/os-services'
         self.apis.http.put(clouds.CHANGE, status_code=503)
         told = self.assertRaises(
-            cloud_client.Unanswered, self.declare, sure=True
-        )
+            cloud_client.Unanswered, self.declare, sure=True)
         self.assertIn('east is enabled and up', str(told))
 
         def gone(request, context):
@@ -91,7 +90,6 @@ class DeclareTestCase(base.BaseTestCase):
 
         self.apis.http.put(clouds.CHANGE, json=gone)
         told = self.assertRaises(
-            cloud_client.Unanswered, self.declare, sure=True
-        )
+            cloud_client.Unanswered, self.declare, sure=True)
         self.assertIn('is not known', str(told))
         self.assertRaises(cloud_client.Unanswered, self.declare, sure=True)

@@ -232,8 +232,7 @@ class PlanTestCase(base.BaseTestCase):
 
     def test_one_that_is_enabled_again(self):
         seen = test_ownership_report.service(
-            self.seen, 'compute-1', disabled=True
-        )
+            self.seen, 'compute-1', disabled=True)
         planned = self.plan(seen, add=('compute-1',))
         self.assertNotIn('compute-1', planned.before)
         self.assertIn('compute-1', planned.after)

@@ -13,9 +13,7 @@ class LeaksTestCase(base.BaseTestCase):
     def found(self, seen):
         return leaks.found(
             ownership_report.OwnershipReport(
-                seen, ownership_report.SharedSettings(points=8)
-            )
-        )
+                seen, ownership_report.SharedSettings(points=8)))
 
     def deleted(self):
         return views.changed(views.consistent(), 'instances', 0, deleted=True)

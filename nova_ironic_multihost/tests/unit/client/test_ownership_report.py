@@ -38,13 +38,11 @@ class JudgementTestCase(base.BaseTestCase):
 
     def judge(self, seen, index=0, settings=SETTINGS):
         return ownership_report.OwnershipReport(seen, settings).verdict(
-            seen.nodes[index]
-        )
+            seen.nodes[index])
 
     def all(self, seen, settings=SETTINGS):
         return ownership_report.OwnershipReport(seen, settings).verdicts(
-            seen.nodes
-        )
+            seen.nodes)
 
     def test_healthy(self):
         for verdict in self.all(self.seen):

@@ -60,10 +60,8 @@ class ProbesTestCase(base.BaseTestCase):
         verdict = health.HealthState(True, 'It is valid.')
         mine, other = (
             status_server.StatusServer(
-                host, None, None, lambda: verdict, ('127.0.0.1', 0)
-            )
-            for host in (socket.gethostname(), 'other')
-        )
+                host, None, None, lambda: verdict, ('127.0.0.1', 0))
+            for host in (socket.gethostname(), 'other'))
         for one in mine, other:
             self.addCleanup(one.close)
             one.open()

@@ -47,8 +47,7 @@ class DropInTestCase(base.BaseTestCase):
         # nova's defaults.
         self.assertLessEqual(
             lease.LeaseTiming(60, 60).over_after(
-                int(self.service['WatchdogSec'])
-            ),
+                int(self.service['WatchdogSec'])),
             after,
         )
 

@@ -161,5 +161,4 @@ class ZonesTestCase(base.BaseTestCase):
 
     def test_without_aggregates_there_are_no_zones(self):
         self.assertEqual(
-            {}, aggregates.zones(aggregates.KnownAggregates().aggregates)
-        )
+            {}, aggregates.zones(aggregates.KnownAggregates().aggregates))

@@ -22,8 +22,7 @@ class LongerTestCase(base.BaseTestCase):
         ):
             self.assertEqual(10, backoff.longer(last, True))
         self.assertEqual(
-            10, backoff.longer(backoff.Backoff(0, 10, True), False)
-        )
+            10, backoff.longer(backoff.Backoff(0, 10, True), False))
 
 
 class DueTestCase(base.BaseTestCase):

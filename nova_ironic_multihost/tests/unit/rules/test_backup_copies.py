@@ -34,8 +34,7 @@ class JudgeTestCase(base.BaseTestCase):
 
     def test_build_that_had_not_begun_is_asked_for_again(self):
         self.assertEqual(
-            Disposition(Action.HAND_ON, 'home'), self.judge(WAITING)
-        )
+            Disposition(Action.HAND_ON, 'home'), self.judge(WAITING))
 
     def test_it_goes_to_who_has_its_node_by_now(self):
         self.assertEqual(Disposition(Action.HAND_ON, 'other'),
@@ -75,11 +74,9 @@ class JudgeTestCase(base.BaseTestCase):
 
     def test_what_is_none_is_left_alone(self):
         self.assertFate(
-            Action.KEEP, WAITING, copy=QueuedRequest(RequestKind.OTHER)
-        )
+            Action.KEEP, WAITING, copy=QueuedRequest(RequestKind.OTHER))
         self.assertFate(
-            Action.KEEP, WAITING, copy=QueuedRequest(RequestKind.BUILD, 'i1')
-        )
+            Action.KEEP, WAITING, copy=QueuedRequest(RequestKind.BUILD, 'i1'))
 
     @hypothesis.given(test_forwarding.situations)
     def test_no_build_is_lost(self, situation):

@@ -30,11 +30,9 @@ def asked(name, minute, failed=False, ended=None):
         failed,
         lambda: [
             evacuation.EvacuationEvent(
-                evacuation.SCHEDULED, at(minute), ended and at(ended)
-            ),
+                evacuation.SCHEDULED, at(minute), ended and at(ended)),
             evacuation.EvacuationEvent(
-                evacuation.REBUILT, at(minute), at(minute)
-            ),
+                evacuation.REBUILT, at(minute), at(minute)),
         ],
     )
 
@@ -153,8 +151,7 @@ class LeftByTestCase(base.BaseTestCase):
                 True,
                 lambda: [
                     evacuation.EvacuationEvent(
-                        evacuation.SCHEDULED, at(30 + ahead), at(30 + ahead)
-                    )
+                        evacuation.SCHEDULED, at(30 + ahead), at(30 + ahead))
                 ],
             )
             second = evacuation.EvacuationAction(
@@ -163,8 +160,7 @@ class LeftByTestCase(base.BaseTestCase):
                 True,
                 lambda: [
                     evacuation.EvacuationEvent(
-                        evacuation.SCHEDULED, at(31), at(32)
-                    )
+                        evacuation.SCHEDULED, at(31), at(32))
                 ],
             )
             self.assertEqual(('active', None), self.states(

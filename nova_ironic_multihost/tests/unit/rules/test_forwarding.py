@@ -188,8 +188,7 @@ class ReaderTestCase(base.BaseTestCase):
     def test_twenty_returns_take_more_than_a_week(self):
         seconds = sum(
             forwarding.pause([QueuedRequest(RequestKind.OTHER, returns=count)])
-            for count in range(20)
-        )
+            for count in range(20))
         self.assertLess(7 * 86400, seconds)
 
 

@@ -45,8 +45,7 @@ class _StandingTestCase(base.BaseTestCase):
         super().setUp()
         self.preferences = ring.Preferences({'a': None, 'b': None}, 8)
         self.basis = incremental.Inputs(
-            view('a', 'b'), self.preferences, {}, ALL
-        )
+            view('a', 'b'), self.preferences, {}, ALL)
         self.mirror = listed(node_1='i1')
         self.before = incremental.LastAudit(
             self.basis, self.mirror.serial, frozenset({'node-0'}),
@@ -93,8 +92,7 @@ class DueTestCase(_StandingTestCase):
 
     def test_what_has_changed(self):
         mirror = self.mirror.met(
-            [NodeRow('node-2', 'i2'), NodeRow('new', None)]
-        )
+            [NodeRow('node-2', 'i2'), NodeRow('new', None)])
         self.assertEqual({'node-2', 'new'}, self.due(mirror=mirror))
 
     def test_node_that_is_gone_is_nobodys(self):

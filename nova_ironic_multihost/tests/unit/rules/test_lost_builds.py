@@ -18,8 +18,7 @@ class ArrivalsTestCase(base.BaseTestCase):
         absences = {}
         for now in moments:
             absences = lost_builds.observe(
-                absences, [BUILD], {'n1': mine}, now
-            )
+                absences, [BUILD], {'n1': mine}, now)
         return absences
 
     def test_one_that_may_still_come(self):

@@ -38,10 +38,8 @@ class EventsTestCase(base.BaseTestCase):
 
     def test_drain_goes_on_while_a_node_is_free(self):
         self.assertIs(
-            DrainProgress.IN_SERVICE, notifications.drained(False, 0)
-        )
+            DrainProgress.IN_SERVICE, notifications.drained(False, 0))
         self.assertIs(
-            DrainProgress.IN_SERVICE, notifications.drained(False, 3)
-        )
+            DrainProgress.IN_SERVICE, notifications.drained(False, 3))
         self.assertIs(DrainProgress.DRAINING, notifications.drained(True, 3))
         self.assertIs(DrainProgress.DRAINED, notifications.drained(True, 0))

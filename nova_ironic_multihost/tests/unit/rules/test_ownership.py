@@ -347,8 +347,7 @@ class TakeoverTestCase(base.BaseTestCase):
     def test_an_owner_of_the_node_that_takes_nothing_leaves_it(self):
         for owner, takeover_target in ((THIRD, PREFERRED), (PREFERRED, THIRD)):
             known = services(
-                takeover_target, **{OTHER: 'fenced', owner: 'disabled'}
-            )
+                takeover_target, **{OTHER: 'fenced', owner: 'disabled'})
             self.assertIs(Reason.TAKEN_OVER, self.reason(
                 takeover_target, known=known, records=recorded(owner)))
             self.assertIs(Reason.INSTANCE_OF_DEAD, self.reason(

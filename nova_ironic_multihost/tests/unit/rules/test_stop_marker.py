@@ -58,8 +58,7 @@ class MayCloseTestCase(base.BaseTestCase):
 
     def may_close(self, zones=None, **services):
         return stop_marker.may_close(
-            view(**{'me': '', **services}), zones or {}
-        )
+            view(**{'me': '', **services}), zones or {})
 
     def test_one_of_several(self):
         self.assertTrue(self.may_close(a=''))

@@ -30,8 +30,7 @@ class DueTestCase(base.BaseTestCase):
     def test_node_of_which_nothing_has_changed(self):
         self.assertFalse(self.due())
         same = NodeInputs(
-            NodeRow(NODES[0], None, b'cont' + b'ent'), Reason.KEPT, 1
-        )
+            NodeRow(NODES[0], None, b'cont' + b'ent'), Reason.KEPT, 1)
         self.assertFalse(self.due(same, passed=INTERVAL / 3))
 
     def test_whatever_an_audit_depends_on(self):
@@ -51,8 +50,7 @@ class DueTestCase(base.BaseTestCase):
             # It has been another's in between.
             self.assertTrue(self.due(came))
             self.assertTrue(
-                self.due(NodeInputs(BASIS.node, Reason.KEPT, 2), came)
-            )
+                self.due(NodeInputs(BASIS.node, Reason.KEPT, 2), came))
             self.assertTrue(self.due(
                 NodeInputs(BASIS.node, Reason.LEAKED, 1), came))
             self.assertTrue(self.due(NodeInputs(
@@ -78,8 +76,7 @@ class DueTestCase(base.BaseTestCase):
         for quarter in range(4):
             begin = (
                 tracker_schedule.EARLIEST
-                + (1 - tracker_schedule.EARLIEST) * quarter / 4
-            )
+                + (1 - tracker_schedule.EARLIEST) * quarter / 4)
             end = begin + (1 - tracker_schedule.EARLIEST) / 4
             self.assertGreater(
                 sum(begin <= one < end for one in moments), len(NODES) / 8)

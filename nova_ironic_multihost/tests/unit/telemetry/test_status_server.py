@@ -46,15 +46,13 @@ class WindowTestCase(base.BaseTestCase):
     def test_lease(self):
         one = self.window(('127.0.0.1', 0))
         self.assertEqual(
-            200, test_http_server.get(one.server, '/leasez/me-1')[0]
-        )
+            200, test_http_server.get(one.server, '/leasez/me-1')[0])
         self.lease = health.HealthState(False, 'The lease has run out.')
         self.assertEqual(
             (503, b'The lease has run out.\n'),
             test_http_server.get(one.server, '/leasez/me-1')[::2])
         self.assertEqual(
-            200, test_http_server.get(one.server, '/healthz/me-1')[0]
-        )
+            200, test_http_server.get(one.server, '/healthz/me-1')[0])
 
     def test_another_answers_no_probe_of_this_one(self):
         """As when both of a machine were given one port."""
@@ -80,8 +78,7 @@ class WindowTestCase(base.BaseTestCase):
         """Return a window whose port another one has."""
         port = self.window(('127.0.0.1', 0), 'me-2').server.port
         return status_server.StatusServer(
-            'me-1', None, None, None, ('127.0.0.1', port)
-        )
+            'me-1', None, None, None, ('127.0.0.1', port))
 
     def test_port_in_use_is_said_and_nothing_else(self):
         one = self.port_in_use()
@@ -134,7 +131,6 @@ class WindowTestCase(base.BaseTestCase):
     def test_version(self):
         self.assertTrue(status_server.version())
         self.addCleanup(
-            setattr, status_server, 'DISTRIBUTION', status_server.DISTRIBUTION
-        )
+            setattr, status_server, 'DISTRIBUTION', status_server.DISTRIBUTION)
         status_server.DISTRIBUTION = 'no-such-distribution'
         self.assertEqual('', status_server.version())

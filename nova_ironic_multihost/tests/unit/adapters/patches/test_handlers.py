@@ -308,8 +308,7 @@ class NodeAuditsTestCase(base.TrackerTestCase):
         self.compute = object.__new__(manager.ComputeManager)
         self.compute.rt, self.compute.reportclient = self.rt, self.client
         self.tracker = nova_tracker.NovaTracker(
-            manager.ComputeVirtAPI(self.compute)
-        )
+            manager.ComputeVirtAPI(self.compute))
         self.record = objects.ComputeNode(
             uuid=NODE, hypervisor_hostname=NODE, host='host-1')
         self.updated = self.patch(self.rt, '_update')

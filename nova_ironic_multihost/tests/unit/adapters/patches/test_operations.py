@@ -247,8 +247,7 @@ class SeamTestCase(base.BaseTestCase):
             lambda context, instance: self.build(context, instance))
         self.driver = names.IronicDriver(None)
         self.guard = guards.OperationGuard(
-            'me', sources, passing=errors.passing
-        )
+            'me', sources, passing=errors.passing)
         self.evacuated = []
         self.failed = []
         seams.replace(

@@ -9,8 +9,7 @@ class JudgeTestCase(base.JudgeTestCase):
 
     def judge(self, version, **more):
         return nova_release.judge(
-            driver_load.Probe('/bin/python', version, **more)
-        )
+            driver_load.Probe('/bin/python', version, **more))
 
     def test_releases_that_are_supported(self):
         for version in '31.0.0', '34.0.1', '34.0.0.0rc1':

@@ -18,14 +18,12 @@ class JudgeSettingsTestCase(base.JudgeTestCase):
     def test_all_have_the_same(self):
         self.assert_silent(self.judge(conf_settings.OURS, conf_settings.OURS))
         self.assert_silent(
-            self.judge(conf_settings.STOCK, conf_settings.STOCK)
-        )
+            self.judge(conf_settings.STOCK, conf_settings.STOCK))
 
     def test_some_are_switched(self):
         self.assert_complains(
             self.judge(
-                conf_settings.STOCK, conf_settings.OURS, conf_settings.STOCK
-            ),
+                conf_settings.STOCK, conf_settings.OURS, conf_settings.STOCK),
             'compute-0, compute-2 is not',
             'compute-1 is',
         )

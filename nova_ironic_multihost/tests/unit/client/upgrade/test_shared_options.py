@@ -35,8 +35,7 @@ class JudgeTestCase(base.JudgeTestCase):
     def test_nodes_of_two_partitions(self):
         self.assert_complains(
             shared_options.judge(
-                [base.of_host('a'), base.of_host('b', 'g', 's')]
-            ),
+                [base.of_host('a'), base.of_host('b', 'g', 's')]),
             'a serves all nodes',
             'b conductor group "g" and shard "s"',
         )
@@ -54,8 +53,7 @@ class JudgeTestCase(base.JudgeTestCase):
     def test_two_of_one_name(self):
         self.assert_complains(
             shared_options.judge(
-                [base.of_host(name) for name in ('a', 'B', 'A')]
-            ),
+                [base.of_host(name) for name in ('a', 'B', 'A')]),
             'A.conf, a.conf are of one host, a',
             fatal=True,
         )
@@ -74,8 +72,7 @@ class MissingTestCase(base.JudgeTestCase):
             'a has [ironic_multihost]ring_partitions = 1024, '
             '[DEFAULT]service_down_time = 60.')
         self.assert_complains(
-            shared_options.missing([], ['a']), 'of a are not'
-        )
+            shared_options.missing([], ['a']), 'of a are not')
 
     def test_what_is_compared_already_is_not_repeated(self):
         [complaint] = shared_options.missing(

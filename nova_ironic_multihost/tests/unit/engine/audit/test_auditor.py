@@ -136,8 +136,7 @@ class OwnershipTestCase(cloud.AuditTestCase):
             set(
                 self.new_auditor()
                 .audit(audit_state.Settings(host), False)
-                .nodes
-            )
+                .nodes)
             for host in ('a', 'b', 'c')
         ]
         self.assertEqual(len(cloud.NODES), sum(map(len, shares)))
@@ -177,8 +176,7 @@ class OwnershipTestCase(cloud.AuditTestCase):
         self.assertEqual({'a', 'b'}, set(auditor.preferences.members))
         with self.assertLogs('nova_ironic_multihost', 'WARNING') as logs:
             self.assertRaises(
-                OSError, auditor.audit, audit_state.Settings('a')
-            )
+                OSError, auditor.audit, audit_state.Settings('a'))
         self.assertIn('no API database', logs.output[0])
         # Those that were read once are good enough.
         self.cloud.aggregates = read
@@ -366,8 +364,7 @@ class OwnershipTestCase(cloud.AuditTestCase):
         self.assertFalse(offers.still_valid(NODES[0]))
         self.assertTrue(offers.still_valid(NODES[1]))
         self.assertFalse(
-            offers.may_create(NODES[0], audit_state.Settings('a'))
-        )
+            offers.may_create(NODES[0], audit_state.Settings('a')))
 
     def test_host_that_is_not_mapped_takes_nothing_from_others(self):
         self.cloud.owners = dict.fromkeys(cloud.NODES, 'b')

@@ -310,12 +310,10 @@ class PostmanTestCase(post.PostTestCase):
         states = self.cloud.instance_states
         self.cloud.instance_states = self.away
         self.assertRaises(
-            queue_forwarder.QueueNoAnswer, self.turn, self.reader
-        )
+            queue_forwarder.QueueNoAnswer, self.turn, self.reader)
         self.assertEqual(requests[1:], self.bus.queues['a'])
         self.assertRaises(
-            queue_forwarder.QueueNoAnswer, self.turn, self.reader
-        )
+            queue_forwarder.QueueNoAnswer, self.turn, self.reader)
         self.cloud.instance_states = states
         self.turn(self.reader)
         self.assertEqual([], self.bus.queues['a'])

@@ -36,8 +36,7 @@ class DueTestCase(base.BaseTestCase):
         before = view(b=UP, c=UP)
         for state in (DOWN, DISABLED, FENCED):
             self.assertEqual(
-                {'b'}, peer_changes.due(before, view(b=state, c=UP))
-            )
+                {'b'}, peer_changes.due(before, view(b=state, c=UP)))
 
     def test_who_is_fenced_after_it_died(self):
         # What may be done with its servers depends on it.
@@ -52,8 +51,7 @@ class DueTestCase(base.BaseTestCase):
         self.assertEqual({'b', 'c'}, peer_changes.due(
             view(b=DOWN, c=UP), view(b=DOWN, c=DOWN)))
         self.assertEqual(
-            {'b'}, peer_changes.due(view(b=DOWN, c=UP), view(b=DOWN))
-        )
+            {'b'}, peer_changes.due(view(b=DOWN, c=UP), view(b=DOWN)))
 
     def test_everybody_who_is_away_at_first_and_when_this_host_is_back(self):
         after = view(b=DOWN, c=DISABLED, d=UP)

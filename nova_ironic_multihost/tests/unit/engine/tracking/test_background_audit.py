@@ -81,5 +81,4 @@ class UpkeepTestCase(base.BaseTestCase):
         self.ending = True
         with self.assertNoLogs(background_audit.__name__):
             self.assertEqual(
-                [], self.once(*map(str, range(background_audit.MANY)))
-            )
+                [], self.once(*map(str, range(background_audit.MANY))))

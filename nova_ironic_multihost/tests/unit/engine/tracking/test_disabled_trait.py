@@ -112,8 +112,7 @@ class StatusTestCase(test_due_nodes.ScheduledTestCase):
 
     def test_enabled_while_nodes_are_marked(self):
         self.useFixture(
-            fixtures.MockPatchObject(disabled_trait, 'TOGETHER', 2)
-        )
+            fixtures.MockPatchObject(disabled_trait, 'TOGETHER', 2))
 
         def enable():
             self.cloud.set('a')
@@ -136,8 +135,7 @@ class StatusTestCase(test_due_nodes.ScheduledTestCase):
 
     def test_free_nodes_come_first(self):
         self.useFixture(
-            fixtures.MockPatchObject(disabled_trait, 'TOGETHER', 2)
-        )
+            fixtures.MockPatchObject(disabled_trait, 'TOGETHER', 2))
         used = self.mine[0]
         self.cloud.ironic[used] = 'i1'
         self.cloud.placed['i1'] = InstanceState('a', node=used)

@@ -91,8 +91,7 @@ class DriftTestCase(test_due_nodes.ScheduledTestCase):
         moments = set()
         for host in 'abcde':
             one = provider_changes.ProviderChanges(
-                host, self.auditor, self.fail, lambda nodes: {}, self.clock
-            )
+                host, self.auditor, self.fail, lambda nodes: {}, self.clock)
             one.once()
             moments.add(one._next)
         self.assertEqual(5, len(moments))

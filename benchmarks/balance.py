@@ -209,7 +209,7 @@ class Model:
     def _decide(self, host, listed):
         """Return [(node, its owner)] of the nodes that a host takes."""
         preferences = self._preferences(self.members, frozenset(listed))
-        self._robbed(host, preferences)
+        self._lost_to_peers(host, preferences)
         counts = collections.Counter(self.owners.values())
         room = room_for(
             self._rooms[host], self.members, preferences.least
@@ -236,18 +236,18 @@ class Model:
         self._rooms[host], self._unclaimed[host] = room, unclaimed
         return taken
 
-    def _robbed(self, host, preferences):
+    def _lost_to_peers(self, host, preferences):
         """Let a host wait that lost nodes to members, and perhaps begin anew.
 
-        As :func:`.ownership.was_robbed` says.
+        As :func:`.ownership.lost_nodes_to_peers` says.
         """
-        robbed = any(
+        lost = any(
             self.owners.get(node) in self.members - {host}
             and preferences.host_for(node) == host
             for node in self._owned[host])
         self._owned[host] = {node for node, owner in self.owners.items()
                              if owner == host}
-        if robbed:
+        if lost:
             self._audits[host] = 0
             if self.rule == 'anew':
                 self._rooms[host] = Room()

@@ -21,7 +21,7 @@ in one run on this machine.
 
   tools/bench listing --nodes 1000 --hosts 3        a minute
   tools/bench listing --nodes 100000 --hosts 10     half an hour
-  tools/bench look --nodes 10000 --hosts 30         who is there, who has died
+  tools/bench peer-poll --nodes 10000 --hosts 30    who is there, who has died
   tools/bench idle --nodes 10000 --hosts 1          while nothing happens
   tools/bench changes --nodes 300                   how soon a change is seen
   tools/bench audit --nodes 1000                    with nova's tracker
@@ -72,10 +72,10 @@ def parser():
                            'then begins at once')
     commands = main.add_subparsers(dest='command', required=True,
                                    metavar='COMMAND')
-    for add in (_add_listing, _add_look, _add_idle, _add_changes, _add_audit,
-                _add_claim, _add_start, _add_failover, _add_disable,
-                _add_join, _add_takeover, _add_tasks, _add_decide, _add_ring,
-                _add_plot):
+    for add in (_add_listing, _add_peer_poll, _add_idle, _add_changes,
+                _add_audit, _add_claim, _add_start, _add_failover,
+                _add_disable, _add_join, _add_takeover, _add_tasks,
+                _add_decide, _add_ring, _add_plot):
         add(commands)
     return main
 
@@ -127,14 +127,14 @@ when 200 and 2,000 nodes have; and what Ironic is asked for in a minute.
 """, nodes=lambda args: 1))
 
 
-def _add_look(commands):
-    _add_size(_add(commands, 'look', _look, """\
+def _add_peer_poll(commands):
+    _add_size(_add(commands, 'peer-poll', _peer_poll, """\
 what it costs to see who is there, and that somebody has died
 
 Every few seconds each compute service looks who is there. Counted are the
-requests to nova's conductor, placement and Ironic, of one look of one of them:
-at rest, and when a host with its share of the nodes has just died. At that one
-the records of its free nodes are moved; their audits come later and are not
+requests to nova's conductor, placement and Ironic, of one peer poll of one of
+them: at rest, and when a host with its share of the nodes has just died. At that
+one the records of its free nodes are moved; their audits come later and are not
 counted. The cloud is that of "listing".
 """, nodes=lambda args: 1), hosts=30)
 
@@ -320,10 +320,10 @@ def _listing(args, settings, progress):
         settings, OPTIONS, progress, args.nodes, args.hosts))
 
 
-def _look(args, settings, progress):
-    from benchmarks import looking
+def _peer_poll(args, settings, progress):
+    from benchmarks import polling
 
-    return _print(args, looking, looking.measure(
+    return _print(args, polling, polling.measure(
         settings, OPTIONS, progress, args.nodes, args.hosts))
 
 

@@ -175,9 +175,9 @@ class Compute:
         nodes = self._driver.get_available_nodes(refresh=True)
         records = self._manager._get_compute_nodes_in_db(
             self._context, set(nodes), use_slave=True)
-        # The driver's looks go on between two audits.
-        if look := getattr(self._nodes, 'look', None):
-            look()
+        # The driver's peer polls go on between two audits.
+        if poll := getattr(self._nodes, 'poll_peers', None):
+            poll()
         return {'nodes': len(nodes), 'records': len(records)}
 
     def start(self):
@@ -246,8 +246,8 @@ class Compute:
         It does that every few seconds, and when it is told.
         """
         if timers := getattr(self._ours, 'tasks', None):
-            self._nodes.look()
-            timers._timers['status'].start()
+            self._nodes.poll_peers()
+            timers._timers['disabled_trait'].start()
 
     def switch(self, enabled, builds):
         """Enable or disable the service as nova-api does, and claim meanwhile.
@@ -285,8 +285,8 @@ class Compute:
             took.append(time.perf_counter())
             self._manager.update_available_resource(self._context)
             took.append(time.perf_counter())
-            if look := getattr(self._nodes, 'look', None):
-                look()
+            if poll := getattr(self._nodes, 'poll_peers', None):
+                poll()
             self.keep_up()
             took.append(time.perf_counter())
 
@@ -330,10 +330,10 @@ class Compute:
 
     def poll(self):
         """Look for changes, if the driver does that."""
-        if poll := getattr(self._nodes, 'poll', None):
+        if poll := getattr(self._nodes, 'poll_ironic', None):
             poll()
 
-    def look(self):
+    def peer_poll(self):
         """Look who is there, and take what is mine, but for audits of it.
 
         :returns: number of nodes that came: whose records were moved, or that
@@ -348,18 +348,18 @@ class Compute:
             return found
 
         tracker.audit, tracker.move = came.append, moved
-        self._nodes.look()
+        self._nodes.poll_peers()
         return len(came)
 
     def notice(self):
         """Look, if the driver looks: a host that is down is not dead yet."""
-        if look := getattr(self._nodes, 'look', None):
-            look()
+        if poll := getattr(self._nodes, 'poll_peers', None):
+            poll()
 
     def react(self):
         """Do what the driver does about who has come or gone."""
-        if look := getattr(self._nodes, 'look', None):
-            look()
+        if poll := getattr(self._nodes, 'poll_peers', None):
+            poll()
         else:
             self.update()
 

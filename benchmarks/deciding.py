@@ -101,9 +101,9 @@ class Ours:
             self._preferences,
             {host: cloud.zones.get(host) for host in view.members}, POINTS)
         basis = incremental.Inputs(view, self._preferences, cloud.zones,
-                               peers.Partition())
+                                   peers.Partition())
         due = incremental.due(self._standing, basis, cloud.mirror, self._mine,
-                           self._instances)
+                              self._instances)
         facts = self._facts(Inventory(
             nodes={node: cloud.mirror.nodes[node] for node in due},
             my_instances=self._instances, my_nodes=self._mine, view=view,

@@ -19,8 +19,8 @@ both to conductor and placement.
 import time
 
 from benchmarks import filling
-from benchmarks import looking
 from benchmarks import measured
+from benchmarks import polling
 from benchmarks import proportion
 from benchmarks import tracked
 
@@ -73,7 +73,7 @@ def _measure(settings, options, progress, driver, filled, rows):
         filled.kill(DEAD)
         both('notice')
         filled.outlive()
-        both('later', looking.LONG)
+        both('later', polling.LONG)
         with progress.step(f'{driver}: {free} free nodes move'):
             begun = time.monotonic()
             acting = both.begin('react')

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """What nova's other periodic tasks cost, one after the other.
 
 On real services, as in :mod:`.auditing`. One compute service has all nodes, at

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """How even is the ring, and what does that cost?
 
 Prints a table as reStructuredText for numbers of partitions, hosts and nodes:

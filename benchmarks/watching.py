@@ -29,7 +29,7 @@ class Watching:
         self._wrap_audit(driver.service.tracker)
         # The driver wakes it when more has changed than it audits at a time.
         self._polls = driver.service.tasks = periodic.PeriodicTasks(
-            poll=(driver.service.nodes.poll, lambda: pause))
+            ironic_changes=(driver.service.nodes.poll_ironic, lambda: pause))
         self._polls.start()
 
     def _wrap_read(self, reader):

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """What waits in RabbitMQ, for the computes of a lab or for anybody.
 
 As a program it prints the notifications that wait in a queue, as JSON:

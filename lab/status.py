@@ -195,7 +195,7 @@ def screen(found_rows, findings, now, notes=()):
 
     lines = [text.Text(f'  {note}', style='yellow') for note in notes]
     lines += [text.Text(f'  {line}', style='red')
-             for line in summary(findings)] or [
+              for line in summary(findings)] or [
         text.Text('  consistent', style='green')]
     return console.Group(table(found_rows, now), *lines)
 

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """The module that nova imports as ``nova.virt.ironic_multihost``.
 
 The class of the driver: this package's, over that of the operator.
@@ -25,7 +24,7 @@ def __getattr__(name):
 
     nova asks for it when its options are read, and not before.
 
-    :raises UnfitError: with the ``base_driver`` of nova.conf there is none.
+    :raises UnsupportedDriver: the ``base_driver`` of nova.conf cannot be used.
     """
     if name in __all__:
         return configured()
@@ -40,7 +39,7 @@ LOG = logging.getLogger(__name__)
 def configured():
     """Return the class that nova.conf asks for.
 
-    :raises UnfitError: its ``base_driver`` cannot be used; says why.
+    :raises UnsupportedDriver: its ``base_driver`` cannot be used; says why.
     """
     conf.register_opts(names.CONF)
     name = names.CONF.ironic_multihost.base_driver
@@ -52,10 +51,10 @@ def over(name):
     """Return the class of the driver over another one than nova's.
 
     :param name: MODULE.CLASS of a subclass of nova's IronicDriver.
-    :raises UnfitError: it cannot be used; says why.
+    :raises UnsupportedDriver: it cannot be used; says why.
     """
     if name.startswith(f'{loader.DRIVER_MODULE}.'):
-        # Whoever looks there asks this function again.
+        # Its lookup calls this function again.
         raise base_driver.UnsupportedDriver(
             "It is this package's driver: name your own class, or leave the "
             "option away for nova's.")

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """nova-compute with the driver registered first.
 
 ``nova-compute-ironic-multihost`` takes nova-compute's own arguments and does

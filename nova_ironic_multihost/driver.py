@@ -32,7 +32,7 @@ class IronicMultiHostDriver(names.IronicDriver):
         conf.register_opts(CONF)
         self.service = service.DriverService(self, virtapi)
         mine = dict(vars(self))
-        # An operator's driver may ask Ironic in it.
+        # An operator's driver may ask Ironic there.
         super().__init__(virtapi, read_only)
         base_driver.require_kept(self, mine)
         self.node_cache = node_cache.NodeCache(
@@ -53,9 +53,10 @@ class IronicMultiHostDriver(names.IronicDriver):
         return self.service.connection(lambda: stock.ironic_connection)
 
     def init_host(self, host):
-        """Refuse settings that cannot work, then see which peers are there.
+        """Refuse settings that cannot work, then replace parts of nova.
 
         :raises ConfigurationContradiction: says what to change.
+        :raises MismatchError: nova is another; nothing is replaced.
         """
         self.service.prepare(host)
         super().init_host(host)
@@ -80,7 +81,7 @@ class IronicMultiHostDriver(names.IronicDriver):
         return self.service.nodes.audit()
 
     def list_instance_uuids(self):
-        """Return the uuids of the instances on the nodes that are ours.
+        """Return the uuids of the instances on this host's nodes.
 
         nova's reaper looks here for instances that it has deleted; what nova
         does not know is no business of its. Empty before the first audit.
@@ -90,7 +91,7 @@ class IronicMultiHostDriver(names.IronicDriver):
                 if self.service.auditor.reason(node) is not Reason.UNKNOWN]
 
     def get_num_instances(self):
-        """Return the number of those, as nova's own driver does from 34 on.
+        """Return the number of these instances, as nova's does from 34 on.
 
         That of older releases reads each of them through nova's conductor,
         at the start and at each power sync.
@@ -236,6 +237,6 @@ class IronicMultiHostDriver(names.IronicDriver):
             settings.read(), starting=not self.service.nodes.settled)
 
     def _node_from_cache(self, node_id):
-        # nova's also keeps nodes that are not ours.
+        # nova's also keeps nodes of other hosts.
         return self.node_cache.read(
             node_id, self._get_node, self.service.auditor.is_mine)

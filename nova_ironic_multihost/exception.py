@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Errors of this package, each with the remedy in its message."""
 
 from nova import exception

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """How nova finds the driver.
 
 nova imports its driver as ``nova.virt.<compute_driver>`` and from nowhere

@@ -25,14 +25,14 @@ class NodeAudits:
 
     :param driver: the virt driver.
     :param service: the :class:`.service.DriverService` with the parts.
-    :ivar settled: nova has audited once, and listens for builds.
+    :ivar settled: nova has tried its first audit.
     :ivar audited: the last audit of all nodes; later polls have changed the
         auditor's.
     """
 
     def __init__(self, driver, service):
         self._driver = driver
-        self._parts = service
+        self._service = service
         self.settled = self._filled = False
         self.audited = None
 
@@ -42,24 +42,24 @@ class NodeAudits:
         :raises VirtDriverNotReady: Ironic gives no whole list, or the service
             is about to end.
         """
-        if self._parts.shutdown.begun():
+        if self._service.shutdown.begun():
             raise names.VirtDriverNotReady('This service is about to end.')
         if not self.settled:
-            # The stop marker is of a process before this one.
-            self._parts.shutdown.undo()
+            # Before the first audit the marker is of an earlier process.
+            self._service.shutdown.undo()
         try:
             nodes = self.audit_all()
-            if has_stop_marker(self._parts.auditor.last.view):
-                # The others pull what this service would pull now.
-                self._parts.shutdown.undo()
+            if has_stop_marker(self._service.auditor.last.view):
+                # With a marker the others pull these nodes.
+                self._service.shutdown.undo()
             if not self._filled:
-                self._parts.tracker.fill(self._parts.due_nodes.ready())
+                self._service.tracker.fill(self._service.due_nodes.ready())
                 self._filled = True
-            self._parts.due_nodes.spare(nodes)
-            self._parts.notifier.follow(
-                CONF.host, self._parts.auditor.last,
-                self._parts.auditor.absences)
-            self._parts.rebalancer.once(settings.partition().label)
+            self._service.due_nodes.spare(nodes)
+            self._service.notifier.follow(
+                CONF.host, self._service.auditor.last,
+                self._service.auditor.absences)
+            self._service.rebalancer.once(settings.partition().label)
             return nodes
         finally:
             # nova audits once before it listens for builds.
@@ -72,11 +72,11 @@ class NodeAudits:
         """
         try:
             with (self._driver.node_cache.listing() as changed,
-                  self._parts.ironic_retry.none()):
-                return list(self._parts.auditor.audit(
+                  self._service.ironic_retry.none()):
+                return list(self._service.auditor.audit(
                     settings.read(), self.settled,
                     lambda audit: self._publish(audit, changed),
-                    self._parts.tracker.has).nodes)
+                    self._service.tracker.has).nodes)
         except ListingError as exc:
             LOG.error(
                 'Ironic gave no list of its nodes: %s. Nothing is changed, '
@@ -91,43 +91,46 @@ class NodeAudits:
         :param changed: uuids of the nodes that have changed since it began.
         """
         self.audited = audit
-        self._parts.due_nodes.follow(settings.read(), audit.view)
-        self._parts.due_nodes.begin(not self.settled)
-        self._parts.recovery.took_over(audit.taken_over, audit.at_rest)
+        self._service.due_nodes.follow(settings.read(), audit.view)
+        self._service.due_nodes.begin(not self.settled)
+        self._service.recovery.took_over(audit.taken_over, audit.at_rest)
         self._driver.node_cache.replace(audit.nodes, changed)
         self._driver.node_cache_time = time.time()
 
-    def look(self):
+    def poll_peers(self):
         """Poll the peers once, and do what follows from it."""
         try:
-            with self._parts.ironic_retry.none():
+            with self._service.ironic_retry.none():
                 options = settings.read()
-                view = self._parts.peer_poller.once(options)
-            self._parts.due_nodes.follow(options, view)
+                view = self._service.peer_poller.once(options)
+            self._service.due_nodes.follow(options, view)
             return view
         except Exception:
-            self._parts.recovery.note_silence()
+            self._service.recovery.note_silence()
             raise
         finally:
-            if has_stop_marker(self._parts.peer_poller.view):
-                self._parts.shutdown.undo()
+            if has_stop_marker(self._service.peer_poller.view):
+                self._service.shutdown.undo()
 
-    def poll(self):
+    def poll_ironic(self):
         """Ask Ironic what has changed, and audit that."""
         with (self._driver.node_cache.listing() as changed,
-              self._parts.ironic_retry.none()):
-            more = self._parts.ironic_changes.once(
+              self._service.ironic_retry.none()):
+            more = self._service.ironic_changes.once(
                 settings.read(),
                 lambda nodes: self._driver.node_cache.add(nodes, changed))
         if more:
-            self._parts.tasks.wake('poll')
+            self._service.tasks.wake('ironic_changes')
 
     def adopt(self, build, node_id):
-        """Take the node of a build from a dead host; whether it may have."""
-        if self._parts.shutdown.begun():
+        """Take the node of a build from a dead host.
+
+        :returns: whether anything may have been taken.
+        """
+        if self._service.shutdown.begun():
             return False
-        with self._parts.ironic_retry.none():
-            return self._parts.orphan_claimer.adopt(
+        with self._service.ironic_retry.none():
+            return self._service.build_adopter.adopt(
                 settings.read(), build, node_id)
 
     def to_move(self, nodes):
@@ -137,10 +140,10 @@ class NodeAudits:
         to be reserved in placement first, unless it has a server.
         """
         def as_it_was(node):
-            return (self._parts.auditor.reason(node) in ownership.SERVED
+            return (self._service.auditor.reason(node) in ownership.SERVED
                     or self.is_free(node))
 
-        return self._parts.recheck.to_move(
+        return self._service.recheck.to_move(
             filter(as_it_was, nodes),
             peers.same_label(settings.partition().label))
 
@@ -152,26 +155,27 @@ class NodeAudits:
                 and not self._driver._node_resources_unavailable(its))
 
     def acquire(self, audit, mine):
-        """Let nova work with nodes that a poll has found to be mine."""
-        self._parts.recovery.took_over(audit.taken_over, audit.at_rest)
+        """Let nova work with nodes that a poll or a build gave this host."""
+        self._service.recovery.took_over(audit.taken_over, audit.at_rest)
         self._driver.node_cache.add({node: audit.nodes[node] for node in mine})
         for node in mine:
             # Another may have had it since it was audited here.
-            self._parts.due_nodes.touch(node)
+            self._service.due_nodes.touch(node)
 
     def note_move(self, node, done):
         """Count a record that was moved here, or could not be."""
-        self._parts.recorder.note_move(self._parts.auditor.reason(node), done)
+        self._service.recorder.note_move(
+            self._service.auditor.reason(node), done)
 
     def bar(self, node, exc):
         """Leave a node alone: its record cannot be moved here."""
-        if not self._parts.auditor.is_barred(node):
+        if not self._service.auditor.is_barred(node):
             LOG.warning(
                 'The record of node %(node)s cannot be moved to this host: '
                 'its database refuses that for good. The node is left alone. '
                 '"nova-ironic-multihost check" says of second records; else '
                 'mend what nova says: %(exc)s', {'node': node, 'exc': exc})
-        self._parts.auditor.bar(node)
+        self._service.auditor.bar(node)
 
     def prepare_audit(self, node):
         """Prepare the audit of a node by nova's tracker.
@@ -179,17 +183,17 @@ class NodeAudits:
         :raises ComputeHostNotFound: the node is not to be mine: the tracker
             would take its record.
         """
-        if not self._parts.recheck.may_take(node):
+        if not self._service.recheck.may_take(node):
             raise names.ComputeHostNotFound(host=node)
-        if (self._parts.recheck.is_new(node)
-                or self._parts.due_nodes.asks_anew(node)):
-            self._parts.tracker.refresh(node)
-        elif self._parts.due_nodes.may_spare(node):
-            self._parts.tracker.confirm(node)
+        if (self._service.recheck.is_new(node)
+                or self._service.due_nodes.asks_anew(node)):
+            self._service.tracker.refresh(node)
+        elif self._service.due_nodes.may_spare(node):
+            self._service.tracker.confirm(node)
 
     def note_resources(self, node, resources):
         """Note with what the tracker audits a node; name its partition."""
-        self._parts.due_nodes.note_used(
+        self._service.due_nodes.note_used(
             node, self._driver.node_cache.row(node))
         if label := settings.partition().label:
             resources['stats'][db.PARTITION] = label
@@ -201,31 +205,31 @@ class NodeAudits:
         :raises ComputeHostNotFound: the node is not mine to speak for: it was
             pulled since the audit began, or a build was sent to its owner.
         """
-        offered = self._parts.recheck.of(node)
+        offered = self._service.recheck.of(node)
         if offered is Offer.REFUSED:
             raise names.ComputeHostNotFound(host=node)
-        with (self._parts.ironic_retry.none(),
-              placement.renewed(tree, node, self._parts.tracker)):
+        with (self._service.ironic_retry.none(),
+              placement.renewed(tree, node, self._service.tracker)):
             update()
-            self._parts.due_nodes.note_used(
+            self._service.due_nodes.note_used(
                 node, self._driver.node_cache.row(node))
             if offered is Offer.NOTHING:
                 placement.reserve(tree, node)
-        if self._parts.auditor.last is not None:
+        if self._service.auditor.last is not None:
             placement.follow_aggregates(
-                tree, node, self._parts.auditor.last, self._parts.tracker)
+                tree, node, self._service.auditor.last, self._service.tracker)
 
     def is_deleted(self, node):
         """Whether Ironic has confirmed that it has the node no more."""
-        self._parts.recorder.sign(Work.AUDIT)
-        audit = self._parts.auditor.last
+        self._service.recorder.sign(Work.AUDIT)
+        audit = self._service.auditor.last
         return audit is not None and node in audit.deleted
 
     def forget(self, node):
         """Have a node read anew when it is needed next."""
         self._driver.node_cache.forget(node)
-        self._parts.lister.forget(node)
-        self._parts.due_nodes.touch(node)
+        self._service.lister.forget(node)
+        self._service.due_nodes.touch(node)
 
     def audit_now(self, node):
         """Let nova and placement know at once what became of a node.
@@ -233,10 +237,10 @@ class NodeAudits:
         A build or a delete goes on in any case.
         """
         self.forget(node)
-        if not self._parts.tracker.has(node):
+        if not self._service.tracker.has(node):
             return
         try:
-            self._parts.tracker.audit(node)
+            self._service.tracker.audit(node)
         except Exception:
             LOG.exception('Node %s could not be audited; the next audit of '
                           'all nodes does it.', node)

@@ -51,7 +51,7 @@ from nova_ironic_multihost.engine.lifecycle import shutdown
 from nova_ironic_multihost.engine.lifecycle import watchdog
 from nova_ironic_multihost.engine.listing import ironic_changes
 from nova_ironic_multihost.engine.listing import lister
-from nova_ironic_multihost.engine.moves import claim_orphan
+from nova_ironic_multihost.engine.moves import adopt_for_build
 from nova_ironic_multihost.engine.moves import peer_poll
 from nova_ironic_multihost.engine.moves import rebalance
 from nova_ironic_multihost.engine.servers import evacuation_refusals
@@ -122,7 +122,7 @@ class DriverService:
             self.auditor, self.tracker, self.nodes.acquire, ending=ending,
             to_move=self.nodes.to_move, recorder=self.recorder,
             pull=lambda nodes: self.rebalancer.pull(
-                nodes, settings.partition().label, Work.LOOK),
+                nodes, settings.partition().label, Work.PEER_POLL),
             note_pulled=self.due_nodes.note_pulled)
         self.disabled_trait = disabled_trait.DisabledTrait(
             self.auditor, self.due_nodes, placement.TraitWriter(self.tracker),
@@ -130,7 +130,7 @@ class DriverService:
             ending)
         self.ironic_changes = ironic_changes.IronicChanges(
             self.auditor, self.tracker, self.due_nodes.is_due, ending)
-        self.orphan_claimer = claim_orphan.OrphanClaimer(
+        self.build_adopter = adopt_for_build.BuildAdopter(
             self.auditor, self.tracker, self.nodes.acquire)
 
     def _make_builds(self, driver, virtapi):
@@ -196,21 +196,23 @@ class DriverService:
             return act, lambda: periods * settings.read().heartbeats.period
 
         return {
-            'look': (self.nodes.look,
-                     lambda: self.peer_poller.pause(settings.read())),
+            'peer_poll': (
+                self.nodes.poll_peers,
+                lambda: self.peer_poller.pause(settings.read())),
             'heartbeats': every(
                 1, lambda: self.peer_poller.listen(settings.read())),
-            'poll': every(1, self.nodes.poll),
-            'sweep': every(
+            'ironic_changes': every(1, self.nodes.poll_ironic),
+            'recovery': every(
                 1, lambda: self.recovery.sweep(self.peer_poller.view)),
-            'arrivals': every(3, self.in_flight.once),
-            'copies': every(1, self.backups.once),
-            'queues': every(1, self.forwarder.once),
+            'in_flight': every(3, self.in_flight.once),
+            'backups': every(1, self.backups.once),
+            'queue_forwarder': every(1, self.forwarder.once),
             'background_audit': every(1, self.background_audit.once),
             'provider_changes': every(1, self.provider_changes.once),
-            'status': every(1, self.disabled_trait.once),
-            'refusal': every(1, lambda: self.evacuation_refusals.sweep(
-                self.peer_poller.view)),
+            'disabled_trait': every(1, self.disabled_trait.once),
+            'evacuation_refusals': every(
+                1, lambda: self.evacuation_refusals.sweep(
+                    self.peer_poller.view)),
         }
 
     # Start and stop
@@ -263,7 +265,7 @@ class DriverService:
             copy=self.backups.keep, over=self.backups.end, begin=self.begin,
             switched=self._note_switch, stop=self.end,
             ending=self.shutdown.begun, keeps_trait=self.is_about_to_end,
-            heard=self.attendance.note)
+            note_attendance=self.attendance.note)
         try:
             apply.apply(
                 table.rows(), table.targets(manager, self._driver), parts)
@@ -296,10 +298,10 @@ class DriverService:
         # The others may have seen it disabled.
         self.auditor.doubt()
         self.disabled_trait.note()
-        self.tasks.wake('status')
+        self.tasks.wake('disabled_trait')
 
     def is_about_to_end(self):
-        """Whether it is disabled for that alone, as far as is known."""
+        """Whether this service stops, or was last seen with its marker."""
         audit = self.auditor.last
         return self.shutdown.begun() or (
             audit is not None and node_audits.has_stop_marker(audit.view))

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """An os-vif plug-in for no VIF: nova-compute's door for the driver.
 
 ``nova.compute.main`` calls ``os_vif.initialize()`` just before it creates

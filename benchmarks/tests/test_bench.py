@@ -26,9 +26,9 @@ from benchmarks import delays
 from benchmarks import disturbing
 from benchmarks import fencing
 from benchmarks import joining
-from benchmarks import looking
 from benchmarks import measured
 from benchmarks import plotting
+from benchmarks import polling
 from benchmarks import proportion
 from benchmarks import ring
 from benchmarks import starting
@@ -208,7 +208,7 @@ class LookingTestCase(base.BaseTestCase):
 
     def test_requests_by_the_name_of_their_service(self):
         lab = settings.Settings(None, None, 28000)
-        found = looking.counted({
+        found = polling.counted({
             'asked': {'conductor': 3, str(lab.port('ironic')): 2},
             'wall': 1, 'cpu': 1, 'megabytes': 1, 'ironic': 0.5,
             'result': 7}, lab)
@@ -523,7 +523,7 @@ class JoiningTestCase(base.BaseTestCase):
                 'moved', 'audits', 'seconds', 'each second', 'after',
                 'refused')})
         self.assertEqual((5, 10), (found['compute-1']['claims'],
-                                  found['compute-2']['claims']))
+                                   found['compute-2']['claims']))
 
     def test_nothing_has_moved(self):
         found = joining.figures([self.round(0, 1)])
@@ -707,7 +707,7 @@ class PlottingTestCase(base.BaseTestCase):
 
     def test_something_else(self):
         for text in ('', 'a table\n', '[]\n', '{"nodes": 1}\n',
-                     '{"command": "look"}\n'):
+                     '{"command": "peer_poll"}\n'):
             with self.subTest(text):
                 self.assertRaises(
                     errors.LabError, plotting.read, self.file(text))

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Configuration of the documentation build."""
 
 import pathlib

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """A compute dies in the middle of builds: which of them are carried out?
 
 Builds are sent to one compute, a node for each, so that nova would schedule
@@ -60,7 +59,7 @@ RETRIES = 60
 # Until builds that were asked for have begun.
 BEGIN = 90.0
 # Beyond the time in which they could be carried out one after the other: a
-# start, or a take-over, on a busy machine.
+# start, or a takeover, on a busy machine.
 PATIENCE = 120.0
 
 

@@ -11,7 +11,7 @@ asks again when a request fails or has no answer in 30 s. The database can
 fail over, too: all connections are cut, nobody may write for so long, and all
 are cut once more. With --fence a compute is killed and forced down, and the
 rest goes away as soon as the first of its nodes or servers has another one: in
-the middle of failover and take-over.
+the middle of failover and takeover.
 
 Figures: what, how, seconds, fenced (the compute, or none); answers_after and
 up_after (seconds from its return until it answers, and until nova calls all

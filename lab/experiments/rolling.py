@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Three stock computes become ours one by one, under load.
 
 Workers boot and delete servers without pause while each compute in turn is

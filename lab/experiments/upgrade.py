@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """From one stock compute to three of ours, and back, with servers.
 
 One compute with nova's own driver gets servers; it is switched to ours; two

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Put this package's driver in front of an operator's own driver class.
 
 An operator's class extends nova's driver for Ironic. A method that both

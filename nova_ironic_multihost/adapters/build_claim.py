@@ -8,7 +8,7 @@ for one that is to be built, and writes some states whatever is there:
 ComputeManager._build_resources that it attaches volumes; ResourceTracker.
 abort_instance_claim, ComputeManager._do_build_and_run_instance and
 _set_instance_obj_error_state that it has failed. A paused build could so
-overwrite a server that another host has built, remove the mark of a take-over
+overwrite a server that another host has built, remove the mark of a takeover
 (:mod:`.rules.takeover`), or claim a node that another host has by then.
 
 While nova's conductor does not answer, or its database takes no writes, a

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Undo what nova has done for an evacuation that this package refuses.
 
 nova's API writes a task state and a migration ``accepted``; its conductor

@@ -120,7 +120,7 @@ def _notify_all(manager, uuid, kind):
             tell(manager, objects.Instance.get_by_uuid(
                 names.admin_context(), uuid, expected_attrs=[
                     'flavor', 'info_cache', 'metadata', 'system_metadata']),
-                kind)
+                 kind)
         except Exception as exc:  # noqa: BLE001
             LOG.warning('A notification of the end of the %(action)s of '
                         'instance %(uuid)s was not sent: %(exc)s. The '

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """nova and placement as the sources of an audit."""
 
 from collections.abc import Callable
@@ -17,7 +16,7 @@ from nova_ironic_multihost.adapters import nova_tracker
 from nova_ironic_multihost.adapters import takeover_write
 from nova_ironic_multihost.engine.base.metrics import Metrics
 from nova_ironic_multihost.engine.base.ports import Eligible
-from nova_ironic_multihost.rules import aggregates as core_aggregates
+from nova_ironic_multihost.rules import aggregates as rules
 from nova_ironic_multihost.rules.counters import Event
 from nova_ironic_multihost.rules.model import InstanceState
 from nova_ironic_multihost.rules.model import Record
@@ -106,7 +105,7 @@ class NovaSources:
         """Read whether a host is mapped to a cell."""
         return db.host_mapped(names.admin_context(), host)
 
-    def aggregates(self) -> tuple[core_aggregates.Aggregate, ...] | None:
+    def aggregates(self) -> tuple[rules.Aggregate, ...] | None:
         """Read nova's host aggregates."""
         return db.host_aggregates(names.admin_context())
 

@@ -17,7 +17,7 @@ DRIVER = 'nova.virt.ironic_multihost'
 PLUG_IN = 'ironic_multihost'
 
 
-def look(base=None):
+def find(base=None):
     """Return the result as a dict."""
     found = {'nova': _version(), 'registered': False, 'error': None,
              'lacking': [], 'shadowed': []}
@@ -65,4 +65,4 @@ def _shadowed(base):
 
 
 if __name__ == '__main__':
-    print('\n' + json.dumps(look(*sys.argv[1:])))
+    print('\n' + json.dumps(find(*sys.argv[1:])))

@@ -84,7 +84,7 @@ def take_over(context: nova_context.RequestContext,
         unanswered: list[str] = []
 
         def attempt(uuid: str) -> None:
-            if len(unanswered) < MAX_UNANSWERED or step is _Transfer.look:
+            if len(unanswered) < MAX_UNANSWERED or step is _Transfer.check:
                 answered = transfers[uuid].attempt(step, rows[uuid])
                 unanswered.extend([] if answered else [uuid])
 
@@ -106,7 +106,7 @@ def take_over(context: nova_context.RequestContext,
         run_step(_Transfer.mark, functools.partial(_migrating, context))
         run_late_step(
             _Transfer.move, lambda: _note_live_hosts(transfers, eligible))
-        run_late_step(_Transfer.look)
+        run_late_step(_Transfer.check)
     return {uuid: transfer.outcome or False
             for uuid, transfer in transfers.items()}
 
@@ -158,7 +158,7 @@ def _in_progress(context: nova_context.RequestContext,
 
 
 class _Transfer:
-    """The take-over of one instance, used by one thread at a time."""
+    """The takeover of one instance, used by one thread at a time."""
 
     def __init__(self, context: nova_context.RequestContext, uuid: str,
                  state: InstanceState, host: str) -> None:
@@ -183,7 +183,7 @@ class _Transfer:
                 exception.InstanceUpdateConflict) as exc:
             LOG.debug('Instance %(instance)s is not taken over: %(exc)s', {
                 'instance': self._uuid, 'exc': exc})
-            # look() decides: a late write may have done it.
+            # check() decides: a late write may have done it.
             self.outcome = None if step is _Transfer.move else False
         except Exception as exc:  # noqa: BLE001
             self.outcome = exc
@@ -208,7 +208,7 @@ class _Transfer:
     def move(self, row: objects.Instance) -> None:
         """Write the host if the mark is still there and the old host dead."""
         if row.task_state != self._first_mark:
-            self.look(row)
+            self.check(row)
         elif row.host != self._state.host or self.old_host_is_live:
             row.task_state = self._state.task_state
             row.save(expected_task_state=[self._first_mark])
@@ -222,7 +222,7 @@ class _Transfer:
             if self._timeout is None:
                 self.outcome = True
 
-    def look(self, row: objects.Instance) -> None:
+    def check(self, row: objects.Instance) -> None:
         """Set the outcome by the instance as it is now."""
         # A late write counts; the user may have begun something since.
         done = row.host == self._host and row.task_state != self._first_mark

@@ -399,7 +399,7 @@ class CloudClient:
                   if record['hypervisor_type'] != 'ironic'}
         return tuple(
             cloud_state.CloudRecord(record['id'], record['service']['host'],
-                               name=record['hypervisor_hostname'])
+                                    name=record['hypervisor_hostname'])
             for record in found
             if record['hypervisor_type'] == 'ironic'), others
 

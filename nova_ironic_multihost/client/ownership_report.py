@@ -212,7 +212,7 @@ class OwnershipReport:
         """Return the compute services as ``host`` sees them."""
         return dataclasses.replace(
             peers.view(self._services, peers.Partition(), host,
-                            over=self._over),
+                       over=self._over),
             peers=None if part.whole else part.hosts)
 
     def members(self, part: partitions.NodeShare) -> dict[HostKey, str | None]:

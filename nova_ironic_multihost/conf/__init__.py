@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """The options of this package: one group, ``[ironic_multihost]``."""
 
 from oslo_config import cfg

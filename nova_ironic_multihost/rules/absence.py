@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Nodes that are recorded here and that Ironic does not list.
 
 If a driver says that a node is gone, nova deletes its record and its resource

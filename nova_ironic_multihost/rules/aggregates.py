@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Which placement aggregates the resource provider of a node carries.
 
 The scheduler asks placement for zones and projects by aggregate. nova's API

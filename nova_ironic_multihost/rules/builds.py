@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Which operations on an instance this host may carry out.
 
 :mod:`nova_ironic_multihost.engine.builds.guard` asks at each operation.

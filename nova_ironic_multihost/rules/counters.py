@@ -19,7 +19,7 @@ class Event(enum.Enum):
     MOVE_FAILED = 'the record of a free node could not be moved'
     TAKEN_OVER = 'an instance was taken over'
     TAKEOVER_FAILED = 'a takeover has ended with an unknown result'
-    LOOK_FAILED = 'a peer poll has failed'
+    PEER_POLL_FAILED = 'a peer poll has failed'
     REFUSED = 'an operation of a moved instance was refused'
 
 
@@ -28,7 +28,7 @@ class Work(enum.Enum):
 
     LISTING = 'asking Ironic what has changed'
     AUDIT = 'an audit of all nodes'
-    LOOK = 'a peer poll'
+    PEER_POLL = 'a peer poll'
     SERVICES = 'reading the compute services from nova'
 
 
@@ -43,7 +43,7 @@ class Pending(enum.Enum):
 LOST = 600
 
 #: Work that one thread does for as long as the process lives.
-LASTING = frozenset({Work.AUDIT, Work.LOOK})
+LASTING = frozenset({Work.AUDIT, Work.PEER_POLL})
 
 #: Reason of a free node that came to this host -> the event to count.
 CAME = types.MappingProxyType({

@@ -24,7 +24,7 @@ MISSED = 3
 
 #: Consecutive conductor calls that may time out: between audits, and in a
 #: poll.
-QUESTIONS, QUESTIONS_OF_LOOK = 10, 5
+QUESTIONS, QUESTIONS_OF_POLL = 10, 5
 
 #: The most seconds for which nova's conductor is usually away.
 AWAY = 300
@@ -35,7 +35,7 @@ class HealthLimits:
     """Seconds without progress of audit, peer poll and conductor."""
 
     audit: float | None
-    look: float
+    peer_poll: float
     conductor: float
 
 
@@ -49,8 +49,8 @@ def bounds(interval: float | None, period: float, timeout: float,
     return HealthLimits(
         None if interval is None
         else MISSED * interval + QUESTIONS * timeout + removal,
-        MISSED * period + QUESTIONS_OF_LOOK * timeout,
-        max(AWAY, QUESTIONS_OF_LOOK * timeout))
+        MISSED * period + QUESTIONS_OF_POLL * timeout,
+        max(AWAY, QUESTIONS_OF_POLL * timeout))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,7 +58,7 @@ class HealthInputs:
     """What was seen of a compute service; times by one monotonic clock.
 
     :param started: end of its start, with nova's first audit.
-    :param audit: last progress, like ``look`` for the peer poll.
+    :param audit: last progress, like ``peer_poll`` for the peer poll.
     :param services: when nova's conductor last returned the services.
     :param asking: time of the oldest request that Ironic may still answer.
     """
@@ -67,8 +67,8 @@ class HealthInputs:
     ending: bool = False
     listening: bool = True
     audit: float | None = None
-    look: float | None = None
-    look_ended: float | None = None
+    peer_poll: float | None = None
+    peer_poll_ended: float | None = None
     services: float | None = None
     asking: float | None = None
 
@@ -99,17 +99,17 @@ def judge(
     silence = {
         what: now - max(started, since or started)
         for what, since in (('audit', inputs.audit),
-                            ('peer poll', inputs.look),
+                            ('peer poll', inputs.peer_poll),
                             ('conductor', inputs.services))}
     if (silence['conductor'] > limits.conductor
-            and inputs.look_ended is not None
-            and inputs.look_ended > (inputs.services or started)):
+            and inputs.peer_poll_ended is not None
+            and inputs.peer_poll_ended > (inputs.services or started)):
         return HealthState(False, 'nova-conductor has not answered for '
                            f'{silence["conductor"]:.0f} s: are '
                            'nova-conductor, its database and the message '
                            'bus up?')
     hung = [f'no {what} got any further for {silence[what]:.0f} s'
-            for what, limit in (('peer poll', limits.look),
+            for what, limit in (('peer poll', limits.peer_poll),
                                 ('audit', limits.audit))
             if limit is not None and silence[what] > limit]
     unanswered = now - inputs.asking if inputs.asking is not None else 0

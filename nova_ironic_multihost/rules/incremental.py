@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Which nodes an audit decides again, and which keep their reason.
 
 With a new view, new preferences or zones: all. Otherwise those that have

@@ -90,8 +90,11 @@ class Heartbeats:
     def lost(self, seconds: float, unseen: float) -> float:
         """Return the seconds without a heartbeat although one was due.
 
-        Less than half an interval is 0, as a write may be slow. In ``unseen``
-        seconds without a poll other heartbeats may have been written.
+        Less than half an interval is 0, as a write may be slow.
+
+        :param seconds: from one of my heartbeats to the next that was read.
+        :param unseen: between these two reads; others may have been written.
+            After a missed or slow poll none is taken to have been.
         """
         written = math.floor(unseen / self.interval + 0.1) + 1
         lost = seconds - written * self.interval
@@ -207,7 +210,7 @@ class Outages:
         if not sees_most_up(view):
             return dataclasses.replace(
                 self, since=types.MappingProxyType({}), last=now)
-        found = self.looked(now, heartbeats)
+        found = self.polled(now, heartbeats)
         down = dict.fromkeys((host for host, service in view.services.items()
                               if not service.up), now)
         before = {host: since for host, since in found.since.items()
@@ -215,7 +218,7 @@ class Outages:
         return dataclasses.replace(
             found, last=now, since=types.MappingProxyType({**down, **before}))
 
-    def looked(self, now: float, heartbeats: Heartbeats) -> 'Outages':
+    def polled(self, now: float, heartbeats: Heartbeats) -> 'Outages':
         """Return the outages after the work of a poll, as of its end."""
         if self.last is None:
             return self

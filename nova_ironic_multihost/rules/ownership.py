@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Who owns a node: the decision.
 
 The record of a node (the live row of nova's ``compute_nodes``) names its
@@ -121,15 +120,20 @@ def candidates(inventory: Inventory, states: Mapping[str, InstanceState],
             and may_be_taken(instance)]
 
 
-def _instance_in_nova(instance: str | None, states: Mapping[str, InstanceState]
-          ) -> InstanceState | None:
+def _instance_in_nova(instance: str | None,
+                      states: Mapping[str, InstanceState]
+                      ) -> InstanceState | None:
     """Return the state of the instance on a node; None if nova has none."""
     state = states.get(instance) if instance is not None else None
     return None if state is None or state.deleted else state
 
 
 def decide(facts: Facts) -> dict[str, Reason]:
-    """Return the reason of each node; :func:`with_pulls` confirms PULLED."""
+    """Return the reason of each node.
+
+    PULLED, ADOPTED and TAKEN_OVER stand when :func:`with_pulls`,
+    :func:`with_adoptions` and :func:`with_takeovers` have confirmed them.
+    """
     return {node: _reason(node, instance, facts)
             for node, instance in facts.nodes.items()}
 
@@ -158,9 +162,8 @@ def _reason(node: str, instance: str | None, facts: Facts) -> Reason:
 
 
 def _reason_to_take_over(node: str, state: InstanceState,
-                         dead_host: HostKey, facts: Facts
-                 ) -> Reason:
-    """Return whether I take over an instance of ``home``, a dead host."""
+                         dead_host: HostKey, facts: Facts) -> Reason:
+    """Return why I take over, or do not, an instance of ``dead_host``."""
     if dead_host not in facts.eligible or state.node not in (None, node):
         return Reason.INSTANCE_OF_DEAD
     record = facts.records.get(node)
@@ -324,7 +327,7 @@ def abandoned_builds(node: str, builds: Mapping[str, InstanceState],
 
 def awaited(builds: Mapping[str, InstanceState], taken: Container[str],
             host: HostKey) -> bool:
-    """Return whether a node must wait for its host because of its builds.
+    """Return whether a node stays with its dead owner: builds were sent to it.
 
     A build in ERROR without a host does not count: nova reschedules it if its
     request arrives.

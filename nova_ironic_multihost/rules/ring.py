@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """The hash ring: which member is preferred for which node.
 
 All compute services with the same members and number of points compute the

@@ -96,14 +96,14 @@ def _of_events(picture: StatusSnapshot) -> Iterator[families.Metric]:
             counter.add_metric([result], counts[event])
         yield counter
     yield families.CounterMetricFamily(
-        f'{PREFIX}_looks_failed', 'Peer polls that have failed.',
-        value=counts[Event.LOOK_FAILED])
+        f'{PREFIX}_peer_polls_failed', 'Peer polls that have failed.',
+        value=counts[Event.PEER_POLL_FAILED])
     yield families.CounterMetricFamily(
         f'{PREFIX}_operations_refused',
         'Operations that were refused, as their instance had moved.',
         value=counts[Event.REFUSED])
     yield _gauge('takeover_oldest_pending_seconds', 'For how long the oldest '
-                 'take-over has been pending; 0 if none is.',
+                 'takeover has been pending; 0 if none is.',
                  picture.pending_seconds)
 
 

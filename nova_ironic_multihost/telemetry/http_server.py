@@ -56,7 +56,7 @@ class HttpPage:
 def line(status: int, sentence: str) -> HttpPage:
     """Return a page of one line of text."""
     return HttpPage(status, 'text/plain; charset=utf-8',
-                f'{sentence}\n'.encode())
+                    f'{sentence}\n'.encode())
 
 
 class Server:

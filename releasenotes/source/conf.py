@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Configuration of the release notes build."""
 
 project = 'nova-ironic-multihost release notes'

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+
 """Directive ``nova-rows``: what is replaced in nova, from the code.
 
 ``:used:`` lists what is only called or read instead.

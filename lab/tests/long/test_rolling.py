@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Three computes go from nova's own driver to ours one by one, under load.
 
 The experiment judges itself; see ``tools/lab run rolling --help``.

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """What nova's scheduler promises holds for nodes that have just moved.
 
 The experiment judges itself; see ``tools/lab run scheduler --help``.

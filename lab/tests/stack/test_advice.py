@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """What pages, findings and log lines advise is done, and helps.
 
 Each command is run, as it is written there, in the state for which it is

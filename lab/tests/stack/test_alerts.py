@@ -200,8 +200,8 @@ class AlertsTestCase(operating.OperatingTestCase):
             ('TakeoverPending', self.takeover_target),
             ('NobodyLeft', ''),
             ('LeakedMachines', 'leaked-machine'),
-            ('LooksFailing', self.takeover_target),
-            ('LooksFailing', self.blind),
+            ('PeerPollsFailing', self.takeover_target),
+            ('PeerPollsFailing', self.blind),
             ('FindingsPersist', 'record-on-dead-host'),
             *self.heir_is_down,
         ]

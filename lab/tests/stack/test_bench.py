@@ -52,7 +52,7 @@ class BenchTestCase(command.LabTestCase):
             its = json.loads(listing)[driver]['first']['result']
             self.assertTrue(0 < its['nodes'] < 60, its)
         found = json.loads(self.bench(
-            '--keep', 'look', '--nodes', '60', '--hosts', '2'))
+            '--keep', 'peer-poll', '--nodes', '60', '--hosts', '2'))
         self.assertEqual(1, found['rest']['conductor'])
         self.assertGreater(found['death']['given'], 0)
         asked = json.loads(self.bench(

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """nova-ironic-multihost-check and tools/failover, on a real cloud."""
 
 import json

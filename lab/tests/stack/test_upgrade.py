@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """From nova's own driver to ours, and back, with servers.
 
 The experiment judges itself; see ``tools/lab run upgrade --help``. One compute

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """What build-restart sees, counts and must come to."""
 
 import argparse

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """The experiment in which a compute stands still."""
 
 import argparse

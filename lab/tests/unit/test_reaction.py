@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """The judgement of the experiment in which audits are rare."""
 
 from unittest import mock

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 from oslotest import base
 
 from lab.experiments import upgrade

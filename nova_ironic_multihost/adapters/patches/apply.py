@@ -2,8 +2,9 @@
 
 """Replace in nova what :mod:`.table` lists: all of it, or nothing.
 
-It replaces methods of objects, not of classes: oslo.messaging, nova's own
-calls and its periodic tasks read a method from the object at each call.
+It replaces methods of objects, not of classes (two exceptions: page "What is
+replaced in nova"): oslo.messaging, nova's own calls and its periodic tasks
+read a method from the object at each call.
 """
 
 from __future__ import annotations

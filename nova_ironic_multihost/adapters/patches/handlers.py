@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+
 """Layers around nova's audits, and around the start and end of a service.
 
 Each is a function of (parts, :class:`.apply.Call`); :mod:`.table` says around
@@ -45,8 +46,8 @@ class Parts:
     """Parts and functions of the driver, with which the layers work."""
 
     guard: typing.Any
-    schedule: typing.Any
-    arrivals: typing.Any
+    due_nodes: typing.Any
+    in_flight: typing.Any
     #: The records of the audit that has just begun, and the latest ones.
     audited: Callable[[], Iterable[Record]]
     current: Callable[[], Iterable[Record]]
@@ -77,7 +78,7 @@ class Parts:
     ending: Callable[[], bool]
     #: Whether COMPUTE_STATUS_DISABLED is to stay as it is.
     keeps_trait: Callable[[], bool]
-    heard: Callable[[typing.Any], None]
+    note_attendance: Callable[[typing.Any], None]
     #: Node whose record the tracker moves, under its lock -> host of the
     #: record as it was read, and whether the record was deleted.
     moving: dict[str, tuple[str, bool]] = dataclasses.field(
@@ -96,7 +97,7 @@ def read_records(parts, call):
     nodenames = call['nodenames']
     listed = set(nodenames)
     # nova goes through this set afterwards.
-    nodenames.intersection_update(parts.schedule.next_of(nodenames))
+    nodenames.intersection_update(parts.due_nodes.next_of(nodenames))
     # nova would delete the record of a node that is listed and not due.
     return [record.row for record in parts.audited()
             if record.node in nodenames or record.node not in listed]
@@ -191,7 +192,7 @@ def _record(call, node):
 
 def audit_if_due(parts, call):
     """Audit a node when it is due: nova comes to every node."""
-    if parts.schedule.is_next(call['nodename']):
+    if parts.due_nodes.is_next(call['nodename']):
         parts.sign()
         try:
             call()
@@ -203,7 +204,7 @@ def note_audit(parts, call):
     """Note whether the audit of a node succeeds."""
     node = call['nodename']
     try:
-        with parts.schedule.auditing(node):
+        with parts.due_nodes.auditing(node):
             call()
     except exception.ComputeHostNotFound:
         # The driver has refused it, and nova would log a warning.
@@ -217,7 +218,7 @@ def note_update(parts, call):
         call()
         told = _was_told(call.target, call['compute_node'].uuid)
     finally:
-        parts.schedule.touch(call['compute_node'].hypervisor_hostname, told)
+        parts.due_nodes.touch(call['compute_node'].hypervisor_hostname, told)
 
 
 def note_change(parts, call):
@@ -227,7 +228,7 @@ def note_change(parts, call):
         return call()
     finally:
         if node is not None:
-            parts.schedule.touch(node)
+            parts.due_nodes.touch(node)
 
 
 def _was_told(tracker, provider):
@@ -252,7 +253,7 @@ def note_allocations(parts, call):
     """Note nodes with allocations: their next audit frees deleted servers'."""
     found = call()
     if found.allocations:
-        parts.schedule.note_allocated(call['rp_uuid'])
+        parts.due_nodes.note_allocated(call['rp_uuid'])
     return found
 
 
@@ -303,7 +304,7 @@ def hold_builds(parts, call):
     """
     adapter = call()
     listeners.hold_builds(adapter)
-    parts.heard(adapter)
+    parts.note_attendance(adapter)
     return adapter
 
 

@@ -131,7 +131,7 @@ def accept_build(parts, call):
     build waits for its turn; nova has begun it in another thread by then.
     """
     uuid, node = call['instance'].uuid, call['node']
-    parts.arrivals.begin(uuid)
+    parts.in_flight.begin(uuid)
     try:
         try:
             parts.copy(uuid, node, call.arguments())
@@ -142,7 +142,7 @@ def accept_build(parts, call):
         return result
     except BaseException:
         # No thread has it.
-        parts.arrivals.end(uuid)
+        parts.in_flight.end(uuid)
         raise
 
 
@@ -182,7 +182,7 @@ def carry_out_build(parts, call):
             parts.over(instance.uuid, node, refused)
         return result
     finally:
-        parts.arrivals.end(instance.uuid)
+        parts.in_flight.end(instance.uuid)
 
 
 def guarded(method):

@@ -8,9 +8,8 @@ beyond that. :mod:`.apply` checks all rows before it replaces anything; the
 upgrade check, ``tools/nova-contract``, the tests on each nova and the page
 "What is replaced in nova" read the same rows.
 
-The layers of a row stand around nova's method, the first one innermost. Their
-order is the order in which a build passes them: the last layer sees a build
-first.
+The layers of a row stand around nova's method, the first one innermost. A call
+passes them from the last one to the first.
 """
 
 from __future__ import annotations
@@ -112,7 +111,7 @@ class Row:
         return getattr(found, name) if name else found
 
     def mismatch(self) -> str:
-        """Say what the class has otherwise; an empty str if nothing."""
+        """Return what in nova does not fit the row; '' if all does."""
         try:
             owner = self.owner
         except (AttributeError, ImportError):
@@ -131,10 +130,13 @@ class Row:
         if missing and not apply.takes_anything(method):
             return self.sentence(
                 f'has no parameter {", ".join(sorted(missing))}')
-        needed = {name for name, one in found.items()
+        needed = [name for name, one in found.items()
                   if one.default is one.empty and one.kind in (
-                      one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)}
-        if not self.layers and (more := needed - given - {'self'}):
+                      one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
+        if inspect.isclass(owner) and inspect.isfunction(method):
+            # The object itself.
+            del needed[:1]
+        if not self.layers and (more := {*needed} - given):
             return self.sentence(f'needs {", ".join(sorted(more))}')
         return ''
 
@@ -166,7 +168,7 @@ def targets(manager: typing.Any, driver: typing.Any
 
 
 def lacking() -> list[str]:
-    """Return what the installed nova has otherwise: CLASS.METHOD, sorted."""
+    """Return CLASS.METHOD of the rows that the installed nova does not fit."""
     return sorted({
         row.full() for row in rows() if not row.optional and row.mismatch()})
 
@@ -189,6 +191,7 @@ def rows(release: float | None = None) -> list[Row]:
         number = version().partition('.')[0]
         release = int(number) if number.isdecimal() else 0
         if not OLDEST <= release < 2 * LATEST:
+            # nova 33 has no such method.
             release = LATEST if hasattr(
                 nova_manager.Manager, 'set_shutdown_in_progress') else 33
     return [row for row in ROWS if row.since <= release <= row.until]
@@ -268,7 +271,7 @@ _SERVICE = (
         'that comes when the service ends'),
     Row('manager', '_init_instance', 'context instance',
         (handlers.init_instance,), 'ComputeManager.init_host',
-        'a take-over that was interrupted goes on, and what fails for one '
+        'a takeover that was interrupted goes on, and what fails for one '
         'instance does not end the service'),
     *(Row('manager', name, '', (handlers.leave_out,),
           'ComputeManager.init_host', f'the start of the service {why}')
@@ -330,7 +333,8 @@ _OPERATIONS = (
         'an instance that has moved keeps its host and its node'),
     Row('manager', '_nil_out_instance_obj_host_and_node', 'instance',
         (build_claim.give_back,), 'ComputeManager._do_build_and_run_instance',
-        'the same for a build that fails in the middle of its claim'),
+        'a build that fails in the middle of its claim gives back no claim '
+        'of another host'),
 )
 
 

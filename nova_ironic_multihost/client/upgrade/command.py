@@ -182,7 +182,7 @@ CHECKS = (
     ('Release of nova', (lambda known: nova_release.judge(known.probe),)),
     ('Settings without contradiction', (_contradictions,)),
     ('Time to end', (_stopping,)),
-    ('Take-over without fencing', (
+    ('Takeover without fencing', (
         lambda known: watchdog_unit.judge(known.settings, known.units),)),
     ('Cells', (lambda known: cells.judge(known.seen),)),
     ('Names of hosts', (

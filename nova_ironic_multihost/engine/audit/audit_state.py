@@ -89,13 +89,14 @@ class AuditState:
     :param records: of the nodes recorded on this host.
     :param barred: node for which the database refuses this host -> uuid of
         this host's second row, or ''.
-    :param recorded: when all records were read, monotonic seconds.
+    :param records_read_at: when all records were read, monotonic seconds.
     :param standing: inputs of the last audit, None before it.
     :param busy: result of :func:`.ownership.still_busy`.
     :param refused: result of :func:`.ownership.still_refused`.
     :param leaving: nodes with a provider that nova may have failed to delete.
     :param recent: nodes from other owners, for each of the last :data:`RECENT`
         audits.
+    :param over: (host, stop marker) of hosts that did not come back in time.
     """
 
     preferences: ring.Preferences | None = None
@@ -106,7 +107,7 @@ class AuditState:
         default_factory=lambda: types.MappingProxyType({}))
     barred: Mapping[str, str] = dataclasses.field(
         default_factory=lambda: types.MappingProxyType({}))
-    recorded: float | None = None
+    records_read_at: float | None = None
     standing: incremental.LastAudit | None = None
     partition_labels: Mapping[HostKey, str] = dataclasses.field(
         default_factory=lambda: types.MappingProxyType({}))

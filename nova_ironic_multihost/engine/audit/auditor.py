@@ -64,7 +64,8 @@ class Auditor:
 
     nova's audits, the peer poll and nova's calls of the driver run in
     different threads. ``_lock`` is held from the first read that a new
-    ``last`` or ``_state`` depends on until both are replaced.
+    ``last`` or ``_state`` depends on until both are replaced, but for the
+    listing of Ironic and the first read of records.
     ``_outages_lock`` guards ``_outages``, ``_heartbeats_read`` and
     ``_stop_markers``, so that an idle peer poll waits for no audit; no I/O
     while it is held. The values are immutable, so readers need no lock.
@@ -121,7 +122,7 @@ class Auditor:
     @property
     def in_doubt(self) -> bool:
         """Whether all records of this host must be read again."""
-        return incremental.in_doubt(self._state.recorded, self._doubted)
+        return incremental.in_doubt(self._state.records_read_at, self._doubted)
 
     @property
     def absences(self) -> absence.Absences:
@@ -166,7 +167,7 @@ class Auditor:
                     known, host, self._heartbeats_read, settings.heartbeats)
             outages = self._outages
         view = collect.view(outages.judged(known, host),
-                           self._state_now(settings), settings)
+                            self._state_now(settings), settings)
         if outages.paused or not view.member(host):
             self.doubt()
             if outages.own is not None:
@@ -190,7 +191,10 @@ class Auditor:
     def live(self, host: str,
              ask: Callable[[str], peers.ComputeService | None] | None
              = None) -> bool:
-        """Whether a host is up, by nova or ``ask``; False if there is none."""
+        """Whether a host lives; False if there is none.
+
+        :param ask: stands in for :meth:`.ports.Sources.service`.
+        """
         service = (ask or self.sources.service)(host)
         return service is not None and self._outages.lives(service)
 
@@ -219,12 +223,12 @@ class Auditor:
         return self._stop_markers.next_over(
             self._clock(), settings.heartbeats.down_time)
 
-    def note_look(self, settings: Settings) -> bool:
+    def note_poll(self, settings: Settings) -> bool:
         """Note the end of a peer poll; True if too late to call hosts dead."""
         now = self._clock()
         with self._outages_lock:
             late = self._outages.overdue(now, settings.heartbeats)
-            self._outages = self._outages.looked(now, settings.heartbeats)
+            self._outages = self._outages.polled(now, settings.heartbeats)
         return late
 
     def refresh_ring(self, settings: Settings, starting: bool = False
@@ -237,7 +241,7 @@ class Auditor:
     def audit(self, settings: Settings, settled: bool = True,
               then: Callable[[Audit], None] = lambda audit: None,
               has: Callable[[str], bool] = lambda node: False) -> Audit:
-        """Audit all nodes; an audit that fails changes nothing.
+        """Audit all nodes; if that fails, ``last`` stays as it was.
 
         :param settled: the start of the service is over.
         :param then: called with the audit under the lock.
@@ -307,7 +311,7 @@ class Auditor:
             self._known_hosts(), self._outages, self._clock())
 
     def _note_waiting(self, audit: Audit) -> None:
-        """Count the nodes with instances that wait for a take-over."""
+        """Count the nodes with instances that wait for a takeover."""
         self._recorder.note_pending(Pending.TURN, {
             node for node, reason in audit.reasons.items()
             if reason in (Reason.INSTANCE_WAITS, Reason.TAKEOVER_FAILED)})
@@ -320,11 +324,13 @@ class Auditor:
                     adoptions: int | None = None) -> Mapping[str, Reason]:
         """Audit only the nodes that are recorded on some other hosts.
 
-        Results for all other nodes stay; an error changes nothing.
+        Results for all other nodes stay; after an error ``last`` is as it was.
 
         :param then: called under the lock with the new audit and the audited
             nodes that this host owns.
         :param known: more hosts that were seen.
+        :param only: these nodes alone; None for all.
+        :param adoptions: see :func:`.decide.decide`.
         :param builds: ``arrived`` of :func:`.decide.decide`.
         :returns: {node: reason} of nodes that the ring may give to this host;
             empty before the first audit of all nodes.
@@ -403,7 +409,7 @@ class Auditor:
 
     def read(self, settings: Settings, settled: bool = True,
              brief: bool = False, often: bool = False) -> Mirror:
-        """Ask Ironic for changes, with the bodies of nodes that we own.
+        """Ask Ironic for changes, with the bodies of nodes of this host.
 
         For ``brief`` and ``often`` see :meth:`.Lister.read`.
         """
@@ -456,7 +462,7 @@ class Auditor:
         with self._lock:
             if self.last is None:
                 self._state = dataclasses.replace(
-                    self._state, recorded=now, barred=barred,
+                    self._state, records_read_at=now, barred=barred,
                     records=types.MappingProxyType(
                         {record.node: record for record in found}))
         return mirror
@@ -551,7 +557,7 @@ class Auditor:
                              if owner != facts.host)
         before, basis = self._state.standing, gathered.basis
         assert basis is not None
-        if gathered.recorded != self._state.recorded:
+        if gathered.records_read_at != self._state.records_read_at:
             self._refused_records = frozenset()
         self._state = AuditState(
             preferences=facts.preferences,
@@ -561,7 +567,7 @@ class Auditor:
             rounds=self._state.rounds + 1 if unknown else 0,
             records=types.MappingProxyType(
                 {record.node: record for record in gathered.records}),
-            recorded=gathered.recorded,
+            records_read_at=gathered.records_read_at,
             barred=gathered.barred,
             leaving=self._state.leaving | gathered.absences.confirmed,
             standing=incremental.LastAudit(

@@ -75,7 +75,7 @@ class Collected:
     :param facts: input of the decision, for the nodes to decide.
     :param mapped: whether this host is mapped, None if unknown.
     :param records: the records of this host.
-    :param recorded: when all of them were last read.
+    :param records_read_at: when all of them were last read.
     :param basis: input that the reasons of all nodes depend on.
     :param unlisted: uuid -> row of the absent nodes that are not deleted.
     """
@@ -86,7 +86,7 @@ class Collected:
     host_aggregates: aggregates.KnownAggregates
     mapped: bool | None
     records: tuple[Record, ...] = ()
-    recorded: float | None = None
+    records_read_at: float | None = None
     barred: Mapping[str, str] = dataclasses.field(
         default_factory=lambda: types.MappingProxyType({}))
     basis: incremental.Inputs | None = None
@@ -131,8 +131,8 @@ def eligible(sources: Sources, memory: AuditState, settings: Settings,
 
 
 def read_peers(sources: Sources, memory: AuditState, settings: Settings,
-           outages: Outages, hosts: Iterable[str] = (),
-           starting: bool = False, zones: bool = True) -> Peers:
+               outages: Outages, hosts: Iterable[str] = (),
+               starting: bool = False, zones: bool = True) -> Peers:
     """Read the compute services and make the hash ring of the members."""
     known = outages.judged(
         services(sources, settings, hosts, starting), host_key(settings.host))
@@ -190,17 +190,9 @@ def all_nodes(sources: Sources, memory: AuditState, settings: Settings,
     hosts = peers.spellings(seen_peers.services, settings.host)
     basis = _basis(settings, seen_peers, seen_peers.view)
     records, barred = _my_records(
-        sources,
-        memory,
-        settings,
-        seen_peers,
-        basis,
-        mirror,
-        last,
-        now,
-        doubted,
-    )
-    recorded = memory.recorded if barred is None else now
+        sources, memory, settings, seen_peers, basis, mirror, last, now,
+        doubted)
+    records_read_at = memory.records_read_at if barred is None else now
     if barred is not None:
         memory = dataclasses.replace(memory, barred=barred)
     if memory.standing and memory.standing.turn % incremental.TURNS == 0:
@@ -222,21 +214,12 @@ def all_nodes(sources: Sources, memory: AuditState, settings: Settings,
     others = _records_of_others(
         sources, memory, mirror, inventory, states, known)
     facts, mapped, audits = _facts(
-        sources,
-        memory,
-        settings,
-        seen_peers,
-        inventory,
-        states,
-        others,
-        known,
-        settled,
-        now,
-    )
+        sources, memory, settings, seen_peers, inventory, states, others,
+        known, settled, now)
     return Collected(facts, mirror, audits, seen_peers.host_aggregates, mapped,
-                    records, recorded, memory.barred,
-                    _basis(settings, seen_peers, facts.view),
-                    absences, unlisted)
+                     records, records_read_at, memory.barred,
+                     _basis(settings, seen_peers, facts.view),
+                     absences, unlisted)
 
 
 def _mapped(sources: Sources, memory: AuditState, settings: Settings) -> bool:
@@ -264,16 +247,16 @@ def _my_records(sources: Sources, memory: AuditState, settings: Settings,
                 last: Audit | None, now: float, doubted: float | None
                 ) -> tuple[tuple[Record, ...], Mapping[str, str] | None]:
     """Read changed records; return (all, second rows if all were read)."""
-    doubtful = incremental.in_doubt(memory.recorded, doubted)
-    if last is None and memory.recorded is not None and not doubtful:
+    doubtful = incremental.in_doubt(memory.records_read_at, doubted)
+    if last is None and memory.records_read_at is not None and not doubtful:
         # The first audit read them before the listing.
         return tuple(memory.records.values()), None
     uncertain = incremental.uncertain(
         memory.standing, basis, mirror, memory.records.keys(),
         last.nodes.keys() if last else ())
     # A host that was no member may have lost nodes to a peer.
-    if (uncertain is None or memory.recorded is None or memory.audits == 0
-            or memory.barred or doubtful
+    if (uncertain is None or memory.records_read_at is None
+            or memory.audits == 0 or memory.barred or doubtful
             or seen_peers.outages.overdue(now, settings.heartbeats)):
         return without_second(sources.records_of(peers.spellings(
             seen_peers.services, settings.host)))
@@ -313,17 +296,8 @@ def nodes_of_hosts(sources: Sources, memory: AuditState, settings: Settings,
         view=seen_peers.view, preferences=seen_peers.preferences)
     states, known = _instance_states(sources, seen_peers, inventory)
     facts, mapped, audits = _facts(
-        sources,
-        memory,
-        settings,
-        seen_peers,
-        inventory,
-        states,
-        records,
-        known,
-        True,
-        now,
-    )
+        sources, memory, settings, seen_peers, inventory, states, records,
+        known, True, now)
     return Collected(facts, mirror, audits, seen_peers.host_aggregates, mapped)
 
 
@@ -390,7 +364,7 @@ def _facts(sources: Sources, memory: AuditState, settings: Settings,
            now: float) -> tuple[Facts, bool | None, int]:
     """Read services of owners; return these fields of :class:`Collected`."""
     known = _with_judged(sources, seen_peers, known,
-                 [record.host for record in records.values()])
+                         [record.host for record in records.values()])
     inventory = dataclasses.replace(
         inventory, view=dataclasses.replace(
             seen_peers.view, services=peers.by_host(known)))

@@ -24,7 +24,7 @@ from nova_ironic_multihost.rules import takeover
 
 LOG = logging.getLogger(__name__)
 
-#: Take-overs that fail in one audit before it leaves the others.
+#: Takeovers that fail in one audit before it leaves the others.
 FAILURES = 2
 
 #: Instances taken over together. If this process ends meanwhile, they wait
@@ -184,7 +184,7 @@ def _take_over(writes: Writes, settings: Settings, eligible: Eligible,
             tried += some
             break
         unknown = [uuid for uuid, outcome in outcomes.items()
-               if isinstance(outcome, Exception)]
+                   if isinstance(outcome, Exception)]
         # After a lost answer the others may not have been tried at all.
         tried += [uuid for uuid in some if not unknown or outcomes[uuid]]
         for uuid in unknown:

@@ -28,7 +28,7 @@ from nova_ironic_multihost.rules import takeover
 from nova_ironic_multihost.rules import tracker_schedule
 
 #: Reasons of nodes that are reserved even if they are available in Ironic.
-BARRED = frozenset({
+RESERVED = frozenset({
     Reason.BUILDING, Reason.LEAKED, Reason.UNKNOWN, Reason.UNLISTED})
 
 #: Reasons of nodes with records that may move without an audit.
@@ -112,7 +112,7 @@ class Recheck:
             if decide.in_use(self._auditor.sources, node):
                 return Offer.REFUSED
             return Offer.NOTHING
-        return Offer.NOTHING if reason in BARRED else Offer.AS_IRONIC_SAYS
+        return Offer.NOTHING if reason in RESERVED else Offer.AS_IRONIC_SAYS
 
     def still_valid(self, node: str, record: Record | None = None) -> bool:
         """Whether this host may still take a node; ``record`` if just read."""

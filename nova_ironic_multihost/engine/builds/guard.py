@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Let an operation run only on the host that has the instance.
 
 A compute service that was dead or paused resumes with old requests, and its
@@ -618,7 +617,7 @@ class OperationGuard:
         consumers = self._sources.consumers(node)
         if consumers is None:
             raise NoAnswer('placement does not say who has allocated its '
-                              'node')
+                           'node')
         return instance.uuid in consumers
 
     def _may_be_elsewhere(self, name, instance, patient=True):

@@ -58,8 +58,8 @@ class HealthProbe:
         return health.judge(health.HealthInputs(
             started=self._started, ending=self._ending(),
             listening=self._listening(),
-            audit=turns[Work.AUDIT].sign, look=turns[Work.LOOK].sign,
-            look_ended=turns[Work.LOOK].ended,
+            audit=turns[Work.AUDIT].sign, peer_poll=turns[Work.PEER_POLL].sign,
+            peer_poll_ended=turns[Work.PEER_POLL].ended,
             services=turns[Work.SERVICES].succeeded,
             asking=totals.oldest_awaited), self._read_limits(),
             self._clock())

@@ -91,8 +91,9 @@ class Shutdown:
     def undo(self) -> None:
         """Remove the stop marker of an earlier process; raises nothing.
 
-        Called whenever one is found: the write of a killed process may come
-        late.
+        Called before the first audit, and when a marker is found: the write
+        of a killed process may come late. From the first call on this process
+        writes a marker when it stops.
         """
         if self.begun():
             return

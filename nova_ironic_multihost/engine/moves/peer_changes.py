@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Decide of which hosts the nodes are audited between two audits of nova.
 
 They are hosts that have died, or were disabled, fenced or stopped. A host that

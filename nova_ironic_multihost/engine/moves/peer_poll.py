@@ -36,7 +36,8 @@ LOG = logging.getLogger(__name__)
 #: auditor. A multiple of the number of nodes in one takeover.
 TOGETHER = 48
 
-#: Unanswered questions that end the batches: each may take a whole timeout.
+#: Questions without an answer of placement that end a poll: each may take a
+#: whole timeout.
 UNANSWERED = 8
 
 #: The most records that are moved at once; claims wait for the move.
@@ -116,11 +117,11 @@ class PeerPoller:
 
     def once(self, settings: Settings) -> peers.View:
         """Ask which peers are up, and audit the nodes concerned at once."""
-        with self._recorder.turn(Work.LOOK):
+        with self._recorder.turn(Work.PEER_POLL):
             try:
                 return self._once(settings)
             except Exception:
-                self._recorder.count(Event.LOOK_FAILED)
+                self._recorder.count(Event.PEER_POLL_FAILED)
                 raise
 
     def _once(self, settings: Settings) -> peers.View:
@@ -139,8 +140,8 @@ class PeerPoller:
             self._busy = False
             # Also after a failure: the minutes of an audit are no gap in the
             # heartbeats that this host has seen.
-            outage = self._auditor.note_look(settings)
-        if outage:
+            late = self._auditor.note_poll(settings)
+        if late:
             eligible = frozenset()
         self._changes.done(view, due, eligible, waiting, hindered)
         return view
@@ -271,7 +272,7 @@ class PeerPoller:
         for node in nodes:
             if self._ending():
                 return missed
-            self._recorder.sign(Work.LOOK)
+            self._recorder.sign(Work.PEER_POLL)
             if node not in moved:
                 self._tracker.audit(node)
             owner = audit.owners[node]

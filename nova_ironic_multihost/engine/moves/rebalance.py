@@ -39,13 +39,13 @@ class Rebalancer:
     """
 
     def __init__(self, auditor: auditors.Auditor, tracker: Tracker,
-                 schedule: DueNodes, offers: Recheck,
+                 due_nodes: DueNodes, recheck: Recheck,
                  free: Callable[[str], bool],
                  recorder: Metrics | None = None) -> None:
         self._auditor = auditor
         self._tracker = tracker
-        self._schedule = schedule
-        self._recheck = offers
+        self._due_nodes = due_nodes
+        self._recheck = recheck
         self._free = free
         self._recorder = recorder or Metrics()
         #: Records of the last pull. The audit has read this host's records
@@ -60,7 +60,7 @@ class Rebalancer:
         pulled = self.pull(sorted(
             node for node in audit.nodes
             if audit.reasons.get(node) is Reason.PULLED), label)
-        self._schedule.defer(pulled.keys())
+        self._due_nodes.defer(pulled.keys())
         self.records = tuple(pulled[node] for node in sorted(pulled))
 
     def pull(self, nodes: Iterable[str], label: str,

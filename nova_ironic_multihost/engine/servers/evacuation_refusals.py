@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Refuse nova's evacuations, and repeat that until it is done.
 
 The compute service that gets an evacuation refuses it at once. One that no
@@ -24,7 +23,7 @@ LOG = logging.getLogger(__name__)
 
 #: Sweeps between two checks. Two checks must see an evacuation, as its request
 #: may still be on its way.
-LOOK = 6
+SWEEPS = 6
 
 
 class EvacuationRefusals:
@@ -80,7 +79,7 @@ class EvacuationRefusals:
         self._sweeps += 1
         with self._lock:
             due = set(self._failed)
-        if self._sweeps % LOOK == 0:
+        if self._sweeps % SWEEPS == 0:
             due |= self._unrefused(view)
         for uuid in sorted(due):
             self.refuse(uuid)

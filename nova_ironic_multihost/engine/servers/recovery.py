@@ -46,11 +46,11 @@ WORKERS = 8
 THREAD = 'ironic-multihost-takeover'
 
 #: Sweeps between two full checks of the instances of this host.
-PATROL = 6
+FULL_SWEEP = 6
 
 #: Sweeps that must find a mark of this host on another host's instance before
 #: this host removes it: the other host is down, or up and removes it itself.
-ASTRAY, LEFT_TO_OWNER = 2, 3 * PATROL
+ASTRAY, LEFT_TO_OWNER = 2, 3 * FULL_SWEEP
 
 
 class StillBusy(Exception):
@@ -247,7 +247,8 @@ class Recovery:
         if view is None or view.fenced(self._host):
             self._stuck_instances.interrupt()
         else:
-            self.add(self._stuck_instances.once(self._sweeps % PATROL == 0))
+            self.add(self._stuck_instances.once(
+                self._sweeps % FULL_SWEEP == 0))
 
     def _marked(self, unfinished: bool) -> Mapping[str, InstanceState]:
         """Read the instances that this host has marked.
@@ -258,7 +259,7 @@ class Recovery:
         :param unfinished: whether it has operations to finish.
         """
         if not (unfinished or self._may_have_marks
-                or self._sweeps % PATROL == 0):
+                or self._sweeps % FULL_SWEEP == 0):
             return {}
         self._may_have_marks = False
         found = self._instances.marked(self._host)
@@ -310,7 +311,7 @@ class Recovery:
     def _release(self, uuid: str, mark: str) -> None:
         instance = self._instances.read(uuid)
         if instance is not None and instance.task_state == mark:
-            LOG.info('The unfinished take-over of instance %(uuid)s is '
+            LOG.info('The unfinished takeover of instance %(uuid)s is '
                      'undone.', {'uuid': uuid})
             self._instances.set_states(
                 instance, instance.vm_state,

@@ -178,7 +178,7 @@ class StuckInstances:
         self._unattended = {
             key: self._unattended.get(key, 0) + 1 for key in keys}
         due = [(uuid, vm_state, task_state) for (uuid, vm_state, task_state),
-                sweeps in self._unattended.items() if sweeps >= (
+               sweeps in self._unattended.items() if sweeps >= (
                     ON_ITS_WAY if uuid not in unfinished
                     and takeover.may_wait(vm_state, task_state)
                     else UNATTENDED)]

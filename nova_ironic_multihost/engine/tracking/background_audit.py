@@ -23,9 +23,9 @@ TOGETHER, MANY = 50, 200
 class BackgroundAudit:
     """Audits due nodes in one thread, unless ``resting`` says to pause."""
 
-    def __init__(self, schedule: DueNodes, tracker: Tracker,
+    def __init__(self, due_nodes: DueNodes, tracker: Tracker,
                  resting: Callable[[], bool] = lambda: False) -> None:
-        self._schedule = schedule
+        self._due_nodes = due_nodes
         self._tracker = tracker
         self._resting = resting
 
@@ -33,7 +33,7 @@ class BackgroundAudit:
         """Audit the due nodes, each once."""
         if self._resting():
             return
-        waiting, done = self._schedule.waiting(), set[str]()
+        waiting, done = self._due_nodes.waiting(), set[str]()
         many = len(waiting) >= MANY
         if many:
             LOG.info('Auditing %d nodes in the background; builds go on '
@@ -46,16 +46,16 @@ class BackgroundAudit:
                     return
                 done.add(node)
                 # nova may have audited it meanwhile.
-                if self._schedule.is_due(node):
+                if self._due_nodes.is_due(node):
                     self._tracker.audit(node)
-            waiting = [node for node in self._schedule.waiting()
+            waiting = [node for node in self._due_nodes.waiting()
                        if node not in done]
         if many:
             LOG.info('%d nodes were audited in the background.', len(done))
 
     def _spare(self, nodes: list[str]) -> None:
         try:
-            self._schedule.spare(nodes)
+            self._due_nodes.spare(nodes)
         except Exception as exc:  # noqa: BLE001
             LOG.debug('Placement did not say whether new nodes have changed, '
                       'so they are audited: %s', exc)

@@ -30,13 +30,13 @@ class DisabledTrait:
     :param wrote: called with (node, generation before, generation after).
     """
 
-    def __init__(self, auditor: auditors.Auditor, schedule: DueNodes,
+    def __init__(self, auditor: auditors.Auditor, due_nodes: DueNodes,
                  traits: Traits,
                  view: Callable[[], peers.View | None],
                  wrote: Callable[[str, int, int], None],
                  ending: Callable[[], bool] = lambda: False) -> None:
         self._auditor = auditor
-        self._schedule = schedule
+        self._due_nodes = due_nodes
         self._traits = traits
         self._view = view
         self._wrote = wrote
@@ -67,7 +67,7 @@ class DisabledTrait:
             # A stopping service keeps its nodes without the trait.
             return
         # Audits in progress may use the old status.
-        self._schedule.touch_running()
+        self._due_nodes.touch_running()
         marked = self._traits.disabled()
         wrong = sorted(
             (node for node in audit.nodes
@@ -100,5 +100,5 @@ class DisabledTrait:
             if node in written:
                 self._wrote(node, found[node].generation, written[node])
             else:
-                self._schedule.touch(node)
+                self._due_nodes.touch(node)
         return len(written)

@@ -140,7 +140,7 @@ class MultiHostTestCase(integrated_helpers.ProviderUsageBaseTestCase):
             self.fleet.audit()
             after = self.owners()
             quiet = quiet + 1 if after == before else 0
-            # In one round a compute may only learn that it has been robbed.
+            # In one round a compute may only learn what it has lost to peers.
             if quiet == 2:
                 return after
             before = after

@@ -154,7 +154,7 @@ class Computes:
         """Let each of these hosts, or all that run, look who is there."""
         for host in hosts or self.hosts:
             with self._as(host):
-                self.manager(host).driver.service.nodes.look()
+                self.manager(host).driver.service.nodes.poll_peers()
 
     def mark(self, *hosts):
         """Let each mark its nodes in placement, as its timer does."""
@@ -169,7 +169,7 @@ class Computes:
                 self.manager(host).driver.service.background_audit.once()
 
     def sweep(self, *hosts):
-        """Let each of these hosts look for take-overs to be finished."""
+        """Let each of these hosts look for takeovers to be finished."""
         for host in hosts:
             with self._as(host):
                 self.manager(host).driver.service.recovery.sweep()
@@ -201,7 +201,7 @@ class Computes:
                     getattr(driver, 'service', None),
                     'evacuation_refusals', None):
                 with self._as(host):
-                    for _ in range(2 * evacuation_refusals.LOOK):
+                    for _ in range(2 * evacuation_refusals.SWEEPS):
                         mine.sweep(driver.service.auditor.last.view)
 
     def hold_claims(self, host):

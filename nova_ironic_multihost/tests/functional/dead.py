@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """What tests of a dead compute service share."""
 
 import threading

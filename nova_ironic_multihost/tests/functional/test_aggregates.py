@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Host aggregates, availability zones and the status of the owner.
 
 The scheduler finds them at the resource providers of the nodes, in placement.

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """A server that somebody evacuates stays on its machine, and is well."""
 
 import functools

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+
 """Instances change their compute while operations on them are under way."""
 
 from concurrent import futures

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Operators have drivers of their own, and ours goes in front of them."""
 
 import collections

@@ -4,7 +4,7 @@
 
 The product's keeper, postman, arrivals, recovery and rules run in it. nova's
 queues and the steps of its builds, as they are in ComputeManager of nova 31 to
-34, what the gate does between them, RabbitMQ and Ironic are modelled.
+34, what the guard does between them, RabbitMQ and Ironic are modelled.
 
 A process may be killed at each question that it asks, and stand still between
 any two steps, also when others have taken over what it was at.
@@ -254,7 +254,7 @@ class Instances:
 
 
 class Operations:
-    """What a compute service is at, which the gate knows."""
+    """What a compute service is at, which the guard knows."""
 
     def __init__(self):
         self.at_work = frozenset()
@@ -395,7 +395,7 @@ class Process:
             self.arrivals.end(request.instance)
 
     def build(self, request):
-        """Do what the gate does for a build.
+        """Do what the guard does for a build.
 
         :returns: whether it has refused it, or ended it.
         """
@@ -423,9 +423,9 @@ class Process:
             state, node, self.host, lambda: self.world.node_of[uuid] == node)
 
     def build_in_nova(self, uuid, node):
-        """Do what nova does, with the gate between; stops between its steps.
+        """Do what nova does, with the guard between; stops between its steps.
 
-        :returns: whether the gate ends it, or answers in its place.
+        :returns: whether the guard ends it, or answers in its place.
         """
         world = self.world
         world.attempts[uuid] += 1
@@ -489,7 +489,7 @@ class Process:
         return True
 
     def mine(self, uuid, node):
-        """The gate lets nothing be done to an instance that has moved."""
+        """The guard lets nothing be done to an instance that has moved."""
         state = self.world.placed[uuid]
         return not builds.contested(
             state, self.host) and builds.may_change_machine(
@@ -497,12 +497,12 @@ class Process:
                 builds.BuildStage.HELD)
 
     def end(self, uuid):
-        """The gate ends the build; nova cleans nothing up."""
+        """The guard ends the build; nova cleans nothing up."""
         self.world.attempts[uuid] -= 1
         return True
 
     def fail(self, uuid, claim=builds.BuildStage.HELD):
-        """The build fails; the gate answers if it was begun elsewhere."""
+        """The build fails; the guard answers if it was begun elsewhere."""
         world = self.world
         world.attempts[uuid] -= 1
         state = world.placed[uuid]

@@ -110,7 +110,7 @@ class Writes:
     :ivar faults: what becomes of the next writes: ``lost`` and never done,
         ``unanswered`` but done, or done ``later``, after everybody thinks
         that it is lost. What nova does in several writes may also be
-        ``dropped``: it logs an error, or the gate cannot read, and goes on.
+        ``dropped``: it logs an error, or the guard cannot read, and goes on.
     """
 
     def __init__(self, world):
@@ -222,7 +222,7 @@ class Instances:
         instance = self._world.instances[uuid]
         if (instance.deleted or instance.host != self._host
                 or takeover.is_anothers(instance.task, self._host)):
-            # The gate.
+            # The guard.
             return
         self._world.act(instance, self._host)
         if (instance.task == 'deleting' or self._world.machines.get(
@@ -618,19 +618,19 @@ class Process:
             futurist.SynchronousExecutor)
         self.auditor._lock = Lock()
         self._recheck = recheck.Recheck(self.auditor, self, self._is_ending)
-        self._schedule = due_nodes.DueNodes(
+        self._due_nodes = due_nodes.DueNodes(
             self.host, self.auditor, self, clock)
-        self._schedule._current = Local()
+        self._due_nodes._current = Local()
         self._rebalancer = rebalance.Rebalancer(
-            self.auditor, self, self._schedule, self._recheck,
+            self.auditor, self, self._due_nodes, self._recheck,
             lambda node: self.auditor.last.nodes[node].instance is None)
         self._changes = ironic_changes.IronicChanges(
-            self.auditor, self, self._schedule.is_due, self._is_ending)
+            self.auditor, self, self._due_nodes.is_due, self._is_ending)
         self._look = peer_poll.PeerPoller(
             self.auditor, self, self._acquired, clock, self._is_ending,
             lambda nodes: self._recheck.to_move(
                 nodes, settings.partition.label),
-            note_pulled=self._schedule.note_pulled)
+            note_pulled=self._due_nodes.note_pulled)
         self.sources.ending = self._is_ending
         self.ending = False
         self._late_takes = 0
@@ -670,7 +670,7 @@ class Process:
         self._polling = None
         self._audits = 0
         self._looked_for = frozenset()
-        self._robbed = {}
+        self._lost_to_peers = {}
         self._body = self._start
 
     def _is_ending(self):
@@ -728,10 +728,10 @@ class Process:
         """Whether its heartbeats arrive."""
         return self.serving and not self.frozen and not self.muted
 
-    def robbed(self, node):
+    def lost_to_peers(self, node):
         """Another host took a node as if this one were dead."""
         # After its audit has read the records it notices at the next.
-        self._robbed[node] = self._audits + (
+        self._lost_to_peers[node] = self._audits + (
             self.auditing and self.sources.looked)
 
     def may_pull(self, node):
@@ -740,7 +740,7 @@ class Process:
         # A look counts the audit that is being carried out meanwhile.
         audits = self._audits + (node in self._looked_for)
         return audits >= delay and (
-            not delay or self._robbed.get(node) != audits)
+            not delay or self._lost_to_peers.get(node) != audits)
 
     def step(self):
         """Go on until the next pause; begin an audit if there is none.
@@ -881,16 +881,16 @@ class Process:
             return
         finally:
             self._settled = True
-        self._schedule.follow(self._settings, found.view)
-        self._schedule.begin(starting)
+        self._due_nodes.follow(self._settings, found.view)
+        self._due_nodes.begin(starting)
         if starting:
             self.tracked.update(
-                record.node for record in self._schedule.ready())
+                record.node for record in self._due_nodes.ready())
         self._recovery.took_over(found.taken_over, found.at_rest)
         self._looked_for = frozenset()
         self._check_kept(found)
         self._take_back_stop_marker(found.view)
-        self._schedule.spare(found.nodes)
+        self._due_nodes.spare(found.nodes)
         self._rebalancer.once(self._settings.partition.label)
         pause()
         recorded = {record.node for record in (
@@ -905,7 +905,7 @@ class Process:
                 self._delete(record)
         for node in sorted(found.nodes):
             # While it starts it may have no time for that; a later audit has.
-            if self._schedule.is_next(node) and not (
+            if self._due_nodes.is_next(node) and not (
                     starting and node in self.tracked):
                 self.audit(node)
 
@@ -933,11 +933,11 @@ class Process:
         return node in self.tracked
 
     def forget(self, uuids):
-        """As the gate does."""
+        """As the guard does."""
         self.unfinished -= uuids
 
     def silent(self, exc):
-        """As the gate does."""
+        """As the guard does."""
         return isinstance(exc, LostError)
 
     def _receive(self):
@@ -979,14 +979,14 @@ class Process:
         """ResourceTracker.update_available_resource, of one node."""
         if not self._recheck.may_take(node):
             return
-        with self._schedule.auditing(node):
+        with self._due_nodes.auditing(node):
             if self._recheck.is_new(node):
                 self.providers.pop(node, None)
             pause()
             with self.updating:
                 if (node in self.tracked or self._take(node)) and (
                         self._report(node)):
-                    self._schedule.touch(node)
+                    self._due_nodes.touch(node)
 
     def _take(self, node):
         """ResourceTracker._init_compute_node; False when it fails."""
@@ -1137,7 +1137,7 @@ class Process:
 
     def provider_changes(self):
         """audit.drift, every ten minutes."""
-        self._schedule.note_provider_changes({
+        self._due_nodes.note_provider_changes({
             node for node in self.tracked & self._reported.keys()
             if self._world.provide(node).generation != self._reported[node]})
 
@@ -1183,7 +1183,7 @@ class Process:
             if instance and instance.deleted:
                 self._world.detach(machine.instance)
 
-    # Take-over, between and besides all audits.
+    # Takeover, between and besides all audits.
 
     @staticmethod
     def _greenlet(function, *args):

@@ -34,7 +34,7 @@ TURN = 10
 #: Turns in which all has to come to its end when nothing dies any more, and
 #: those that are looked at in any case. A build that is allocated a node anew
 #: may be sent to each host once more, and one whose mark was taken off is seen
-#: by a patrol, after minutes.
+#: by a full sweep, after minutes.
 ROUNDS, AT_LEAST = 150, 60
 
 #: Profile -> number of examples.

@@ -970,7 +970,7 @@ class Simulation(stateful.RuleBasedStateMachine):
         self._wait(MOST_AHEAD + 2 * worlds.NOTICED)
         for process in self._processes.values():
             process.finish_look()
-        for _ in range(recovery.LEFT_TO_OWNER + 2 * recovery.PATROL):
+        for _ in range(recovery.LEFT_TO_OWNER + 2 * recovery.FULL_SWEEP):
             self._wait(1)
             self._sweep_all()
         for instance in list(self.world.instances.values()):
@@ -1077,7 +1077,7 @@ class Simulation(stateful.RuleBasedStateMachine):
                      takeover.marks(name, ['deleting', 'rebooting'])]
             assert instance.task not in marks, f'{instance} is stuck'
             abandoned = (instance.building and instance.node in world.machines
-                        and world.owner(instance.node) == instance.host)
+                         and world.owner(instance.node) == instance.host)
             if (world.machines.get(instance.node) != instance.uuid
                     and not abandoned):
                 continue
@@ -1127,7 +1127,7 @@ class SimulationTest(unittest.TestCase):
     def test_host_that_cannot_write_in_two_outages(self):
         """Another one could, between them and after them.
 
-        Found by 5,000 examples with seed 101; the host was robbed.
+        Found by 5,000 examples with seed 101; the host lost nodes to peers.
         """
         state = Simulation()
         state.begin(number=2, nodes=1, delay=0, limit=1, started=True,

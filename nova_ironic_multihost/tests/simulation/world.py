@@ -398,7 +398,7 @@ class World:
             self.disturbed = self.moment
         self.moves.append(move)
         if reason is not ownership.Reason.PULLED and before in self.processes:
-            self.processes[before].robbed(node)
+            self.processes[before].lost_to_peers(node)
         return True
 
     def _judge(self, move, decided_on):
@@ -418,7 +418,7 @@ class World:
                 self.breach('G3: a node with an allocation moved between '
                             f'live hosts: {move}')
             if move.reason is not ownership.Reason.PULLED:
-                self.breach(f'G1: a live host was robbed of a node: {move}')
+                self.breach(f'G1: a live host lost a node to a peer: {move}')
             if move.before != decided_on:
                 self.breach('G1: a node moved on, and then once more for '
                             f'what had been decided before: {move}')
@@ -611,7 +611,7 @@ class World:
         instance.building = False
         self.deallocate(instance.uuid)
 
-    # take-over
+    # takeover
 
     def set_states(self, uuid, seen, vm_state, task):
         """Write both states of an instance, if they are what was seen.

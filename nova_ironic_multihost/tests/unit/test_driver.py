@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 import collections
 import dataclasses
 import inspect
@@ -361,7 +360,7 @@ class InitHostTestCase(DriverTestCase):
         self.assertIsInstance(
             self.driver.ironic_connection, ironic_retry.RetryingConnection)
         self.driver.get_available_nodes()
-        self.driver.service.nodes.look()
+        self.driver.service.nodes.poll_peers()
         self.assertEqual({False}, set(waiting))
         self.assertIsInstance(
             self.driver.ironic_connection, ironic_retry.RetryingConnection)
@@ -749,7 +748,7 @@ class LookTestCase(DriverTestCase):
         self.manager._update_available_resource_for_node = self.take
         self.manager.rt.remove_node = self.tracked.pop
         self.start_and_audit()
-        self.driver.service.nodes.look()
+        self.driver.service.nodes.poll_peers()
 
     def take(self, context, node):
         self.audited.append(node)
@@ -764,7 +763,7 @@ class LookTestCase(DriverTestCase):
         self.owners[kept] = ME
         self.start_and_audit(incremental.TURNS)
         self.services['compute-2'] = False
-        view = self.driver.service.nodes.look()
+        view = self.driver.service.nodes.poll_peers()
         self.assertFalse(view.live('compute-2'))
         self.assertEqual(dict.fromkeys(NODES, ME), self.owners)
         self.assertLessEqual(set(NODES[1:]), set(self.tracked))
@@ -782,20 +781,20 @@ class LookTestCase(DriverTestCase):
         self.manager._update_available_resource_for_node = audit
         for _ in range(2):
             self.services['compute-2'] = False
-            self.driver.service.nodes.look()
+            self.driver.service.nodes.poll_peers()
             self.driver.service.background_audit.once()
             self.assertEqual(NODES, sorted(self.audited))
             # It was another's in between, and this host has not noticed.
             self.audited.clear()
             self.services['compute-2'] = True
             self.owners.update(dict.fromkeys(NODES, 'compute-2'))
-            self.driver.service.nodes.look()
+            self.driver.service.nodes.poll_peers()
 
     def test_node_that_is_out_of_service_is_audited_as_it_is_taken(self):
         """It has to be reserved before a build can be sent here."""
         self.patch(FakeNode, 'is_maintenance', True)
         self.services['compute-2'] = False
-        self.driver.service.nodes.look()
+        self.driver.service.nodes.poll_peers()
         self.assertEqual(NODES, self.audited)
 
     def test_one_with_a_server_is_moved_whatever_ironic_says_of_it(self):
@@ -804,14 +803,14 @@ class LookTestCase(DriverTestCase):
         self.placed['i1'] = InstanceState(
             ME, node=NODES[0], vm_state='active')
         self.services['compute-2'] = False
-        self.driver.service.nodes.look()
+        self.driver.service.nodes.poll_peers()
         self.assertEqual(ME, self.owners[NODES[0]])
         self.assertIn(NODES[0], self.tracked)
         self.assertEqual(NODES[1:], self.audited)
 
     def test_nothing_is_audited_in_the_background_meanwhile(self):
         self.services['compute-2'] = False
-        self.driver.service.nodes.look()
+        self.driver.service.nodes.poll_peers()
         with mock.patch.object(peer_poll.PeerPoller, 'busy', True):
             self.driver.service.background_audit.once()
         self.assertEqual([], self.audited)
@@ -822,14 +821,14 @@ class LookTestCase(DriverTestCase):
         driver = multihost.IronicMultiHostDriver(
             mock.Mock(_compute=self.manager))
         self.services['compute-2'] = False
-        self.assertIn('compute-2', driver.service.nodes.look().services)
+        self.assertIn('compute-2', driver.service.nodes.poll_peers().services)
         self.assertEqual([], self.audited)
 
     def test_stale_record_at_hand_is_forgotten_first(self):
         # Of a node that was here, and is taken from who took it.
         self.tracked[NODES[0]] = stale = mock.Mock()
         self.services['compute-2'] = False
-        self.driver.service.nodes.look()
+        self.driver.service.nodes.poll_peers()
         self.assertIsNot(stale, self.tracked[NODES[0]])
         forget = self.manager.reportclient.invalidate_resource_provider
         forget.assert_any_call(NODES[0])
@@ -866,22 +865,22 @@ class LookTestCase(DriverTestCase):
         self.driver.get_available_nodes()
         noted = mock.Mock()
         self.patch(self.driver.service.recovery, 'note_silence', noted)
-        self.driver.service.nodes.look()
+        self.driver.service.nodes.poll_peers()
         noted.assert_not_called()
         self.patch(db, 'ironic_services', mock.Mock(
             side_effect=TimeoutError))
-        self.assertRaises(TimeoutError, self.driver.service.nodes.look)
+        self.assertRaises(TimeoutError, self.driver.service.nodes.poll_peers)
         noted.assert_called_once_with()
 
-    def test_only_the_look_hurries_near_the_end_of_a_farewell(self):
+    def test_only_the_peer_poll_hurries_near_the_end_of_a_stop(self):
         self.driver.get_available_nodes()
         timers = self.driver.service.tasks._timers
         before = {name: one._seconds() for name, one in timers.items()}
         self.patch(
             self.driver.service.auditor, 'next_over', lambda settings: 0)
-        self.assertEqual({**before, 'look': 1}, {
+        self.assertEqual({**before, 'peer_poll': 1}, {
             name: one._seconds() for name, one in timers.items()})
-        self.assertEqual(10, before['look'])
+        self.assertEqual(10, before['peer_poll'])
 
     def test_what_a_look_has_pulled_is_asked_for_in_the_background(self):
         self.services = {ME: True}
@@ -892,7 +891,7 @@ class LookTestCase(DriverTestCase):
             asked.extend(nodes) or {*nodes}))
         self.driver.service.due_nodes._audited[NODES[0]] = mock.Mock()
         self.driver.service.peer_poller._pulled = (NODES[0],)
-        self.driver.service.nodes.look()
+        self.driver.service.nodes.poll_peers()
         self.assertEqual([], asked)
         self.patch(self.driver.service.tracker, 'has', lambda node: True)
         self.patch(self.driver.service.tracker, 'audit', lambda node: None)
@@ -912,7 +911,8 @@ class LookTestCase(DriverTestCase):
         self.patch(
             build_requests.BuildRequests, 'unclaimed', lambda self: frozenset()
         )
-        for name in 'look', 'poll', 'arrivals', 'background_audit':
+        for name in ('peer_poll', 'ironic_changes', 'in_flight',
+                     'background_audit'):
             for _ in range(10):
                 self.driver.service.tasks._timers[name].turn()
         self.assertEqual([], asked)
@@ -925,12 +925,12 @@ class SwitchTestCase(DriverTestCase):
         self.services[ME] = True
         self.driver.init_host(ME)
         self.start_and_audit(incremental.TURNS)
-        self.driver.service.nodes.look()
+        self.driver.service.nodes.poll_peers()
         placement, doubt = mock.Mock(), mock.Mock()
         placement.disabled.return_value = frozenset()
         self.patch(self.driver.service.disabled_trait, '_traits', placement)
         self.patch(self.driver.service.auditor, 'doubt', doubt)
-        timer_ = self.driver.service.tasks._timers['status']
+        timer_ = self.driver.service.tasks._timers['disabled_trait']
         for asked in (1, 1):
             timer_.turn()
             self.assertEqual(asked, len(placement.mock_calls))
@@ -983,18 +983,18 @@ class EndTestCase(DriverTestCase):
 
     def test_a_late_look_takes_nothing(self):
         self.end()
-        self.driver.service.nodes.look()
+        self.driver.service.nodes.poll_peers()
         self.manager._update_available_resource_for_node.assert_not_called()
 
     def test_a_farewell_that_is_found_later_is_taken_back(self):
         """The one before was heard late."""
-        self.driver.service.nodes.look()
+        self.driver.service.nodes.poll_peers()
         self.registration.take_back.assert_called_once_with()
         self.said = 'bye'
-        self.driver.service.nodes.look()
+        self.driver.service.nodes.poll_peers()
         self.assertEqual(2, self.registration.take_back.call_count)
         self.end()
-        self.driver.service.nodes.look()
+        self.driver.service.nodes.poll_peers()
         self.assertEqual(2, self.registration.take_back.call_count)
 
     def test_an_audit_takes_it_back_before_it_pulls(self):
@@ -1010,13 +1010,13 @@ class EndTestCase(DriverTestCase):
 
     def test_it_is_taken_back_whatever_fails_in_a_look(self):
         self.said = 'bye'
-        self.driver.service.nodes.look()
+        self.driver.service.nodes.poll_peers()
         self.patch(
             self.driver.service.peer_poller,
             'once',
             mock.Mock(side_effect=OSError),
         )
-        self.assertRaises(OSError, self.driver.service.nodes.look)
+        self.assertRaises(OSError, self.driver.service.nodes.poll_peers)
         self.assertEqual(3, self.registration.take_back.call_count)
 
     def test_no_node_is_marked_for_a_farewell(self):
@@ -1146,17 +1146,17 @@ class PollTestCase(DriverTestCase):
 
     def test_node_that_changes_is_audited_as_it_is_now(self):
         self.place(NODES[0], 'i1', ME)
-        self.driver.service.nodes.poll()
-        self.driver.service.nodes.poll()
+        self.driver.service.nodes.poll_ironic()
+        self.driver.service.nodes.poll_ironic()
         self.assertEqual([(NODES[0], 'i1')], self.audited)
 
     def test_what_is_too_much_for_one_poll_does_not_wait_for_long(self):
         self.place(NODES[0], 'i1', ME)
         self.place(NODES[1], 'i2', ME)
-        woken = self.driver.service.tasks._timers['poll']._woken
+        woken = self.driver.service.tasks._timers['ironic_changes']._woken
         with mock.patch.object(ironic_changes, 'TOGETHER', 1):
             for more in (True, False):
-                self.driver.service.nodes.poll()
+                self.driver.service.nodes.poll_ironic()
                 self.assertIs(more, woken.is_set())
                 woken.clear()
         self.assertEqual([(NODES[0], 'i1'), (NODES[1], 'i2')], self.audited)
@@ -1168,14 +1168,14 @@ class PollTestCase(DriverTestCase):
         with self.driver.service.due_nodes.auditing(NODES[0]):
             self.driver.get_available_resource(NODES[0])
             self.driver.service.due_nodes.touch(NODES[0])
-        self.driver.service.nodes.poll()
+        self.driver.service.nodes.poll_ironic()
         self.assertEqual([(NODES[1], 'i2')], self.audited)
 
     def test_what_this_host_changes_meanwhile_is_read_anew(self):
         self.place(NODES[0], 'i1', ME)
         self.manager._update_available_resource_for_node = mock.Mock()
         self.pages.act = lambda: self.driver.service.nodes.forget(NODES[0])
-        self.driver.service.nodes.poll()
+        self.driver.service.nodes.poll_ironic()
         self.assertNotIn(NODES[0], self.driver.node_cache)
 
 
@@ -1253,10 +1253,10 @@ class TakeoverTestCase(DeadTestCase):
     def test_a_look_is_enough(self):
         self.patch(self.driver, '_get_node',
                    lambda node: FakeNode(node, self.ironic[node]))
-        self.driver.service.nodes.look()
+        self.driver.service.nodes.poll_peers()
         self.assertEqual(ME, self.placed['i1'].host)
         self.assertEqual(['i1'], self.recovered)
-        self.driver.service.nodes.look()
+        self.driver.service.nodes.poll_peers()
         self.join()
         self.assertEqual(1, len(self.notified))
 
@@ -1326,7 +1326,7 @@ class WindowTestCase(DeadTestCase):
     def go_on(self):
         """Let an audit and a look come to their end."""
         self.driver.get_available_nodes()
-        self.driver.service.nodes.look()
+        self.driver.service.nodes.poll_peers()
 
     def get(self, path):
         return test_http_server.get(
@@ -1389,7 +1389,7 @@ class WindowTestCase(DeadTestCase):
         self.addCleanup(goes_on.set)
         self.assertTrue(hangs.wait(60))
         self.now += 2000
-        self.driver.service.nodes.look()
+        self.driver.service.nodes.poll_peers()
         self.assertIll('no audit got any further for 2000 s')
         self.assertEqual(2000, self.scrape()['audit_age_seconds',])
         goes_on.set()
@@ -1410,7 +1410,7 @@ class WindowTestCase(DeadTestCase):
         for _ in range(10):
             self.now += 900
             self.driver.is_node_deleted(NODES[0])
-            self.driver.service.nodes.look()
+            self.driver.service.nodes.poll_peers()
             self.assertWell('is well')
 
     def test_look_that_is_dead(self):
@@ -1418,7 +1418,7 @@ class WindowTestCase(DeadTestCase):
         self.now += 2000
         self.driver.get_available_nodes()
         self.assertIll('no peer poll got any further for 2000 s')
-        self.driver.service.nodes.look()
+        self.driver.service.nodes.poll_peers()
         self.assertWell('is well')
 
     def test_conductor_that_is_silent(self):
@@ -1426,9 +1426,9 @@ class WindowTestCase(DeadTestCase):
         self.patch(db, 'ironic_services', mock.Mock(side_effect=OSError))
         for _ in range(40):
             self.now += 10
-            self.assertRaises(OSError, self.driver.service.nodes.look)
+            self.assertRaises(OSError, self.driver.service.nodes.poll_peers)
         self.assertIll('nova-conductor has not answered for 400 s')
-        self.assertEqual(40, self.scrape()['looks_failed_total',])
+        self.assertEqual(40, self.scrape()['peer_polls_failed_total',])
 
     def test_ironic_that_refuses(self):
         self.bury()
@@ -1438,7 +1438,7 @@ class WindowTestCase(DeadTestCase):
             self.now += 60
             self.assertRaises(nova_exception.VirtDriverNotReady,
                               self.driver.get_available_nodes)
-            self.driver.service.nodes.look()
+            self.driver.service.nodes.poll_peers()
         self.assertWell('is well')
         self.assertEqual(2400, self.scrape()['listing_age_seconds',])
 
@@ -1497,7 +1497,9 @@ class WindowTestCase(DeadTestCase):
         self.owners[second], self.ironic[second] = 'dead', 'i2'
         self.placed['i2'] = dataclasses.replace(
             self.placed['i1'], node=second)
-        self.patch(audit_state, 'TAKEOVERS_PER_AUDIT', 1)
+        read = settings.read
+        self.patch(settings, 'read', lambda: dataclasses.replace(
+            read(), takeovers_per_audit=1))
         self.driver.get_available_nodes()
         self.now += 30
         found = self.scrape()

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """The class that nova gets when it asks for the driver."""
 
 import importlib

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """A server is evacuated while its compute is down and no machine is free."""
 
 from nova_ironic_multihost.tests.functional.failures import base

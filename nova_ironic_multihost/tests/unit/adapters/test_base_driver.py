@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Which classes this package's driver may be put in front of."""
 
 import functools

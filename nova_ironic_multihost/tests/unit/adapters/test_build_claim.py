@@ -15,7 +15,7 @@ from nova_ironic_multihost.tests.unit.adapters import base
 
 
 class Left(BaseException):
-    """The gate ends the build."""
+    """The guard ends the build."""
 
 
 class SavingTestCase(base.DatabaseTestCase):

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """What is undone of evacuations, in the databases of the nova installed."""
 
 import contextlib

@@ -24,7 +24,7 @@ class Node:
 def rows(bodies, **instances):
     """Return what was listed: {uuid: row}."""
     return {uuid: NodeRow(uuid, instances.get(uuid),
-                      None if body is None else str(body).encode())
+                          None if body is None else str(body).encode())
             for uuid, body in bodies.items()}
 
 

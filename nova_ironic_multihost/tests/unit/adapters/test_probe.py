@@ -39,7 +39,7 @@ class LookTestCase(base.BaseTestCase):
     def test_all_is_well(self):
         self.assertEqual(
             {'nova': '34.0.0', 'registered': True, 'error': None,
-             'lacking': ['A.b'], 'shadowed': []}, probe.look())
+             'lacking': ['A.b'], 'shadowed': []}, probe.find())
         # The order is nova-compute's.
         self.assertEqual(
             ['nova.cmd.compute', 'os_vif', 'nova.virt.ironic_multihost'],
@@ -52,24 +52,24 @@ class LookTestCase(base.BaseTestCase):
         self.modules['nova_ironic_multihost.adapters.base_driver'] = bases
         self.modules['nova_ironic_multihost._nova_virt'] = composition
         self.assertEqual(['Acme.get_info'],
-                         probe.look('acme.Acme')['shadowed'])
+                         probe.find('acme.Acme')['shadowed'])
         bases.load.assert_called_once_with('acme.Acme')
         composition.over.assert_called_once_with('acme.Acme')
         composition.over.side_effect = ImportError('unfit')
         self.assertEqual('ImportError: unfit',
-                         probe.look('acme.Acme')['error'])
+                         probe.find('acme.Acme')['error'])
 
     def test_no_nova(self):
         self.version.side_effect = metadata.PackageNotFoundError
         self.broken['nova.cmd.compute'] = ModuleNotFoundError('no nova')
-        found = probe.look()
+        found = probe.find()
         self.assertIsNone(found['nova'])
         self.assertEqual('ModuleNotFoundError: no nova', found['error'])
 
     def test_the_package_is_not_there(self):
         self.plug_ins = []
         self.broken['nova.virt.ironic_multihost'] = ModuleNotFoundError('no')
-        found = probe.look()
+        found = probe.find()
         self.assertEqual((False, 'ModuleNotFoundError: no'),
                          (found['registered'], found['error']))
 
@@ -77,10 +77,10 @@ class LookTestCase(base.BaseTestCase):
         # os-vif goes on without a plug-in that cannot be loaded.
         self.broken['nova.virt.ironic_multihost'] = ModuleNotFoundError('no')
         self.plug_in.load.side_effect = ImportError('the cause')
-        self.assertEqual('ImportError: the cause', probe.look()['error'])
+        self.assertEqual('ImportError: the cause', probe.find()['error'])
 
     def test_the_driver_fails(self):
         self.broken['nova.virt.ironic_multihost'] = SyntaxError('here')
-        found = probe.look()
+        found = probe.find()
         self.assertEqual(('SyntaxError: here', []),
                          (found['error'], found['lacking']))

@@ -30,7 +30,7 @@ class SettingsTestCase(base.BaseTestCase):
                       peer_list=['a', 'b'])
         self.assertEqual(
             peers.Partition(conductor_group='g', shard='s',
-                                 peer_list=('a', 'b')),
+                            peer_list=('a', 'b')),
             settings.partition())
 
     def configure(self, **options):

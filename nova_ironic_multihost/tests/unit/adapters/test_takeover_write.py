@@ -130,8 +130,8 @@ class TransferTestCase(base.DatabaseTestCase):
 
     def test_not_when_anything_has_changed(self):
         for state in (self.seen(host='other'), self.seen(node='other'),
-                       self.seen(vm_state='stopped'),
-                       self.seen(task_state='rebooting')):
+                      self.seen(vm_state='stopped'),
+                      self.seen(task_state='rebooting')):
             self.assertFalse(self.take_over(state))
         self.assertEqual(('dead', 'active', None), self.now())
 

@@ -209,8 +209,9 @@ class InconsistenciesTestCase(base.BaseTestCase):
     def test_server_that_waits_for_a_host_needs_no_allocation(self):
         seen = views.with_more(
             views.consistent(), 'instances',
-            cloud_state.CloudServer('new', vm_state='building',
-                          task_state='scheduling', updated=views.NOW))
+            cloud_state.CloudServer(
+                'new', vm_state='building', task_state='scheduling',
+                updated=views.NOW))
         self.assertEqual([], self.kinds(seen))
 
     def test_machine_of_a_deleted_server(self):

@@ -27,7 +27,7 @@ class PlanTestCase(base.BaseTestCase):
         **change,
     ):
         return forecast.plan(ownership_report.OwnershipReport(seen, settings),
-                         forecast.Change(**change), imagined)
+                             forecast.Change(**change), imagined)
 
     def refused(self, seen=None, **change):
         return str(self.assertRaises(

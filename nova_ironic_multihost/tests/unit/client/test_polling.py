@@ -75,7 +75,7 @@ class PatientlyTestCase(base.BaseTestCase):
             return result
 
         return polling.patiently(act, seconds, (ValueError,),
-                               lambda error: self.told.append(str(error)))
+                                 lambda error: self.told.append(str(error)))
 
     def test_done_at_once(self):
         self.assertIsNone(self.act(60, None))

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """What servers are in the middle of, in words."""
 
 import dataclasses

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 from oslo_config import cfg
 from oslo_config import generator
 from oslotest import base

@@ -49,7 +49,7 @@ class GateTestCase(base.BaseTestCase):
 
     def test_it_is_in_the_gate(self):
         guard = {job.env: job.arguments
-                for job in self.test.choose([], self.test.NOVAS)}
+                 for job in self.test.choose([], self.test.NOVAS)}
         for promise, cell in self.rows:
             for test in re.findall(r'the simulation|``(.+?)``', cell):
                 path = pathlib.Path(test)

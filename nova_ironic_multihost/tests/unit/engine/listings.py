@@ -50,7 +50,7 @@ class Node:
             return NodeRow(self.uuid, self.instance, here=False)
         body = f'{self.uuid} {self.instance or "-"} {self.content}'
         return NodeRow(self.uuid, self.instance, body.encode() if wanted and
-                   wanted(self.uuid, self.instance) else None)
+                       wanted(self.uuid, self.instance) else None)
 
 
 class Ironic:

@@ -59,7 +59,7 @@ def healthy():
                 ('takeover_oldest_pending_seconds', 0),
                 ('listing_seconds', 1), ('listing_age_seconds', 9),
                 ('audit_seconds', 5), ('audit_age_seconds', 50),
-                ('looks_failed_total', 0)):
+                ('peer_polls_failed_total', 0)):
             told[f'{PROCESS}{name}{{{who}}}'] = ALWAYS.format(value)
         told[f'{PROCESS}operations_refused_total{{{who}}}'] = '0+1x120'
         told[f'{PROCESS}nodes{{{who}, reason="keep"}}'] = ALWAYS.format(15)
@@ -169,9 +169,9 @@ FAULTS = {
     ('AuditsStale', ''): Fault(
         {},
         {f'{PROCESS}audit_age_seconds{{{COMPUTE}}}': '50x30 60+60x89'}, 35),
-    ('LooksFailing', ''): Fault(
+    ('PeerPollsFailing', ''): Fault(
         {},
-        {f'{PROCESS}looks_failed_total{{{COMPUTE}}}': '0x30 1+1x89'}, 12),
+        {f'{PROCESS}peer_polls_failed_total{{{COMPUTE}}}': '0x30 1+1x89'}, 12),
     ('MovesFailing', 'free nodes'): Fault(
         {},
         {f'{PROCESS}moves_total{{{COMPUTE}, result="failed"}}':
@@ -266,7 +266,7 @@ class AlertsTestCase(base.BaseTestCase):
     def test_counters_keep_what_has_passed(self):
         """What failed for some minutes stays in them for good."""
         for name, values in (
-                ('looks_failed_total{%s}', '0x30 6+6x3 24x86'),
+                ('peer_polls_failed_total{%s}', '0x30 6+6x3 24x86'),
                 ('moves_total{%s, result="failed"}', '0x30 8x89'),
                 ('takeovers_total{%s, result="failed"}', '0x30 8x89')):
             broken = {f'{PROCESS}{name % COMPUTE}': values}

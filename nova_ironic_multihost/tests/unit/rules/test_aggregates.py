@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 from hypothesis import given
 from hypothesis import strategies as st
 from oslotest import base

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 from oslotest import base
 
 from nova_ironic_multihost.rules import builds
@@ -111,7 +110,7 @@ class RuleTestCase(base.BaseTestCase):
 
     def test_machine_of_a_deleted_instance_is_the_node_owners(self):
         for state in (None, InstanceState('me', deleted=True),
-                       InstanceState('other', deleted=True)):
+                      InstanceState('other', deleted=True)):
             self.assertTrue(builds.may_change_machine(state, 'me', 'me'))
             self.assertTrue(builds.may_change_machine(state, None, 'me'))
             self.assertFalse(

@@ -19,8 +19,8 @@ NOW = 100000.0
 times = strategies.none() | strategies.integers(0, int(NOW))
 signs = strategies.builds(
     HealthInputs, started=times, ending=strategies.booleans(),
-    listening=strategies.booleans(), audit=times, look=times,
-    look_ended=times, services=times, asking=times)
+    listening=strategies.booleans(), audit=times, peer_poll=times,
+    peer_poll_ended=times, services=times, asking=times)
 bounds = strategies.builds(
     health.bounds, strategies.none() | strategies.integers(1, 86400),
     strategies.integers(1, 10), strategies.integers(1, 600))
@@ -32,8 +32,8 @@ def ago(seconds):
 
 class HealthTestCase(base.BaseTestCase):
 
-    well = HealthInputs(started=ago(50000), audit=ago(5), look=ago(1),
-                 look_ended=ago(1), services=ago(2))
+    well = HealthInputs(started=ago(50000), audit=ago(5), peer_poll=ago(1),
+                        peer_poll_ended=ago(1), services=ago(2))
 
     def judge(self, limits=BOUNDS, **changes):
         return health.judge(
@@ -58,20 +58,21 @@ class HealthTestCase(base.BaseTestCase):
                        audit=ago(BOUNDS.audit + 1))
 
     def test_look_hangs(self):
-        self.assertWell('is well', look=ago(BOUNDS.look - 1),
-                        look_ended=ago(BOUNDS.look),
-                        services=ago(BOUNDS.look - 1))
+        self.assertWell('is well', peer_poll=ago(BOUNDS.peer_poll - 1),
+                        peer_poll_ended=ago(BOUNDS.peer_poll),
+                        services=ago(BOUNDS.peer_poll - 1))
         self.assertIll('no peer poll got any further',
-                       look=ago(BOUNDS.look + 1),
-                       look_ended=ago(BOUNDS.look + 2),
-                       services=ago(BOUNDS.look + 1.5))
+                       peer_poll=ago(BOUNDS.peer_poll + 1),
+                       peer_poll_ended=ago(BOUNDS.peer_poll + 2),
+                       services=ago(BOUNDS.peer_poll + 1.5))
 
     def test_both_hang(self):
-        self.assertIll('and no audit', look=ago(5000), look_ended=ago(5001),
+        self.assertIll('and no audit', peer_poll=ago(5000),
+                       peer_poll_ended=ago(5001),
                        services=ago(5000.5), audit=ago(5000))
 
     def test_look_that_takes_many_nodes_goes_on(self):
-        self.assertWell('is well', look=ago(1), look_ended=ago(5000),
+        self.assertWell('is well', peer_poll=ago(1), peer_poll_ended=ago(5000),
                         services=ago(4999))
 
     def test_conductor_is_silent(self):
@@ -99,7 +100,7 @@ class HealthTestCase(base.BaseTestCase):
 
     def test_what_was_before_the_start_was_over_does_not_count(self):
         self.assertWell('is well', started=ago(100), audit=ago(9000),
-                        look=None, look_ended=None, services=None)
+                        peer_poll=None, peer_poll_ended=None, services=None)
 
     @hypothesis.given(signs, bounds)
     def test_start_is_never_ill(self, some, limits):
@@ -132,11 +133,11 @@ class HealthTestCase(base.BaseTestCase):
     def test_who_got_on_within_the_bounds_is_well(self, some, limits):
         some = dataclasses.replace(
             some, listening=True, audit=ago(limits.audit or 0),
-            look=ago(limits.look), services=ago(limits.conductor))
+            peer_poll=ago(limits.peer_poll), services=ago(limits.conductor))
         self.assertTrue(health.judge(some, limits, NOW).well)
 
     @hypothesis.given(signs, bounds, strategies.sampled_from(
-        ['audit', 'look', 'services']))
+        ['audit', 'peer_poll', 'services']))
     def test_younger_signs_make_nobody_ill(self, some, limits, name):
         """What gets further is not worse off for it."""
         if health.judge(some, limits, NOW).well:

@@ -33,7 +33,7 @@ class Looker:
     def judge(self, services):
         """Return the view of an audit, or a late check."""
         return peers.view(self.found.judged(services, 'me'),
-                               peers.Partition(), 'me')
+                          peers.Partition(), 'me')
 
 
 class OutagesTestCase(base.BaseTestCase):
@@ -80,10 +80,10 @@ class OutagesTestCase(base.BaseTestCase):
         found = liveness.Outages().after(down, 0, HEARTBEATS)
         self.assertFalse(found.overdue(50, HEARTBEATS))
         self.assertTrue(found.overdue(400, HEARTBEATS))
-        found = found.looked(400, HEARTBEATS).after(down, 410, HEARTBEATS)
+        found = found.polled(400, HEARTBEATS).after(down, 410, HEARTBEATS)
         self.assertEqual({'b': HEARTBEATS.gap + 10},
                          found.lengths(410, HEARTBEATS))
-        self.assertEqual(liveness.Outages(), liveness.Outages().looked(
+        self.assertEqual(liveness.Outages(), liveness.Outages().polled(
             5, HEARTBEATS))
 
     def test_who_is_down_on_purpose_does_not_count(self):

@@ -21,7 +21,7 @@ def view(host='me', over=(), **services):
     """
     return peers.view(
         [peers.ComputeService(name, words is not None,
-                                   stop_marker=words or '')
+                              stop_marker=words or '')
          for name, words in services.items()],
         peers.Partition(), host, over=over)
 

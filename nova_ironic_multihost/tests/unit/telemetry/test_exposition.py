@@ -45,7 +45,7 @@ class ExpositionTestCase(base.BaseTestCase):
             ('info', '1.2.3'): 1,
             ('moves_total', 'adopted'): 0, ('moves_total', 'pulled'): 0,
             ('moves_total', 'failed'): 0, ('takeovers_total', 'done'): 0,
-            ('takeovers_total', 'failed'): 0, ('looks_failed_total',): 0,
+            ('takeovers_total', 'failed'): 0, ('peer_polls_failed_total',): 0,
             ('operations_refused_total',): 0,
             ('takeover_oldest_pending_seconds',): 0,
             ('listing_age_seconds',): 60, ('audit_age_seconds',): 60},
@@ -92,7 +92,7 @@ class ExpositionTestCase(base.BaseTestCase):
              ('moves_total', 'failed'): Event.MOVE_FAILED,
              ('takeovers_total', 'done'): Event.TAKEN_OVER,
              ('takeovers_total', 'failed'): Event.TAKEOVER_FAILED,
-             ('looks_failed_total',): Event.LOOK_FAILED,
+             ('peer_polls_failed_total',): Event.PEER_POLL_FAILED,
              ('operations_refused_total',): Event.REFUSED},
             {key: list(Event)[int(value) - 1] for key, value in found.items()
              if key[0].endswith('_total')})

@@ -78,7 +78,7 @@ class ReportTestCase(base.BaseTestCase):
     def test_work(self):
         some = counters.Counters().with_turns(
             Work.AUDIT, RunStats(95, 80, 80, 7)).with_turns(
-                Work.LOOK, RunStats(sign=60)).asked(1, 88)
+                Work.PEER_POLL, RunStats(sign=60)).asked(1, 88)
         lines = self.after('Work:', self.lines(some))
         self.assertIn('an audit of all nodes: done 20.0 s ago, took 7.0 s, '
                       'last sign of it 5.0 s ago', lines)

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+
 """tools/budgets, on a small tree."""
 
 import contextlib

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+
 """tools/nova-contract, on a small tree and on the novas here."""
 
 import pathlib

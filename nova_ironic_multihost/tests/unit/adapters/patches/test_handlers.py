@@ -56,7 +56,7 @@ class RecordReadsTestCase(base.TrackerTestCase):
                 for node in ('due', 'at rest', 'gone')]
         base.replace(
             base.RECORD_READS, self.compute, audited=lambda: rows,
-            current=list, schedule=mock.Mock(next_of=lambda nodes: [
+            current=list, due_nodes=mock.Mock(next_of=lambda nodes: [
                 node for node in nodes if node != 'at rest']))
         nodes = {'due', 'at rest', 'new'}
         self.assertEqual(
@@ -80,7 +80,7 @@ class RecordReadsTestCase(base.TrackerTestCase):
         self.rt.clean_compute_node_cache = clean_after_a_while
         base.replace(
             base.RECORD_READS, self.compute, audited=list,
-            current=lambda: list(mine), schedule=mock.Mock(next_of=list))
+            current=lambda: list(mine), due_nodes=mock.Mock(next_of=list))
         rows = self.compute._get_compute_nodes_in_db(
             mock.sentinel.context, {NODE})
         self.rt.clean_compute_node_cache(rows)
@@ -321,7 +321,7 @@ class NodeAuditsTestCase(base.TrackerTestCase):
             tree.new_root(NODE, NODE)
         self.steps = 0
         base.replace(
-            base.NODE_AUDITS, self.compute, schedule=self, sign=self.step)
+            base.NODE_AUDITS, self.compute, due_nodes=self, sign=self.step)
 
     def note_allocated(self, node):
         self.noted.append((node, 'allocated'))
@@ -689,7 +689,7 @@ class StartTestCase(base.TrackerTestCase):
             copy=lambda *build: self.done.append(build),
             over=lambda *build: self.done.append(build),
             ending=lambda: ending[-1],
-            arrivals=mock.Mock(
+            in_flight=mock.Mock(
                 begin=lambda uuid: self.done.append(f'{uuid} is here'),
                 end=lambda uuid: self.done.append(f'{uuid} has ended')))
         return compute

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The gate before nova's operations, on the ComputeManager installed here."""
+"""The guard before nova's operations, on the ComputeManager installed here."""
 
 import ast
 import contextlib

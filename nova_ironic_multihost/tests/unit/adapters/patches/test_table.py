@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+
 """What is replaced in nova: the table, and how it is applied."""
 
 import ast
@@ -204,11 +205,11 @@ class LayersTestCase(base.BaseTestCase):
             adopt=self.noting('adopt', False), copy=self.noting('copy'),
             failed=self.noting('failed'), over=self.noting('over'),
             ending=lambda: False)
-        parts.arrivals.begin = self.noting('begin')
-        parts.arrivals.end = self.noting('end')
+        parts.in_flight.begin = self.noting('begin')
+        parts.in_flight.end = self.noting('end')
 
         def build(name, instance, act, *args):
-            self.done.append('gate')
+            self.done.append('guard')
             return act()
 
         parts.guard.build = build
@@ -243,7 +244,7 @@ class LayersTestCase(base.BaseTestCase):
         self.compute._do_build_and_run_instance(
             None, self.instance, node='n1')
         self.assertEqual(
-            ['gate', '_do_build_and_run_instance', 'over', 'end'], self.done)
+            ['guard', '_do_build_and_run_instance', 'over', 'end'], self.done)
         self.assertIsNot(save, self.instance.save)
 
     def test_a_build_that_fails(self):
@@ -252,7 +253,7 @@ class LayersTestCase(base.BaseTestCase):
             OSError, self.compute._do_build_and_run_instance,
             None, self.instance, node='n1')
         self.assertEqual(
-            ['gate', '_do_build_and_run_instance', 'failed', 'end'],
+            ['guard', '_do_build_and_run_instance', 'failed', 'end'],
             self.done)
 
     def test_novas_own_method(self):

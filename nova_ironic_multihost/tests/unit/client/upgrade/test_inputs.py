@@ -108,7 +108,7 @@ class ProbeTestCase(EvidenceTestCase):
                                return_value='/venv/bin/python'):
             self.assertEqual(
                 driver_load.Probe('/venv/bin/python', '34.0.0', True, 'E',
-                              ('A.b',), ('C.d',)), self.known().probe)
+                                  ('A.b',), ('C.d',)), self.known().probe)
         [python, safe, script] = run.call_args.args[0]
         # Nothing of the directory of the script is imported.
         self.assertEqual(('/venv/bin/python', '-P'), (python, safe))

@@ -40,7 +40,7 @@ class JudgeMarksTestCase(base.JudgeTestCase):
     def test_nodes_of_one_are_not(self):
         self.assert_complains(
             other_drivers.judge_marks(views.consistent(),
-                                ALL - {'node-1', 'node-4'}),
+                                      ALL - {'node-1', 'node-4'}),
             '2 nodes of compute-2', 'OWNER_NOVA', 'Switch it')
 
     def test_nodes_of_which_it_cannot_be_said(self):

@@ -43,7 +43,7 @@ class JudgeTestCase(base.JudgeTestCase):
     def test_same_nodes_and_no_peers(self):
         self.assert_complains(
             shared_options.judge([base.of_host('a', shard='s'),
-                             base.of_host('b', shard='s')]),
+                                  base.of_host('b', shard='s')]),
             'a, b serve the same nodes and [ironic]peer_list is empty',
             fatal=True)
         self.assert_silent(shared_options.judge([

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 import math
 
 from nova_ironic_multihost.client.upgrade import stop_timeout

@@ -204,7 +204,7 @@ class OwnershipTestCase(cloud.AuditTestCase):
         self.assertNotEqual({}, dict(self.audit(
             'a', pull_delay_audits=3).nodes))
 
-    def robbed(self, audits=12, **options):
+    def lost_to_peers(self, audits=12, **options):
         """Have a take all that b has after each audit of b.
 
         :returns: how many nodes b has pulled in each.
@@ -220,9 +220,9 @@ class OwnershipTestCase(cloud.AuditTestCase):
             self.cloud.owners = dict.fromkeys(cloud.NODES, 'a')
         return pulled
 
-    def test_who_is_robbed_of_what_it_has_pulled_waits_anew(self):
+    def test_host_that_loses_pulled_nodes_to_peers_waits_anew(self):
         self.audit('a')
-        pulled = self.robbed()
+        pulled = self.lost_to_peers()
         number = max(pulled)
         self.assertNotEqual(0, number)
         self.assertEqual([0, 0, 0, number] * 3, pulled)
@@ -231,7 +231,7 @@ class OwnershipTestCase(cloud.AuditTestCase):
         """As of nodes that get a build each time."""
         self.audit('a')
         self.refused = {*cloud.NODES}
-        pulled = self.robbed()
+        pulled = self.lost_to_peers()
         number = max(pulled)
         self.assertNotEqual(0, number)
         self.assertEqual([0] * 3 + [number] * 9, pulled)
@@ -688,7 +688,7 @@ class AuditHostsTestCase(cloud.AuditTestCase):
         self.assertEqual([Reason.PULLED],
                          [found.reasons[node] for node in mine])
 
-    def test_host_that_was_robbed_pulls_nothing_back_at_once(self):
+    def test_host_that_lost_nodes_to_peers_pulls_nothing_back_at_once(self):
         lost = next(iter(self.before.nodes))
         self.cloud.owners[lost] = 'a'
         self.cloud.set('a', disabled=True)
@@ -696,7 +696,7 @@ class AuditHostsTestCase(cloud.AuditTestCase):
 
     def test_what_is_remembered_between_audits_is_as_before(self):
         # As after an audit in which nothing happened: the one that comes
-        # next neither waits anew nor takes itself for robbed.
+        # next neither waits anew nor takes nodes for lost to peers.
         self.cloud.set('a', disabled=True)
         self.audit_hosts('b', 'a')
         self.refused = self.share
@@ -782,7 +782,7 @@ class AuditHostsTestCase(cloud.AuditTestCase):
         look()
         self.cloud.set('b', up=True)
         for seconds, adopts in (
-                (5, False), (10, False), (30, False), (28, False), (1, True)):
+                (5, False), *[(10, False)] * 6, (8, False), (1, True)):
             self.clock.now += seconds
             if seconds != 5:
                 look()

@@ -145,7 +145,7 @@ class RecordsTestCase(cloud.AuditTestCase):
         auditor = self.auditors['a']
         settings = audit_state.Settings('a', points=32)
         auditor.note_down(settings, auditor.read_view(settings))
-        auditor.note_look(settings)
+        auditor.note_poll(settings)
 
     def all_read(self):
         self.found = self.audit('a')

@@ -351,7 +351,7 @@ class TakeoverTestCase(cloud.AuditTestCase):
 
     def test_looks_end_when_all_have_been_tried(self):
         settings = audit_state.Settings('a', points=32, takeovers_per_audit=2,
-                                  **self.options)
+                                        **self.options)
         self.cloud.take_one = lambda *args: False
         self.cloud.set('c', up=False, forced_down=True)
         wanted = [node for node in self.theirs

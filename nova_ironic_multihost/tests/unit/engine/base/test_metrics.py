@@ -48,16 +48,16 @@ class TallyTestCase(base.BaseTestCase):
             self.clock.now += 2
         self.assertEqual(counters.RunStats(1007, 1007, 1007, 7),
                          self.turns(Work.AUDIT))
-        self.assertEqual(counters.RunStats(), self.turns(Work.LOOK))
+        self.assertEqual(counters.RunStats(), self.turns(Work.PEER_POLL))
 
     def test_work_that_fails_comes_to_its_end(self):
         def work():
-            with self.recorder.turn(Work.LOOK):
+            with self.recorder.turn(Work.PEER_POLL):
                 raise OSError
 
         self.assertRaises(OSError, work)
         self.assertEqual(counters.RunStats(sign=1000, ended=1000),
-                         self.turns(Work.LOOK))
+                         self.turns(Work.PEER_POLL))
 
     def test_moves_of_free_nodes_are_counted(self):
         for reason, done in (
@@ -118,11 +118,11 @@ class TallyTestCase(base.BaseTestCase):
                          self.turns(Work.LISTING))
 
     def test_request_of_another_thread_is_not(self):
-        with self.recorder.turn(Work.LOOK):
+        with self.recorder.turn(Work.PEER_POLL):
             pass
         self.clock.now += 9
         in_thread(self.ask)
-        self.assertEqual(1000, self.turns(Work.LOOK).sign)
+        self.assertEqual(1000, self.turns(Work.PEER_POLL).sign)
 
     def ask(self):
         with self.recorder.asking():

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 from unittest import mock
 
 from oslotest import base
@@ -12,7 +11,7 @@ from nova_ironic_multihost.rules.ownership import Reason
 
 def due(reasons=None, mapped=True, **absences):
     return operator_log.due('compute-1', mapped, reasons or {},
-                       absence.Absences(**absences))
+                            absence.Absences(**absences))
 
 
 class DueTestCase(base.BaseTestCase):

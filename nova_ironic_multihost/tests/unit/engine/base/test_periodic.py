@@ -125,7 +125,7 @@ class WakeTestCase(base.BaseTestCase):
         # Whether it was woken, at the beginning of each wait.
         self.woken = []
         self.timer = timers.PeriodicTask('poll', self.turn, lambda: self.pause,
-                                  clock=lambda: self.now)
+                                         clock=lambda: self.now)
         self.timer._stopped = Event(
             self.rests, self.sleep, lambda: self.resting())
         self.timer._woken = Event(self.waits, self.sleep, self.waiting)

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 import contextlib
 import logging
 import types
@@ -49,8 +48,8 @@ class GateTestCase(base.BaseTestCase):
         super().setUp()
         self.sources = Sources()
         self.refused = []
-        self.guard = guards.OperationGuard('Me', self.sources,
-                              refused=lambda: self.refused.append(1))
+        self.guard = guards.OperationGuard(
+            'Me', self.sources, refused=lambda: self.refused.append(1))
         self.done = []
 
     def move(self):
@@ -926,9 +925,9 @@ class GateTestCase(base.BaseTestCase):
             self.fail_to_delete(TimeoutError(), 'deleting', False))
 
     def test_who_repeats_hears_that_nobody_answers(self):
-        self.guard = guards.OperationGuard('me', self.sources,
-                              passing=lambda exc, again: isinstance(
-                                  exc, TimeoutError))
+        self.guard = guards.OperationGuard(
+            'me', self.sources,
+            passing=lambda exc, again: isinstance(exc, TimeoutError))
 
         def repeat(error):
             with self.guard.repeating():

@@ -115,10 +115,10 @@ class WitnessTestCase(cloud.AuditTestCase):
     def test_looks_that_fail_are_counted(self):
         self.audit()
         self.look_once()
-        self.assertEqual(0, self.counts()[Event.LOOK_FAILED])
+        self.assertEqual(0, self.counts()[Event.PEER_POLL_FAILED])
         with mock.patch.object(self.cloud, 'services', side_effect=OSError):
             self.assertRaises(OSError, self.look_once)
-        self.assertEqual(1, self.counts()[Event.LOOK_FAILED])
+        self.assertEqual(1, self.counts()[Event.PEER_POLL_FAILED])
 
     def test_instances_that_wait_to_be_taken_over_are_pending(self):
         self.options['policy'] = takeover.Policy(takeover.FORCED_DOWN)
@@ -190,7 +190,7 @@ class WitnessTestCase(cloud.AuditTestCase):
             self.assertTrue(hangs.wait(60))
             # It holds the auditor's lock, which nobody here waits for.
             self.clock.now += BOUNDS.audit + 1
-            self.recorder.sign(Work.LOOK)
+            self.recorder.sign(Work.PEER_POLL)
             with self.recorder.turn(Work.SERVICES):
                 pass
             verdict = self.health_probe.picture().verdict
@@ -200,9 +200,9 @@ class WitnessTestCase(cloud.AuditTestCase):
         self.assertIn('no audit', verdict.why)
         self.assertTrue(self.verdict().well)
 
-    def test_looks_that_are_dead(self):
+    def test_peer_polls_that_are_dead(self):
         self.start()
-        self.clock.now += BOUNDS.look + 1
+        self.clock.now += BOUNDS.peer_poll + 1
         self.audit()
         self.assertIn('no peer poll', self.verdict().why)
         self.look_once()

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
-
 import hypothesis
 from hypothesis import strategies
 from oslotest import base

@@ -60,12 +60,12 @@ class LookTestCase(cloud.AuditTestCase):
 
     def look_of(self, some_auditor):
         """Return a function that looks once; self.last is what looks."""
-        one = peer_poll.PeerPoller(some_auditor, self.tracker,
-                        lambda audit, mine: self.acquired.append(mine),
-                        self.clock, lambda: self.ending,
-                        lambda nodes: self.to_move(nodes),
-                        pull=lambda nodes: self.pull(nodes),
-                        note_pulled=self.pulled.extend)
+        one = peer_poll.PeerPoller(
+            some_auditor, self.tracker,
+            lambda audit, mine: self.acquired.append(mine), self.clock,
+            lambda: self.ending, lambda nodes: self.to_move(nodes),
+            pull=lambda nodes: self.pull(nodes),
+            note_pulled=self.pulled.extend)
         self.last = one
 
         def settings(options):
@@ -133,7 +133,7 @@ class LookTestCase(cloud.AuditTestCase):
         self.cloud.set('b', up=False)
         self.look()
         self.assertEqual(len(NODES), signs.sign.mock_calls.count(
-            mock.call(Work.LOOK)))
+            mock.call(Work.PEER_POLL)))
 
     def test_who_may_be_starting_keeps_its_nodes(self):
         self.heartbeats = Heartbeats(10, 60)
@@ -144,8 +144,9 @@ class LookTestCase(cloud.AuditTestCase):
         for _ in range(2):
             self.auditors['a'].audit(self.settings({}))
         self.assertEqual([], self.tracker.audited)
-        for _ in range(2):
-            self.clock.now += 30
+        for _ in range(6):
+            self.assertEqual([], self.tracker.audited)
+            self.clock.now += 10
             self.look()
         self.assertEqual(NODES, self.tracker.audited)
 
@@ -257,7 +258,7 @@ class LookTestCase(cloud.AuditTestCase):
             self.cloud.set('b', up=False)
             self.look()
             self.clock.now += 10
-        for seconds in 30, 19:
+        for seconds in 0, 10, 10, 10, 10, 9:
             self.clock.now += seconds
             self.look()
         self.assertEqual([], self.tracker.audited)

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 import logging
 
 import fixtures
@@ -46,7 +45,7 @@ class RefusalsTestCase(base.BaseTestCase):
         return self.left.pop(uuid, None) is not None
 
     def sweep(self, looks=1, seen=None):
-        for _ in range(looks * evacuation_refusals.LOOK):
+        for _ in range(looks * evacuation_refusals.SWEEPS):
             self.refusals.sweep(seen or view(['me', 'other'], ['dead']))
 
     def test_what_is_sent_here_is_refused_at_once(self):
@@ -127,7 +126,7 @@ class RefusalsTestCase(base.BaseTestCase):
         self.left['i1'] = Record('n', 'dead')
         self.sweep()
         self.sweep(3, view(['other'], fenced=['me']))
-        for _ in range(3 * evacuation_refusals.LOOK):
+        for _ in range(3 * evacuation_refusals.SWEEPS):
             self.refusals.sweep(None)
         self.assertEqual(1, self.looks)
         self.sweep()

@@ -134,6 +134,8 @@ class InstancesTestCase(base.BaseTestCase):
         self.waiting, self.received = False, 0
         # Builds that are here, if only to wait for their turn.
         self.arrived = set()
+        # Instances whose builds wait anew.
+        self.came = set()
         # Instances that an audit takes over at this moment.
         self.under_way = frozenset()
         # What becomes of a build that Ironic was not told of.
@@ -151,6 +153,9 @@ class InstancesTestCase(base.BaseTestCase):
         self.assertEqual(('i1', self.machine), (
             instance.uuid, provision_state))
         return self.attempt
+
+    def wait_anew(self, instances):
+        self.came = {*self.came, *instances}
 
     def undo(self, instance):
         self.instances.done.append(('undo', instance.task_state))
@@ -304,7 +309,7 @@ class RecoveryTestCase(InstancesTestCase):
         self.assertEqual(('active', None), self.states())
 
     def test_a_build_that_is_over_and_has_to_be_stopped(self):
-        """The patrol sees that nobody is at work on that."""
+        """A full sweep sees that nobody is at work on that."""
         def deployed(instance):
             self.instances.have('active', 'powering-off')
 
@@ -562,10 +567,10 @@ class FailureTestCase(InstancesTestCase):
                     self.assertNotIn(
                         'building', [row.vm_state for row in rows])
 
-    def asking(self, act, sweeps=3 * recovery.PATROL):
+    def asking(self, act, sweeps=3 * recovery.FULL_SWEEP):
         """Return how often it is asked what is marked, in the sweeps after."""
         asked = []
-        for _ in range(recovery.PATROL + 1):
+        for _ in range(recovery.FULL_SWEEP + 1):
             self.sweep_often(1)
         act()
         marked = self.instances.marked
@@ -690,7 +695,7 @@ class FailureTestCase(InstancesTestCase):
         self.assertEqual(('active', None), self.states())
 
     def test_what_is_not_done_and_does_not_fail(self):
-        """The gate could not read; nova has logged an error."""
+        """The guard could not read; nova has logged an error."""
         for vm_state, before, method in (
                 ('active', 'deleting', 'delete'),
                 ('building', 'spawning', 'fail'),
@@ -1037,7 +1042,7 @@ class SweepTestCase(InstancesTestCase):
         for by, host in (('other', 'third'), ('third', 'dead')):
             self.taking('rebooting', by, host)
             before = self.states()
-            self.sweep_often(5 * recovery.PATROL, other=True, third=False,
+            self.sweep_often(5 * recovery.FULL_SWEEP, other=True, third=False,
                              dead=False)
             self.assertEqual(before, self.states())
 
@@ -1165,7 +1170,7 @@ class StartTestCase(InstancesTestCase):
         self.start(lambda: self.fail('nova sets it to ERROR'))
         self.join()
         self.assertEqual(('active', 'rebuilding'), self.states())
-        # The patrol sees to it if it does not come.
+        # A full sweep sees to it if it does not come.
         self.machine = 'available'
         self.sweep_often(stuck_instances.ON_ITS_WAY + 1)
         self.assertEqual(('error', None), self.states())

@@ -14,7 +14,7 @@ class KeepTestCase(test_recovery.InstancesTestCase):
     def test_what_another_did_not_take_after_all_goes_on(self):
         self.taking('powering-off', 'other', 'mine')
         mark = self.states()
-        self.sweep_often(2 * recovery.PATROL - 1, other=False)
+        self.sweep_often(2 * recovery.FULL_SWEEP - 1, other=False)
         self.assertEqual(mark, self.states())
         # Also one that is down, or disabled, and lives.
         self.sweep_often(2, mine=False, other=False)
@@ -25,7 +25,7 @@ class KeepTestCase(test_recovery.InstancesTestCase):
         self.machine = None
         self.taking(None, 'other', 'mine')
         self.instances.rows['i1'].vm_state = 'building'
-        self.sweep_often(2 * recovery.PATROL + 1, other=False)
+        self.sweep_often(2 * recovery.FULL_SWEEP + 1, other=False)
         self.assertEqual(('error', None), self.states())
 
     def test_what_one_that_is_gone_did_not_take_is_found_in_the_end(self):
@@ -33,34 +33,34 @@ class KeepTestCase(test_recovery.InstancesTestCase):
             self.instances.have('active', None, uuid)
         self.taking('powering-off', 'gone', 'mine')
         # The first time all are looked at.
-        self.sweep_often(2 * recovery.PATROL, other=True)
+        self.sweep_often(2 * recovery.FULL_SWEEP, other=True)
         self.assertEqual(('active', 'powering-off'), self.states())
         # Then one at a time, again and again.
-        for patrols in 3, 8:
+        for full_sweeps in 3, 8:
             self.taking('powering-off', 'gone', 'mine')
-            self.sweep_often(recovery.PATROL, other=True)
+            self.sweep_often(recovery.FULL_SWEEP, other=True)
             self.assertTrue(takeover.is_mark(self.states()[1]))
-            self.sweep_often(patrols * recovery.PATROL, other=True)
+            self.sweep_often(full_sweeps * recovery.FULL_SWEEP, other=True)
             self.assertEqual(('active', 'powering-off'), self.states())
 
     def test_their_host_is_spelled_as_it_is_now(self):
         for uuid in 'i1', 'i2':
             self.instances.have('active', None, uuid, host='MINE')
         self.instances.have('active', None, 'i3', host='other')
-        self.sweep_often(recovery.PATROL, other=True)
+        self.sweep_often(recovery.FULL_SWEEP, other=True)
         self.assertEqual(['Mine', 'Mine', 'other'], [
             row.host for row in self.instances.rows.values()])
 
     def test_one_to_be_evacuated_that_another_did_not_take(self):
         self.instances.asked = 'evacuate'
         self.taking('rebuilding', 'other', 'mine')
-        self.sweep_often(2 * recovery.PATROL + 1, other=False)
+        self.sweep_often(2 * recovery.FULL_SWEEP + 1, other=False)
         self.assertEqual(('active', None), self.states())
 
     def test_one_that_is_fenced_keeps_nothing(self):
         self.taking('powering-off', 'other', 'mine')
         mark = self.states()
-        self.sweep_often(5 * recovery.PATROL, mine=None, other=True)
+        self.sweep_often(5 * recovery.FULL_SWEEP, mine=None, other=True)
         self.assertEqual(mark, self.states())
 
 
@@ -102,12 +102,12 @@ class UnattendedTestCase(test_recovery.InstancesTestCase):
         self.sweep_often(stuck_instances.UNATTENDED)
         self.assertEqual({}, self.instances.rows)
 
-    def test_nova_is_asked_once_a_patrol_when_nothing_is_amiss(self):
+    def test_nova_is_asked_once_a_full_sweep_when_nothing_is_amiss(self):
         self.instances.have('active', None)
-        self.sweep_often(recovery.PATROL)
+        self.sweep_often(recovery.FULL_SWEEP)
         with mock.patch.object(
                 self.instances, 'busy', return_value={}) as busy:
-            self.sweep_often(4 * recovery.PATROL)
+            self.sweep_often(4 * recovery.FULL_SWEEP)
         self.assertEqual(4, busy.call_count)
         self.assertEqual(0, self.received)
 
@@ -117,7 +117,7 @@ class UnattendedTestCase(test_recovery.InstancesTestCase):
         for task_state in 'deleting', 'powering-off':
             self.instances.have('active', task_state)
             self.unfinished = {'i1'}
-            self.sweep_often(5 * recovery.PATROL)
+            self.sweep_often(5 * recovery.FULL_SWEEP)
             self.assertEqual(('active', task_state), self.states())
         self.waiting = False
         self.sweep_often(1)
@@ -126,7 +126,7 @@ class UnattendedTestCase(test_recovery.InstancesTestCase):
     def test_what_may_not_have_been_sent_yet_is_left_alone(self):
         for task_state in 'powering-off', 'rebuilding', 'image_snapshot':
             self.instances.have('active', task_state)
-            self.sweep_often(5 * recovery.PATROL)
+            self.sweep_often(5 * recovery.FULL_SWEEP)
             self.assertEqual(('active', task_state), self.states())
 
     def test_rebuild_that_the_conductor_may_have_is_waited_for(self):
@@ -152,14 +152,14 @@ class UnattendedTestCase(test_recovery.InstancesTestCase):
         self.sweep_often(1)
         self.instances.rows['i1'].task_state = 'spawning'
         self.machine = 'active'
-        self.sweep_often(recovery.PATROL + stuck_instances.UNATTENDED)
+        self.sweep_often(recovery.FULL_SWEEP + stuck_instances.UNATTENDED)
         self.assertEqual([('deployed', 'spawning')], self.instances.done)
 
     def test_build_that_waits_for_its_turn_is_left_alone(self):
         """It was sent here again, for another node."""
         self.instances.have('building', 'spawning')
         self.arrived = {'i1'}
-        self.sweep_often(5 * recovery.PATROL)
+        self.sweep_often(5 * recovery.FULL_SWEEP)
         self.assertEqual(('building', 'spawning'), self.states())
 
     def test_build_that_has_hardly_begun_is_taken_up(self):
@@ -174,7 +174,7 @@ class UnattendedTestCase(test_recovery.InstancesTestCase):
         self.taken('building', 'spawning')
         mark = self.states()
         with mock.patch.object(stuck_instances.LOG, 'warning') as warning:
-            self.sweep_often(5 * recovery.PATROL)
+            self.sweep_often(5 * recovery.FULL_SWEEP)
         self.assertEqual(mark, self.states())
         warning.assert_not_called()
 
@@ -183,7 +183,7 @@ class UnattendedTestCase(test_recovery.InstancesTestCase):
         self.instances.have('active', None)
         self.sweep_often(1)
         self.instances.have('active', 'rebuilding')
-        self.sweep_often(5 * recovery.PATROL)
+        self.sweep_often(5 * recovery.FULL_SWEEP)
         self.assertEqual(('active', 'rebuilding'), self.states())
 
     def test_process_that_stood_still_sees_what_waits_for_it_first(self):
@@ -203,7 +203,7 @@ class UnattendedTestCase(test_recovery.InstancesTestCase):
     def test_nobody_works_on_what_an_operation_is_at(self):
         self.taken('active', 'rescuing')
         self.at_work = {'i1'}
-        self.sweep_often(5 * recovery.PATROL)
+        self.sweep_often(5 * recovery.FULL_SWEEP)
         self.assertEqual([], self.instances.done)
         self.at_work = set()
         self.sweep_often(1)
@@ -211,19 +211,19 @@ class UnattendedTestCase(test_recovery.InstancesTestCase):
 
     def test_what_was_to_be_deleted_is_deleted(self):
         self.instances.have('active', 'deleting')
-        self.sweep_often(recovery.PATROL + stuck_instances.UNATTENDED)
+        self.sweep_often(recovery.FULL_SWEEP + stuck_instances.UNATTENDED)
         self.assertEqual({}, self.instances.rows)
 
     def test_what_is_half_deleted_is_deleted(self):
         """nova has noted that it is deleted, and went no further."""
         self.instances.have('deleted', None)
-        self.sweep_often(recovery.PATROL + stuck_instances.UNATTENDED)
+        self.sweep_often(recovery.FULL_SWEEP + stuck_instances.UNATTENDED)
         self.assertEqual([('delete', None)], self.instances.done)
 
     def test_what_somebody_is_at_work_on_is_left_alone(self):
         self.instances.have('building', 'spawning')
         self.at_work, self.unfinished = {'i1'}, {'i1'}
-        self.sweep_often(5 * recovery.PATROL)
+        self.sweep_often(5 * recovery.FULL_SWEEP)
         self.assertEqual(('building', 'spawning'), self.states())
         # From then on it counts.
         self.at_work = set()
@@ -255,11 +255,11 @@ class UnattendedTestCase(test_recovery.InstancesTestCase):
     def test_one_that_is_fenced_takes_nothing_up(self):
         self.instances.have('active', 'deleting')
         self.unfinished = {'i1'}
-        self.sweep_often(5 * recovery.PATROL, mine=None)
+        self.sweep_often(5 * recovery.FULL_SWEEP, mine=None)
         self.assertEqual([], self.instances.done)
 
     def test_what_is_done_for_ironic_is_not_taken_up_twice(self):
         self.machine = 'deploying'
         self.taken('active', 'rebuild_spawning')
-        self.sweep_often(5 * recovery.PATROL)
+        self.sweep_often(5 * recovery.FULL_SWEEP)
         self.assertEqual(('active', 'rebuild_spawning'), self.states())

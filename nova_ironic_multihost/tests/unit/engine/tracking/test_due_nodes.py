@@ -11,7 +11,7 @@ from nova_ironic_multihost.rules import aggregates
 from nova_ironic_multihost.rules.model import InstanceState
 from nova_ironic_multihost.rules.ownership import Reason
 from nova_ironic_multihost.rules import peers
-from nova_ironic_multihost.rules import tracker_schedule as core
+from nova_ironic_multihost.rules import tracker_schedule
 from nova_ironic_multihost.tests.unit.engine import cloud
 
 
@@ -270,7 +270,8 @@ class ScheduleTestCase(ScheduledTestCase):
 
     def test_each_in_the_interval_and_not_all_at_once(self):
         moments = sorted(
-            (self.INTERVAL * core.moment(node), node) for node in self.mine)
+            (self.INTERVAL * tracker_schedule.moment(node), node)
+            for node in self.mine)
         begun = self.clock.now
         for moment, node in moments:
             # Each was audited at the same time.
@@ -288,7 +289,7 @@ class ScheduleTestCase(ScheduledTestCase):
 
     def test_placement_is_asked_for_all_in_each_interval(self):
         node = self.mine[0]
-        whole = self.INTERVAL * core.moment(node)
+        whole = self.INTERVAL * tracker_schedule.moment(node)
         self.clock.now += whole - 1
         self.assertEqual([True, True], [self.spares(node)] * 2)
         self.clock.now += 1

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a look costs: who is there, and that somebody has died.
+"""What a peer poll costs: who is there, and that somebody has died.
 
 One compute service of several looks, in the cloud of :mod:`.listing`: at rest,
 and when the last of the hosts has just died. What follows from that is done:
@@ -17,7 +17,7 @@ from benchmarks import measured
 #: who is silent for up for a day.
 LONG = 100_000
 
-#: The services that a look asks.
+#: The services that a peer poll asks.
 ASKED = ('conductor', 'placement', 'ironic', 'keystone')
 
 
@@ -37,23 +37,23 @@ def measure(settings, options, progress, nodes, hosts):
             ask('audit')
             ask('audit')
         # The first one sees everybody for the first time.
-        ask('look')
-        with progress.step('a look at rest'):
-            found['rest'] = counted(ask('look'), settings)
+        ask('peer_poll')
+        with progress.step('a peer poll at rest'):
+            found['rest'] = counted(ask('peer_poll'), settings)
         filled.kill(names[-1])
         ask('notice')
         filled.outlive()
         ask('later', LONG)
-        with progress.step('a look when a host has died'):
-            found['death'] = counted(ask('look'), settings)
-        with progress.step('the look after that'):
-            found['after'] = counted(ask('look'), settings)
+        with progress.step('a peer poll when a host has died'):
+            found['death'] = counted(ask('peer_poll'), settings)
+        with progress.step('the peer poll after that'):
+            found['after'] = counted(ask('peer_poll'), settings)
     return {'nodes': nodes, 'hosts': hosts, 'died': sum(
         machine.owner == names[-1] for machine in machines), **found}
 
 
 def counted(its, settings):
-    """Return the figures of a look, with the services by name.
+    """Return the figures of a peer poll, with the services by name.
 
     :param its: what :class:`.measured.Measured` returned.
     """

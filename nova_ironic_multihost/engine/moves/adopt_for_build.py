@@ -20,7 +20,7 @@ from nova_ironic_multihost.rules.peers import host_key
 LOG = logging.getLogger(__name__)
 
 
-class OrphanClaimer:
+class BuildAdopter:
     """Takes nodes for builds. Several threads of builds use it at once.
 
     :param acquired: as for :class:`.peer_poll.PeerPoller`.

@@ -2,7 +2,7 @@
 
 """A node is taken from a dead host for a build that is here now."""
 
-from nova_ironic_multihost.engine.moves import claim_orphan
+from nova_ironic_multihost.engine.moves import adopt_for_build
 from nova_ironic_multihost.tests.unit.engine import post
 
 WAITING = post.WAITING
@@ -15,7 +15,7 @@ class AdoptionTestCase(post.PostTestCase):
         super().setUp()
         self.node = min(self.preferred('b', 'b', 'c'))
         self.acquired = []
-        self.adoption = claim_orphan.OrphanClaimer(
+        self.adoption = adopt_for_build.BuildAdopter(
             self.auditors['b'], self.trackers['b'],
             lambda audit, mine: self.acquired.append(mine))
 

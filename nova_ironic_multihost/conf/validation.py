@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Settings that cannot work together.
 
 Found before the service starts, and told in sentences that say what to
@@ -23,7 +22,7 @@ def find(conf, host, dead_after=None):
     """
     return [*(sentence
               for check in (_invalid_values, _peer_list, _audit_interval,
-                            _takeover)
+                            _heartbeats, _takeover)
               for sentence in check(conf, host)),
             *_watchdog(conf, dead_after)]
 
@@ -51,6 +50,13 @@ def _audit_interval(conf, host):
     if conf.update_resources_interval < 0:
         yield ('[DEFAULT]update_resources_interval is negative, which turns '
                'off the audits in which compute services share the nodes: '
+               'unset it or set it to a number of seconds.')
+
+
+def _heartbeats(conf, host):
+    if conf.report_interval < 1:
+        yield (f'[DEFAULT]report_interval is {conf.report_interval}, and a '
+               'compute service without heartbeats is dead to the others: '
                'unset it or set it to a number of seconds.')
 
 

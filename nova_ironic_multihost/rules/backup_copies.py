@@ -31,18 +31,21 @@ UNTOLD = frozenset({None, 'available'})
 
 
 def judge(copy: QueuedRequest, home: HostKey, facts: RequestFacts,
-          refused: bool = False) -> Disposition:
+          refused: bool = False, ended: bool = False) -> Disposition:
     """Return what to do with a backup without a thread at work on its build.
 
     A build without a node is judged like a request
     (:func:`.forwarding.judge`). A build with one is finished by its host,
     which may need the backup. The backup's host (``home``) does not get a
     build again that it has refused.
+
+    :param ended: the build has ended on ``home``. It may have come back since,
+        by a takeover.
     """
     state = facts.state
     if copy.kind is not RequestKind.BUILD or copy.node is None:
         return Disposition(Action.KEEP)
-    if state is None or state.deleted:
+    if state is None or state.deleted or ended and state.host_key != home:
         return Disposition(Action.DROP)
     if state.host_key is None:
         if facts.attempts >= ATTEMPTS:

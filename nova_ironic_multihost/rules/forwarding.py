@@ -48,6 +48,7 @@ class QueuedRequest:
     """A request that was read from a queue and not acknowledged.
 
     :param returns: how often it was returned to the queue; 0 if unknown.
+    :param handle: the message; no two requests have the same.
     :param arguments: as sent. Never log them: builds contain passwords.
     """
 
@@ -55,8 +56,7 @@ class QueuedRequest:
     instance: str | None = None
     node: str | None = None
     returns: int = 0
-    handle: typing.Any = dataclasses.field(
-        default=None, compare=False, repr=False)
+    handle: typing.Any = dataclasses.field(default=None, repr=False)
     arguments: Mapping[str, typing.Any] = dataclasses.field(
         default_factory=dict, compare=False, repr=False)
 

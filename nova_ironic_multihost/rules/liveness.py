@@ -96,6 +96,8 @@ class Heartbeats:
         :param unseen: between these two reads; others may have been written.
             After a missed or slow poll none is taken to have been.
         """
+        if unseen > 1.5 * max(self.interval, self.period):
+            unseen = 0
         written = math.floor(unseen / self.interval + 0.1) + 1
         lost = seconds - written * self.interval
         return lost if lost > self.interval / 2 else 0

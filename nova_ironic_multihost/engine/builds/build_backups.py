@@ -317,14 +317,14 @@ class BackupStore:
             over = self._over.get(build)
         if self._here(build.instance):
             return Disposition(Action.KEEP)
-        if over is not None and not over[1]:
-            return Disposition(Action.DROP)
         with queue.attended():
             facts = self._requests.situation(copy)
         if facts is None:
             return Disposition(Action.KEEP)
         disposition = backup_copies.judge(
-            copy, self._host, facts, refused=over is not None)
+            copy, self._host, facts,
+            refused=over is not None and over[1],
+            ended=over is not None and not over[1])
         # The build may have come, or come and ended, since.
         with self._lock:
             if self._over.get(build) != over:

@@ -7,6 +7,7 @@ Without one it ends in ERROR.
 """
 
 from collections.abc import Callable
+from collections.abc import Container
 import threading
 import time
 
@@ -21,8 +22,9 @@ from nova_ironic_multihost.rules.takeover import Step
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds for which the first sight of a build is kept.
-FORGOTTEN = 3600
+#: The most seconds between two sights of a build that waits. After more it
+#: waits anew: another host had it, or nothing answered.
+GAP = 60
 
 
 class BuildRetry:
@@ -54,8 +56,6 @@ class BuildRetry:
             # Soon over: the guard refuses it while the instance is here.
             return Step.AWAIT
         build = _build(instance)
-        # The end of an earlier attempt here has dropped its copy.
-        self._backups.repeat(build)
         step = backup_copies.step(
             provision_state, self._waited(build),
             self._backups.copy(build) is not None, self._backups.all_seen,
@@ -65,17 +65,20 @@ class BuildRetry:
         return step
 
     def _waited(self, build: SentBuild) -> float:
-        """Return the seconds since a build was first seen.
-
-        They start anew if it was long unseen: another host had it.
-        """
+        """Return the seconds since a build was first seen."""
         now = self._clock()
         with self._lock:
             self._seen = {one: times for one, times in self._seen.items()
-                          if now - times[1] < FORGOTTEN}
+                          if now - times[1] <= GAP}
             first, _ = self._seen.get(build, (now, now))
             self._seen[build] = first, now
         return now - first
+
+    def wait_anew(self, instances: Container[str]) -> None:
+        """Let the builds of instances wait anew: other hosts had them."""
+        with self._lock:
+            self._seen = {build: times for build, times in self._seen.items()
+                          if build.instance not in instances}
 
     def undo(self, instance: Instance) -> None:
         """Undo a build that is to begin again.

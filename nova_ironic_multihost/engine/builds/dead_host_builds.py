@@ -34,12 +34,13 @@ class LostBuilds:
         self._clock = clock
         self._since: Mapping[SentBuild, float] = {}
 
-    def once(self, read: Mapping[HostKey, float], found: Set[str]
-             ) -> Set[str]:
+    def once(self, read: Mapping[HostKey, float], found: Set[str],
+             begun: float) -> Set[str]:
         """Give up builds that have waited too long.
 
         :param read: host -> since when its queues are read to the end.
         :param found: uuids of builds with a request that is held or handed on.
+        :param begun: when the queues began to be read this time.
         :returns: uuids of all builds that wait.
         :raises Exception: nova does not answer; that time is not counted.
         """
@@ -49,10 +50,10 @@ class LostBuilds:
         waiting = self._builds.unclaimed()
         now = self._clock()
         self._since = {build: before.get(build, now) for build in waiting}
-        for build in forwarding.overdue(self._since, found, now):
+        for build in forwarding.overdue(self._since, found, begun):
             attempt(self._give_up, build.instance, build.node, frozenset(
                 host for host, since in read.items()
-                if now - since >= forwarding.GRACE))
+                if begun - since >= forwarding.GRACE))
         return frozenset(build.instance for build in waiting)
 
     def _give_up(self, uuid: str, node: str, read: Set[HostKey]) -> None:

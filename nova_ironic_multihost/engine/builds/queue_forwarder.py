@@ -129,6 +129,7 @@ class QueueForwarder:
         :raises Exception: the error of the last queue that could not be read;
             the other queues were read.
         """
+        begun = self._clock()
         mine = self._hosts_to_read()
         for key in [*self._readings]:
             if key.host not in mine:
@@ -147,21 +148,24 @@ class QueueForwarder:
             except Exception as exc:  # noqa: BLE001
                 self._close(key)
                 failure = exc
-        self._give_up_lost()
+        self._give_up_lost(begun)
         if failure is not None:
             raise failure
 
-    def _give_up_lost(self) -> None:
-        """Give up builds with a request in none of the queues."""
+    def _give_up_lost(self, begun: float) -> None:
+        """Give up builds with a request in none of the queues.
+
+        :param begun: when this turn began. A request may have come since to a
+            queue that it has read, if another did not answer for minutes.
+        """
         read = self._read_to_the_end()
-        now = self._clock()
         # A build that was handed on counts as found, until its new host is
         # dead as well and its queue was read without finding it.
         handed_on = {uuid: host for uuid, host in self._handed_on.items()
-                     if now - read.get(host, now) < forwarding.GRACE}
+                     if begun - read.get(host, begun) < forwarding.GRACE}
         held = {request.instance for reading in self._readings.values()
                 for request in reading.held if request.instance is not None}
-        waiting = self._lost.once(read, held | handed_on.keys())
+        waiting = self._lost.once(read, held | handed_on.keys(), begun)
         self._handed_on = {uuid: host for uuid, host in handed_on.items()
                            if uuid in waiting}
 

@@ -155,6 +155,7 @@ class Recovery:
         :param instances: uuid -> the host before.
         :param at_rest: uuids of the instances that need nothing.
         """
+        self._build_retry.wait_anew(instances)
         self.add(uuid for uuid in instances if uuid not in at_rest)
         for host in sorted({before or '' for before in instances.values()}):
             uuids = sorted(uuid for uuid, before in instances.items()

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 from oslo_config import cfg
 from oslotest import base
 
@@ -15,6 +14,7 @@ class FindTestCase(base.BaseTestCase):
         conf = cfg.ConfigOpts()
         conf.register_opt(cfg.IntOpt('update_resources_interval', default=0))
         conf.register_opt(cfg.IntOpt('service_down_time', default=60))
+        conf.register_opt(cfg.IntOpt('report_interval', default=10))
         conf.register_opts([cfg.StrOpt('conductor_group'),
                             cfg.StrOpt('shard'),
                             cfg.ListOpt('peer_list', default=[])],
@@ -86,11 +86,17 @@ class FindTestCase(base.BaseTestCase):
             update_resources_interval=-1, ironic__shard='s',
             ironic__peer_list=['compute-2'])))
 
+    def test_no_heartbeats(self):
+        sentence, = self.find(report_interval=0)
+        self.assertIn('[DEFAULT]report_interval is 0', sentence)
+        self.assertEqual([], self.find(report_interval=1))
+
     def test_value_out_of_range(self):
         conf_file = self.create_tempfiles(
             [('nova', '[ironic_multihost]\nring_partitions = 0\n')])[0]
         conf = cfg.ConfigOpts()
         conf.register_opt(cfg.IntOpt('update_resources_interval', default=0))
+        conf.register_opt(cfg.IntOpt('report_interval', default=10))
         conf.register_opts([cfg.StrOpt('conductor_group'),
                             cfg.StrOpt('shard')], group='ironic')
         options.register_opts(conf)

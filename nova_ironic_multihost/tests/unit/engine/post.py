@@ -164,7 +164,7 @@ class PostTestCase(cloud.AuditTestCase):
         self.posts[host] = queue_forwarder.QueueForwarder(
             host, self.bus, self.auditors[host], self.looks[host],
             self.request_sorter(host),
-            mock.Mock(once=lambda read, found: found), self.clock)
+            mock.Mock(once=lambda read, found, begun: found), self.clock)
 
     def request_sorter(self, host):
         return request_facts.RequestSorter(

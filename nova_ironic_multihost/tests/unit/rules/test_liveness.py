@@ -233,6 +233,26 @@ class DeadTestCase(base.BaseTestCase):
 
             self.assertNobodyIsDead(world, wrote)
 
+    def test_two_outages_in_which_a_poll_is_missed_or_late(self):
+        """The own heartbeats of the time without a poll are not known."""
+        def beat(now, phase):
+            sent = phase + 10 * ((now - phase) // 10)
+            while 9 < sent < 33 or 36 < sent < 61:
+                sent -= 10
+            return sent
+
+        polls = [10 * number + 5.5 for number in range(-8, 12)]
+        for index, missed in enumerate(polls):
+            for late in None, 3, 9:
+                times = sorted([*polls[:index], *polls[index + 1:], *(
+                    () if late is None else [missed + late])])
+                looker = Looker()
+                for now in times:
+                    self.assertEqual(set(), looker.look([
+                        service('me', beat(now, 5), now=now),
+                        service('h0', beat(now, 0), now=now)], now),
+                        f'poll {missed} is {late} s late')
+
     def test_clock_of_the_conductor_steps(self):
         for seed in range(self.EXAMPLES):
             world = World(seed)

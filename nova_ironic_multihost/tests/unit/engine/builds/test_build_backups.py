@@ -2,6 +2,7 @@
 
 """Copies are held while somebody is at their builds, and no longer."""
 
+import dataclasses
 import logging
 
 import fixtures
@@ -101,6 +102,43 @@ class KeeperTestCase(post.PostTestCase):
         self.backups.once()
         self.assertEqual(([], [], 0), (
             self.copies, self.bus.queues['b'], self.bus.held))
+
+    def test_copy_of_a_build_that_came_back_is_held(self):
+        """It has ended here, and another host that took it over has died."""
+        self.arrive()
+        self.finish()
+        self.cloud.placed['i1'] = InstanceState(
+            'B', vm_state='building', node=NODE)
+        for _ in range(3):
+            self.backups.once()
+            self.assertEqual(BUILD, self.backups.copy(FIRST))
+        self.cloud.placed['i1'] = InstanceState(
+            'b', vm_state='active', node=NODE)
+        self.backups.once()
+        self.assertIsNone(self.backups.copy(FIRST))
+
+    def test_build_that_ends_between_two_copies_of_it(self):
+        """RabbitMQ closes a channel that acknowledges a message twice."""
+        first, second = (dataclasses.replace(BUILD, handle=object())
+                         for _ in range(2))
+        other = QueuedRequest(RequestKind.BUILD, 'i2', OTHER)
+        self.cloud.placed['i2'] = InstanceState(
+            'b', vm_state='building', node=OTHER)
+        self.here.add('i1')
+        self.copies.extend([first, other, second])
+        situation, done = self.backups._requests.situation, []
+
+        def end(copy):
+            if copy is other:
+                self.finish()
+            return situation(copy)
+
+        self.backups._requests.situation = end
+        self.patch(post.Box, 'drop', lambda box, copy: done.append(
+            copy.handle))
+        self.backups.once()
+        self.backups.once()
+        self.assertEqual([second.handle, first.handle], done)
 
     def test_build_that_comes_again_is_not_over(self):
         self.arrive()
@@ -277,7 +315,7 @@ class KeeperTestCase(post.PostTestCase):
             self.bus.queues['b'], self.bus.held))
 
     def test_what_was_taken_over_in_the_middle_goes_there(self):
-        """The gate ends what goes on here then."""
+        """The guard ends what goes on here then."""
         self.arrive()
         self.backups.once()
         self.cloud.placed['i1'] = InstanceState(
@@ -385,7 +423,7 @@ class KeeperTestCase(post.PostTestCase):
         """Each waits 20 s, and nothing else comes over the connection."""
         self.bus.missing.add(COPIES)
         requests = [QueuedRequest(RequestKind.BUILD, f'i{number}', NODE)
-                   for number in range(3)]
+                    for number in range(3)]
         for request in requests:
             self.arrive(request)
         self.bus.missing.clear()

@@ -21,11 +21,11 @@ class RepetitionTestCase(base.BaseTestCase):
 
     def setUp(self):
         super().setUp()
-        # The keeper and the port.
+        # The store and the port.
         self.readable = self.all_seen = self.can_be_undone = True
         self.found = COPY
         self.begun = 1
-        self.kept, self.undone = [], []
+        self.undone = []
         self.now = 0
         self.here = set()
         self.retry = build_retry.BuildRetry(
@@ -34,9 +34,6 @@ class RepetitionTestCase(base.BaseTestCase):
 
     def copy(self, build):
         return self.found if build == SentBuild('i1', 'n1') else None
-
-    def repeat(self, build):
-        self.kept.append(build)
 
     @contextlib.contextmanager
     def repeating(self, build):
@@ -79,27 +76,35 @@ class RepetitionTestCase(base.BaseTestCase):
 
     def test_without_a_copy_it_fails_in_the_end(self):
         self.found = None
-        self.assertIs(Step.AWAIT, self.step())
-        self.now = backup_copies.PATIENCE
+        self.wait()
         self.assertIs(Step.FAIL, self.step())
 
-    def test_one_that_was_another_hosts_for_long_waits_anew(self):
+    def wait(self):
+        """Look every few seconds, for as long as a copy may take."""
+        for _ in range(backup_copies.PATIENCE // 10):
+            self.assertIs(Step.AWAIT, self.step())
+            self.now += 10
+
+    def test_time_in_which_nobody_looks_does_not_count(self):
+        """Nothing answers in an outage, and no copy comes."""
         self.found = None
         self.step()
-        self.now = build_retry.FORGOTTEN
+        self.now = backup_copies.LONGEST
+        self.wait()
+        self.assertIs(Step.FAIL, self.step())
+
+    def test_one_that_another_host_had_waits_anew(self):
+        self.step()
+        self.now = build_retry.GAP
+        self.retry.wait_anew({'i2'})
+        self.assertIs(Step.REPEAT, self.step())
+        self.retry.wait_anew({'i1'})
         self.assertIs(Step.AWAIT, self.step())
 
     def test_copy_of_another_attempt_is_none(self):
         self.instance.node = 'n2'
-        self.assertIs(Step.AWAIT, self.step())
-        self.now = backup_copies.PATIENCE
+        self.wait()
         self.assertIs(Step.FAIL, self.step())
-
-    def test_copy_that_comes_from_another_host_is_kept(self):
-        """This host has ended the same build before, and dropped its copy."""
-        self.found = None
-        self.assertIs(Step.AWAIT, self.step())
-        self.assertEqual([SentBuild('i1', 'n1')], self.kept)
 
     def test_what_cannot_be_undone_fails(self):
         self.can_be_undone = False

@@ -80,6 +80,29 @@ class LostTestCase(post.PostTestCase):
         self.assertTrue(self.ended)
         self.assertIn('Compute service a', self.nova.faults['i1'])
 
+    def test_request_that_comes_while_an_answer_takes_minutes(self):
+        """It comes to a queue that was read just before."""
+        self.turn(self.reader)
+        self.clock.now += 10
+        take, late = post.Box.take, []
+
+        def wait(box):
+            if box.host == 'a copies' and not late:
+                late.append(box)
+                self.bus.queues['a'].append(QueuedRequest(
+                    RequestKind.BUILD, 'i1', NODE))
+                self.clock.now += GRACE
+            return take(box)
+
+        self.patch(post.Box, 'take', wait)
+        self.turn(self.reader)
+        self.assertFalse(self.ended)
+        self.clock.now += 10
+        self.turn(self.reader)
+        self.assertFalse(self.ended)
+        self.assertEqual(['i1'], [
+            build for host in 'abc' for build in self.builds(host)])
+
     def test_whoever_reads_counts_anew(self):
         self.wait(GRACE - 1)
         self.begin(self.reader)

@@ -36,7 +36,8 @@ class PostmanTestCase(post.PostTestCase):
         build = self.send(NODES[0]).instance
         self.fence()
         post = self.posts[self.reader]
-        post._lost.once = mock.Mock(side_effect=lambda read, found: found)
+        post._lost.once = mock.Mock(
+            side_effect=lambda read, found, begun: found)
         for _ in range(3):
             post.once()
         self.assertIn(build, post._lost.once.call_args.args[1])
@@ -80,7 +81,7 @@ class PostmanTestCase(post.PostTestCase):
         claimed = self.send(NODES[1], state=InstanceState(
             'a', node=NODES[1], vm_state='building'))
         self.fence()
-        # Its take-over comes late.
+        # Its takeover comes late.
         self.cloud.placed[claimed.instance] = InstanceState(
             'a', node=NODES[1], vm_state='building')
         self.bus.queues['a copies'] = [claimed]

@@ -481,6 +481,7 @@ class WorkTestCase(InstancesTestCase):
         told = payload[f'{notifications.PREFIX}.data']
         self.assertEqual(('Mine', 'dead', ['i1']), (
             told['host'], told['source_host'], told['instances']))
+        self.assertEqual({'i1'}, self.came)
 
     def test_only_so_many_at_once(self):
         running, most = [], []

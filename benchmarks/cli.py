@@ -133,9 +133,9 @@ what it costs to see who is there, and that somebody has died
 
 Every few seconds each compute service looks who is there. Counted are the
 requests to nova's conductor, placement and Ironic, of one peer poll of one of
-them: at rest, and when a host with its share of the nodes has just died. At that
-one the records of its free nodes are moved; their audits come later and are not
-counted. The cloud is that of "listing".
+them: at rest, and when a host with its share of the nodes has just died. At
+that one the records of its free nodes are moved; their audits come later and
+are not counted. The cloud is that of "listing".
 """, nodes=lambda args: 1), hosts=30)
 
 

@@ -72,7 +72,7 @@ def _findings(found: Sequence[findings.Finding]) -> Series:
     counts = collections.Counter(finding.kind for finding in found)
     return _series(
         'findings', 'What is not in its place, by the kinds that '
-        'nova-ironic-multihost-check has.', ('kind',),
+        'nova-ironic-multihost check has.', ('kind',),
         {(kind,): counts[kind] for kind in findings.KINDS})
 
 

@@ -27,7 +27,7 @@ INTERVAL = 60
 
 _DESCRIPTION = """\
 Ask nova, placement and Ironic, through their APIs, what
-nova-ironic-multihost-check asks them, and tell Prometheus: which compute
+"nova-ironic-multihost check" asks them, and tell Prometheus: which compute
 services are up, fenced and enabled, how many nodes each of them has, and how
 many things of each kind are not in their place. One of these for a cloud is
 enough. Nothing is changed.

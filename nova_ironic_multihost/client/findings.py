@@ -65,7 +65,7 @@ class Finding:
 
 
 def answer(found: list[Finding]) -> dict[str, typing.Any]:
-    """Return the findings as ``--json`` prints them."""
+    """Return the findings as values of JSON."""
     return {'consistent': not found,
             'findings': [dataclasses.asdict(finding) for finding in found]}
 

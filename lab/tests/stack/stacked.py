@@ -6,7 +6,6 @@ With devstack's own functions where DEVSTACK_DIR names a checkout, and says so;
 elsewhere with functions that do what devstack documents.
 """
 
-import json
 import os
 import platform
 import shutil
@@ -69,12 +68,16 @@ class StackedTestCase(command.LabTestCase):
 
     def check(self, *hosts):
         """Return {host: number of nodes}, each node owned by one."""
-        arguments = [word for host in hosts for word in ('--host', host)]
-        done = self.machine.run(
-            'nova-ironic-multihost-check', '--os-cloud', 'devstack-admin',
-            '--os-baremetal-cloud', 'devstack-system-admin',
-            '--allocations', '--wait', REST, '--json', *arguments)
-        return json.loads(self.done(done).splitlines()[-1])['owners']
+        program = (
+            'nova-ironic-multihost', '--os-cloud', 'devstack-admin',
+            '--os-baremetal-cloud', 'devstack-system-admin')
+        self.done(self.machine.run(
+            *program, 'check', '--allocations', '--wait', REST,
+            *(word for host in hosts for word in ('--host', host))))
+        rows = self.done(self.machine.run(
+            *program, 'list', '-f', 'value', '-c', 'Host', '-c', 'Nodes'))
+        return {host: int(nodes) for host, nodes in (
+            row.split() for row in rows.splitlines())}
 
     def processes(self, *names):
         self.assertEqual(sorted(names), self.machine.units())

@@ -14,17 +14,32 @@ COLUMNS = 'Level', 'Kind', 'Subject', 'Sentence'
 class Check(base.CloudCommand, lister.Lister):
     """Check that every node has exactly one owner, and find inconsistencies.
 
-    It reads nova, placement and Ironic, and finds the same as
-    nova-ironic-multihost-check. Level is finding, or note for a consistent
-    state that you may not want. Nothing is changed.
+      - every Ironic node has exactly one record in nova, on a compute service
+        that is up, and one resource provider;
+      - no record and no provider stands for a node that Ironic does not have;
+      - a free node of an enabled compute service is not barred from
+        scheduling;
+      - Ironic holds nodes for servers that exist, and every server has its
+        node;
+      - no server is in the middle of something for more than an hour;
+      - with --allocations, servers and allocations belong to each other.
+
+    Level is finding, or note for a consistent state that you may not want.
+    The documentation has what to do about each kind. Nothing is changed.
     """
 
     EPILOG = """\
 examples:
   nova-ironic-multihost check
+        with OS_CLOUD or the other OS_* variables, as any OpenStack client
+  nova-ironic-multihost --os-cloud admin --os-baremetal-cloud system check
+        Ironic shows all nodes to system scope only ("system_scope: all" in
+        clouds.yaml), nova wants an admin of a project
   nova-ironic-multihost check --host compute-1 --wait 300
         after a restart: it must be up and everything at rest in 5 minutes
   nova-ironic-multihost check -f json --allocations
+  nova-ironic-multihost check -f value -c Kind -c Sentence
+        a line for each
 
 The three are asked one after the other, so a single look may catch something
 that changes just then; --wait looks again.

@@ -29,7 +29,7 @@ def judge(seen: cloud_state.CloudState) -> Iterator[Problem]:
             f'nova shows no record of {problem.counted(hidden, "node")}, '
             'and those of a host that is not mapped to a cell are not shown. '
             f'Of {_names(doubtful)} it is not known: run {_REMEDY}, and if '
-            'that does not help nova-ironic-multihost-check.')
+            'that does not help "nova-ironic-multihost check".')
     elif waiting := [s for s in doubtful if s.up and not s.disabled]:
         yield Problem(
             f'{_names(waiting)} has no node, so that the API does not tell '

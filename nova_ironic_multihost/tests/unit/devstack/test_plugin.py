@@ -224,7 +224,7 @@ ironic_multihost_post_check
         (self.machine.etc / 'nova-cpu.conf').write_text(
             '[DEFAULT]\nhost = me\n')
         program = (self.machine.top / 'data' / 'venv' / 'bin'
-                   / 'nova-ironic-multihost-check')
+                   / 'nova-ironic-multihost')
         program.write_text(f'#!/bin/sh\necho asked "$@"\nexit {status}\n')
         program.chmod(0o755)
         return self.machine.run(

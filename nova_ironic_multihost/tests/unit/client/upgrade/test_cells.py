@@ -31,7 +31,7 @@ class JudgeTestCase(base.JudgeTestCase):
             COMMAND)
 
     def test_nodes_without_a_record_and_nobody_to_have_it(self):
-        # nova-ironic-multihost-check tells.
+        # nova-ironic-multihost check tells.
         self.assert_silent(
             cells.judge(views.without(views.consistent(), 'records', 1)))
 

@@ -6,9 +6,8 @@
 what nova-compute does. It is for installations whose os-vif plug-ins are not
 found (a frozen or repackaged nova-compute); everyone else runs plain
 ``nova-compute``. Where scripts are not installed
-``python -m nova_ironic_multihost.compute`` is the same, but for health
-checks that look for a process nova-compute: they find the script, by its
-command line and by its name, and not the module.
+``python -m nova_ironic_multihost.compute`` is the same. Health checks that
+look for a process nova-compute find the script and not the module.
 """
 
 import sys

@@ -23,9 +23,10 @@ class IronicMultiHostDriver(names.IronicDriver):
     """IronicDriver that manages this compute service's part of the nodes.
 
     At each audit (nova's ``update_available_resource``) a compute service
-    manages every node with an instance of its own, every node without one
-    that the hash ring maps to it, as far as that is possible without harm,
-    and no node with an instance of another. A single one manages every node.
+    manages every node with an instance of its own, and no node with an
+    instance of another. Of the nodes without an instance it manages those
+    that the hash ring maps to it, as far as that is possible without harm. A
+    single compute service manages every node.
     """
 
     def __init__(self, virtapi, read_only=False):

@@ -3,11 +3,11 @@
 """How a build claims its node, and how it saves how far it is.
 
 A build writes only over what a build has written; or over what it wrote
-itself, where nova says so. nova itself takes any instance without a task state
-for one that is to be built, and writes some states whatever is there:
-ComputeManager._build_resources that it attaches volumes; ResourceTracker.
-abort_instance_claim, ComputeManager._do_build_and_run_instance and
-_set_instance_obj_error_state that it has failed. A paused build could so
+itself, where nova says so. By itself nova takes any instance without a task
+state for one to build. It also writes some states without a condition:
+ComputeManager._build_resources, when it attaches volumes; after a failure
+ResourceTracker.abort_instance_claim, and _do_build_and_run_instance and
+_set_instance_obj_error_state of ComputeManager. A paused build could so
 overwrite a server that another host has built, remove the mark of a takeover
 (:mod:`.rules.takeover`), or claim a node that another host has by then.
 

@@ -2,9 +2,9 @@
 
 """Settings that cannot work together.
 
-Found before the service starts, and told in sentences that say what to
-change, because what they do otherwise (nodes that nobody manages, nodes that
-two hosts take for theirs) shows late and far from its cause.
+They are found before the service starts, and told in sentences that say what
+to change. Otherwise their effects (nodes that nobody manages, nodes that two
+hosts take for theirs) show late.
 """
 
 from nova_ironic_multihost import conf as options

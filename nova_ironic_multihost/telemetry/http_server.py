@@ -2,10 +2,9 @@
 
 """A server for HTTP, with a few pages that anybody may read.
 
-It is made of the standard library, with what works whether threads are native
-ones or eventlet's: the latter's patches go for sockets and threads, but a loop
-over a selector, as in :meth:`socketserver.BaseServer.serve_forever`, may hold
-up all of them.
+It uses the parts of the standard library that work with native threads and
+with eventlet's. eventlet patches sockets and threads; a loop over a selector,
+as in :meth:`socketserver.BaseServer.serve_forever`, may block all threads.
 """
 
 from collections.abc import Callable
@@ -166,7 +165,7 @@ class _TCPServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
         """Take a place for a reader, from another one if need be."""
         if self._places.acquire(blocking=False):
             return True
-        # Who says nothing, or a letter now and then, keeps nobody away.
+        # A reader that is slow on purpose keeps nobody away.
         with contextlib.suppress(IndexError, OSError):
             self._readers.pop(0).shutdown(socket.SHUT_RDWR)
         return self._places.acquire(timeout=STOP_MARKER)

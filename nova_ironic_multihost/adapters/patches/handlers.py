@@ -152,10 +152,10 @@ def judge_again(parts, call):
 def note_moves(parts, call):
     """Say which record moved to this host, and which could not.
 
-    If another host creates the record at the same time, a starting service
-    of nova ends and a running one logs an error; or nova takes that record
-    without a word (nova.db.main.api:compute_node_create finds a deleted one).
-    So the record is read again, and the node left to the other host.
+    Another host may create the record at the same time. Then a starting
+    service of nova ends, and a running one logs an error; or nova silently
+    takes that record (nova.db.main.api:compute_node_create finds a deleted
+    one). So the record is read again, and the node left to the other host.
     """
     node, tracker = call['resources']['hypervisor_hostname'], call.target
     done = False

@@ -4,7 +4,7 @@
 
 nova promises its virt drivers the public methods of
 ``nova.virt.driver.ComputeDriver`` and nothing else. Each row is one thing
-beyond that. :mod:`.apply` checks all rows before it replaces anything; the
+beyond that. :mod:`.apply` checks all rows before it replaces anything. The
 upgrade check, ``tools/nova-contract``, the tests on each nova and the page
 "What is replaced in nova" read the same rows.
 

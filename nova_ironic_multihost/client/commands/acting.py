@@ -25,7 +25,7 @@ def reason(text):
     """Parse a reason of the command line."""
     if not 0 < len(text) <= REASON:
         raise argparse.ArgumentTypeError(
-            f'a reason has 1 to {REASON} letters')
+            f'a reason has 1 to {REASON} characters')
     return text
 
 

@@ -96,7 +96,7 @@ def _parsed(files: Sequence[str], directories: Sequence[str],
                       'it.') from error
     except UnicodeDecodeError as error:
         named = ', '.join([*files, *directories]) or 'nova.conf'
-        raise Unknown(f'{named} has a letter in it that is not UTF-8: correct '
+        raise Unknown(f'{named} has a character that is not UTF-8: correct '
                       'it.') from error
     except (cfg.Error, OSError) as error:
         raise Unknown(f'nova.conf cannot be read: {error}. Run this as a '

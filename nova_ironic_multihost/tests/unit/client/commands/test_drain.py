@@ -44,7 +44,7 @@ class DrainTestCase(waiting.WaitingTestCase):
 
     def test_reasons_that_nova_has_no_room_for(self):
         for reason in '', 'x' * 201:
-            self.assertIn('1 to 200 letters',
+            self.assertIn('1 to 200 characters',
                           self.refused('east', '--reason', reason))
 
     def test_times_that_are_none(self):

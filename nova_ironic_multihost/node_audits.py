@@ -52,18 +52,21 @@ class NodeAudits:
             if has_stop_marker(self._service.auditor.last.view):
                 # With a marker the others pull these nodes.
                 self._service.shutdown.undo()
-            if not self._filled:
-                self._service.tracker.fill(self._service.due_nodes.ready())
-                self._filled = True
-            self._service.due_nodes.spare(nodes)
-            self._service.notifier.follow(
-                CONF.host, self._service.auditor.last,
-                self._service.auditor.absences)
-            self._service.rebalancer.once(settings.partition().label)
             return nodes
         finally:
             # nova audits once before it listens for builds.
             self.settled = True
+
+    def follow_up(self):
+        """Pull nodes of the last audit, before nova goes through its nodes."""
+        if not self._filled:
+            self._service.tracker.fill(self._service.due_nodes.ready())
+            self._filled = True
+        self._service.due_nodes.spare(self.audited.nodes)
+        self._service.notifier.follow(
+            CONF.host, self._service.auditor.last,
+            self._service.auditor.absences)
+        self._service.rebalancer.once(settings.partition().label)
 
     def audit_all(self):
         """Audit all nodes; return the uuids of those that are mine.

@@ -249,7 +249,7 @@ class DriverService:
         if manager is None:
             return
         parts = Parts(
-            self.guard, self.due_nodes, self.in_flight,
+            self.guard, self.due_nodes, self.in_flight, self.nodes.follow_up,
             audited=lambda: self.nodes.audited.records,
             current=lambda: (
                 *self.auditor.last.records, *self.rebalancer.records),

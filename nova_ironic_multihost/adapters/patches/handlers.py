@@ -48,7 +48,9 @@ class Parts:
     guard: typing.Any
     due_nodes: typing.Any
     in_flight: typing.Any
-    #: The records of the audit that has just begun, and the latest ones.
+    #: Called after an audit of the driver, before nova audits its nodes.
+    follow_up: Callable[[], None]
+    #: The records of that audit, and the latest ones.
     audited: Callable[[], Iterable[Record]]
     current: Callable[[], Iterable[Record]]
     may_take: Callable[[Record], bool]
@@ -94,6 +96,7 @@ def read_records(parts, call):
     that in threads, and warns of each node for which none is free. So it
     gets only nodes that are due.
     """
+    parts.follow_up()
     nodenames = call['nodenames']
     listed = set(nodenames)
     # nova goes through this set afterwards.

@@ -1005,7 +1005,12 @@ class EndTestCase(DriverTestCase):
             lambda: done.append('back'))
         self.patch(self.driver.service.rebalancer, 'once',
                    lambda label: done.append('pull'))
-        self.driver.get_available_nodes()
+        self.driver.init_host(ME)
+        done.clear()
+        nodes = self.driver.get_available_nodes()
+        self.assertEqual(['back'], done)
+        # What nova asks next.
+        self.manager._get_compute_nodes_in_db(None, {*nodes})
         self.assertEqual(['back', 'pull'], done)
 
     def test_it_is_taken_back_whatever_fails_in_a_look(self):
@@ -1483,6 +1488,7 @@ class WindowTestCase(DeadTestCase):
 
     def test_brake_is_notified(self):
         self.test_brake()
+        self.driver.service.nodes.follow_up()
         for thread in threading.enumerate():
             if thread.name == 'ironic-multihost-notifier':
                 thread.join(60)

@@ -112,7 +112,7 @@ class Ours:
         self._standing = incremental.LastAudit(
             basis, cloud.mirror.serial, self._mine, self._instances,
             frozenset(node for node, reason in reasons.items()
-                      if not incremental.settled(node, reason, facts)),
+                      if not incremental.reason_lasts(node, reason, facts)),
             self._standing.turn + 1 if self._standing else 0)
         return len(reasons)
 

@@ -16,7 +16,7 @@ SHOWN = 5
 # What a compute that does not own a node is about to do, by the name of its
 # reason. In its log the reason tells of what it has done.
 _AHEAD = {
-    'TAKEN_OVER': 'with an instance of a compute service that is down, about '
+    'TAKEN_OVER': 'with an instance of a dead compute service, about '
                   'to be taken over',
     'CREATED': 'free, about to be recorded for the first time',
     'ADOPTED': 'free, about to be adopted from a compute service that is '
@@ -160,7 +160,7 @@ class _Judge:
             records={record.node: model.Record(record.node, record.host)
                      for record in seen.records if record.key != host},
             eligible=takeover.eligible(self._policy, view, {})))
-        return ownership.with_pulls(reasons, reasons, {
+        return ownership.with_allocations(reasons, reasons, {
             allocation.provider for allocation in seen.allocations})
 
 

@@ -62,7 +62,7 @@ class NodeAudits:
         if not self._filled:
             self._service.tracker.fill(self._service.due_nodes.ready())
             self._filled = True
-        self._service.due_nodes.spare(self.audited.nodes)
+        self._service.due_nodes.skip_unchanged(self.audited.nodes)
         self._service.notifier.follow(
             CONF.host, self._service.auditor.last,
             self._service.auditor.absences)
@@ -191,7 +191,7 @@ class NodeAudits:
         if (self._service.recheck.is_new(node)
                 or self._service.due_nodes.asks_anew(node)):
             self._service.tracker.refresh(node)
-        elif self._service.due_nodes.may_spare(node):
+        elif self._service.due_nodes.may_reuse_placement(node):
             self._service.tracker.confirm(node)
 
     def note_resources(self, node, resources):

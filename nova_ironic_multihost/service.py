@@ -165,7 +165,7 @@ class DriverService:
             sent, self.auditor, self.backups.may_come)
         self.forwarder = queue_forwarder.QueueForwarder(
             CONF.host, queues, self.auditor, self.peer_poller, requests,
-            dead_host_builds.LostBuilds(
+            dead_host_builds.DeadHostBuilds(
                 build_requests.BuildRequests(CONF.host, self.tracker),
                 self.auditor.sources))
         self.evacuation_refusals = evacuation_refusals.EvacuationRefusals(

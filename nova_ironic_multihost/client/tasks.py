@@ -18,6 +18,6 @@ def words(seen: cloud_state.CloudState,
         return doing or ''
     hosts = [service.host for service in seen.services
              if not takeover.is_anothers(doing, service.key)]
-    before = takeover.marked(doing)
+    before = takeover.before_mark(doing)
     return (f'taken over by {hosts[0] if hosts else "somebody"}'
             + (f', was {before}' if before else ''))

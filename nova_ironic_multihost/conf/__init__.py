@@ -46,7 +46,8 @@ use the same number, or they disagree about who prefers which node.
         max=100000,
         help="""
 The most free nodes that this compute service takes from other live compute
-services in one audit ([DEFAULT]update_resources_interval).
+services in one audit ([DEFAULT]update_resources_interval), and in one poll of
+them between two audits.
 
 A compute service that joins is filled by and by: eight nodes change their
 owner at a time, during which builds on this compute service wait; one that

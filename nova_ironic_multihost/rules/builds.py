@@ -14,7 +14,7 @@ from nova_ironic_multihost.rules import takeover
 
 
 #: Methods of nova's virt drivers by which a build changes its machine.
-DEPLOYING = frozenset({
+DEPLOY_METHODS = frozenset({
     'plug_vifs', 'prepare_for_spawn',
     'prepare_networks_before_block_device_mapping', 'spawn'})
 

@@ -98,7 +98,7 @@ def asked_last(actions: Sequence[EvacuationAction]) -> str | None:
 def interrupted(task_state: str | None,
                 last: Callable[[], str | None]) -> str | None:
     """Return the task state from before a takeover; None for an evacuation."""
-    before = takeover.marked(task_state)
+    before = takeover.before_mark(task_state)
     return None if before == TASK and last() == EVACUATE else before
 
 

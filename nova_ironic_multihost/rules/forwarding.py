@@ -65,7 +65,7 @@ class QueuedRequest:
 class RequestFacts:
     """Facts about a request; all but ``state`` are needed for builds only.
 
-    :param live: the owner of the node is up.
+    :param live: the owner of the node is live.
     :param dead: the owner is :func:`.takeover.eligible`.
     :param choice: the member that the ring prefers for the node.
     :param attempts: how often the build began and did not finish.
@@ -158,7 +158,7 @@ def reader(preferences: ring.Preferences, host: HostKey) -> HostKey | None:
     return ring_of_all.host_for(host) if ring_of_all is not None else None
 
 
-def returned(consumers: int, held: int) -> bool:
+def host_is_back(consumers: int, held: int) -> bool:
     """Return whether another consumer reads the queue: its host is back.
 
     Quorum queues count each held message as a consumer, classic queues do not.

@@ -93,7 +93,7 @@ def in_doubt(recorded: float | None, doubted: float | None) -> bool:
     return doubted is not None and (recorded is None or doubted >= recorded)
 
 
-def settled(node: str, reason: Reason, facts: Facts) -> bool:
+def reason_lasts(node: str, reason: Reason, facts: Facts) -> bool:
     """Return whether a reason stands until a change that is noticed."""
     instance = facts.nodes[node]
     if node in facts.my_nodes:

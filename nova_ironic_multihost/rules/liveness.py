@@ -20,7 +20,7 @@ from nova_ironic_multihost.rules import peers
 from nova_ironic_multihost.rules.peers import HostKey
 
 
-def sees_most_up(view: peers.View) -> bool:
+def may_trust_view(view: peers.View) -> bool:
     """Return whether this host can trust its view of which hosts are down.
 
     It is a member, and more than half of its peers, with itself, are up. Peers
@@ -107,14 +107,14 @@ class Heartbeats:
 class Outages:
     """Which hosts are dead, by their heartbeats and those of this host.
 
-    A host is dead if nova calls it down and this host's heartbeats have gone
-    on for :attr:`Heartbeats.silence` since its last, by time stamps and
-    without a pause. As conductors' clocks may differ, also no poll has seen a
-    new heartbeat of it for :attr:`Heartbeats.quiet`. After a pause, and for a
-    new host, the time begins again and is ``down_time``, as hosts come back
-    one by one. A dead host stays dead until its time stamp changes. Without
-    time stamps (``servicegroup_driver = mc``) nova's word is enough, except
-    after a pause.
+    A host is dead if it is forced down; or if nova calls it down and this
+    host's heartbeats have gone on for :attr:`Heartbeats.silence` since its
+    last, by time stamps and without a pause. As conductors' clocks may differ,
+    also no poll has seen a new heartbeat of it for :attr:`Heartbeats.quiet`.
+    After a pause, and for a new host, the time begins again and is
+    ``down_time``, as hosts come back one by one. A dead host stays dead until
+    its time stamp changes. Without time stamps (``servicegroup_driver = mc``)
+    nova's word is enough, except after a pause.
 
     :param own: last heartbeat of this host, in seconds.
     :param asked: monotonic time of the last read of the services.
@@ -209,7 +209,7 @@ class Outages:
     def after(self, view: peers.View, now: float,
               heartbeats: Heartbeats) -> 'Outages':
         """Return the outages after another poll of :meth:`judged` services."""
-        if not sees_most_up(view):
+        if not may_trust_view(view):
             return dataclasses.replace(
                 self, since=types.MappingProxyType({}), last=now)
         found = self.polled(now, heartbeats)

@@ -75,12 +75,12 @@ class Permissions:
 
     :param settled: its start is over, so builds that are sent to it arrive.
     :param mapped: the scheduler can send builds to it, as far as is known.
-    :param tested: it has been a member for long enough to pull.
+    :param member_long_enough: to pull.
     """
 
     settled: bool = True
     mapped: bool = True
-    tested: bool = True
+    member_long_enough: bool = True
 
 
 @dataclasses.dataclass(frozen=True)

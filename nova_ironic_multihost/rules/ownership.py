@@ -36,20 +36,20 @@ class Reason(enum.Enum):
     UNKNOWN = True, 'held for an instance that nova does not know', 5
     KEPT = True, 'free and recorded here', 6
     CREATED = True, 'free and recorded nowhere so far', 7
-    ADOPTED = True, 'free and recorded on a compute service that is down', 8
+    ADOPTED = True, 'free and recorded on a dead compute service', 8
     PULLED = True, 'free and recorded on another compute service until now', 9
     UNLISTED = True, 'recorded here and not listed by Ironic', 6
     INSTANCE_ELSEWHERE = (
         False, 'with an instance of another compute service', 2)
     INSTANCE_OF_DEAD = (
-        False, 'with an instance of a compute service that is down', 3)
+        False, 'with an instance of a dead compute service', 3)
     INSTANCE_WAITS = (
         False, 'with an instance to be taken over by a later audit', 3)
     TAKEOVER_FAILED = (
         False, 'with an instance or a build that could not be taken over yet',
         3, 8)
     ADOPTION_WAITS = (
-        False, 'recorded on a compute service that is down, to be taken later',
+        False, 'recorded on a dead compute service, to be taken later',
         8)
     OTHER_PREFERRED = (
         False, 'free and preferred by another compute service', 11)
@@ -131,7 +131,7 @@ def _instance_in_nova(instance: str | None,
 def decide(facts: Facts) -> dict[str, Reason]:
     """Return the reason of each node.
 
-    PULLED, ADOPTED and TAKEN_OVER stand when :func:`with_pulls`,
+    PULLED, ADOPTED and TAKEN_OVER stand when :func:`with_allocations`,
     :func:`with_adoptions` and :func:`with_takeovers` have confirmed them.
     """
     return {node: _reason(node, instance, facts)
@@ -216,7 +216,8 @@ def _reason_to_pull(record: Record, facts: Facts) -> Reason:
             or not facts.view.peer(record.owner)):
         return Reason.OTHER_PARTITION
     return _refusal(record.node, facts) or (
-        Reason.PULLED if facts.permissions.tested else Reason.UNTESTED)
+        Reason.PULLED if facts.permissions.member_long_enough
+        else Reason.UNTESTED)
 
 
 def _refusal(node: str, facts: Facts) -> Reason | None:
@@ -267,7 +268,7 @@ def _next_order(reasons: Mapping[str, Reason], wanted: Set[Reason],
             *(node for node in tried if node in failed))
 
 
-def with_pulls(reasons: Mapping[str, Reason], asked: Iterable[str],
+def with_allocations(reasons: Mapping[str, Reason], asked: Iterable[str],
                allocated: Set[str], unanswered: Set[str] = frozenset()
                ) -> Mapping[str, Reason]:
     """Return the reasons with only idle nodes taken.

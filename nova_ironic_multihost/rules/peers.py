@@ -36,7 +36,7 @@ class ComputeService:
     """A nova-compute service as nova has it.
 
     :param ironic: it is known to have an Ironic compute node.
-    :param stop_marker: see :mod:`.stop_marker`; nova has it disabled then.
+    :param stop_marker: see :mod:`.stop_marker`; its disabled reason in nova.
     :param beat: its last heartbeat, by the clock of a conductor, or None.
     """
 
@@ -128,7 +128,11 @@ class View:
         return tuple(service.host for service in self.services.values())
 
     def live(self, host: HostKey | None) -> bool:
-        """Return whether the host is up; False if nova does not have it."""
+        """Return whether the host is live; False if nova does not have it.
+
+        In a judged view a host is up until it is seen dead
+        (:meth:`.liveness.Outages.judged`).
+        """
         service = self.services.get(host) if host is not None else None
         return service is not None and service.up
 

@@ -32,21 +32,24 @@ RULES = {
             'mine: *take over*, if ``[ironic_multihost]instance_takeover`` '
             'says so; else not mine'),
     4: Rule('an instance that nova has deleted',
-            'me; or none, or one that is down', 'any; or yes',
+            'me; or none, or a dead one', 'any; or yes',
             "mine, *leaked*: in use, and named to nova's reaper"),
     5: Rule('an instance that nova does not know',
-            'me; or none, or one that is down', 'any; or yes',
+            'me; or none, or a dead one', 'any; or yes',
             'mine, in use, never touched, warned about'),
     6: Rule('none, or one that is on no compute service', 'me', 'any',
             'mine: *keep*'),
     7: Rule('none', 'no record', 'yes', 'mine: *create*'),
-    8: Rule('none', 'one that is down', 'yes',
+    8: Rule('none', 'a dead one', 'yes',
             'mine: *adopt*, unless a build was sent there: it waits for that '
             'compute service, or for the request of the build to be '
             'forwarded to me'),
-    9: Rule('none', 'a live one of this partition, enabled or not', 'yes',
+    9: Rule('none',
+            'a live one of this partition, or of one that cannot have the '
+            'node', 'yes',
             'mine: *pull*, if the node is idle'),
-    10: Rule('none', 'a live one of another partition', 'any',
+    10: Rule('none',
+             'a live one of another partition that may have the node', 'any',
              'not mine, warned about'),
     11: Rule('anything else', '', '', 'not mine'),
 }

@@ -4,8 +4,9 @@
 
 A stopping service sends heartbeats for minutes and takes no builds: always
 since nova 33, earlier while it waits for its operations. So it writes the
-marker as its disabled reason in nova. Other hosts ignore that it is disabled,
-as most services are back within seconds and should keep their nodes. One that
+marker as its disabled reason in nova, and disables itself if :func:`may_close`
+allows it. Other hosts ignore that it is disabled, as most services are back
+within seconds and should keep their nodes. One that
 is not back within ``service_down_time`` is no member.
 
 nova's API replaces the reason at each enable and disable

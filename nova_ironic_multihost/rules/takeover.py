@@ -46,7 +46,7 @@ class Policy:
 
 
 def eligible(policy: Policy, view: peers.View,
-             down_for: Mapping[HostKey, float],
+             dead_for: Mapping[HostKey, float],
              homes: Iterable[HostKey] = ()) -> frozenset[HostKey]:
     """Return the hosts, of any partition, with instances to be taken over.
 
@@ -62,24 +62,24 @@ def eligible(policy: Policy, view: peers.View,
     fenced = {host for host, service in others.items()
               if service.forced_down}
     fenced.update(host for host in homes if host not in view.services)
-    if policy.when == FORCED_DOWN or not liveness.sees_most_up(view):
+    if policy.when == FORCED_DOWN or not liveness.may_trust_view(view):
         return frozenset(fenced)
-    sees_most_of_all = liveness.sees_most_up(dataclasses.replace(
+    sees_most_of_all = liveness.may_trust_view(dataclasses.replace(
         view, peers=None, other_partition_hosts=frozenset()))
     return frozenset(fenced | {
         host for host, service in others.items()
-        if down_for.get(host, -1) >= policy.after and not service.up
+        if dead_for.get(host, -1) >= policy.after and not service.up
         and (sees_most_of_all or view.peer(host))})
 
 
 def taking(task_state: str | None, host: HostKey) -> str:
     """Return the first mark: the instance is still on the old host."""
-    return f'{_TAKING}:{_host_digest(host)}:{marked(task_state) or ""}'
+    return f'{_TAKING}:{_host_digest(host)}:{before_mark(task_state) or ""}'
 
 
 def taken(task_state: str | None, host: HostKey) -> str:
     """Return the second mark: the instance is on the new host."""
-    return f'{_TAKEN}:{_host_digest(host)}:{marked(task_state) or ""}'
+    return f'{_TAKEN}:{_host_digest(host)}:{before_mark(task_state) or ""}'
 
 
 def resting_or_taken(vm_state: str | None, task_state: str | None,
@@ -111,7 +111,7 @@ def is_anothers(task_state: str | None, host: HostKey) -> bool:
             and task_state.split(':')[1] != _host_digest(host))
 
 
-def marked(task_state: str | None) -> str | None:
+def before_mark(task_state: str | None) -> str | None:
     """Return the task state from before the takeover, of a mark or not."""
     if task_state is None or not is_mark(task_state):
         return task_state
@@ -122,19 +122,20 @@ def marked(task_state: str | None) -> str | None:
 class Marked:
     """What to do about instances that carry marks.
 
-    :param rest: uuids of instances of this host with an operation to finish.
+    :param to_finish: uuids of instances of this host with an operation to
+        finish.
     :param astray: (uuid, mark) of this host's marks on instances of others.
     :param foreign: (uuid, mark) of others' marks on instances of this host.
     """
 
-    rest: frozenset[str]
+    to_finish: frozenset[str]
     astray: frozenset[tuple[str, str]]
     foreign: frozenset[tuple[str, str]]
 
 
 def sort_marked(host: HostKey, found: Mapping[str, InstanceState]) -> Marked:
     """Sort the instances that carry marks; leave out those of other hosts."""
-    rest = set()
+    to_finish = set()
     astray = set()
     foreign = set()
     for uuid, state in found.items():
@@ -144,12 +145,12 @@ def sort_marked(host: HostKey, found: Mapping[str, InstanceState]) -> Marked:
         is_here = state.host_key == host
         is_own_mark = not is_anothers(mark, host)
         if is_here and is_own_mark:
-            rest.add(uuid)
+            to_finish.add(uuid)
         elif is_own_mark:
             astray.add((uuid, mark))
         elif is_here:
             foreign.add((uuid, mark))
-    return Marked(frozenset(rest), frozenset(astray), frozenset(foreign))
+    return Marked(frozenset(to_finish), frozenset(astray), frozenset(foreign))
 
 
 class Step(enum.Enum):
@@ -321,7 +322,7 @@ def rests_at_start(vm_state: str | None, task_state: str | None) -> bool:
 
 def rests(vm_state: str | None, task_state: str | None) -> bool:
     """Return whether an instance that is taken over has no task to finish."""
-    return rests_at_start(vm_state, marked(task_state))
+    return rests_at_start(vm_state, before_mark(task_state))
 
 
 def may_wait(vm_state: str | None, task_state: str | None) -> bool:
@@ -354,7 +355,7 @@ def has_begun(vm_state: str | None, task_state: str | None) -> bool:
 def needs_no_machine(vm_state: str | None, task_state: str | None) -> bool:
     """Return whether the operation can be finished without the machine."""
     return (vm_state in ('building', 'deleted')
-            or marked(task_state) in _DELETING_TASKS)
+            or before_mark(task_state) in _DELETING_TASKS)
 
 
 def resting(vm_state: str, provision_state: str | None) -> str:

@@ -53,10 +53,11 @@ def due(basis: NodeInputs, last: NodeAudit | None, now: float, interval: float
     """Return whether a node is to be audited; ``interval`` is in seconds."""
     return (last is None or basis.node.body is None
             or not _same(last.basis, basis)
-            or is_over(basis.node.uuid, last, now, interval))
+            or interval_has_passed(basis.node.uuid, last, now, interval))
 
 
-def is_over(node: str, last: NodeAudit, now: float, interval: float) -> bool:
+def interval_has_passed(node: str, last: NodeAudit, now: float,
+                        interval: float) -> bool:
     """Return whether a node is audited only because its time has come."""
     return now - last.at >= interval * moment(node)
 

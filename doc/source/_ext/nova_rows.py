@@ -26,7 +26,7 @@ def lines(used):
         if bool(row.layers) is used:
             continue
         yield from _row((
-            f'``{row.full()}``', row.why + (
+            f'``{row.full()}``', row.purpose + (
                 '; nova-compute starts without it' if row.optional else ''),
             f'``{row.by}``' if row.by else ', '.join(
                 f'``{one.__name__}``' for one in reversed(row.layers)),

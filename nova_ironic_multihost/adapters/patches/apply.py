@@ -103,7 +103,7 @@ def apply(rows: Iterable[Row], targets: Mapping[str, typing.Any],
         raise MismatchError(' '.join(dict.fromkeys(refused)))
     for row, why in wrong.items():
         LOG.warning('Something that saves time is left out (%(lost)s): '
-                    '%(why)s', {'lost': row.why, 'why': why})
+                    '%(why)s', {'lost': row.purpose, 'why': why})
     made = [(target, name, _layered(row, target, name, parts))
             for row in rows if row.target in targets and row not in wrong
             and row.layers for target in [targets[row.target]]

@@ -70,7 +70,7 @@ class Row:
     :param layers: functions of (parts, :class:`.apply.Call`) around it, the
         innermost first; none if it is called or read, and not replaced.
     :param users: functions of nova that rely on what is replaced.
-    :param why: what this package needs it for, and so what is lost without.
+    :param purpose: why this package needs it, and so the loss without it.
     :param by: what replaces it, if :func:`.apply.apply` does not.
     :param since: first release of nova with it.
     :param until: last release of nova for which it is needed.
@@ -82,7 +82,7 @@ class Row:
     parameters: str | None
     layers: tuple[Callable, ...]
     users: str
-    why: str
+    purpose: str
     by: str = ''
     since: int = OLDEST
     until: float = float('inf')
@@ -338,7 +338,7 @@ _OPERATIONS = (
 )
 
 
-def _used(why, lines, by='', until=float('inf')):
+def _used(purpose, lines, by='', until=float('inf')):
     """Return rows of what is called or read, or replaced by other means.
 
     :param lines: each a target and names, with parameters that are given if
@@ -348,7 +348,7 @@ def _used(why, lines, by='', until=float('inf')):
         target, _, names = line.partition(' ')
         for name, given in re.findall(r'(\w+)(\(.*?\))?', names):
             yield Row(target, name, given[1:-1].replace(',', '')
-                      if given else None, (), '', why, by=by, until=until)
+                      if given else None, (), '', purpose, by=by, until=until)
 
 
 _USED = (

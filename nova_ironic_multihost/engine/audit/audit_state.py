@@ -93,7 +93,7 @@ class AuditState:
     :param standing: inputs of the last audit, None before it.
     :param busy: result of :func:`.ownership.still_busy`.
     :param refused: result of :func:`.ownership.still_refused`.
-    :param leaving: nodes with a provider that nova may have failed to delete.
+    :param providers_to_delete: nodes with a provider that nova may have left.
     :param recent: nodes from other owners, for each of the last :data:`RECENT`
         audits.
     :param over: (host, stop marker) of hosts that did not come back in time.
@@ -116,6 +116,6 @@ class AuditState:
     absences: absence.Absences = absence.Absences()
     mapped: bool = False
     host_aggregates: aggregates.KnownAggregates = aggregates.KnownAggregates()
-    leaving: frozenset[str] = frozenset()
+    providers_to_delete: frozenset[str] = frozenset()
     recent: tuple[frozenset[str], ...] = ()
     over: frozenset[tuple[HostKey, str]] = frozenset()

@@ -259,7 +259,7 @@ class Auditor:
         # Without the lock: a listing is slow, and failover must not wait.
         self.read(settings, settled)
         with self._lock:
-            self._remove_providers()
+            self._remove_providers(settings.max_vanished_percent)
             begun = self._clock()
             seen_peers = self._read_peers(
                 settings, self._known_hosts(), starting=not settled)
@@ -285,9 +285,18 @@ class Auditor:
             then(audit)
         return audit
 
-    def _remove_providers(self) -> None:
-        """Delete providers of gone nodes; nova tries that only once."""
-        leaving = self._state.leaving - self._reader.mirror.nodes.keys()
+    def _remove_providers(self, percent: int) -> None:
+        """Delete providers of gone nodes; nova tries that only once.
+
+        :param percent: share of nodes that may vanish at once. If Ironic shows
+            fewer nodes, it cannot be trusted that it lacks these.
+        """
+        listed = self._reader.mirror.nodes.keys()
+        if (not listed and percent < 100) or absence.observe(
+                self._state.absences, self._state.records.keys(), listed,
+                percent).braked:
+            return
+        leaving = self._state.providers_to_delete - listed
         if leaving:
             leaving -= {record.node for record
                         in self.sources.records(sorted(leaving))}
@@ -301,7 +310,8 @@ class Auditor:
             LOG.debug('Resource providers of %(count)d nodes that are gone '
                       'are deleted later: %(exc)s',
                       {'count': len(leaving), 'exc': exc})
-        self._state = dataclasses.replace(self._state, leaving=leaving)
+        self._state = dataclasses.replace(
+            self._state, providers_to_delete=leaving)
 
     def _eligible(self, settings: Settings, hosts: Set[str]
                   ) -> frozenset[HostKey]:
@@ -569,12 +579,14 @@ class Auditor:
                 {record.node: record for record in gathered.records}),
             records_read_at=gathered.records_read_at,
             barred=gathered.barred,
-            leaving=self._state.leaving | gathered.absences.confirmed,
+            providers_to_delete=(self._state.providers_to_delete
+                                 | gathered.absences.confirmed),
             standing=incremental.LastAudit(
                 basis, gathered.mirror.serial, frozenset(facts.my_nodes),
                 frozenset(facts.my_instances),
-                frozenset(node for node, reason in decided.reasons.items()
-                          if not incremental.settled(node, reason, facts)),
+                frozenset(
+                    node for node, reason in decided.reasons.items()
+                    if not incremental.reason_lasts(node, reason, facts)),
                 before.turn + 1 if before else 0),
             partition_labels=types.MappingProxyType(labels),
             busy=_still_there(decided.busy, decided),

@@ -385,7 +385,7 @@ def _facts(sources: Sources, memory: AuditState, settings: Settings,
              if state.host_key is not None and not state.deleted}),
         permissions=Permissions(
             settled=settled, mapped=mapped is not False,
-            tested=audits >= settings.pull_delay_audits),
+            member_long_enough=audits >= settings.pull_delay_audits),
         barred=memory.barred.keys())
     return facts, mapped, audits
 

@@ -83,7 +83,7 @@ def decide(sources: Sources, writes: Writes, facts: Facts,
         writes, facts, builds, adopted, settings, eligible,
         settings.takeovers_per_audit - len(taken))
     tried += adopted
-    reasons = ownership.with_pulls(reasons, asked, allocated.union(
+    reasons = ownership.with_allocations(reasons, asked, allocated.union(
         node for node, some in builds.items()
         if ownership.awaited(
             some, {*arrived, *abandoned}, facts.host)), unanswered)

@@ -24,7 +24,7 @@ from nova_ironic_multihost.rules.peers import HostKey
 LOG = logging.getLogger(__name__)
 
 
-class LostBuilds:
+class DeadHostBuilds:
     """Gives up lost builds. One thread uses it."""
 
     def __init__(self, builds: Builds, sources: Sources,

@@ -471,7 +471,7 @@ class OperationGuard:
             if (self._patiently(name, f'instance {instance.uuid}', ask)
                     if self._inside else ask()):
                 if (self.building and self._thread.gone
-                        and name in builds.DEPLOYING):
+                        and name in builds.DEPLOY_METHODS):
                     raise exception.InstanceGone(instance_id=instance.uuid)
                 return
         if self._inside:

@@ -101,7 +101,7 @@ class QueueForwarder:
         auditor: auditors.Auditor,
         peer_poller: peer_poll.PeerPoller,
         requests: request_facts.RequestSorter,
-        lost_builds: dead_host_builds.LostBuilds,
+        lost_builds: dead_host_builds.DeadHostBuilds,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._host = host_key(host)
@@ -261,7 +261,7 @@ class QueueForwarder:
             reading.absent = now
             reading.ended = now if ended is None else ended
             return True
-        if forwarding.returned(consumers, len(reading.held)):
+        if forwarding.host_is_back(consumers, len(reading.held)):
             return False
         for request in [*reading.held]:
             if self._handle(key, reading, request):
@@ -278,7 +278,7 @@ class QueueForwarder:
             taken += 1
             if taken % STRETCH == 0 and (
                     key.host not in self._hosts_to_read()
-                    or forwarding.returned(
+                    or forwarding.host_is_back(
                         queue.consumers() or 0, len(reading.held))):
                 return False
         return True

@@ -183,7 +183,7 @@ class Recovery:
                 or takeover.lost_at_start(instance.vm_state, state)
                 or self._may_be_evacuated(instance)):
             with self._lock:
-                self._unmarked[instance.uuid] = takeover.marked(state)
+                self._unmarked[instance.uuid] = takeover.before_mark(state)
             stuck_instances.attempt(self._mark_again, instance.uuid)
             self.add([instance.uuid])
             return
@@ -208,7 +208,7 @@ class Recovery:
 
         nova would take it for a rebuild and set the instance to ERROR.
         """
-        before = takeover.marked(instance.task_state)
+        before = takeover.before_mark(instance.task_state)
         try:
             return stuck_instances.before(self._instances, instance) != before
         except Exception as exc:  # noqa: BLE001
@@ -239,10 +239,10 @@ class Recovery:
             stuck_instances.attempt(self._mark_again, uuid)
         found = self._marked(bool(unmarked or paused))
         marked = takeover.sort_marked(self._host, found)
-        self.add(sorted(self._due(marked.rest, paused)))
+        self.add(sorted(self._due(marked.to_finish, paused)))
         self._undo(marked.astray, found, view)
         self._recorder.note_pending(Pending.REST, {
-            *marked.rest, *(uuid for uuid, _ in marked.astray),
+            *marked.to_finish, *(uuid for uuid, _ in marked.astray),
             *self._in_progress()})
         self._sweeps += 1
         if view is None or view.fenced(self._host):

@@ -55,7 +55,7 @@ class BackgroundAudit:
 
     def _spare(self, nodes: list[str]) -> None:
         try:
-            self._due_nodes.spare(nodes)
+            self._due_nodes.skip_unchanged(nodes)
         except Exception as exc:  # noqa: BLE001
             LOG.debug('Placement did not say whether new nodes have changed, '
                       'so they are audited: %s', exc)

@@ -94,7 +94,7 @@ class DueNodes:
         with self._lock:
             self._recent |= frozenset(nodes)
 
-    def spare(self, nodes: Iterable[str]) -> None:
+    def skip_unchanged(self, nodes: Iterable[str]) -> None:
         """Skip audited nodes from peers that only this host changed since."""
         with self._lock:
             asked = sorted(
@@ -177,7 +177,7 @@ class DueNodes:
             last = self._audited.get(node)
             # By itself nova reads placement only every 300 s.
             current.uncached = node in self._provider_changed or (
-                last is not None and tracker_schedule.is_over(
+                last is not None and tracker_schedule.interval_has_passed(
                     node, last, self._clock(), self._interval))
             current.last = (None if current.uncached or node in self._recent
                             else last)
@@ -212,7 +212,7 @@ class DueNodes:
         return (getattr(self._current, 'node', None) == node
                 and self._current.uncached)
 
-    def may_spare(self, node: str) -> bool:
+    def may_reuse_placement(self, node: str) -> bool:
         """Whether this audit may reuse data of an equal generation.
 
         Once in an interval all is read: clients below microversion 1.19 change

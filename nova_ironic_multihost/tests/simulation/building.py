@@ -306,7 +306,7 @@ class Process:
             receive=self.receive)
         self.forwarder = queue_forwarder.QueueForwarder(
             host, self, self.audits, self.looks, requests,
-            dead_host_builds.LostBuilds(self, world, clock), clock)
+            dead_host_builds.DeadHostBuilds(self, world, clock), clock)
         self.arrivals = in_flight.InFlightBuilds(
             self, self.audits, self.backups.may_come, clock)
         self.look()

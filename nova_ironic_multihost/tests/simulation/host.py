@@ -890,7 +890,7 @@ class Process:
         self._looked_for = frozenset()
         self._check_kept(found)
         self._take_back_stop_marker(found.view)
-        self._due_nodes.spare(found.nodes)
+        self._due_nodes.skip_unchanged(found.nodes)
         self._rebalancer.once(self._settings.partition.label)
         pause()
         recorded = {record.node for record in (

@@ -1486,3 +1486,19 @@ class SimulationTest(unittest.TestCase):
         state.join(audits=0, early=False, index=0, node=0, steps=15)
         state.leave(disabled=True, gone=0, index=0, steps=3)
         state.teardown()
+
+    def test_node_that_is_enrolled_again_while_ironic_shows_nothing(self):
+        """Its provider is none that nova has left.
+
+        Found by 20,000 examples.
+        """
+        state = Simulation()
+        state.begin(number=3, nodes=5, started=True, zones=[], limit=1,
+                    when='forced_down', delay=0)
+        state.remove(index=0)
+        state.audit_all(rounds=2)
+        state.enroll_again(index=0)
+        state.blind(index=4)
+        state.join(audits=0, early=False, index=0, node=0, steps=0)
+        state.nothing_is_broken()
+        state.teardown()

@@ -625,7 +625,7 @@ class World:
         if instance.deleted or seen not in (
                 (now.vm_state, now.task_state), (None, now.task_state)):
             return False
-        if task is None and takeover.marked(now.task_state):
+        if task is None and takeover.before_mark(now.task_state):
             self.breach(f'G6: nobody does what {instance} was asked for')
         instance.building = vm_state == 'building'
         instance.task = task

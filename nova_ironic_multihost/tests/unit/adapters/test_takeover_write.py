@@ -126,7 +126,7 @@ class TransferTestCase(base.DatabaseTestCase):
         self.row.task_state = 'deleting'
         self.row.save()
         self.assertTrue(self.take_over(self.seen(task_state='deleting')))
-        self.assertEqual('deleting', takeover.marked(self.now()[2]))
+        self.assertEqual('deleting', takeover.before_mark(self.now()[2]))
 
     def test_not_when_anything_has_changed(self):
         for state in (self.seen(host='other'), self.seen(node='other'),

@@ -166,11 +166,11 @@ class ReaderTestCase(base.BaseTestCase):
 
     def test_host_that_is_back_counts_as_a_consumer(self):
         for consumers, held in ((1, 0), (4, 3), (1, 3)):
-            self.assertTrue(forwarding.returned(consumers, held))
+            self.assertTrue(forwarding.host_is_back(consumers, held))
 
     def test_messages_that_are_held_may_count_as_consumers(self):
         for consumers, held in ((0, 0), (0, 3), (3, 3)):
-            self.assertFalse(forwarding.returned(consumers, held))
+            self.assertFalse(forwarding.host_is_back(consumers, held))
 
     def test_mailbox_that_was_read_to_its_end_is_read_again_at_once(self):
         self.assertEqual(0, forwarding.pause([]))

@@ -201,7 +201,7 @@ class SettledTestCase(base.BaseTestCase):
     @hypothesis.given(facts())
     def test_what_stands_is_mine_and_recorded_or_a_live_hosts(self, its):
         reason = ownership.decide(its)[ONE]
-        if not incremental.settled(ONE, reason, its):
+        if not incremental.reason_lasts(ONE, reason, its):
             return
         if reason.mine:
             self.assertIn(ONE, its.my_nodes)
@@ -228,7 +228,7 @@ class SettledTestCase(base.BaseTestCase):
             instance_states={'i1': InstanceState(host)} if host else {},
             records={ONE: Record(ONE, 'b')} if owner == 'b' else {})
         reason = ownership.decide(its)[ONE]
-        return reason, incremental.settled(ONE, reason, its)
+        return reason, incremental.reason_lasts(ONE, reason, its)
 
     def test_what_stands(self):
         self.assertEqual((Reason.KEPT, True), self.settled('a'))

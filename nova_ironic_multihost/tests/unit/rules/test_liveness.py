@@ -110,7 +110,7 @@ class OutagesTestCase(base.BaseTestCase):
                     one if stamped else dataclasses.replace(one, beat=None)
                     for one in services], peers.Partition(), 'me')
                 self.assertIs(believed is stamped,
-                              liveness.sees_most_up(seen))
+                              liveness.may_trust_view(seen))
 
     def test_an_outage_of_all_counts_for_nothing(self):
         # Heartbeats cannot be written; then they come back one by one.

@@ -99,7 +99,7 @@ class FreeNodeTestCase(base.BaseTestCase):
         for standing, expected in (
                 (Permissions(settled=False), Reason.STARTING),
                 (Permissions(mapped=False), Reason.UNMAPPED),
-                (Permissions(tested=False), Reason.ADOPTED)):
+                (Permissions(member_long_enough=False), Reason.ADOPTED)):
             self.assertIs(expected, reason(
                 PREFERRED, known=known, records=recorded(OTHER),
                 permissions=standing))
@@ -119,7 +119,7 @@ class FreeNodeTestCase(base.BaseTestCase):
         for standing, expected in (
                 (Permissions(settled=False), Reason.STARTING),
                 (Permissions(mapped=False), Reason.UNMAPPED),
-                (Permissions(tested=False), Reason.UNTESTED)):
+                (Permissions(member_long_enough=False), Reason.UNTESTED)):
             self.assertIs(expected, reason(
                 PREFERRED, records=recorded(OTHER), permissions=standing))
 
@@ -282,7 +282,7 @@ class TakeoverTestCase(base.BaseTestCase):
         for standing, expected in (
                 (Permissions(settled=False), Reason.STARTING),
                 (Permissions(mapped=False), Reason.UNMAPPED),
-                (Permissions(tested=False), Reason.TAKEN_OVER)):
+                (Permissions(member_long_enough=False), Reason.TAKEN_OVER)):
             self.assertIs(expected, self.reason(
                 PREFERRED, permissions=standing))
 
@@ -562,7 +562,7 @@ class PullsTestCase(base.BaseTestCase):
         self.assertEqual(
             {'n1': Reason.ALLOCATED, 'n2': Reason.KEPT,
              'n3': Reason.PULLED, 'n4': Reason.QUEUED},
-            ownership.with_pulls(self.reasons, ['n1', 'n3'], {'n1'}))
+            ownership.with_allocations(self.reasons, ['n1', 'n3'], {'n1'}))
 
 
 class AwaitedTestCase(base.BaseTestCase):
@@ -580,7 +580,7 @@ class AwaitedTestCase(base.BaseTestCase):
         self.assertEqual(
             {'n1': Reason.AWAITED, 'n2': Reason.ADOPTED,
              'n3': Reason.CREATED},
-            ownership.with_pulls(reasons, [], {'n1', 'n3'}))
+            ownership.with_allocations(reasons, [], {'n1', 'n3'}))
 
     def test_node_of_which_placement_does_not_say_waits_for_that(self):
         reasons = {'n1': Reason.ADOPTED, 'n2': Reason.PULLED,
@@ -588,7 +588,7 @@ class AwaitedTestCase(base.BaseTestCase):
         self.assertEqual(
             {'n1': Reason.UNANSWERED, 'n2': Reason.UNANSWERED,
              'n3': Reason.CREATED, 'n4': Reason.QUEUED},
-            ownership.with_pulls(
+            ownership.with_allocations(
                 reasons, ['n2'], {'n2'}, {'n1', 'n2', 'n3'}))
 
     def test_builds_keep_it_waiting_until_they_are_mine(self):

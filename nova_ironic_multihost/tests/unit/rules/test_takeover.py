@@ -43,9 +43,9 @@ class TwiceTestCase(base.BaseTestCase):
 
 class EligibleTestCase(base.BaseTestCase):
 
-    def eligible(self, when, seen, down_for=(), after=300):
+    def eligible(self, when, seen, dead_for=(), after=300):
         return set(takeover.eligible(
-            takeover.Policy(when, after), seen, dict(down_for)))
+            takeover.Policy(when, after), seen, dict(dead_for)))
 
     def test_never(self):
         self.assertEqual(set(), self.eligible(
@@ -145,19 +145,19 @@ class MarkTestCase(base.BaseTestCase):
                 self.assertTrue(takeover.is_mark(mark))
                 self.assertFalse(takeover.is_anothers(mark, HOST))
                 self.assertTrue(takeover.is_anothers(mark, OTHER))
-                self.assertEqual(before, takeover.marked(mark))
+                self.assertEqual(before, takeover.before_mark(mark))
 
     def test_a_mark_of_a_mark_is_another_mark(self):
         first = takeover.taking('deleting', HOST)
         for second in (takeover.taken(first, HOST),
                        takeover.taking(first, OTHER)):
             self.assertNotEqual(first, second)
-            self.assertEqual('deleting', takeover.marked(second))
+            self.assertEqual('deleting', takeover.before_mark(second))
 
     def test_those_of_the_previous_release(self):
         mark = 'taking-over:0a1b2c3d:deleting'
         self.assertTrue(takeover.is_anothers(mark, HOST))
-        self.assertEqual('deleting', takeover.marked(mark))
+        self.assertEqual('deleting', takeover.before_mark(mark))
 
     def test_one_at_rest_needs_none(self):
         for state in None, takeover.taken(None, OTHER):
@@ -178,7 +178,7 @@ class MarkTestCase(base.BaseTestCase):
         for state in [*states, None]:
             self.assertFalse(takeover.is_mark(state))
             self.assertFalse(takeover.is_anothers(state, HOST))
-            self.assertEqual(state, takeover.marked(state))
+            self.assertEqual(state, takeover.before_mark(state))
 
     def test_it_fits_into_the_column(self):
         longest = max((value for name, value in vars(task_states).items()

@@ -32,7 +32,8 @@ class ComputeManager:
         super().setUp()
         self.script = tools.load('nova-contract')
         self.row = types.SimpleNamespace(
-            name='audit', why='nodes are audited', parameters='context node',
+            name='audit', purpose='nodes are audited',
+            parameters='context node',
             users='ComputeManager.audit',
             places=('nova.compute.manager:ComputeManager',),
             full=lambda: f'ComputeManager.{self.row.name}')

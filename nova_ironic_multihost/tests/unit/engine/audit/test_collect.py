@@ -463,6 +463,26 @@ class AbsenceTestCase(cloud.AuditTestCase):
         self.audit()
         self.assertEqual([node], self.cloud.removed)
 
+    def test_no_provider_is_deleted_while_ironic_shows_too_little(self):
+        """The node may have been enrolled anew, and be hidden as well."""
+        node = cloud.NODES[0]
+        self.audit()
+        del self.cloud.ironic[node]
+        for _ in range(absence.AUDITS):
+            found = self.audit()
+        self.assertEqual({node}, found.deleted)
+        self.cloud.placement_away = True
+        self.audit()
+        self.cloud.placement_away = False
+        shown = dict(self.cloud.ironic)
+        for few in {}, dict.fromkeys(cloud.NODES[1:3]):
+            self.cloud.ironic = few
+            self.audit()
+            self.assertEqual([], self.cloud.removed)
+        self.cloud.ironic = shown
+        self.audit()
+        self.assertEqual([node], self.cloud.removed)
+
     def test_node_that_was_removed_is_deleted_after_two_audits(self):
         del self.cloud.ironic[cloud.NODES[0]]
         found = self.audit()

@@ -58,7 +58,8 @@ class LostTestCase(post.PostTestCase):
         self.fence()
 
     def lost(self):
-        return dead_host_builds.LostBuilds(self.nova, self.cloud, self.clock)
+        return dead_host_builds.DeadHostBuilds(
+            self.nova, self.cloud, self.clock)
 
     def wait(self, seconds=GRACE):
         """Let time pass, in which queues are read."""

@@ -814,7 +814,7 @@ class GateTestCase(base.BaseTestCase):
             self.begin()
             self.claim()
             self.sources.hosts['i1'] = InstanceState(None, deleted=True)
-            for name in sorted(builds.DEPLOYING):
+            for name in sorted(builds.DEPLOY_METHODS):
                 self.assertRaises(
                     exception.InstanceGone, self.guard.change_machine, name,
                     INSTANCE, self.fail)

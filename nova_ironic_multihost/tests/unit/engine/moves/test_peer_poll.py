@@ -427,7 +427,7 @@ class LookTestCase(cloud.AuditTestCase):
                 self.look()
         line, = logs.output
         self.assertIn('Audited the nodes of b, which left: 20 free and '
-                      'recorded on a compute service that is down.', line)
+                      'recorded on a dead compute service.', line)
 
     def test_a_stale_record_at_hand_is_dropped_first(self):
         self.tracker.tracked = {NODES[0]}

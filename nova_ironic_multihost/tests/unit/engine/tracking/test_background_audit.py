@@ -33,7 +33,7 @@ class UpkeepTestCase(base.BaseTestCase):
         self.assertEqual([], self.once())
 
     def test_what_nobody_has_changed_is_not_due(self):
-        self.schedule.spare = lambda nodes: self.due.pop(*nodes)
+        self.schedule.skip_unchanged = lambda nodes: self.due.pop(*nodes)
         self.assertEqual([], self.once('a'))
 
     def test_few_are_asked_about_before_some_are_audited(self):
@@ -45,12 +45,12 @@ class UpkeepTestCase(base.BaseTestCase):
             asked.append(len(some))
             self.ending = len(asked) == 2
 
-        self.schedule.spare = spare
+        self.schedule.skip_unchanged = spare
         self.assertEqual(nodes[:background_audit.TOGETHER], self.once(*nodes))
         self.assertEqual([background_audit.TOGETHER] * 2, asked)
 
     def test_what_has_changed_cannot_be_known(self):
-        self.schedule.spare.side_effect = OSError
+        self.schedule.skip_unchanged.side_effect = OSError
         self.assertEqual(['a', 'b'], self.once('a', 'b'))
 
     def test_what_is_due_in_that_order(self):

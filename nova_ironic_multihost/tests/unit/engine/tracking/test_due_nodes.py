@@ -280,12 +280,12 @@ class ScheduleTestCase(ScheduledTestCase):
 
     def test_what_placement_has_said_may_do_for_one_that_has_changed(self):
         first, second = self.mine[:2]
-        self.assertFalse(self.schedule.may_spare(first))
+        self.assertFalse(self.schedule.may_reuse_placement(first))
         with self.schedule.auditing(first):
-            self.assertTrue(self.schedule.may_spare(first))
-            self.assertFalse(self.schedule.may_spare(second))
+            self.assertTrue(self.schedule.may_reuse_placement(first))
+            self.assertFalse(self.schedule.may_reuse_placement(second))
             self.schedule.touch(first)
-        self.assertFalse(self.schedule.may_spare(first))
+        self.assertFalse(self.schedule.may_reuse_placement(first))
 
     def test_placement_is_asked_for_all_in_each_interval(self):
         node = self.mine[0]
@@ -332,7 +332,7 @@ class ScheduleTestCase(ScheduledTestCase):
         """Audit a node, and say whether what placement has said may do."""
         with self.schedule.auditing(node):
             self.schedule.touch(node)
-            return self.schedule.may_spare(node)
+            return self.schedule.may_reuse_placement(node)
 
     def test_node_that_came_from_another_is_looked_at_again(self):
         self.cloud.set('b', up=False)
@@ -359,12 +359,12 @@ class ScheduleTestCase(ScheduledTestCase):
         for _ in range(audit_state.RECENT):
             self.begin()
             self.tracker.asked.clear()
-            self.schedule.spare(self.mine)
+            self.schedule.skip_unchanged(self.mine)
             self.assertEqual(sorted(came), self.tracker.asked)
             self.assertEqual({changed}, self.come_to_each())
         self.begin()
         self.tracker.asked.clear()
-        self.schedule.spare(self.mine)
+        self.schedule.skip_unchanged(self.mine)
         self.assertEqual([], self.tracker.asked)
 
     def test_node_that_was_pulled_is_audited_again_if_it_has_changed(self):
@@ -372,7 +372,7 @@ class ScheduleTestCase(ScheduledTestCase):
         self.tracker.spared = {self.mine[0]}
         for nodes in self.mine[1:], self.mine[:1]:
             self.tracker.asked.clear()
-            self.schedule.spare(nodes)
+            self.schedule.skip_unchanged(nodes)
             self.assertEqual(
                 sorted({*nodes} & {*self.mine[:2]}), self.tracker.asked)
         self.assertEqual(self.mine[1:2], self.schedule.waiting())
@@ -384,7 +384,7 @@ class ScheduleTestCase(ScheduledTestCase):
         self.tracker.tracked |= came
         self.tracker.spared = came
         self.begin()
-        self.schedule.spare(came)
+        self.schedule.skip_unchanged(came)
         self.assertEqual([], self.tracker.asked)
         self.assertEqual(came, set(self.schedule.waiting()))
 

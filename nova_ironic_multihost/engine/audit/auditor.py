@@ -174,11 +174,15 @@ class Auditor:
                 self._disturbed = self._doubted
         return view
 
-    def listen(self, settings: Settings, hosts: Iterable[str]) -> None:
-        """Note heartbeats in a slow peer poll, or this host seems paused."""
-        heard = self._heartbeats_read
+    def listen(self, settings: Settings, hosts: Iterable[str],
+               often: bool) -> None:
+        """Note heartbeats in a slow peer poll, or this host seems paused.
+
+        :param often: the poll takes nodes, and reads none itself.
+        """
+        heard, periods = self._heartbeats_read, 0.5 if often else 1.5
         if heard is not None and (
-                self._clock() - heard > 1.5 * settings.heartbeats.period):
+                self._clock() - heard > periods * settings.heartbeats.period):
             self.read_view(settings, hosts)
 
     def view_of_nova(self, settings: Settings, hosts: Iterable[str]

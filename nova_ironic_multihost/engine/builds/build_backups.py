@@ -10,6 +10,7 @@ restarted.
 """
 
 from collections.abc import Callable
+from collections.abc import Container
 from collections.abc import Iterator
 from collections.abc import Mapping
 import contextlib
@@ -152,6 +153,12 @@ class BackupStore:
                 # One that is being undone is refused as it is still here.
                 if not (refused and build in self._undone):
                     self._over[build] = self._clock(), refused
+
+    def forget(self, instances: Container[str]) -> None:
+        """Forget that builds of instances have ended: they came back."""
+        with self._lock:
+            self._over = {build: over for build, over in self._over.items()
+                          if build.instance not in instances}
 
     def repeat(self, build: SentBuild) -> None:
         """Request a build again as soon as its instance is on no host."""

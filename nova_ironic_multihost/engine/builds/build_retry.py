@@ -22,9 +22,12 @@ from nova_ironic_multihost.rules.takeover import Step
 
 LOG = logging.getLogger(__name__)
 
-#: The most seconds between two sights of a build that waits. After more it
-#: waits anew: another host had it, or nothing answered.
+#: The most seconds that count between two sights of a build that waits:
+#: nothing may have answered in a longer time.
 GAP = 60
+
+#: Seconds for which the sights of a build are kept.
+FORGOTTEN = 3600
 
 
 class BuildRetry:
@@ -41,7 +44,7 @@ class BuildRetry:
         self.here = here
         self._clock = clock
         self._lock = threading.Lock()
-        #: Build -> (first seen, last seen).
+        #: Build -> (seconds that it has waited, last seen).
         self._seen: dict[SentBuild, tuple[float, float]] = {}
 
     def step(self, instance: Instance, provision_state: str | None) -> Step:
@@ -65,17 +68,19 @@ class BuildRetry:
         return step
 
     def _waited(self, build: SentBuild) -> float:
-        """Return the seconds since a build was first seen."""
+        """Return the seconds since a build was first seen, without gaps."""
         now = self._clock()
         with self._lock:
             self._seen = {one: times for one, times in self._seen.items()
-                          if now - times[1] <= GAP}
-            first, _ = self._seen.get(build, (now, now))
-            self._seen[build] = first, now
-        return now - first
+                          if now - times[1] < FORGOTTEN}
+            before, last = self._seen.get(build, (0, now))
+            waited = before + min(now - last, GAP)
+            self._seen[build] = waited, now
+        return waited
 
     def wait_anew(self, instances: Container[str]) -> None:
         """Let the builds of instances wait anew: other hosts had them."""
+        self._backups.forget(instances)
         with self._lock:
             self._seen = {build: times for build, times in self._seen.items()
                           if build.instance not in instances}

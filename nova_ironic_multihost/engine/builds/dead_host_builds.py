@@ -56,6 +56,10 @@ class DeadHostBuilds:
                 if begun - since >= forwarding.GRACE))
         return frozenset(build.instance for build in waiting)
 
+    def interrupt(self) -> None:
+        """Count no time before this: nova did not answer."""
+        self._since = {}
+
     def _give_up(self, uuid: str, node: str, read: Set[HostKey]) -> None:
         """Give up a build if its node is of a host that was read."""
         host = self._owner(node)

@@ -143,7 +143,11 @@ class QueueForwarder:
             try:
                 self._read(key, mine[key.host])
             except QueueNoAnswer:
-                # The request is held. Other queues would fail as well.
+                # The request is held. Other queues would fail as well, and are
+                # not read to their end.
+                for reading in self._readings.values():
+                    reading.ended = None
+                self._lost.interrupt()
                 raise
             except Exception as exc:  # noqa: BLE001
                 self._close(key)

@@ -148,7 +148,7 @@ class PeerPoller:
 
     def listen(self, settings: Settings) -> None:
         """Note the heartbeats during a long poll, from another thread."""
-        self._auditor.listen(settings, self._known())
+        self._auditor.listen(settings, self._known(), self._busy)
 
     def may_close(self, settings: Settings) -> bool:
         """Return :func:`.stop_marker.may_close`, asking nova now."""

@@ -117,6 +117,15 @@ class KeeperTestCase(post.PostTestCase):
         self.backups.once()
         self.assertIsNone(self.backups.copy(FIRST))
 
+    def test_copy_of_a_build_that_came_back_and_went_again(self):
+        self.arrive()
+        self.finish()
+        self.backups.forget({'i1'})
+        self.cloud.placed['i1'] = InstanceState(
+            'c', vm_state='building', node=NODE)
+        self.backups.once()
+        self.assertEqual([BUILD], self.bus.queues['c copies'])
+
     def test_build_that_ends_between_two_copies_of_it(self):
         """RabbitMQ closes a channel that acknowledges a message twice."""
         first, second = (dataclasses.replace(BUILD, handle=object())

@@ -25,7 +25,7 @@ class RepetitionTestCase(base.BaseTestCase):
         self.readable = self.all_seen = self.can_be_undone = True
         self.found = COPY
         self.begun = 1
-        self.undone = []
+        self.undone, self.forgotten = [], []
         self.now = 0
         self.here = set()
         self.retry = build_retry.BuildRetry(
@@ -46,6 +46,9 @@ class RepetitionTestCase(base.BaseTestCase):
 
     def count(self, instance):
         return self.begun if instance == 'i1' else 0
+
+    def forget(self, instances):
+        self.forgotten.append(instances)
 
     def repeatable(self, instance):
         return self.can_be_undone
@@ -88,10 +91,23 @@ class RepetitionTestCase(base.BaseTestCase):
     def test_time_in_which_nobody_looks_does_not_count(self):
         """Nothing answers in an outage, and no copy comes."""
         self.found = None
-        self.step()
-        self.now = backup_copies.LONGEST
-        self.wait()
-        self.assertIs(Step.FAIL, self.step())
+        for seconds in 0, backup_copies.LONGEST, backup_copies.PATIENCE:
+            self.now += seconds
+            self.assertIs(Step.AWAIT, self.step())
+
+    def test_it_is_begun_again_by_workers_that_come_seldom(self):
+        self.assertIs(Step.AWAIT, self.step())
+        self.now = 10 * build_retry.GAP
+        self.assertIs(Step.REPEAT, self.step())
+
+    def test_without_a_copy_it_fails_however_seldom_it_is_seen(self):
+        self.found = None
+        steps = []
+        for _ in range(backup_copies.PATIENCE // build_retry.GAP + 1):
+            steps.append(self.step())
+            self.now += 10 * build_retry.GAP
+        self.assertEqual([Step.FAIL], list({*steps} - {Step.AWAIT}))
+        self.assertIs(Step.FAIL, steps[-1])
 
     def test_one_that_another_host_had_waits_anew(self):
         self.step()
@@ -100,6 +116,7 @@ class RepetitionTestCase(base.BaseTestCase):
         self.assertIs(Step.REPEAT, self.step())
         self.retry.wait_anew({'i1'})
         self.assertIs(Step.AWAIT, self.step())
+        self.assertEqual([{'i2'}, {'i1'}], self.forgotten)
 
     def test_copy_of_another_attempt_is_none(self):
         self.instance.node = 'n2'

@@ -7,6 +7,7 @@ from unittest import mock
 import fixtures
 
 from nova_ironic_multihost.engine.builds import dead_host_builds
+from nova_ironic_multihost.engine.builds import queue_forwarder
 from nova_ironic_multihost.rules import forwarding
 from nova_ironic_multihost.rules.forwarding import QueuedRequest
 from nova_ironic_multihost.rules.forwarding import RequestKind
@@ -120,6 +121,22 @@ class LostTestCase(post.PostTestCase):
         with mock.patch.object(
                 self.nova, 'unclaimed', side_effect=OSError):
             self.assertRaises(OSError, self.turn, self.reader)
+        self.wait(GRACE - 1)
+        self.assertFalse(self.ended)
+
+    def test_time_in_which_nova_does_not_answer_about_a_request(self):
+        """The queues after that of this request are not read."""
+        self.bus.queues['a'].append(QueuedRequest(RequestKind.BUILD, 'i2'))
+        self.cloud.placed['i2'] = post.WAITING
+        self.turn()
+        self.clock.now += GRACE - 10
+        reader = self.posts[self.reader]
+        with mock.patch.object(
+                reader._requests, 'situation', side_effect=OSError):
+            self.assertRaises(
+                queue_forwarder.QueueNoAnswer, self.turn, self.reader)
+        self.assertEqual(
+            {None}, {one.ended for one in reader._readings.values()})
         self.wait(GRACE - 1)
         self.assertFalse(self.ended)
 

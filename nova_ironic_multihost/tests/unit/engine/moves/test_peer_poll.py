@@ -2,6 +2,7 @@
 
 """Between two audits: who left, and what becomes of its nodes."""
 
+import itertools
 from unittest import mock
 
 import fixtures
@@ -360,6 +361,28 @@ class LookTestCase(cloud.AuditTestCase):
                 self.clock.now += 10
                 self.last.listen(self.settings({}))
                 read.assert_not_called()
+
+    def test_while_nodes_are_taken_each_heartbeat_is_read(self):
+        """A poll that is missed would make a death be noticed later."""
+        read, times = self.auditors['a'].read_view, []
+        self.useFixture(fixtures.MockPatchObject(
+            self.auditors['a'], 'read_view', lambda *args: (
+                times.append(self.clock.now) or read(*args))))
+        take = self.tracker.audit
+
+        def take_slowly(node):
+            self.clock.now += 10
+            self.last.listen(self.settings({}))
+            take(node)
+
+        self.tracker.audit = take_slowly
+        self.look()
+        self.cloud.set('b', up=False)
+        self.look()
+        self.assertEqual(NODES, self.tracker.audited)
+        self.assertEqual({10}, {
+            after - before for before, after in itertools.pairwise(times)
+            if after > before})
 
     def test_an_answer_that_comes_late_is_not_noted(self):
         """Another thread has asked and noted meanwhile."""

@@ -65,13 +65,17 @@ def serve(stock, notes, ready, end):
     compute.build_and_run_instance = types.MethodType(
         functools.wraps(manager.ComputeManager.build_and_run_instance)(
             begin), compute)
-    layers = {operations.copy} | (
+    layers = {operations.accept_build} | (
         set() if stock else {handlers.hold_builds})
     apply.apply(
         [dataclasses.replace(row, layers=kept) for row in table.rows()
          if (kept := tuple(layers.intersection(row.layers)))],
         {'manager': compute, 'transport': listeners.transport_driver()},
-        types.SimpleNamespace(copy=copy, heard=lambda adapter: None))
+        types.SimpleNamespace(
+            copy=copy, adopt=lambda uuid, node: False,
+            in_flight=types.SimpleNamespace(
+                begin=lambda uuid: None, end=lambda uuid: None),
+            note_attendance=lambda adapter: None))
     server = rpc.get_server(oslo_messaging.Target(
         topic=rpcapi.RPC_TOPIC, server=HOST), [compute],
         base.NovaObjectSerializer())

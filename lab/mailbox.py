@@ -11,7 +11,7 @@ the dead one had taken is lost with it, mailbox or not, so it writes down what
 it takes, before it acknowledges; nothing else may be missing in the end. It
 hangs after so many, until it is killed: however slow the machine is, most
 builds are left for the reader, among them such as were on their way to it.
-What arrives twice is counted: the gate of the driver lets it in once. The
+What arrives twice is counted: the guard of the driver lets it in once. The
 reader is the driver's, with nova's answers made up. It pauses between sending
 a build on and acknowledging it, so that it is killed there, too.
 
@@ -117,7 +117,8 @@ def read():
             looks,
             types.SimpleNamespace(count=lambda instance: 0),
         ),
-        types.SimpleNamespace(once=lambda read, found: found),
+        types.SimpleNamespace(
+            once=lambda read, found, begun: found, interrupt=lambda: None),
     )
     while True:
         reader.once()

@@ -41,19 +41,25 @@ class Absences:
     asked: str = ''
 
 
-def observe(absences: Absences, mine: Set[str], listed: Set[str],
-            percent: int) -> Absences:
-    """Compare my nodes with the listed ones.
+def too_few(mine: Set[str], listed: Set[str], percent: int) -> bool:
+    """Return whether a listing lacks too much to take any node for deleted.
 
     :param percent: share of ``mine`` that may vanish at once; with 100 even an
         empty listing is trusted.
     """
     missing = mine - listed
-    if not missing:
-        return Absences()
-    braked = percent < 100 and (
+    return percent < 100 and (
         not listed
         or len(missing) > 1 and 100 * len(missing) > percent * len(mine))
+
+
+def observe(absences: Absences, mine: Set[str], listed: Set[str],
+            percent: int) -> Absences:
+    """Compare my nodes with the listed ones; see :func:`too_few`."""
+    missing = mine - listed
+    if not missing:
+        return Absences()
+    braked = too_few(mine, listed, percent)
     return Absences(
         types.MappingProxyType({
             node: 0 if braked else absences.counts.get(node, 0)

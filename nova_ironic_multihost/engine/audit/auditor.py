@@ -290,15 +290,10 @@ class Auditor:
         return audit
 
     def _remove_providers(self, percent: int) -> None:
-        """Delete providers of gone nodes; nova tries that only once.
-
-        :param percent: share of nodes that may vanish at once. If Ironic shows
-            fewer nodes, it cannot be trusted that it lacks these.
-        """
+        """Delete providers of gone nodes; nova tries that only once."""
         listed = self._reader.mirror.nodes.keys()
-        if (not listed and percent < 100) or absence.observe(
-                self._state.absences, self._state.records.keys(), listed,
-                percent).braked:
+        if absence.too_few(self._state.records.keys(), listed, percent):
+            # Nor is it certain that Ironic lacks these.
             return
         leaving = self._state.providers_to_delete - listed
         if leaving:

@@ -129,19 +129,19 @@ class Play:
         story.moved = bench.moved(self._killed_at) | {'quiet': rest.quiet}
 
     def _insist_active(self, servers):
-        """All servers are active in a view from now on."""
+        """All servers are active, and in a view from now on."""
         recorder = self._bench.recorder
         recorder.watch(2)
+        for server in self._bench.cloud.servers():
+            if server['id'] in servers and server['status'] != 'ACTIVE':
+                fault = server.get('fault', {}).get('message', 'no fault')
+                host = server['OS-EXT-SRV-ATTR:host'] or 'nova-scheduler'
+                raise errors.LabError(
+                    f'{server["name"]} is {server["status"]}, nova says: '
+                    f'{fault}; look at tools/lab logs {host}')
         recorder.wait_for(
             lambda seen: all(uuid in seen.instance_of for uuid in servers),
-            10, 'nova writing down the servers')
-        bad = [i for uuid in servers
-               if (i := recorder.view.instance_of[uuid]).vm_state != 'active']
-        if bad:
-            raise errors.LabError(
-                f'{len(bad)} of {len(servers)} servers did not become '
-                f'ACTIVE; look at tools/lab logs '
-                f'{bad[0].host or "nova-conductor"}')
+            REST, 'nova writing down the servers')
 
     def _hosts(self):
         """{name of a server that was on the dead compute: its compute}."""

@@ -209,13 +209,21 @@ class PlayTestCase(test_bench.FilmTestCase):
         self.assertIn('compute-1 were not taken over', sentence)
         self.assertEqual('', self.story.rebooted_on)
 
-    def test_servers_that_do_not_become_active(self):
-        error = server(self.good, vm_state='error')
-        acts = play.Play(dataclasses.replace(
-            self.bench(error), cloud=mock.Mock()), self.story)
-        acts._bench.cloud.boot.return_value = ['server-0']
-        self.assertIn('1 of 1 servers', str(
-            self.assertRaises(errors.LabError, acts.boot_again)))
+    def test_server_that_does_not_become_active(self):
+        for host, place in (('compute-2', 'compute-2'),
+                            (None, 'nova-scheduler')):
+            cloud = mock.Mock()
+            cloud.boot.return_value = ['server-0']
+            cloud.servers.return_value = [{
+                'id': 'server-0', 'name': 'demo-again', 'status': 'ERROR',
+                'OS-EXT-SRV-ATTR:host': host,
+                'fault': {'message': 'No valid host was found.'}}]
+            acts = play.Play(dataclasses.replace(
+                self.bench(self.good), cloud=cloud), self.story)
+            said = str(self.assertRaises(errors.LabError, acts.boot_again))
+            self.assertIn('demo-again is ERROR', said)
+            self.assertIn('No valid host was found.', said)
+            self.assertIn(f'tools/lab logs {place}', said)
 
 
 class RunTestCase(base.BaseTestCase):

@@ -45,14 +45,14 @@ def serve(stock, notes, ready, end):
     from nova import rpc
     import oslo_messaging
 
-    from nova_ironic_multihost.adapters import build_copies
     from nova_ironic_multihost.adapters import listeners
     from nova_ironic_multihost.adapters.patches import apply
     from nova_ironic_multihost.adapters.patches import handlers
     from nova_ironic_multihost.adapters.patches import operations
     from nova_ironic_multihost.adapters.patches import table
+    from nova_ironic_multihost.adapters import rpc_queue
 
-    copier = build_copies.BuildCopier(HOST)
+    copier = rpc_queue.BuildCopier(HOST)
 
     def copy(instance, node, arguments):
         notes.add(f'{instance} {CAME}')

@@ -11,16 +11,13 @@ import os
 
 from oslo_log import log as logging
 
-from nova_ironic_multihost.adapters import build_copies
 from nova_ironic_multihost.adapters import build_requests
 from nova_ironic_multihost.adapters import build_undo
 from nova_ironic_multihost.adapters import errors
 from nova_ironic_multihost.adapters import evacuation_undo
-from nova_ironic_multihost.adapters import guru_report
 from nova_ironic_multihost.adapters import ironic
 from nova_ironic_multihost.adapters import ironic_retry
 from nova_ironic_multihost.adapters import listeners
-from nova_ironic_multihost.adapters import machines
 from nova_ironic_multihost.adapters import names
 from nova_ironic_multihost.adapters import nova_facts
 from nova_ironic_multihost.adapters import nova_tracker
@@ -30,7 +27,6 @@ from nova_ironic_multihost.adapters.patches import operations
 from nova_ironic_multihost.adapters.patches import table
 from nova_ironic_multihost.adapters import placement
 from nova_ironic_multihost.adapters import rpc_queue
-from nova_ironic_multihost.adapters import service_record
 from nova_ironic_multihost.adapters import settings
 from nova_ironic_multihost.conf import validation
 from nova_ironic_multihost.engine.audit import auditor
@@ -39,7 +35,6 @@ from nova_ironic_multihost.engine.base import metrics
 from nova_ironic_multihost.engine.base import periodic
 from nova_ironic_multihost.engine.builds import build_backups
 from nova_ironic_multihost.engine.builds import build_retry
-from nova_ironic_multihost.engine.builds import dead_host_builds
 from nova_ironic_multihost.engine.builds import guard
 from nova_ironic_multihost.engine.builds import in_flight
 from nova_ironic_multihost.engine.builds import queue_forwarder
@@ -48,7 +43,6 @@ from nova_ironic_multihost.engine.lifecycle import health_probe
 from nova_ironic_multihost.engine.lifecycle import lease_renewer
 from nova_ironic_multihost.engine.lifecycle import notifier
 from nova_ironic_multihost.engine.lifecycle import shutdown
-from nova_ironic_multihost.engine.lifecycle import watchdog
 from nova_ironic_multihost.engine.listing import ironic_changes
 from nova_ironic_multihost.engine.listing import lister
 from nova_ironic_multihost.engine.moves import adopt_for_build
@@ -56,7 +50,6 @@ from nova_ironic_multihost.engine.moves import peer_poll
 from nova_ironic_multihost.engine.moves import rebalance
 from nova_ironic_multihost.engine.servers import evacuation_refusals
 from nova_ironic_multihost.engine.servers import recovery
-from nova_ironic_multihost.engine.tracking import background_audit
 from nova_ironic_multihost.engine.tracking import disabled_trait
 from nova_ironic_multihost.engine.tracking import due_nodes
 from nova_ironic_multihost.engine.tracking import provider_changes
@@ -65,6 +58,7 @@ from nova_ironic_multihost import node_audits
 from nova_ironic_multihost.rules.counters import Event
 from nova_ironic_multihost.rules.counters import Work
 from nova_ironic_multihost.rules import takeover
+from nova_ironic_multihost.telemetry import report
 from nova_ironic_multihost.telemetry import status_server
 
 LOG = logging.getLogger(__name__)
@@ -95,7 +89,7 @@ class DriverService:
         self.tracker = nova_tracker.NovaTracker(
             virtapi, self.nodes.note_move, self.nodes.bar)
         self.shutdown = shutdown.Shutdown(
-            service_record.ServiceRecord(CONF.host),
+            nova_facts.ServiceRecord(CONF.host),
             lambda: self.peer_poller.may_close(settings.read()))
         ending = self.shutdown.begun
         self.lister = lister.Lister(
@@ -111,7 +105,7 @@ class DriverService:
         self.provider_changes = provider_changes.ProviderChanges(
             CONF.host, self.auditor, self.due_nodes.note_provider_changes,
             self.tracker.generations)
-        self.background_audit = background_audit.BackgroundAudit(
+        self.background_audit = due_nodes.BackgroundAudit(
             self.due_nodes, self.tracker,
             lambda: ending() or self.peer_poller.busy)
         self.recheck = recheck.Recheck(self.auditor, self.tracker, ending)
@@ -151,13 +145,13 @@ class DriverService:
         requests = request_facts.RequestSorter(
             CONF.host, self.auditor, self.peer_poller, self.attempts)
         self.backups = build_backups.BackupStore(
-            CONF.host, queues, build_copies.BuildCopier(CONF.host), requests,
+            CONF.host, queues, rpc_queue.BuildCopier(CONF.host), requests,
             here)
         instances = nova_tracker.ServerCalls(virtapi)
         self.notifier = notifier.Notifier(instances)
         sent = build_requests.BuildRequests(CONF.host, self.tracker)
         self.recovery = recovery.Recovery(
-            CONF.host, instances, machines.IronicMachines(driver), self.guard,
+            CONF.host, instances, ironic.IronicMachines(driver), self.guard,
             build_retry.BuildRetry(self.backups, self.attempts, here),
             under_way=lambda: self._writes.under_way, recorder=self.recorder,
             receive=sent.receive)
@@ -165,7 +159,7 @@ class DriverService:
             sent, self.auditor, self.backups.may_come)
         self.forwarder = queue_forwarder.QueueForwarder(
             CONF.host, queues, self.auditor, self.peer_poller, requests,
-            dead_host_builds.DeadHostBuilds(
+            queue_forwarder.DeadHostBuilds(
                 build_requests.BuildRequests(CONF.host, self.tracker),
                 self.auditor.sources))
         self.evacuation_refusals = evacuation_refusals.EvacuationRefusals(
@@ -179,7 +173,7 @@ class DriverService:
             CONF.host, self.auditor, self.peer_poller, self.recorder,
             settings.bounds, self.shutdown.begun, self.attendance.goes_on)
         # oslo.service takes it out of the environment when it has started.
-        self.watchdog = watchdog.find(os.environ, os.getpid())
+        self.watchdog = lease_renewer.find_watchdog(os.environ, os.getpid())
         self.lease_renewer = lease_renewer.LeaseRenewer(
             lambda: self.auditor.sources.service(CONF.host), settings.terms,
             lambda: settings.read().heartbeats.period, self.watchdog,
@@ -187,7 +181,7 @@ class DriverService:
         self.status_server = status_server.StatusServer(
             CONF.host, self.health_probe.picture, self.health_probe.verdict,
             self.lease_renewer.verdict, settings.metrics())
-        self.report_section = guru_report.ReportSection(
+        self.report_section = report.ReportSection(
             status_server.TITLE, self.status_server.report)
 
     def _tasks(self):

@@ -17,7 +17,7 @@ from nova_ironic_multihost.adapters import db
 from nova_ironic_multihost.adapters import finish_build
 from nova_ironic_multihost.adapters import names
 from nova_ironic_multihost.adapters import nova_tracker
-from nova_ironic_multihost.rules.lost_builds import SentBuild
+from nova_ironic_multihost.rules.builds import SentBuild
 
 
 class BuildRequests:

@@ -26,7 +26,7 @@ from nova.objects import fields
 from oslo_utils import timeutils
 
 from nova_ironic_multihost.adapters import db
-from nova_ironic_multihost.adapters import machines
+from nova_ironic_multihost.adapters import ironic
 from nova_ironic_multihost.adapters import names
 from nova_ironic_multihost.rules import evacuation
 from nova_ironic_multihost.rules.evacuation import Evacuated
@@ -53,7 +53,7 @@ class EvacuationUndo:
 
     def __init__(self, driver: names.IronicDriver) -> None:
         self._driver = driver
-        self._machines = machines.IronicMachines(driver)
+        self._machines = ironic.IronicMachines(driver)
 
     def found(self) -> dict[str, Evacuated]:
         """Read the evacuations that are not refused, or only recently."""

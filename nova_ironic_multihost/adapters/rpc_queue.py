@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Container
 from collections.abc import Iterator
+from collections.abc import Mapping
 import contextlib
 import functools
 import threading
@@ -22,8 +23,10 @@ import typing
 
 import amqp
 from nova.compute import rpcapi
+from nova.objects import base
 from nova import rpc
 from oslo_log import log as logging
+import oslo_messaging as messaging
 from oslo_messaging._drivers import common
 from oslo_messaging._drivers import impl_rabbit
 
@@ -49,6 +52,12 @@ EXPIRY = 7 * 86400 * 1000
 
 #: The topic of copies of builds.
 COPIES = f'{rpcapi.RPC_TOPIC}-builds'
+
+#: nova.compute.rpcapi.ComputeAPI.build_and_run_instance: all releases take it.
+VERSION = '6.0'
+
+#: Retries of a copy; seconds to wait for its turn, and for the confirm.
+RETRIES, PATIENCE = 1, 10
 
 
 def copies(host: str) -> str:
@@ -287,3 +296,63 @@ def _uuid(instance):
     if instance['nova_object.name'] != 'Instance':
         raise ValueError('no instance')
     return instance['nova_object.data']['uuid']
+
+
+class BuildCopier:
+    """Sends copies of nova's build messages, under the topic COPIES.
+
+    The port is Copier. Several threads use it.
+    """
+
+    def __init__(self, host: str) -> None:
+        self._host = host
+        # One copy at a time: each takes a connection.
+        self._turn = threading.Lock()
+
+    def seal(self, arguments: Mapping[str, typing.Any]
+             ) -> Mapping[str, typing.Any]:
+        """Serialize the arguments of a build, as nova changes them later."""
+        serializer = base.NovaObjectSerializer()
+        return {name: value if name == 'context'
+                else serializer.serialize_entity(arguments['context'], value)
+                for name, value in arguments.items()}
+
+    def copy(self, arguments: Mapping[str, typing.Any]) -> None:
+        """Send a copy.
+
+        :raises TimeoutError: the copy is not confirmed; it may still arrive.
+        :raises Exception: it is not sent, or threads are used up.
+        """
+        if not self._turn.acquire(timeout=PATIENCE):
+            raise TimeoutError('the copy before is not confirmed')
+        # A thread: oslo.messaging may wait for ever, and workers are few.
+        sent = threading.Event()
+        failures: list[Exception] = []
+        try:
+            threading.Thread(
+                target=self._send, args=(dict(arguments), failures, sent),
+                name='ironic-multihost-copy', daemon=True).start()
+        except RuntimeError:
+            self._turn.release()
+            raise
+        if not sent.wait(PATIENCE):
+            raise TimeoutError('the copy is not confirmed')
+        if failures:
+            raise failures[0]
+
+    def _send(self, content, failures, sent):
+        try:
+            self._client.cast(
+                content.pop('context'), listeners.BUILD, **content)
+        except Exception as exc:  # noqa: BLE001
+            failures.append(exc)
+        finally:
+            self._turn.release()
+            sent.set()
+
+    @functools.cached_property
+    def _client(self):
+        return rpc.get_client(
+            messaging.Target(topic=COPIES, server=self._host,
+                             version=VERSION),
+            serializer=base.NovaObjectSerializer()).prepare(retry=RETRIES)

@@ -3,7 +3,7 @@
 """The options of nova.conf, as plain values."""
 
 from nova_ironic_multihost.adapters import names
-from nova_ironic_multihost.adapters import partition as shared
+from nova_ironic_multihost import conf as package_conf
 from nova_ironic_multihost.engine.audit import audit_state
 from nova_ironic_multihost.rules import health
 from nova_ironic_multihost.rules import lease
@@ -81,4 +81,4 @@ def topics() -> list[str] | None:
 
 def partition() -> peers.Partition:
     """Read which nodes this compute service shares."""
-    return shared.read(names.CONF)
+    return package_conf.partition(names.CONF)

@@ -20,7 +20,6 @@ from nova_ironic_multihost.rules.ownership import Reason
 from nova_ironic_multihost.rules import peers
 from nova_ironic_multihost.rules.peers import host_key
 from nova_ironic_multihost.rules.peers import HostKey
-from nova_ironic_multihost.rules import reasons
 from nova_ironic_multihost.rules import ring
 from nova_ironic_multihost.rules import stop_marker
 from nova_ironic_multihost.rules import takeover
@@ -98,7 +97,7 @@ class NodeReport:
         reason = self.next if self.moves or self.why is None else self.why
         if reason is None:
             return ''
-        return '; '.join(f'{number}: {_sentence(reasons.RULES[number])}'
+        return '; '.join(f'{number}: {_sentence(ownership.RULES[number])}'
                          for number in reason.rules)
 
     @property
@@ -130,7 +129,7 @@ def numbers(reason: Reason) -> str:
     return 'rule ' + ', '.join(map(str, reason.rules))
 
 
-def _sentence(rule: reasons.Rule) -> str:
+def _sentence(rule: ownership.Rule) -> str:
     """Return a rule as a sentence; "me" is the host that decides."""
     if not rule.owner:
         return f'{rule.instance}: {rule.outcome}'

@@ -4,6 +4,7 @@
 
 from oslo_config import cfg
 
+from nova_ironic_multihost.rules import peers
 from nova_ironic_multihost.rules import takeover
 
 GROUP = cfg.OptGroup(
@@ -172,3 +173,15 @@ def register_opts(conf):
 def list_opts():
     """Return what oslo-config-generator asks for: [(group, options)]."""
     return [(GROUP, OPTS)]
+
+
+def partition(conf: cfg.ConfigOpts) -> peers.Partition:
+    """Return which nodes a compute service shares.
+
+    :param conf: with nova's options for Ironic.
+    """
+    group = conf.ironic.conductor_group
+    return peers.Partition(
+        conductor_group=group if group is None else group.lower(),
+        shard=conf.ironic.shard,
+        peer_list=tuple(conf.ironic.peer_list))

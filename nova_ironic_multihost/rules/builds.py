@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which operations on an instance this host may carry out.
+"""Which operations on an instance this host may carry out; lost builds.
 
 :mod:`nova_ironic_multihost.engine.builds.guard` asks at each operation.
 """
 
 from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
+import dataclasses
 import enum
 
 from nova_ironic_multihost.rules.model import InstanceState
@@ -17,6 +20,14 @@ from nova_ironic_multihost.rules import takeover
 DEPLOY_METHODS = frozenset({
     'plug_vifs', 'prepare_for_spawn',
     'prepare_networks_before_block_device_mapping', 'spawn'})
+
+#: Seconds after all requests in the queue until a missing build is given up.
+#: Conductors allocate all servers of a call before the first send. A build
+#: that arrives later is carried out.
+LOST_AFTER = 30
+
+#: The same if the node is new here: the build may be in its old owner's queue.
+LOST_AFTER_MOVED = 1800
 
 
 class BuildStage(enum.Enum):
@@ -126,3 +137,40 @@ def outdated(state: InstanceState | None, node: str | None, host: HostKey,
             or state.vm_state not in ('building', 'error')):
         return True
     return node is not None and not allocated()
+
+
+@dataclasses.dataclass(frozen=True)
+class SentBuild:
+    """A build that has an allocation of a node and no host yet."""
+
+    instance: str
+    node: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Missing:
+    """Since when a build is missing and its node here (monotonic seconds)."""
+
+    seen: float
+    mine: float
+
+
+def missing_since(
+    before: Mapping[SentBuild, Missing], absent: Iterable[SentBuild],
+    mine: Mapping[str, float], now: float
+) -> dict[SentBuild, Missing]:
+    """Return the missing builds, with the times of the previous result."""
+    return {build: dataclasses.replace(
+        before.get(build, Missing(now, now)), mine=mine[build.node])
+        for build in absent}
+
+
+def lost(
+    absences: Mapping[SentBuild, Missing], now: float
+) -> frozenset[SentBuild]:
+    """Return the builds that will not arrive any more."""
+    return frozenset(
+        build for build, since in absences.items()
+        if now - since.seen >= (
+            LOST_AFTER if since.seen - since.mine >= LOST_AFTER
+            else LOST_AFTER_MOVED))

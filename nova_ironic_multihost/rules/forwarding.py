@@ -16,7 +16,7 @@ import enum
 import typing
 
 from nova_ironic_multihost.rules import builds
-from nova_ironic_multihost.rules.lost_builds import SentBuild
+from nova_ironic_multihost.rules.builds import SentBuild
 from nova_ironic_multihost.rules.model import InstanceState
 from nova_ironic_multihost.rules.peers import HostKey
 from nova_ironic_multihost.rules import ring

@@ -5,8 +5,12 @@
 Of a list of things the report has a number and a few, so that it can be read.
 """
 
+from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
+import weakref
+
+from oslo_reports import guru_meditation_report
 
 from nova_ironic_multihost.rules.counters import Pending
 from nova_ironic_multihost.rules.counters import Work
@@ -18,6 +22,8 @@ TITLE = 'Ironic multi-host'
 
 #: Things that are pending of which the uuids are given.
 SHOWN = 20
+
+Report = guru_meditation_report.TextGuruMeditation
 
 
 def text(picture: StatusSnapshot) -> str:
@@ -90,3 +96,37 @@ def _turns(picture: StatusSnapshot, work: Work) -> str:
 
 def _or_nothing(lines: Iterable[str]) -> list[str]:
     return list(lines) or ['  nothing']
+
+
+class ReportSection:
+    """A section of the report, from :meth:`begin` to :meth:`end`.
+
+    :param text: bound method, held weakly. A signal handler calls it, so it
+        must take no lock.
+    """
+
+    def __init__(self, title: str, text: Callable[[], str]) -> None:
+        self._title = title
+        self._text = weakref.WeakMethod(text)
+        self._begun = False
+
+    def begin(self) -> None:
+        """Add the section, once."""
+        if not self._begun:
+            self._begun = True
+            Report.register_section(self._title, self._generate)
+
+    def end(self) -> None:
+        """Remove the section."""
+        if self._begun:
+            self._begun = False
+            sections = Report.persistent_sections
+            sections[:] = [pair for pair in sections
+                           if pair[1] != self._generate]
+
+    def _generate(self) -> str:
+        text = self._text()
+        try:
+            return text() if text is not None else 'It has ended.'
+        except Exception as exc:  # noqa: BLE001
+            return f'This section has failed: {exc!r}'

@@ -7,7 +7,6 @@ from docutils import statemachine
 from sphinx.util import docutils
 
 from nova_ironic_multihost.rules import ownership
-from nova_ironic_multihost.rules import reasons as rules
 
 HEADER = ('#', '``instance_uuid`` in Ironic', 'owner', 'the ring prefers me',
           'then', 'what ``lab status`` and the log say')
@@ -21,7 +20,7 @@ def table():
     yield f'   :widths: {WIDTHS}'
     yield ''
     yield from _row(HEADER)
-    for number, rule in rules.RULES.items():
+    for number, rule in ownership.RULES.items():
         reasons = [reason.value for reason in ownership.Reason
                    if number in reason.rules]
         yield from _row((str(number), rule.instance, rule.owner,

@@ -20,7 +20,6 @@ from oslo_config import cfg
 from oslo_messaging import opts as oslo_messaging
 from oslo_service import service as oslo_service
 
-from nova_ironic_multihost.adapters import partition
 from nova_ironic_multihost.client.upgrade import conf_settings
 from nova_ironic_multihost.client.upgrade.problem import Unknown
 from nova_ironic_multihost import conf as options
@@ -118,7 +117,7 @@ def _values(conf: cfg.ConfigOpts, origin: str,
     host = conf.host
     if name and not conf.get_location('host').location.is_user_controlled:
         host = name
-    mine = partition.read(conf)
+    mine = options.partition(conf)
     shared = [(f'[{group or "DEFAULT"}]{option}', _value(conf, group, option))
               for group, option in SHARED]
     if _value(conf, 'ironic_multihost', 'instance_takeover') == takeover.DOWN:

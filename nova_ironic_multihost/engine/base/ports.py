@@ -19,9 +19,9 @@ import datetime
 import typing
 
 from nova_ironic_multihost.rules.aggregates import Aggregate
+from nova_ironic_multihost.rules.builds import SentBuild
 from nova_ironic_multihost.rules.evacuation import Evacuated
 from nova_ironic_multihost.rules.forwarding import QueuedRequest
-from nova_ironic_multihost.rules.lost_builds import SentBuild
 from nova_ironic_multihost.rules.mirror import ListingPage
 from nova_ironic_multihost.rules.mirror import NodeRow
 from nova_ironic_multihost.rules.model import InstanceState

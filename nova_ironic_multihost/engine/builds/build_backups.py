@@ -24,11 +24,11 @@ from nova_ironic_multihost.engine.base.ports import Queue
 from nova_ironic_multihost.engine.base.ports import Queues
 from nova_ironic_multihost.engine.builds.request_facts import RequestSorter
 from nova_ironic_multihost.rules import backup_copies
+from nova_ironic_multihost.rules.builds import SentBuild
 from nova_ironic_multihost.rules import forwarding
 from nova_ironic_multihost.rules.forwarding import Action
 from nova_ironic_multihost.rules.forwarding import Disposition
 from nova_ironic_multihost.rules.forwarding import QueuedRequest
-from nova_ironic_multihost.rules.lost_builds import SentBuild
 from nova_ironic_multihost.rules.peers import host_key
 
 LOG = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from nova_ironic_multihost.engine.base.ports import Attempts
 from nova_ironic_multihost.engine.base.ports import Instance
 from nova_ironic_multihost.engine.builds.build_backups import BackupStore
 from nova_ironic_multihost.rules import backup_copies
-from nova_ironic_multihost.rules.lost_builds import SentBuild
+from nova_ironic_multihost.rules.builds import SentBuild
 from nova_ironic_multihost.rules.takeover import Step
 
 LOG = logging.getLogger(__name__)

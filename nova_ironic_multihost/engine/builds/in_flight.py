@@ -20,8 +20,8 @@ from oslo_log import log as logging
 
 from nova_ironic_multihost.engine.audit import auditor as auditors
 from nova_ironic_multihost.engine.base.ports import Builds
-from nova_ironic_multihost.rules import lost_builds
-from nova_ironic_multihost.rules.lost_builds import SentBuild
+from nova_ironic_multihost.rules import builds as rules
+from nova_ironic_multihost.rules.builds import SentBuild
 
 LOG = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class InFlightBuilds:
         # Only the timer uses these.
         self._own_nodes: Mapping[str, float] = {}
         self._noted_before = False
-        self._absences: Mapping[SentBuild, lost_builds.Absence] = {}
+        self._absences: Mapping[SentBuild, rules.Missing] = {}
 
     def begin(self, instance: str) -> None:
         """Note that a build has come; it runs or waits for its turn."""
@@ -79,9 +79,9 @@ class InFlightBuilds:
         builds = self._builds.unclaimed()
         if self._absent(builds):
             self._builds.receive()
-        self._absences = lost_builds.observe(
+        self._absences = rules.missing_since(
             before, self._absent(builds), self._own_nodes, now)
-        lost = self._still_mine(lost_builds.lost(self._absences, now))
+        lost = self._still_mine(rules.lost(self._absences, now))
         ended = [build for build in sorted(
             lost, key=lambda build: build.instance) if self._end(build)]
         if ended:

@@ -8,13 +8,15 @@ slow stop delays them.
 """
 
 from collections.abc import Callable
+from collections.abc import Mapping
+import dataclasses
 import functools
+import socket
 import time
 
 from oslo_log import log as logging
 
 from nova_ironic_multihost.engine.base import periodic
-from nova_ironic_multihost.engine.lifecycle import watchdog as watchdogs
 from nova_ironic_multihost.rules import health
 from nova_ironic_multihost.rules import lease
 from nova_ironic_multihost.rules import peers
@@ -24,10 +26,44 @@ LOG = logging.getLogger(__name__)
 #: Signs of life within the timeout of the watchdog.
 SIGNS = 4
 
+#: Timeout of the watchdog's socket, in seconds.
+SOCKET_TIMEOUT = 1
+
+READY = 'READY=1'
+ALIVE = 'WATCHDOG=1'
+
 
 def clock() -> float:
     """Return the seconds since the machine's boot, with its sleep."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+@dataclasses.dataclass(frozen=True)
+class Watchdog:
+    """systemd's watchdog of this process, told by sd_notify(3).
+
+    oslo.service has it for the start only, and removes the socket from the
+    environment; so read that before.
+
+    :param address: its socket: a path, or ``@`` and an abstract name.
+    :param seconds: without a sign of life until it kills.
+    """
+
+    address: str
+    seconds: float
+
+    def tell(self, *words: str) -> None:
+        """Send words of sd_notify(3).
+
+        :raises OSError: systemd does not read.
+        """
+        where = self.address
+        if where.startswith('@'):
+            where = f'\0{where[1:]}'
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line:
+            line.settimeout(SOCKET_TIMEOUT)
+            line.connect(where)
+            line.sendall('\n'.join(words).encode())
 
 
 class LeaseRenewer:
@@ -44,7 +80,7 @@ class LeaseRenewer:
     def __init__(self, ask: Callable[[], peers.ComputeService | None],
                  terms: Callable[[], lease.LeaseTiming],
                  period: Callable[[], float],
-                 watchdog: watchdogs.Watchdog | None = None,
+                 watchdog: Watchdog | None = None,
                  ending: Callable[[], bool] = lambda: False,
                  clock: Callable[[], float] = clock) -> None:
         self._ask = ask
@@ -122,10 +158,34 @@ class LeaseRenewer:
                      'life.')
         self._lost = False
         self._watchdog.tell(
-            watchdogs.READY, watchdogs.ALIVE,
-            *([watchdogs.stay(self._watchdog.seconds)] if self._ending()
+            READY, ALIVE,
+            *([extend_timeout(self._watchdog.seconds)] if self._ending()
               else ()))
 
     def verdict(self) -> health.HealthState:
         """Return whether the lease is valid."""
         return self._lease.verdict(self._terms(), self._clock())
+
+
+def find_watchdog(environment: Mapping[str, str], pid: int) -> Watchdog | None:
+    """Return the watchdog of a process, or None.
+
+    :param environment: of the process at its start.
+    """
+    address = environment.get('NOTIFY_SOCKET', '')
+    span = environment.get('WATCHDOG_USEC', '')
+    if not address.startswith(('/', '@')) or not span.isdecimal():
+        return None
+    if environment.get('WATCHDOG_PID', str(pid)) != str(pid):
+        # For a parent of this process.
+        return None
+    seconds = int(span) / 1e6
+    return Watchdog(address, seconds) if seconds else None
+
+
+def extend_timeout(seconds: float) -> str:
+    """Return the word that asks for more seconds until SIGKILL.
+
+    While a service stops, systemd looks at this alone, not at signs of life.
+    """
+    return f'EXTEND_TIMEOUT_USEC={round(seconds * 1e6)}'

@@ -2,7 +2,9 @@
 
 """Ask every few seconds which peers are up, and audit the nodes concerned.
 
-It runs between nova's audits; :mod:`.peer_changes` names the nodes' hosts.
+It runs between nova's audits. The nodes are those of hosts that have died, or
+were disabled, fenced or stopped. A host that joins or is enabled takes nodes
+by its own audits.
 """
 
 from collections.abc import Callable
@@ -20,7 +22,7 @@ from nova_ironic_multihost.engine.audit import auditor as auditors
 from nova_ironic_multihost.engine.base.metrics import Metrics
 from nova_ironic_multihost.engine.base import operator_log
 from nova_ironic_multihost.engine.base.ports import Tracker
-from nova_ironic_multihost.engine.moves import peer_changes
+from nova_ironic_multihost.rules import backoff
 from nova_ironic_multihost.rules.counters import Event
 from nova_ironic_multihost.rules.counters import Work
 from nova_ironic_multihost.rules.model import Record
@@ -42,6 +44,96 @@ UNANSWERED = 8
 
 #: The most records that are moved at once; claims wait for the move.
 AT_ONCE = 8
+
+
+def due(before: peers.View | None, after: peers.View
+        ) -> frozenset[HostKey]:
+    """Return the hosts of which this host may get nodes now.
+
+    When a member leaves, this host may also be preferred for nodes of hosts
+    that left earlier, as the member did not take them.
+
+    :param before: the view of the last poll, None if there was none.
+    """
+    if not after.member(after.host):
+        return frozenset()
+    absent = {host: state for host, state
+              in ((host, _down_state(after, host)) for host in after.services)
+              if state is not None and host != after.host}
+    if (before is None or not before.member(before.host)
+            or before.members - after.members):
+        return frozenset(absent)
+    return frozenset(host for host, state in absent.items()
+                     if _down_state(before, host) != state)
+
+
+def _down_state(view: peers.View, host: HostKey
+                ) -> tuple[bool, bool, bool] | None:
+    """Return (up, disabled, forced down), None for a host in service."""
+    service = view.services.get(host)
+    if service is None or (service.up and not service.disabled
+                           and not view.gone(host)):
+        return None
+    return service.up, service.disabled, service.forced_down
+
+
+class PeerChanges:
+    """What the last polls have found, and the hosts that are due.
+
+    :ivar seen: the last view that was acted on, or None.
+    :ivar eligible: the hosts then with instances that could be taken over.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.seen: peers.View | None = None
+        self._clock = clock
+        self._backoffs: dict[HostKey, backoff.Backoff] = {}
+        self.eligible: frozenset[HostKey] = frozenset()
+        self._waiting: frozenset[HostKey] = frozenset()
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The hosts of that view, as nova spells them."""
+        return self.seen.hosts if self.seen else ()
+
+    def due(self, view: peers.View,
+            eligible: frozenset[HostKey] = frozenset()
+            ) -> frozenset[HostKey]:
+        """Return the hosts with nodes that are to be audited now.
+
+        :param eligible: hosts with instances that may be taken over now.
+        """
+        now = self._clock()
+        again = {host for host in {
+                     *self._waiting, *(host for host, pause
+                                       in self._backoffs.items()
+                                       if pause.until <= now)}
+                 if _down_state(view, host) is not None}
+        return due(self.seen, view) | again | (eligible - self.eligible)
+
+    def done(self, view: peers.View, audited: Iterable[HostKey] = (),
+             eligible: frozenset[HostKey] = frozenset(),
+             waiting: Iterable[HostKey] = (),
+             hindered: Iterable[HostKey] = ()) -> None:
+        """Note the result of a poll; without it the next one does the same.
+
+        :param waiting: hosts for the next poll: they have more nodes or
+            instances than one poll takes, or a service did not answer.
+        :param hindered: hosts with a node that could not be taken: for the
+            next poll, then with backoff.
+        """
+        self.seen = view
+        self.eligible = eligible
+        self._waiting = frozenset(waiting)
+        tried, last, now = frozenset(audited), self._backoffs, self._clock()
+        self._backoffs = {
+            **{host: pause for host, pause in last.items()
+               if host not in tried and _down_state(view, host) is not None},
+            # The first backoff has no length.
+            **{host: backoff.Backoff(
+                now + (last[host].seconds if host in last else 0),
+                backoff.longer(last.get(host), False))
+               for host in hindered}}
 
 
 class PeerPoller:
@@ -76,7 +168,7 @@ class PeerPoller:
         self._note_pulled = note_pulled
         self._ending = ending
         self._recorder = recorder or Metrics(clock)
-        self._changes = peer_changes.PeerChanges(clock)
+        self._changes = PeerChanges(clock)
         self._view: peers.View | None = None
         self._eligible: frozenset[HostKey] = frozenset()
         self._pulled: tuple[str, ...] = ()
@@ -259,7 +351,7 @@ class PeerPoller:
         """Have the tracker take some nodes; return owners of failed ones.
 
         For free nodes the records are moved, which is all that a build needs.
-        Their audits follow (:mod:`.engine.tracking.background_audit`).
+        Their audits follow (:mod:`.engine.tracking.due_nodes`).
         """
         missed: set[HostKey] = set()
         for node in nodes:

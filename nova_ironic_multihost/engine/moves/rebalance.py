@@ -4,7 +4,7 @@
 
 nova's tracker takes a node by an audit: 0.1 s each, in which claims wait. Here
 a few nodes are taken at once, as in :mod:`.peer_poll`, and the audits follow
-in the background (:mod:`.engine.tracking.background_audit`). nova's tracker
+in the background (:mod:`.engine.tracking.due_nodes`). nova's tracker
 takes the nodes that fail here.
 """
 

@@ -3,7 +3,7 @@
 """The schedule: which nodes nova's tracker audits now.
 
 :mod:`.rules.tracker_schedule` has the rule. nova's audits, builds, the peer
-poll and :mod:`.background_audit` call it in different threads.
+poll and the background audit call it in different threads.
 """
 
 from collections.abc import Callable
@@ -15,6 +15,8 @@ import itertools
 import threading
 import time
 
+from oslo_log import log as logging
+
 from nova_ironic_multihost.engine.audit.audit_state import Audit
 from nova_ironic_multihost.engine.audit.audit_state import Settings
 from nova_ironic_multihost.engine.audit import auditor as auditors
@@ -24,12 +26,18 @@ from nova_ironic_multihost.rules.model import Record
 from nova_ironic_multihost.rules import peers
 from nova_ironic_multihost.rules import tracker_schedule
 
+LOG = logging.getLogger(__name__)
+
 #: Seconds for which nova audits nodes at the start of the service; builds wait
 #: for that. The other nodes are audited in the background.
 START = 5
 
 #: The most known nodes that nova audits itself in an audit of all.
 FIRST = 250
+
+#: Nodes to audit before the due ones are read again; and the number of due
+#: nodes from which on that is logged.
+TOGETHER, MANY = 50, 200
 
 
 class DueNodes:
@@ -285,3 +293,48 @@ class DueNodes:
         if row is None or reason is None:
             return None
         return tracker_schedule.NodeInputs(row, reason, self._era)
+
+
+class BackgroundAudit:
+    """Audits due nodes, every few seconds; nova does not wait for them.
+
+    After a start these are the nodes not audited yet, later those with too old
+    an audit. One thread calls it, and pauses while ``resting`` says so.
+    """
+
+    def __init__(self, due_nodes: DueNodes, tracker: Tracker,
+                 resting: Callable[[], bool] = lambda: False) -> None:
+        self._due_nodes = due_nodes
+        self._tracker = tracker
+        self._resting = resting
+
+    def once(self) -> None:
+        """Audit the due nodes, each once."""
+        if self._resting():
+            return
+        waiting, done = self._due_nodes.waiting(), set[str]()
+        many = len(waiting) >= MANY
+        if many:
+            LOG.info('Auditing %d nodes in the background; builds go on '
+                     'meanwhile.', len(waiting))
+        while waiting:
+            some = waiting[:TOGETHER]
+            self._spare(some)
+            for node in some:
+                if self._resting():
+                    return
+                done.add(node)
+                # nova may have audited it meanwhile.
+                if self._due_nodes.is_due(node):
+                    self._tracker.audit(node)
+            waiting = [node for node in self._due_nodes.waiting()
+                       if node not in done]
+        if many:
+            LOG.info('%d nodes were audited in the background.', len(done))
+
+    def _spare(self, nodes: list[str]) -> None:
+        try:
+            self._due_nodes.skip_unchanged(nodes)
+        except Exception as exc:  # noqa: BLE001
+            LOG.debug('Placement did not say whether new nodes have changed, '
+                      'so they are audited: %s', exc)

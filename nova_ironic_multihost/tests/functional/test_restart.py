@@ -12,7 +12,7 @@ from nova import objects
 
 from nova_ironic_multihost.adapters import names
 from nova_ironic_multihost.engine.servers import recovery
-from nova_ironic_multihost.rules import lost_builds
+from nova_ironic_multihost.rules import builds
 from nova_ironic_multihost.tests.functional import base
 
 
@@ -140,10 +140,10 @@ class RestartTestCase(base.MultiHostTestCase):
             server = self.request_server()
             self.assertTrue(lost.wait(base.DEADLINE))
         self.start()
-        for now in 0, lost_builds.PATIENCE - 1:
+        for now in 0, builds.LOST_AFTER - 1:
             self.fleet.miss('host1', now)
             self.assertEqual('BUILD', self.show(server)['status'])
-        self.fleet.miss('host1', lost_builds.PATIENCE)
+        self.fleet.miss('host1', builds.LOST_AFTER)
         server = self.show(server)
         self.assertEqual('ERROR', server['status'])
         self.assertIn('lost on the way', server['fault']['message'])
@@ -157,7 +157,7 @@ class RestartTestCase(base.MultiHostTestCase):
         held = self.fleet.hold_claims('host1')
         server = self.request_server()
         held.arrived()
-        for now in 0, lost_builds.PATIENCE, lost_builds.PATIENCE_MOVED:
+        for now in 0, builds.LOST_AFTER, builds.LOST_AFTER_MOVED:
             self.fleet.miss('host1', now)
         held.release()
         self.wait_for_status(server, 'ACTIVE')

@@ -17,16 +17,15 @@ import types
 
 from nova_ironic_multihost.engine.builds import build_backups
 from nova_ironic_multihost.engine.builds import build_retry
-from nova_ironic_multihost.engine.builds import dead_host_builds
 from nova_ironic_multihost.engine.builds import in_flight
 from nova_ironic_multihost.engine.builds import queue_forwarder
 from nova_ironic_multihost.engine.builds import request_facts
 from nova_ironic_multihost.engine.servers import recovery
 from nova_ironic_multihost.rules import backup_copies
 from nova_ironic_multihost.rules import builds
+from nova_ironic_multihost.rules.builds import SentBuild
 from nova_ironic_multihost.rules.forwarding import QueuedRequest
 from nova_ironic_multihost.rules.forwarding import RequestKind
-from nova_ironic_multihost.rules.lost_builds import SentBuild
 from nova_ironic_multihost.rules.model import Record
 from nova_ironic_multihost.rules import peers
 from nova_ironic_multihost.rules.peers import host_key
@@ -306,7 +305,7 @@ class Process:
             receive=self.receive)
         self.forwarder = queue_forwarder.QueueForwarder(
             host, self, self.audits, self.looks, requests,
-            dead_host_builds.DeadHostBuilds(self, world, clock), clock)
+            queue_forwarder.DeadHostBuilds(self, world, clock), clock)
         self.arrivals = in_flight.InFlightBuilds(
             self, self.audits, self.backups.may_come, clock)
         self.look()

@@ -31,7 +31,7 @@ from nova_ironic_multihost.engine.servers import recovery
 from nova_ironic_multihost.engine.tracking import due_nodes
 from nova_ironic_multihost.rules import backoff
 from nova_ironic_multihost.rules import builds
-from nova_ironic_multihost.rules.lost_builds import SentBuild
+from nova_ironic_multihost.rules.builds import SentBuild
 from nova_ironic_multihost.rules.mirror import NodeRow
 from nova_ironic_multihost.rules.model import Record
 from nova_ironic_multihost.rules import ownership

@@ -27,8 +27,8 @@ from nova_ironic_multihost.engine.audit import audit_state
 from nova_ironic_multihost.engine.moves import peer_poll
 from nova_ironic_multihost.engine.servers import recovery
 from nova_ironic_multihost.rules import backoff
+from nova_ironic_multihost.rules.builds import LOST_AFTER_MOVED
 from nova_ironic_multihost.rules import liveness
-from nova_ironic_multihost.rules import lost_builds
 from nova_ironic_multihost.rules import ring
 from nova_ironic_multihost.rules import takeover
 from nova_ironic_multihost.tests.simulation import host as hosts
@@ -49,7 +49,7 @@ RING_POINTS = 6
 QUIET = 2
 
 #: Looks after those in which a build ends that nobody will begin.
-WAITED = 2 + lost_builds.PATIENCE_MOVED // backoff.LONGEST
+WAITED = 2 + LOST_AFTER_MOVED // backoff.LONGEST
 
 #: What becomes of a write, see :class:`.host.Writes`.
 FAULTS = ['lost', 'unanswered', 'later', 'dropped', None]

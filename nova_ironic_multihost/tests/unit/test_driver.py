@@ -23,13 +23,12 @@ from nova_ironic_multihost.adapters import build_requests
 from nova_ironic_multihost.adapters import build_undo
 from nova_ironic_multihost.adapters import db
 from nova_ironic_multihost.adapters import evacuation_undo
-from nova_ironic_multihost.adapters import guru_report
 from nova_ironic_multihost.adapters import ironic_retry
 from nova_ironic_multihost.adapters import names
+from nova_ironic_multihost.adapters import nova_facts
 from nova_ironic_multihost.adapters import nova_tracker
 from nova_ironic_multihost.adapters.patches import apply
 from nova_ironic_multihost.adapters.patches import operations
-from nova_ironic_multihost.adapters import service_record
 from nova_ironic_multihost.adapters import settings
 from nova_ironic_multihost.adapters import takeover_write
 from nova_ironic_multihost import driver as multihost
@@ -51,6 +50,7 @@ from nova_ironic_multihost.rules import notifications
 from nova_ironic_multihost.rules import ownership
 from nova_ironic_multihost.rules import peers
 from nova_ironic_multihost.rules import ring as hash_ring
+from nova_ironic_multihost.telemetry import report as guru_report
 from nova_ironic_multihost.telemetry import status_server
 from nova_ironic_multihost.tests.unit.engine.lifecycle import test_watchdog
 from nova_ironic_multihost.tests.unit.engine import listings
@@ -151,7 +151,7 @@ class DriverTestCase(base.BaseTestCase):
                     frozenset(self.carried))):
             self.patch(db, name, answer)
         self.registration = mock.Mock(**{'take_back.return_value': False})
-        self.patch(service_record, 'ServiceRecord', lambda host: (
+        self.patch(nova_facts, 'ServiceRecord', lambda host: (
             self.registration if host == ME else self.fail(host)))
         self.patch(apply, 'apply', self.apply)
         self.manager = mock.Mock()

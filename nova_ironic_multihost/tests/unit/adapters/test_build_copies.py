@@ -12,8 +12,8 @@ from nova.objects import base as objects_base
 from oslo_messaging._drivers import common
 from oslotest import base as oslo_base
 
-from nova_ironic_multihost.adapters import build_copies
 from nova_ironic_multihost.adapters.patches import apply
+from nova_ironic_multihost.adapters import rpc_queue
 from nova_ironic_multihost.rules.forwarding import RequestKind
 from nova_ironic_multihost.tests.unit.adapters import base
 from nova_ironic_multihost.tests.unit.adapters import test_rpc_queue
@@ -31,8 +31,8 @@ class VersionTestCase(oslo_base.BaseTestCase):
             apply.parameters(
                 manager.ComputeManager.build_and_run_instance)))
         major, minor = manager.ComputeManager.target.version.split('.')
-        self.assertEqual(build_copies.VERSION.split('.')[0], major)
-        self.assertLessEqual(build_copies.VERSION.split('.')[1], minor)
+        self.assertEqual(rpc_queue.VERSION.split('.')[0], major)
+        self.assertLessEqual(rpc_queue.VERSION.split('.')[1], minor)
 
 
 class CopierTestCase(test_rpc_queue.BrokerTestCase):
@@ -49,7 +49,7 @@ class CopierTestCase(test_rpc_queue.BrokerTestCase):
             objects=[objects.NetworkRequest(port_id=base.NODE)]))
         serializer = objects_base.NovaObjectSerializer()
         sent = self.content('compute.dead')
-        copier = build_copies.BuildCopier('dead')
+        copier = rpc_queue.BuildCopier('dead')
         arguments = {
             'context': self.context,
             **{name: serializer.deserialize_entity(self.context, value)
@@ -68,16 +68,16 @@ class CopierTestCase(test_rpc_queue.BrokerTestCase):
     def test_who_cannot_send_it_is_told(self):
         self.send = self.refuse
         self.assertRaises(
-            exception.NovaException, build_copies.BuildCopier('dead').copy,
+            exception.NovaException, rpc_queue.BuildCopier('dead').copy,
             {'context': self.context, 'instance': self.instance})
 
     def test_build_goes_on_while_rabbit_confirms_nothing(self):
         held = threading.Event()
         self.addCleanup(held.set)
         self.useFixture(
-            fixtures.MockPatchObject(build_copies, 'PATIENCE', 0.01))
+            fixtures.MockPatchObject(rpc_queue, 'PATIENCE', 0.01))
         self.send = lambda *args, **how: held.wait(60)
-        copier = build_copies.BuildCopier('dead')
+        copier = rpc_queue.BuildCopier('dead')
         build = {'context': self.context, 'instance': self.instance}
         # The first is not confirmed, and the second does not get its turn.
         for _ in range(2):

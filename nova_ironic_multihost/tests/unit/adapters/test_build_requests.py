@@ -10,7 +10,7 @@ from oslo_utils.fixture import uuidsentinel
 
 from nova_ironic_multihost.adapters import build_requests
 from nova_ironic_multihost.adapters import db
-from nova_ironic_multihost.rules.lost_builds import SentBuild
+from nova_ironic_multihost.rules.builds import SentBuild
 from nova_ironic_multihost.tests.unit.adapters import base
 
 NODE = base.NODE

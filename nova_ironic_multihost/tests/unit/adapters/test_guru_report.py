@@ -9,7 +9,7 @@ import nova
 from oslo_reports import guru_meditation_report
 from oslotest import base
 
-from nova_ironic_multihost.adapters import guru_report
+from nova_ironic_multihost.telemetry import report
 
 
 class Version:
@@ -36,17 +36,17 @@ class SectionTestCase(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         self.owner = Owner()
-        self.section = guru_report.ReportSection('Ours', self.owner.say)
+        self.section = report.ReportSection('Ours', self.owner.say)
         self.addCleanup(self.section.end)
 
     def report(self):
         """Return the sections that were registered, in text."""
-        one = guru_report.Report(Version())
+        one = report.Report(Version())
         one._readd_sections()
         # They are the last ones. That of green threads looks at all objects,
         # and fails over a weakref.proxy that another test has left.
         registered = len(
-            getattr(guru_report.Report, 'persistent_sections', ()))
+            getattr(report.Report, 'persistent_sections', ()))
         first = len(one.sections) - registered
         return [text for text in map(str, one.sections[first:])
                 if re.match(r'=+\n=+ +Ours +=+\n', text)]
@@ -57,7 +57,7 @@ class SectionTestCase(base.BaseTestCase):
         self.assertIn('gmr.TextGuruMeditation.setup_autorun(',
                       main.read_text())
         self.assertIs(guru_meditation_report.TextGuruMeditation,
-                      guru_report.Report)
+                      report.Report)
         self.section.begin()
         self.section.begin()
         [text] = self.report()

@@ -8,7 +8,7 @@ from unittest import mock
 from openstack import exceptions
 from oslotest import base as test_base
 
-from nova_ironic_multihost.adapters import machines
+from nova_ironic_multihost.adapters import ironic
 from nova_ironic_multihost.adapters import names
 from nova_ironic_multihost.tests.unit.adapters import base
 
@@ -19,7 +19,7 @@ class MachinesTestCase(test_base.BaseTestCase):
         super().setUp()
         self.driver = mock.Mock(
             spec=['_get_node', 'ironic_connection'])
-        self.machines = machines.IronicMachines(self.driver)
+        self.machines = ironic.IronicMachines(self.driver)
         self.instance = mock.Mock(uuid='i1', node='n1')
 
     def test_what_ironic_has_on_the_node(self):

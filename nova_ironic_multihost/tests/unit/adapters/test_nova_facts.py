@@ -10,12 +10,10 @@ import fixtures
 from oslotest import base as oslo_base
 
 from nova_ironic_multihost.adapters import ironic
-from nova_ironic_multihost.adapters import machines
 from nova_ironic_multihost.adapters import nova_facts
 from nova_ironic_multihost.adapters import nova_tracker
 from nova_ironic_multihost.adapters import placement
 from nova_ironic_multihost.adapters import rpc_queue
-from nova_ironic_multihost.adapters import service_record
 from nova_ironic_multihost.adapters import takeover_write
 from nova_ironic_multihost.engine.base import metrics as totals
 from nova_ironic_multihost.engine.base import ports
@@ -32,8 +30,8 @@ class NovaFactsTestCase(oslo_base.BaseTestCase):
                 (ports.Pages, ironic.NodePages),
                 (ports.Writes, nova_facts.NovaWrites),
                 (ports.Instances, nova_tracker.ServerCalls),
-                (ports.Machines, machines.IronicMachines),
-                (ports.Registration, service_record.ServiceRecord),
+                (ports.Machines, ironic.IronicMachines),
+                (ports.Registration, nova_facts.ServiceRecord),
                 (ports.Tracker, nova_tracker.NovaTracker),
                 (ports.Traits, placement.TraitWriter),
                 (ports.Queue, rpc_queue.RpcQueue),

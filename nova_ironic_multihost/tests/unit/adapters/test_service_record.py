@@ -7,7 +7,7 @@ from nova import exception
 from nova import objects
 
 from nova_ironic_multihost.adapters import db
-from nova_ironic_multihost.adapters import service_record
+from nova_ironic_multihost.adapters import nova_facts
 from nova_ironic_multihost.rules import stop_marker
 from nova_ironic_multihost.tests.unit.adapters import base
 
@@ -21,7 +21,7 @@ class RegistrationTestCase(base.DatabaseTestCase):
 
     def setUp(self):
         super().setUp()
-        self.mine = service_record.ServiceRecord('a')
+        self.mine = nova_facts.ServiceRecord('a')
 
     def row(self):
         return objects.Service.get_by_compute_host(self.context, 'a')

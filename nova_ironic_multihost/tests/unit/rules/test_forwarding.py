@@ -7,12 +7,12 @@ from hypothesis import strategies
 from oslotest import base
 
 from nova_ironic_multihost.rules import builds
+from nova_ironic_multihost.rules.builds import SentBuild
 from nova_ironic_multihost.rules import forwarding
 from nova_ironic_multihost.rules.forwarding import Action
 from nova_ironic_multihost.rules.forwarding import QueuedRequest
 from nova_ironic_multihost.rules.forwarding import RequestFacts
 from nova_ironic_multihost.rules.forwarding import RequestKind
-from nova_ironic_multihost.rules.lost_builds import SentBuild
 from nova_ironic_multihost.rules.model import InstanceState
 from nova_ironic_multihost.rules import ring
 

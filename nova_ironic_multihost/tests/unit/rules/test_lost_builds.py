@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies
 from oslotest import base
 
-from nova_ironic_multihost.rules import lost_builds
-from nova_ironic_multihost.rules.lost_builds import SentBuild
+from nova_ironic_multihost.rules import builds
+from nova_ironic_multihost.rules.builds import SentBuild
 
 BUILD = SentBuild('i1', 'n1')
 ALWAYS = float('-inf')
@@ -17,37 +17,38 @@ class ArrivalsTestCase(base.BaseTestCase):
         """Return what is known of a build after it was seen absent."""
         absences = {}
         for now in moments:
-            absences = lost_builds.observe(
+            absences = builds.missing_since(
                 absences, [BUILD], {'n1': mine}, now)
         return absences
 
     def test_one_that_may_still_come(self):
         for moments in (0,), (0, 15), (0, 29):
-            self.assertEqual(frozenset(), lost_builds.lost(
+            self.assertEqual(frozenset(), builds.lost(
                 self.observe(*moments), moments[-1]))
 
     def test_one_that_will_not_come(self):
-        self.assertEqual({BUILD}, lost_builds.lost(self.observe(0, 30), 30))
+        self.assertEqual({BUILD}, builds.lost(self.observe(0, 30), 30))
 
     def test_one_that_was_not_absent_all_the_time(self):
-        absences = lost_builds.observe(self.observe(0), [], {'n1': ALWAYS}, 15)
-        absences = lost_builds.observe(
+        absences = builds.missing_since(
+            self.observe(0), [], {'n1': ALWAYS}, 15)
+        absences = builds.missing_since(
             absences, [BUILD], {'n1': ALWAYS}, 30)
-        self.assertEqual(frozenset(), lost_builds.lost(absences, 30))
+        self.assertEqual(frozenset(), builds.lost(absences, 30))
 
     def test_one_that_another_host_may_have(self):
         absences = self.observe(129, 1928, mine=100)
-        self.assertEqual(frozenset(), lost_builds.lost(absences, 1928))
-        self.assertEqual({BUILD}, lost_builds.lost(absences, 1929))
+        self.assertEqual(frozenset(), builds.lost(absences, 1928))
+        self.assertEqual({BUILD}, builds.lost(absences, 1929))
 
     def test_one_for_a_node_that_was_mine_long_before(self):
-        self.assertEqual({BUILD}, lost_builds.lost(
+        self.assertEqual({BUILD}, builds.lost(
             self.observe(130, 160, mine=100), 160))
 
     def test_node_that_left_and_came_back(self):
         absences = self.observe(0)
-        absences = lost_builds.observe(absences, [BUILD], {'n1': 15}, 30)
-        self.assertEqual(frozenset(), lost_builds.lost(absences, 30))
+        absences = builds.missing_since(absences, [BUILD], {'n1': 15}, 30)
+        self.assertEqual(frozenset(), builds.lost(absences, 30))
 
     @given(strategies.lists(strategies.tuples(
         strategies.integers(1, 60), strategies.booleans()), min_size=1))
@@ -56,8 +57,8 @@ class ArrivalsTestCase(base.BaseTestCase):
         for seconds, absent in looks:
             now += seconds
             since = (now if since is None else since) if absent else None
-            absences = lost_builds.observe(
+            absences = builds.missing_since(
                 absences, [BUILD] if absent else [], {'n1': ALWAYS}, now)
             self.assertEqual(
-                since is not None and now - since >= lost_builds.PATIENCE,
-                BUILD in lost_builds.lost(absences, now))
+                since is not None and now - since >= builds.LOST_AFTER,
+                BUILD in builds.lost(absences, now))

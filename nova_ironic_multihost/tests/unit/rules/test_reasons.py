@@ -4,8 +4,8 @@
 
 from oslotest import base
 
+from nova_ironic_multihost.rules import ownership
 from nova_ironic_multihost.rules.ownership import Reason
-from nova_ironic_multihost.rules import reasons
 
 
 #: Reason -> the rules that it comes from, as "nova-ironic-multihost node" and
@@ -32,22 +32,22 @@ class RulesTestCase(base.BaseTestCase):
                 if reason.mine is mine})
 
     def test_numbers_follow_each_other(self):
-        self.assertEqual(list(range(1, len(reasons.RULES) + 1)),
-                         list(reasons.RULES))
+        self.assertEqual(list(range(1, len(ownership.RULES) + 1)),
+                         list(ownership.RULES))
 
     def test_every_reason_names_rules_that_exist(self):
         for reason in Reason:
             self.assertTrue(reason.rules, reason)
-            self.assertLessEqual(set(reason.rules), reasons.RULES.keys())
+            self.assertLessEqual(set(reason.rules), ownership.RULES.keys())
 
     def test_every_rule_has_a_reason_that_does_what_it_says(self):
-        for number, rule in reasons.RULES.items():
+        for number, rule in ownership.RULES.items():
             outcomes = {reason.mine for reason in Reason
                         if number in reason.rules}
             self.assertIn(rule.outcome.startswith('mine'), outcomes)
 
     def test_a_rule_that_takes_nothing_has_no_reason_that_does(self):
-        for number, rule in reasons.RULES.items():
+        for number, rule in ownership.RULES.items():
             if rule.outcome.startswith('not mine'):
                 self.assertEqual({False}, {
                     reason.mine for reason in Reason

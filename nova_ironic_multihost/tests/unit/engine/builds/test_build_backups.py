@@ -9,10 +9,10 @@ import fixtures
 
 from nova_ironic_multihost.engine.builds import build_backups
 from nova_ironic_multihost.rules import backup_copies as rules
+from nova_ironic_multihost.rules.builds import SentBuild
 from nova_ironic_multihost.rules import forwarding
 from nova_ironic_multihost.rules.forwarding import QueuedRequest
 from nova_ironic_multihost.rules.forwarding import RequestKind
-from nova_ironic_multihost.rules.lost_builds import SentBuild
 from nova_ironic_multihost.rules.model import InstanceState
 from nova_ironic_multihost.tests.unit.engine import cloud
 from nova_ironic_multihost.tests.unit.engine import post

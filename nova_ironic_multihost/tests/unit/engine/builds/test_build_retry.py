@@ -9,9 +9,9 @@ from oslotest import base
 
 from nova_ironic_multihost.engine.builds import build_retry
 from nova_ironic_multihost.rules import backup_copies
+from nova_ironic_multihost.rules.builds import SentBuild
 from nova_ironic_multihost.rules.forwarding import QueuedRequest
 from nova_ironic_multihost.rules.forwarding import RequestKind
-from nova_ironic_multihost.rules.lost_builds import SentBuild
 from nova_ironic_multihost.rules.takeover import Step
 
 COPY = QueuedRequest(RequestKind.BUILD, 'i1', 'n1')

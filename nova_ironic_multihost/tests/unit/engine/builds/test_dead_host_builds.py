@@ -6,12 +6,11 @@ from unittest import mock
 
 import fixtures
 
-from nova_ironic_multihost.engine.builds import dead_host_builds
 from nova_ironic_multihost.engine.builds import queue_forwarder
+from nova_ironic_multihost.rules.builds import SentBuild
 from nova_ironic_multihost.rules import forwarding
 from nova_ironic_multihost.rules.forwarding import QueuedRequest
 from nova_ironic_multihost.rules.forwarding import RequestKind
-from nova_ironic_multihost.rules.lost_builds import SentBuild
 from nova_ironic_multihost.rules.model import InstanceState
 from nova_ironic_multihost.tests.unit.engine import cloud
 from nova_ironic_multihost.tests.unit.engine import post
@@ -59,7 +58,7 @@ class LostTestCase(post.PostTestCase):
         self.fence()
 
     def lost(self):
-        return dead_host_builds.DeadHostBuilds(
+        return queue_forwarder.DeadHostBuilds(
             self.nova, self.cloud, self.clock)
 
     def wait(self, seconds=GRACE):

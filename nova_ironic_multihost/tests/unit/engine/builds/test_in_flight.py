@@ -7,8 +7,8 @@ import fixtures
 from oslotest import base
 
 from nova_ironic_multihost.engine.builds import in_flight
-from nova_ironic_multihost.rules import lost_builds as rules
-from nova_ironic_multihost.rules.lost_builds import SentBuild
+from nova_ironic_multihost.rules import builds
+from nova_ironic_multihost.rules.builds import SentBuild
 from nova_ironic_multihost.rules.model import Record
 
 ME, OTHER = 'me', 'other'
@@ -79,7 +79,7 @@ class ArrivalsTestCase(base.BaseTestCase):
         self.builds.discard(build)
         return True
 
-    def look(self, seconds=rules.PATIENCE):
+    def look(self, seconds=builds.LOST_AFTER):
         self.arrivals.once()
         self.now += seconds
 
@@ -91,7 +91,7 @@ class ArrivalsTestCase(base.BaseTestCase):
             self.arrivals.once()
         self.assertEqual([], self.ended)
         self.copies = set()
-        for self.now in 20000, 20000 + rules.PATIENCE:
+        for self.now in 20000, 20000 + builds.LOST_AFTER:
             self.arrivals.once()
         self.assertEqual([BUILD], self.ended)
 
@@ -189,7 +189,7 @@ class ArrivalsTestCase(base.BaseTestCase):
         self.error = TimeoutError()
         for _ in range(5):
             self.assertRaises(TimeoutError, self.look)
-            self.now += rules.PATIENCE
+            self.now += builds.LOST_AFTER
         self.error = None
         self.look()
         self.assertEqual([], self.ended)
@@ -216,7 +216,7 @@ class ArrivalsTestCase(base.BaseTestCase):
         for _ in range(5):
             self.look()
         self.assertEqual([], self.ended)
-        self.look(rules.PATIENCE_MOVED)
+        self.look(builds.LOST_AFTER_MOVED)
         self.look()
         self.assertEqual([BUILD], self.ended)
 

@@ -4,7 +4,7 @@ import hypothesis
 from hypothesis import strategies
 from oslotest import base
 
-from nova_ironic_multihost.engine.moves import peer_changes
+from nova_ironic_multihost.engine.moves import peer_poll
 from nova_ironic_multihost.rules import peers
 
 UP = {'up': True}
@@ -34,39 +34,39 @@ class DueTestCase(base.BaseTestCase):
         before = view(b=UP, c=UP)
         for state in (DOWN, DISABLED, FENCED):
             self.assertEqual(
-                {'b'}, peer_changes.due(before, view(b=state, c=UP)))
+                {'b'}, peer_poll.due(before, view(b=state, c=UP)))
 
     def test_who_is_fenced_after_it_died(self):
         # What may be done with its servers depends on it.
-        self.assertEqual({'b'}, peer_changes.due(view(b=DOWN), view(b=FENCED)))
+        self.assertEqual({'b'}, peer_poll.due(view(b=DOWN), view(b=FENCED)))
 
     def test_who_dies_after_it_was_disabled(self):
-        self.assertEqual({'b'}, peer_changes.due(view(b=DISABLED), view(
+        self.assertEqual({'b'}, peer_poll.due(view(b=DISABLED), view(
             b={**DISABLED, 'up': False})))
 
     def test_who_left_before_when_another_leaves(self):
         # It was to take nodes of the first one, perhaps.
-        self.assertEqual({'b', 'c'}, peer_changes.due(
+        self.assertEqual({'b', 'c'}, peer_poll.due(
             view(b=DOWN, c=UP), view(b=DOWN, c=DOWN)))
         self.assertEqual(
-            {'b'}, peer_changes.due(view(b=DOWN, c=UP), view(b=DOWN)))
+            {'b'}, peer_poll.due(view(b=DOWN, c=UP), view(b=DOWN)))
 
     def test_everybody_who_is_away_at_first_and_when_this_host_is_back(self):
         after = view(b=DOWN, c=DISABLED, d=UP)
-        self.assertEqual({'b', 'c'}, peer_changes.due(None, after))
+        self.assertEqual({'b', 'c'}, peer_poll.due(None, after))
         for state in (DOWN, DISABLED, FENCED):
-            self.assertEqual({'b', 'c'}, peer_changes.due(view(
+            self.assertEqual({'b', 'c'}, peer_poll.due(view(
                 a=state, b=DOWN, c=DISABLED, d=UP), after))
 
     def test_nobody_when_others_join(self):
-        self.assertEqual(set(), peer_changes.due(
+        self.assertEqual(set(), peer_poll.due(
             view(b=DOWN, c=DISABLED), view(b=DOWN, c=UP, d=UP)))
 
     @hypothesis.given(views, views)
     def test_of_any_change(self, before, after):
-        due = peer_changes.due(before, after)
+        due = peer_poll.due(before, after)
         self.assertEqual(set(), due & (after.members | {'a'}))
-        self.assertEqual(set(), peer_changes.due(after, after))
+        self.assertEqual(set(), peer_poll.due(after, after))
         if not after.member('a'):
             self.assertEqual(set(), due)
             return
@@ -81,7 +81,7 @@ class DueTestCase(base.BaseTestCase):
 class WatchTestCase(base.BaseTestCase):
 
     def test_what_was_done_is_not_due_again(self):
-        watcher = peer_changes.PeerChanges()
+        watcher = peer_poll.PeerChanges()
         self.assertEqual((), watcher.hosts)
         for looked, due in ((view(B=DOWN), {'b'}),
                             (view(B=DOWN, c=DOWN), {'c'})):
@@ -93,7 +93,7 @@ class WatchTestCase(base.BaseTestCase):
 
     def test_nodes_that_could_not_be_taken_are_tried_ever_more_seldom(self):
         now = 1000
-        watcher = peer_changes.PeerChanges(lambda: now)
+        watcher = peer_poll.PeerChanges(lambda: now)
         looked = view(b=DOWN, c=DOWN)
         watcher.done(looked, 'b', hindered='b')
         for pause in (0, 10, 20, 40, 80, 160, 300, 300):
@@ -107,7 +107,7 @@ class WatchTestCase(base.BaseTestCase):
             watcher.done(looked, 'b', hindered='b')
 
     def test_what_is_taken_in_portions_goes_on_to_its_end(self):
-        watcher = peer_changes.PeerChanges()
+        watcher = peer_poll.PeerChanges()
         looked = view(b=DOWN, c=DOWN)
         for _ in range(9):
             watcher.done(looked, waiting=['b'])
@@ -117,12 +117,12 @@ class WatchTestCase(base.BaseTestCase):
         self.assertEqual(set(), watcher.due(looked))
 
     def test_they_are_not_tried_when_their_host_is_back(self):
-        watcher = peer_changes.PeerChanges()
+        watcher = peer_poll.PeerChanges()
         watcher.done(view(b=DOWN), 'b', hindered='b')
         self.assertEqual(set(), watcher.due(view(b=UP)))
 
     def test_they_are_not_tried_again_when_they_were_taken(self):
-        watcher = peer_changes.PeerChanges()
+        watcher = peer_poll.PeerChanges()
         watcher.done(view(b=DOWN), 'b', hindered='b')
         self.assertEqual({'b'}, watcher.due(view(b=DOWN)))
         watcher.done(view(b=DOWN), 'b')
@@ -133,7 +133,7 @@ class TakeoverTestCase(base.BaseTestCase):
 
     def setUp(self):
         super().setUp()
-        self.watch = peer_changes.PeerChanges()
+        self.watch = peer_poll.PeerChanges()
         self.view = view(b=DOWN, c=UP)
         self.watch.done(self.view)
 

@@ -4,7 +4,7 @@ from unittest import mock
 
 from oslotest import base
 
-from nova_ironic_multihost.engine.tracking import background_audit
+from nova_ironic_multihost.engine.tracking import due_nodes
 
 
 class UpkeepTestCase(base.BaseTestCase):
@@ -17,7 +17,7 @@ class UpkeepTestCase(base.BaseTestCase):
         self.schedule = mock.Mock(
             waiting=lambda: list(self.due),
             is_due=lambda node: node in self.due)
-        self.background_audit = background_audit.BackgroundAudit(
+        self.background_audit = due_nodes.BackgroundAudit(
             self.schedule, mock.Mock(audit=self.audit), lambda: self.ending)
 
     def audit(self, node):
@@ -46,8 +46,8 @@ class UpkeepTestCase(base.BaseTestCase):
             self.ending = len(asked) == 2
 
         self.schedule.skip_unchanged = spare
-        self.assertEqual(nodes[:background_audit.TOGETHER], self.once(*nodes))
-        self.assertEqual([background_audit.TOGETHER] * 2, asked)
+        self.assertEqual(nodes[:due_nodes.TOGETHER], self.once(*nodes))
+        self.assertEqual([due_nodes.TOGETHER] * 2, asked)
 
     def test_what_has_changed_cannot_be_known(self):
         self.schedule.skip_unchanged.side_effect = OSError
@@ -79,6 +79,6 @@ class UpkeepTestCase(base.BaseTestCase):
 
     def test_nothing_by_who_ends(self):
         self.ending = True
-        with self.assertNoLogs(background_audit.__name__):
+        with self.assertNoLogs(due_nodes.__name__):
             self.assertEqual(
-                [], self.once(*map(str, range(background_audit.MANY))))
+                [], self.once(*map(str, range(due_nodes.MANY))))

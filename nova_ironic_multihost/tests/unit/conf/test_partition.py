@@ -6,7 +6,7 @@ from nova.conf import ironic
 from oslo_config import cfg
 from oslotest import base
 
-from nova_ironic_multihost.adapters import partition
+from nova_ironic_multihost import conf as options
 from nova_ironic_multihost.rules import peers
 
 
@@ -17,7 +17,7 @@ class ReadTestCase(base.BaseTestCase):
         conf.register_opts(ironic.ironic_options, group='ironic')
         [path] = self.create_tempfiles([('nova', f'[ironic]\n{text}')])
         conf(['--config-file', path], default_config_dirs=[])
-        return partition.read(conf)
+        return options.partition(conf)
 
     def test_all_nodes(self):
         self.assertEqual(peers.Partition(), self.read(''))

@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The module that nova imports as ``nova.virt.ironic_multihost``.
-
-The class of the driver: this package's, over that of the operator.
-"""
+"""The module that nova imports as ``nova.virt.ironic_multihost``."""
 
 import functools
 
@@ -20,12 +17,7 @@ __all__ = ('IronicMultiHostDriver',)  # noqa: F822
 
 
 def __getattr__(name):
-    """Return the driver; say what to set if ``compute_driver`` is another.
-
-    nova asks for it when its options are read, and not before.
-
-    :raises UnsupportedDriver: the ``base_driver`` of nova.conf cannot be used.
-    """
+    """Return the driver: nova asks for it when its options are read."""
     if name in __all__:
         return configured()
     raise AttributeError(
@@ -37,10 +29,7 @@ LOG = logging.getLogger(__name__)
 
 
 def configured():
-    """Return the class that nova.conf asks for.
-
-    :raises UnsupportedDriver: its ``base_driver`` cannot be used; says why.
-    """
+    """Return the class that nova.conf asks for; raises as :func:`over`."""
     conf.register_opts(names.CONF)
     name = names.CONF.ironic_multihost.base_driver
     return over(name) if name else driver.IronicMultiHostDriver
@@ -48,7 +37,7 @@ def configured():
 
 @functools.cache
 def over(name):
-    """Return the class of the driver over another one than nova's.
+    """Return our driver class over an operator's class.
 
     :param name: MODULE.CLASS of a subclass of nova's IronicDriver.
     :raises UnsupportedDriver: it cannot be used; says why.

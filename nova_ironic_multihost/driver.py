@@ -23,10 +23,9 @@ class IronicMultiHostDriver(names.IronicDriver):
     """IronicDriver that manages this compute service's part of the nodes.
 
     At each audit (nova's ``update_available_resource``) a compute service
-    manages every node with an instance of its own, and no node with an
-    instance of another. Of the nodes without an instance it manages those
-    that the hash ring maps to it, as far as that is possible without harm. A
-    single compute service manages every node.
+    manages the nodes with an instance of its own. Of the nodes without an
+    instance it manages those that the hash ring maps to it, if it can take
+    them without harm.
     """
 
     def __init__(self, virtapi, read_only=False):
@@ -46,19 +45,12 @@ class IronicMultiHostDriver(names.IronicDriver):
 
     @property
     def ironic_connection(self):
-        """Connection to Ironic that changes no machine of another host.
-
-        Operations wait while Ironic is away.
-        """
+        """Connection that waits for Ironic, and spares machines of others."""
         stock = super()
         return self.service.connection(lambda: stock.ironic_connection)
 
     def init_host(self, host):
-        """Refuse settings that cannot work, then replace parts of nova.
-
-        :raises ConfigurationContradiction: says what to change.
-        :raises MismatchError: nova is another; nothing is replaced.
-        """
+        """Check the settings and replace parts of nova: see prepare()."""
         self.service.prepare(host)
         super().init_host(host)
 
@@ -72,12 +64,8 @@ class IronicMultiHostDriver(names.IronicDriver):
     def get_available_nodes(self, refresh=False):
         """Return the uuids of the nodes that this compute service manages.
 
-        nova calls it at the start of each audit, so each call asks nova which
-        services are up and Ironic which nodes there are.
-
-        :param refresh: ignored; the answer is always fresh.
-        :raises VirtDriverNotReady: when Ironic gives no whole list, or the
-            service is about to end.
+        nova calls it at the start of each audit, so each call asks nova and
+        Ironic, also without ``refresh``. Raises as NodeAudits.audit().
         """
         return self.service.nodes.audit()
 
@@ -92,18 +80,14 @@ class IronicMultiHostDriver(names.IronicDriver):
                 if self.service.auditor.reason(node) is not Reason.UNKNOWN]
 
     def get_num_instances(self):
-        """Return the number of these instances, as nova's does from 34 on.
+        """Return the number of these instances.
 
-        That of older releases reads each of them through nova's conductor,
-        at the start and at each power sync.
+        Before 34 nova reads each by its conductor, at start and power syncs.
         """
         return len(self.list_instance_uuids())
 
     def get_info(self, instance, use_cache=True):
-        """Return whether the machine of an instance is on.
-
-        :param use_cache: whether it may be as Ironic has said some time ago.
-        """
+        """Return the power state of an instance, by default a cached one."""
         if use_cache:
             self._refresh_cache()
             if node := self.node_cache.of_instance(instance.uuid):
@@ -112,18 +96,11 @@ class IronicMultiHostDriver(names.IronicDriver):
         return super().get_info(instance, use_cache=False)
 
     def is_node_deleted(self, nodename):
-        """Whether Ironic has confirmed that it has the node no more.
-
-        nova asks for each that it is about to delete, which may be thousands.
-        """
+        """Whether a node is gone from Ironic; nova may ask for thousands."""
         return self.service.nodes.is_deleted(nodename)
 
     def get_available_resource(self, nodename):
-        """Return the resources of a node.
-
-        :raises ComputeHostNotFound: when the node is not to be mine: the
-            tracker would go for its record.
-        """
+        """Return the resources of a node; raises as prepare_audit()."""
         self.service.nodes.prepare_audit(nodename)
         with self.service.ironic_retry.none():
             resources = super().get_available_resource(nodename)
@@ -131,11 +108,7 @@ class IronicMultiHostDriver(names.IronicDriver):
         return resources
 
     def update_provider_tree(self, provider_tree, nodename, allocations=None):
-        """Say what placement is to know of a node.
-
-        :raises ComputeHostNotFound: when it is not ours to speak for: it was
-            pulled since the audit began, or a build was sent to its owner.
-        """
+        """Tell placement of a node: see NodeAudits.update_provider_tree()."""
         stock = super()
         self.service.nodes.update_provider_tree(
             provider_tree, nodename, lambda: stock.update_provider_tree(
@@ -149,8 +122,7 @@ class IronicMultiHostDriver(names.IronicDriver):
     def prepare_for_spawn(self, instance):
         """Reserve the node of an instance in Ironic.
 
-        :raises ComputeResourcesUnavailable: when another has it; the build
-            goes to another node.
+        :raises ComputeResourcesUnavailable: another instance has the node.
         """
         try:
             super().prepare_for_spawn(instance)
@@ -162,29 +134,24 @@ class IronicMultiHostDriver(names.IronicDriver):
                 raise
             raise names.ComputeResourcesUnavailable(
                 reason=exc.format_message()) from exc
-        # From now on its machine is in use, whatever becomes of the build.
+        # From now on its machine is in use, even if the build fails.
         self.service.nodes.audit_now(instance.get('node'))
 
     def failed_spawn_cleanup(self, instance):
-        """Free the node of a build that has failed.
-
-        nova reports the node when it takes back the claim: as it is then.
-        """
+        """Free the node of a build that has failed."""
         super().failed_spawn_cleanup(instance)
+        # nova reports the node again when it takes back the claim.
         self.service.nodes.forget(instance.get('node'))
 
     def destroy(self, context, instance, network_info,
                 block_device_info=None, destroy_disks=True,
                 destroy_secrets=True):
-        """Tear down the machine of a server.
-
-        nova deletes the server's allocation next, and the machine that
-        Ironic is cleaning would be offered.
-        """
+        """Tear down the machine of a server."""
         super().destroy(
             context, instance, network_info,
             block_device_info=block_device_info, destroy_disks=destroy_disks,
             destroy_secrets=destroy_secrets)
+        # nova deletes the allocation next: offer no machine in cleaning.
         self.service.nodes.audit_now(instance.get('node'))
 
     def rebuild(self, context, instance, image_meta, injected_files,
@@ -192,27 +159,22 @@ class IronicMultiHostDriver(names.IronicDriver):
                 attach_block_devices, network_info=None, evacuate=False,
                 block_device_info=None, preserve_ephemeral=False,
                 accel_uuids=None, reimage_boot_volume=False):
-        """Rebuild a server.
-
-        From API microversion 2.93 on nova asks for a new image on the boot
-        volume whether or not there is one (bug 2127017).
-        """
+        """Rebuild a server."""
         super().rebuild(
             context, instance, image_meta, injected_files, admin_password,
             allocations, bdms, detach_block_devices, attach_block_devices,
             network_info=network_info, evacuate=evacuate,
             block_device_info=block_device_info,
             preserve_ephemeral=preserve_ephemeral, accel_uuids=accel_uuids,
+            # Since API 2.93 nova asks for it without a boot volume, too
+            # (bug 2127017).
             reimage_boot_volume=(
                 reimage_boot_volume and db.volume_backed(bdms)))
 
     def spawn(self, context, instance, image_meta, injected_files,
               admin_password, allocations, network_info=None,
               block_device_info=None, power_on=True, accel_info=None):
-        """Deploy an instance; one whose image is invalid is in ERROR then.
-
-        nova before 33.0.2 tries it on one node after the other (bug 2127087).
-        """
+        """Deploy an instance; set it to ERROR if its image is invalid."""
         try:
             super().spawn(
                 context, instance, image_meta, injected_files,
@@ -224,6 +186,7 @@ class IronicMultiHostDriver(names.IronicDriver):
         except Exception as exc:
             if 'InvalidImage' not in str(exc):
                 raise
+            # nova before 33.0.2 tries one node after the other (bug 2127087).
             raise names.BuildAbortException(
                 instance_uuid=instance.uuid, reason=str(exc)) from exc
 

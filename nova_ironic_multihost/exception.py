@@ -6,10 +6,7 @@ from nova import exception
 
 
 class ConfigurationContradiction(exception.NovaException):
-    """Settings of nova.conf that cannot work together.
-
-    :param contradictions: list of sentences that say what to change.
-    """
+    """Settings that cannot work together, in sentences with the remedy."""
 
     msg_fmt = 'nova-compute cannot start: %(contradictions)s'
 
@@ -19,20 +16,13 @@ class ConfigurationContradiction(exception.NovaException):
 
 
 class InstanceGone(exception.InstanceNotFound):
-    """A build goes no further: its instance is deleted.
-
-    :param instance_id: uuid of the instance.
-    """
+    """A build goes no further: its instance is deleted."""
 
     msg_fmt = 'Instance %(instance_id)s was deleted while it was built.'
 
 
 class InstanceElsewhere(exception.NovaException):
-    """The machine of an instance is another compute service's to change.
-
-    :param name: what was to be done.
-    :param instance: uuid of the instance.
-    """
+    """The machine of an instance is another compute service's to change."""
 
     msg_fmt = ('%(name)s is not carried out here: instance %(instance)s '
                'belongs to another compute service. Nothing was changed.')

@@ -2,17 +2,15 @@
 
 """How nova finds the driver.
 
-nova imports its driver as ``nova.virt.<compute_driver>`` and from nowhere
-else (``nova.virt.driver.load_compute_driver``), and ``nova.virt`` is a
-package that another distribution must not write into. So the name
-``nova.virt.ironic_multihost`` is answered by a finder on ``sys.meta_path``:
-for this one name, and after every finder that was there before, so nothing
-else that Python imports is looked at or changed.
+nova imports its driver only as ``nova.virt.<compute_driver>``
+(``nova.virt.driver.load_compute_driver``), and no other distribution may
+write into the package ``nova.virt``. So a finder, the last one on
+``sys.meta_path``, answers for ``nova.virt.ironic_multihost`` and for no other
+name.
 
 :mod:`nova_ironic_multihost.vif` registers the finder in a stock nova-compute,
-:mod:`nova_ironic_multihost.compute` where that way is closed. This module
-uses the standard library only: it is imported before nova has chosen its
-threading mode and must not choose for it.
+:mod:`nova_ironic_multihost.compute` where that is not possible. This module
+uses the standard library only, as nova chooses its threading mode later.
 """
 
 import importlib.abc
@@ -20,8 +18,7 @@ import importlib.util
 import pathlib
 import sys
 
-#: The module that ``compute_driver = ironic_multihost.IronicMultiHostDriver``
-#: makes nova import.
+#: The module of ``compute_driver = ironic_multihost.IronicMultiHostDriver``.
 DRIVER_MODULE = 'nova.virt.ironic_multihost'
 
 
@@ -31,8 +28,7 @@ class DriverFinder(importlib.abc.MetaPathFinder):
     def find_spec(self, fullname, path, target=None):
         """Return where the module is, or None if the name is not ours.
 
-        The module's own imports run when nova imports it, so what is wrong
-        with our installation reaches nova's log as the ImportError it is.
+        nova itself imports the module then, and logs the error if that fails.
         """
         if fullname != DRIVER_MODULE:
             return None
@@ -41,10 +37,7 @@ class DriverFinder(importlib.abc.MetaPathFinder):
 
 
 def register(meta_path=None):
-    """Make nova able to import the driver; again does nothing.
-
-    :param meta_path: list of finders to append to; ``sys.meta_path`` if None.
-    """
+    """Append the finder to ``sys.meta_path``, or to another list, once."""
     finders = sys.meta_path if meta_path is None else meta_path
     if not any(isinstance(finder, DriverFinder) for finder in finders):
         finders.append(DriverFinder())

@@ -23,11 +23,9 @@ CONF = names.CONF
 class NodeAudits:
     """What the driver and the polls do about nodes.
 
-    :param driver: the virt driver.
     :param service: the :class:`.service.DriverService` with the parts.
     :ivar settled: nova has tried its first audit.
-    :ivar audited: the last audit of all nodes; later polls have changed the
-        auditor's.
+    :ivar audited: the last audit of all nodes; polls change the auditor's.
     """
 
     def __init__(self, driver, service):
@@ -39,8 +37,7 @@ class NodeAudits:
     def audit(self):
         """Audit all nodes for nova; return the uuids of those that are mine.
 
-        :raises VirtDriverNotReady: Ironic gives no whole list, or the service
-            is about to end.
+        :raises VirtDriverNotReady: no whole list, or the service ends.
         """
         if self._service.shutdown.begun():
             raise names.VirtDriverNotReady('This service is about to end.')
@@ -69,10 +66,7 @@ class NodeAudits:
         self._service.rebalancer.once(settings.partition().label)
 
     def audit_all(self):
-        """Audit all nodes; return the uuids of those that are mine.
-
-        :raises VirtDriverNotReady: Ironic gives no whole list.
-        """
+        """Audit all nodes; returns and raises as :meth:`audit`."""
         try:
             with (self._driver.node_cache.listing() as changed,
                   self._service.ironic_retry.none()):
@@ -89,10 +83,7 @@ class NodeAudits:
             raise names.VirtDriverNotReady() from exc
 
     def _publish(self, audit, changed):
-        """Let nova work with what an audit of all nodes has found.
-
-        :param changed: uuids of the nodes that have changed since it began.
-        """
+        """Let nova work with an audit, without the nodes changed since."""
         self.audited = audit
         self._service.due_nodes.follow(settings.read(), audit.view)
         self._service.due_nodes.begin(not self.settled)
@@ -126,10 +117,7 @@ class NodeAudits:
             self._service.tasks.wake('ironic_changes')
 
     def adopt(self, build, node_id):
-        """Take the node of a build from a dead host.
-
-        :returns: whether anything may have been taken.
-        """
+        """Take a build's node from a dead host; False if nothing was taken."""
         if self._service.shutdown.begun():
             return False
         with self._service.ironic_retry.none():
@@ -183,8 +171,7 @@ class NodeAudits:
     def prepare_audit(self, node):
         """Prepare the audit of a node by nova's tracker.
 
-        :raises ComputeHostNotFound: the node is not to be mine: the tracker
-            would take its record.
+        :raises ComputeHostNotFound: the tracker must not take its record.
         """
         if not self._service.recheck.may_take(node):
             raise names.ComputeHostNotFound(host=node)
@@ -202,11 +189,10 @@ class NodeAudits:
             resources['stats'][db.PARTITION] = label
 
     def update_provider_tree(self, tree, node, update):
-        """Say what placement is to know of a node.
+        """Tell placement of a node, with nova's own ``update`` of the tree.
 
-        :param update: nova's own update of the tree.
-        :raises ComputeHostNotFound: the node is not mine to speak for: it was
-            pulled since the audit began, or a build was sent to its owner.
+        :raises ComputeHostNotFound: the node is left to its owner: it was
+            pulled since the audit began, or a build was sent there.
         """
         offered = self._service.recheck.of(node)
         if offered is Offer.REFUSED:
@@ -235,10 +221,7 @@ class NodeAudits:
         self._service.due_nodes.touch(node)
 
     def audit_now(self, node):
-        """Let nova and placement know at once what became of a node.
-
-        A build or a delete goes on in any case.
-        """
+        """Audit a node at once; a build or delete goes on in any case."""
         self.forget(node)
         if not self._service.tracker.has(node):
             return
@@ -247,7 +230,7 @@ class NodeAudits:
         except Exception:
             LOG.exception('Node %s could not be audited; the next audit of '
                           'all nodes does it.', node)
-        # It goes on changing: nothing is to be told by what it was.
+        # The node goes on changing.
         self.forget(node)
 
 

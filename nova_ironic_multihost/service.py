@@ -2,9 +2,7 @@
 
 """The parts of this package in one nova-compute, their start and their stop.
 
-The driver overrides nova's methods and delegates to :class:`DriverService`. A
-part gets the parts that it needs. Where two need each other, one of them gets
-a function that is called later.
+Where two parts need each other, one gets a function that is called later.
 """
 
 import os
@@ -69,8 +67,6 @@ class DriverService:
     """What the driver delegates to.
 
     :param driver: the virt driver; its own ``__init__`` has not run yet.
-    :param virtapi: nova's, as the driver gets it.
-    :ivar nodes: audits of nodes, and what nova asks of a node.
     :ivar tasks: the periodic tasks, each with a thread of its own.
     """
 
@@ -84,7 +80,6 @@ class DriverService:
         self.tasks = periodic.PeriodicTasks(**self._tasks())
 
     def _make_audits(self, driver, virtapi):
-        """Make the parts that decide, and that move records of nodes."""
         self.recorder = metrics.Metrics()
         self.tracker = nova_tracker.NovaTracker(
             virtapi, self.nodes.note_move, self.nodes.bar)
@@ -128,7 +123,6 @@ class DriverService:
             self.auditor, self.tracker, self.nodes.acquire)
 
     def _make_builds(self, driver, virtapi):
-        """Make the parts for operations, builds and servers."""
         self.guard = guard.OperationGuard(
             CONF.host, self.auditor.sources, settings.patience,
             passing=errors.passing,
@@ -235,10 +229,6 @@ class DriverService:
         self.report_section.begin()
 
     def _replace(self):
-        """Replace in nova what the table lists.
-
-        :raises MismatchError: nova is another; nothing is replaced.
-        """
         manager = names.manager_of(self._virtapi)
         if manager is None:
             return
@@ -301,21 +291,14 @@ class DriverService:
             audit is not None and node_audits.has_stop_marker(audit.view))
 
     def connection(self, stock):
-        """Return a connection to Ironic that waits, and asks the guard.
-
-        :param stock: returns nova's own connection.
-        """
+        """Have nova's ``stock()`` connection wait, and ask the guard."""
         return self.ironic_retry.connection(
             lambda: operations.GuardedConnection(
                 stock(), self.guard, self.recorder.asking))
 
 
 def _refuse(sentences):
-    """Refuse to start, if there is a reason.
-
-    :param sentences: reasons, each with its remedy.
-    :raises ConfigurationContradiction: says what to change.
-    """
+    """Log the reasons not to start, and raise ConfigurationContradiction."""
     for sentence in sentences:
         LOG.error(sentence)
     if sentences:

@@ -1,12 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""An os-vif plug-in for no VIF: nova-compute's door for the driver.
+"""An os-vif plug-in without VIF types; importing it registers the driver.
 
-``nova.compute.main`` calls ``os_vif.initialize()`` just before it creates
-the service that loads the driver, in every nova from 31 to 34, and that
-imports each entry point of the group ``os_vif``. Importing this module is all
-that is wanted; the plug-in describes no VIF type and so is never asked to
-plug one.
+In nova 31 to 34 ``nova.cmd.compute.main`` calls ``os_vif.initialize()`` before
+it loads the driver. That imports all entry points of the group ``os_vif``.
 """
 
 from os_vif import exception
@@ -27,17 +24,11 @@ class DriverFinderPlugin(plugin.PluginBase):
             plugin_name='ironic_multihost', vif_info=[])
 
     def plug(self, vif, instance_info):
-        """Refuse: no VIF is ours.
-
-        :raises PlugException: always.
-        """
+        """Raise PlugException: no VIF is ours."""
         raise exception.PlugException(
             vif=vif, err='the ironic_multihost plug-in handles no VIF')
 
     def unplug(self, vif, instance_info):
-        """Refuse: no VIF is ours.
-
-        :raises UnplugException: always.
-        """
+        """Raise UnplugException: no VIF is ours."""
         raise exception.UnplugException(
             vif=vif, err='the ironic_multihost plug-in handles no VIF')

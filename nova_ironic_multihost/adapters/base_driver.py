@@ -52,10 +52,7 @@ class UnsupportedDriver(ImportError):
 
 
 def load(name: str) -> type[names.IronicDriver]:
-    """Import the class in ``[ironic_multihost]base_driver``.
-
-    :raises UnsupportedDriver: with the remedy.
-    """
+    """Import the class of ``base_driver``; may raise UnsupportedDriver."""
     module, _, attribute = name.rpartition('.')
     if not module:
         raise UnsupportedDriver('It has no module: write it as MODULE.CLASS.')
@@ -77,10 +74,7 @@ def load(name: str) -> type[names.IronicDriver]:
 
 
 def compose(ours: type, base: type[names.IronicDriver]) -> type:
-    """Return this package's driver class with another base.
-
-    :raises UnsupportedDriver: it cannot be one.
-    """
+    """Return our driver class over a base, or raise UnsupportedDriver."""
     if issubclass(base, ours):
         raise UnsupportedDriver(
             f"It extends this package's driver: let it extend nova's, "
@@ -202,10 +196,9 @@ def _set_on_self(node: ast.AST) -> Iterator[str]:
 
 def require_kept(driver: names.IronicDriver,
                  mine: typing.Mapping[str, object]) -> None:
-    """Check that the base has not replaced attributes of this driver.
+    """Raise UnsupportedDriver if the base has replaced our attributes.
 
     :param mine: attribute -> value, before the base was initialized.
-    :raises UnsupportedDriver: it has.
     """
     now = vars(driver)
     if lost := sorted(name for name, value in mine.items()

@@ -73,8 +73,7 @@ def abort(parts, call):
 def give_back(parts, call):
     """Take the host off the object of an instance, which nova saves soon.
 
-    nova so gives a claim back that it does not abort: one that it could only
-    write half, say.
+    nova does so with a claim that it does not abort, one half written, say.
     """
     return (parts.guard.give_back(
                 call.name, call['instance'], call, patient=True)
@@ -94,9 +93,7 @@ class GuardedSave:
     It fails as nova's does, with UnexpectedTaskStateError, if nova expects
     another task state; and ends the build if the instance was built.
 
-    :param guard:
-        :class:`nova_ironic_multihost.engine.builds.guard.OperationGuard`.
-    :param name: of the operation.
+    :param guard: :class:`.engine.builds.guard.OperationGuard`.
     :ivar waits: whether it may wait for an answer.
     """
 
@@ -113,7 +110,7 @@ class GuardedSave:
         """Save, see nova.objects.Instance.save."""
         changed = STATE & self._instance.obj_what_changed()
         if args or not self._guard.building or not changed:
-            # nova reads into the object what is there.
+            # nova reads the record into the object.
             self._save(*args, **kwargs)
             return
         if not kwargs and 'task_state' in changed and (
@@ -148,8 +145,7 @@ class GuardedSave:
         except exception.UnexpectedDeletingTaskStateError:
             raise
         except exception.InstanceUpdateConflict as exc:
-            # A user may be at a server whose answer was lost: its machine
-            # runs, and nova would free its ports.
+            # If the answer was lost, nova would free a running server's ports.
             if (instance.vm_state == vm_states.ACTIVE or not isinstance(
                     exc, exception.UnexpectedTaskStateError)):
                 self._guard.leave(self._name)
@@ -175,10 +171,7 @@ def _under_a_lock(save):
 
 
 def _or_written(instance, conditions):
-    """Return conditions that also hold if the write was done.
-
-    Its answer may be lost.
-    """
+    """Return conditions that also hold if the write's answer was lost."""
     found = {'expected_vm_state': [*conditions['expected_vm_state'],
                                    instance.vm_state]}
     expected = conditions.get('expected_task_state')

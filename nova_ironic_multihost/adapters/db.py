@@ -107,7 +107,6 @@ def instance_states(context: nova_context.RequestContext,
                     instances: Iterable[str]
                     ) -> dict[str, InstanceState]:
     """Read the states of instances of this cell, without archived ones."""
-    # Deleted ones, too.
     context = context.elevated(read_deleted='yes')
     return {
         instance.uuid: state(instance)
@@ -334,8 +333,7 @@ def generations(context: nova_context.RequestContext,
     the answer has half the size.
 
     :raises VirtDriverNotReady: placement answers with an error.
-    :raises keystoneauth1.exceptions.ClientException: placement does not
-        answer.
+    :raises keystoneauth1.exceptions.ClientException: it does not answer.
     """
     found: dict[str, int] = {}
 

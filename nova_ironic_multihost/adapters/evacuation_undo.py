@@ -125,8 +125,7 @@ class EvacuationUndo:
     def _restore_states(self, context, uuid, again):
         """Restore both states of the instance.
 
-        :param again: only what nova's conductor may have changed since a
-            refusal.
+        :param again: after a refusal; nova's conductor may have changed them.
         :raises InstanceUpdateConflict: the states have changed meanwhile.
         """
         instance = objects.Instance.get_by_uuid(

@@ -45,15 +45,12 @@ ONCE = ('inject_nmi_to_node', 'set_node_power_state')
 
 
 class IronicRetry:
-    """Decides whether a thread waits for Ironic, and for how long.
+    """Decides whether a thread waits for Ironic, for up to ``seconds()``.
 
     Audits and peer polls do not wait: they are repeated, and nova audits under
     a lock that builds need. Nor does a service that starts, as its peers would
     take it for dead, or an operation with an RPC caller that waits for less
     time.
-
-    :param seconds: returns the longest wait.
-    :param may_wait: returns whether this thread may wait.
     """
 
     def __init__(self, seconds: Callable[[], float],

@@ -87,8 +87,7 @@ class NovaSources:
                      ) -> dict[str, frozenset[str] | None]:
         """Read the consumers of nodes, one request for each.
 
-        After AT_ONCE requests without an answer the rest is not sent, as each
-        may take a timeout.
+        AT_ONCE requests without an answer end it: each may take a timeout.
         """
         if not nodes:
             return {}
@@ -122,9 +121,7 @@ class NovaSources:
 class NovaWrites:
     """Writes of an audit to nova and placement (port Writes).
 
-    :param ending: whether this service is about to stop; then nothing is taken
-        over.
-    :param recorder: counts the outcomes.
+    :param ending: whether this service is about to stop: no takeovers then.
     :param failed: called when an outcome is unknown.
     """
 

@@ -70,8 +70,7 @@ class NovaTracker:
     """nova's resource tracker (port Tracker); a driver used alone has none.
 
     :param moved: called with a node's uuid and whether its record was moved.
-    :param barred: called with a node's uuid and the error when the database
-        will always refuse to move its record.
+    :param barred: called with a node's uuid and the database's final error.
     """
 
     def __init__(self, virtapi, moved: Callable[[str, bool], None] = (
@@ -120,10 +119,9 @@ class NovaTracker:
              judge: Callable[[Sequence[str]], Sequence[Record]]) -> set[str]:
         """Make records of dead hosts this host's, without audits.
 
-        Writes what ResourceTracker._init_compute_node writes, with a thread
-        for each record. Claims wait for the lock, as builds come as soon as a
-        record is written. The records are read inside it: a claim may hold it
-        for minutes.
+        Writes what ResourceTracker._init_compute_node writes, in parallel.
+        Claims wait for the lock, as builds come once a record is written. The
+        records are read inside it: a claim may hold it for minutes.
         """
         return (self._move(nodes, judge)
                 if self._manager is not None and nodes else set())

@@ -117,8 +117,7 @@ class RpcQueue:
     It is unusable after an error. Unacknowledged messages return to the queue
     when it is closed.
 
-    :param guarded: names of the methods that a host refuses for an instance
-        that has moved.
+    :param guarded: methods that a host refuses for an instance that moved.
     """
 
     def __init__(self, connection: impl_rabbit.Connection, name: str,
@@ -299,10 +298,7 @@ def _uuid(instance):
 
 
 class BuildCopier:
-    """Sends copies of nova's build messages, under the topic COPIES.
-
-    The port is Copier. Several threads use it.
-    """
+    """Sends copies of builds (port Copier). Several threads use it."""
 
     def __init__(self, host: str) -> None:
         self._host = host

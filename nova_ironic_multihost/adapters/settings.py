@@ -37,8 +37,8 @@ def read() -> audit_state.Settings:
 def patience() -> float:
     """Return the seconds for which an operation waits for the conductor.
 
-    Several of the times after which a question has failed, and the time in
-    which it is decided whose an instance is (:mod:`.engine.servers.recovery`).
+    It covers several RPC timeouts, and the decision which host has an instance
+    (:mod:`.engine.servers.recovery`).
     """
     return max(300, 5 * names.CONF.rpc_response_timeout)
 
@@ -70,10 +70,7 @@ def metrics() -> tuple[str, int] | None:
 
 
 def topics() -> list[str] | None:
-    """Return where nova's versioned notifications go.
-
-    None if it sends none: where its unversioned ones go.
-    """
+    """Return the versioned notifications' topics; None: the unversioned's."""
     options = names.CONF.notifications
     return (None if options.notification_format == 'unversioned'
             else options.versioned_notifications_topics)

@@ -2,9 +2,7 @@
 
 """Settings that cannot work together.
 
-They are found before the service starts, and told in sentences that say what
-to change. Otherwise their effects (nodes that nobody manages, nodes that two
-hosts take for theirs) show late.
+Their effects show late: nodes that nobody manages, or that two hosts manage.
 """
 
 from nova_ironic_multihost import conf as options
@@ -12,13 +10,10 @@ from nova_ironic_multihost.rules import takeover
 
 
 def find(conf, host, dead_after=None):
-    """Return a sentence for each contradiction.
+    """Return a sentence with the remedy for each contradiction.
 
-    :param conf: nova's oslo.config object with our options registered.
-    :param host: this compute service, ``[DEFAULT]host``.
     :param dead_after: seconds after which a compute service that nova does
         not answer is dead for certain (:mod:`.rules.lease`), None for never.
-    :returns: list of sentences, empty when the settings make sense.
     """
     return [*(sentence
               for check in (_invalid_values, _peer_list, _audit_interval,
@@ -61,7 +56,7 @@ def _heartbeats(conf, host):
 
 
 def _after(conf):
-    """Return after how many seconds ``down`` applies; None: it does not."""
+    """Return takeover_after if instance_takeover is ``down``, else None."""
     ours = conf[options.GROUP.name]
     try:
         return (ours.takeover_after

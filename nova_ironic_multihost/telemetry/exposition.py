@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The metrics, as Prometheus reads them.
+"""The metrics for Prometheus, see doc/source/reference/metrics.rst.
 
-Their names and what they mean are in doc/source/reference/metrics.rst. They
-are made anew for each reader, of one picture: there is nothing to keep up to
-date, and none of them belongs to a single node.
+They are made of one snapshot for each reader; none is of a single node.
 """
 
 from collections.abc import Callable
@@ -19,10 +17,8 @@ from nova_ironic_multihost.rules.counters import Work
 from nova_ironic_multihost.rules.health import StatusSnapshot
 from nova_ironic_multihost.rules import ownership
 
-#: How the name of each metric begins.
 PREFIX = 'nova_ironic_multihost'
 
-#: What the reader is told that he gets.
 CONTENT_TYPE = prometheus_client.CONTENT_TYPE_LATEST
 
 #: Values of the label ``result``.
@@ -32,11 +28,7 @@ TAKEOVERS = {'done': Event.TAKEN_OVER, 'failed': Event.TAKEOVER_FAILED}
 
 
 class Exposition:
-    """Writes down what is seen, in a registry of its own.
-
-    :param picture: returns it.
-    :param version: of this package.
-    """
+    """Writes a snapshot as metrics, in a registry of its own."""
 
     def __init__(
         self, picture: Callable[[], StatusSnapshot], version: str
@@ -51,7 +43,7 @@ class Exposition:
         return bytes(prometheus_client.generate_latest(self._registry))
 
     def describe(self) -> list[families.Metric]:
-        """Return nothing: nobody takes a picture to register this."""
+        """Return nothing, so that registering takes no snapshot."""
         return []
 
     def collect(self) -> Iterator[families.Metric]:

@@ -2,9 +2,8 @@
 
 """A server for HTTP, with a few pages that anybody may read.
 
-It uses the parts of the standard library that work with native threads and
-with eventlet's. eventlet patches sockets and threads; a loop over a selector,
-as in :meth:`socketserver.BaseServer.serve_forever`, may block all threads.
+It works with native threads and with eventlet's. A loop over a selector, as in
+:meth:`socketserver.BaseServer.serve_forever`, may block all of eventlet's.
 """
 
 from collections.abc import Callable
@@ -27,25 +26,19 @@ LOG = logging.getLogger(__name__)
 #: Seconds for which a reader may keep the server waiting.
 PATIENCE = 5
 
-#: Readers at a time; for whoever comes then the one that has been there for
-#: longest has to go, as an answer takes no time.
+#: Readers at a time. One more displaces the oldest: an answer takes no time.
 READERS = 16
 
 #: Seconds after which it listens again, if there is no file for a reader.
 PAUSE = 1
 
-#: Seconds in which its thread ends, or that of a reader that has to go; nobody
-#: waits longer for that.
+#: Seconds to wait until the server's thread ends, or a displaced reader's.
 STOP_MARKER = 1
 
 
 @dataclasses.dataclass(frozen=True)
 class HttpPage:
-    """An answer.
-
-    :param status: of HTTP.
-    :param kind: of what follows, as in Content-Type.
-    """
+    """An HTTP answer; ``kind`` is its Content-Type."""
 
     status: int
     kind: str
@@ -61,11 +54,10 @@ def line(status: int, sentence: str) -> HttpPage:
 class Server:
     """Answers, from :meth:`start` to :meth:`stop`.
 
-    :param address: where it listens.
-    :param port: the same; 0 for any that is free.
-    :param pages: path -> function without arguments that returns the page.
-    :param benign: paths of those that say 200 and not 500 if they cannot be
-        made: whoever asks would end this process because of that.
+    :param port: 0 for any that is free.
+    :param pages: path -> function that makes the page.
+    :param benign: paths that answer 200 and not 500 if that fails, as a
+        probe would end this process.
     """
 
     def __init__(self, address: str, port: int,
@@ -83,10 +75,7 @@ class Server:
         return own.server_address[1] if own is not None else None
 
     def start(self) -> None:
-        """Begin to answer.
-
-        :raises OSError: nothing can listen there.
-        """
+        """Begin to answer; OSError if nothing can listen there."""
         if self._server is not None:
             return
         try:
@@ -133,10 +122,7 @@ class _TCPServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
         super().__init__((str(where[0]), int(where[1])), _Handler)
 
     def begin(self) -> None:
-        """Answer from now on.
-
-        :raises RuntimeError: there is no thread for it.
-        """
+        """Answer from now on; RuntimeError without a free thread."""
         thread = threading.Thread(target=self._answer, daemon=True,
                                   name='ironic-multihost-metrics')
         thread.start()
@@ -171,28 +157,24 @@ class _TCPServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
         return self._places.acquire(timeout=STOP_MARKER)
 
     def _leave(self, request: socket.socket) -> None:
-        """Give the place of a reader to others."""
         with contextlib.suppress(ValueError):
             self._readers.remove(request)
         self._places.release()
 
     def process_request_thread(self, request: typing.Any,
                                client_address: typing.Any) -> None:
-        """Answer one reader, in a thread of its own."""
         try:
             super().process_request_thread(request, client_address)
         finally:
             self._leave(request)
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Leave a reader to himself: he may be gone."""
         LOG.debug('A reader got no answer: %s', sys.exc_info()[1])
 
     def end(self) -> None:
-        """Stop listening."""
         self._ended.set()
         with contextlib.suppress(OSError):
-            # Whoever waits for a reader is told.
+            # This ends accept() in the server's thread.
             self.socket.shutdown(socket.SHUT_RDWR)
         # A green thread does not learn of it once the socket is closed.
         if self._thread is not None:
@@ -209,7 +191,6 @@ class _Handler(server.BaseHTTPRequestHandler):
     sys_version = ''
 
     def do_GET(self) -> None:
-        """Send a page."""
         path = parse.unquote(self.path.partition('?')[0])
         make = self.server.pages.get(path)
         page = self._made(path, make) if make is not None else line(

@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is seen of a compute service, for people: in a Guru Meditation Report.
-
-Of a list of things the report has a number and a few, so that it can be read.
-"""
+"""The state of a compute service, for people: in a Guru Meditation Report."""
 
 from collections.abc import Callable
 from collections.abc import Iterable
@@ -17,17 +14,16 @@ from nova_ironic_multihost.rules.counters import Work
 from nova_ironic_multihost.rules.health import StatusSnapshot
 from nova_ironic_multihost.rules import ownership
 
-#: What the section is called.
 TITLE = 'Ironic multi-host'
 
-#: Things that are pending of which the uuids are given.
+#: The most uuids of each kind of pending work.
 SHOWN = 20
 
 Report = guru_meditation_report.TextGuruMeditation
 
 
 def text(picture: StatusSnapshot) -> str:
-    """Return what is seen, in lines."""
+    """Return the text of the section."""
     return '\n'.join(_lines(picture))
 
 

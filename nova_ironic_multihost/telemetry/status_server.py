@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The window of a compute service: all that is shown of it."""
+"""The metrics, health and report of a compute service."""
 
 from collections.abc import Callable
 from importlib import metadata
@@ -17,20 +17,15 @@ LOG = logging.getLogger(__name__)
 
 TITLE = report.TITLE
 
-#: What pip calls this package.
 DISTRIBUTION = 'nova-ironic-multihost'
 
 
 class StatusServer:
     """Shows metrics, health and a report.
 
-    The name of the host is in the paths of the pages that probes ask for, as
-    whoever has the port answers a probe: another nova-compute says 404.
+    The paths for probes contain the host's name: another nova-compute that
+    has the port answers 404.
 
-    :param host: this compute service.
-    :param picture: returns what is shown.
-    :param verdict: returns whether the compute service is well.
-    :param lease: returns whether its lease is valid.
     :param where: (address, port) of the server, None for none.
     """
 
@@ -48,11 +43,9 @@ class StatusServer:
         }, {health}) if where is not None else None
 
     def open(self, required: bool = False) -> list[str]:
-        """Begin to answer, if anybody is to be answered.
+        """Start the server; return sentences on why nova must not start.
 
-        :param required: nothing but a probe ends this compute service before
-            others take over what it has.
-        :returns: sentences on why it must not start.
+        :param required: only a probe can end this service before a takeover.
         """
         if self.server is None or self._where is None:
             return []
@@ -98,7 +91,6 @@ class StatusServer:
 def _page(
     judge: Callable[[], HealthState],
 ) -> Callable[[], http_server.HttpPage]:
-    """Return what makes the page of a verdict."""
     def make() -> http_server.HttpPage:
         verdict = judge()
         return http_server.line(200 if verdict.well else 503, verdict.why)

@@ -2,13 +2,11 @@
 
 """For nova 31 to 33 alone, until October 2027: then 33 is unmaintained.
 
-nova's client of placement has a tree of all providers that it knows, one root
-for each node. Before nova 34 each audit of a node and each claim copies all of
-it, under the tracker's lock, and compares all of it
+Before nova 34 each audit of a node and each claim copies and compares all
+providers that nova's client of placement knows, under the tracker's lock
 (ResourceTracker._update_to_placement): 0.8 s of CPU with 10,000 nodes. Here
-nova's own code copies and compares one root with its children, as nova 34 does
-(ProviderTree.subtree), in 0.06 ms. It sends the same requests for the node and
-none for others.
+nova's own code does so with one root and its children, as nova 34 does
+(ProviderTree.subtree), in 0.06 ms, and sends only the node's requests.
 """
 
 from __future__ import annotations
@@ -39,10 +37,7 @@ class ProviderSubtree(nova_tree.ProviderTree):
 
 
 class _StandIn:
-    """Stands for an object of nova's, and has its attributes.
-
-    :param provider: uuid of the root, or of a provider below it.
-    """
+    """Stands for an object of nova's, and has its attributes."""
 
     def __init__(self, whole: typing.Any, provider: str) -> None:
         self._whole = whole
@@ -64,8 +59,7 @@ class SubtreeView(_StandIn):
     def get_provider_uuids(self) -> list[str]:
         """Return the uuids of the root and those below it, parents first.
 
-        Empty if another thread has forgotten them since; nova then asks
-        placement for them again.
+        Empty if another thread has removed them: nova reads them again then.
         """
         try:
             return self._whole.get_provider_uuids_in_tree(self._provider)
@@ -96,13 +90,11 @@ def flush_root(parts, call):
 
 
 def starting_service(manager):
-    """Return the nova.service.Service that is about to start a manager.
+    """Return the nova.service.Service that starts a manager, or None.
 
     nova hands it to nobody, and each way to run a service launches it from
     another object; but its start is on the stack. Only nova 34 tells the
     manager that the service ends.
-
-    :returns: None if no service starts it.
     """
     frame = inspect.currentframe()
     while frame is not None:

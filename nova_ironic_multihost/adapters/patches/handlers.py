@@ -90,11 +90,10 @@ class Parts:
 def read_records(parts, call):
     """Let nova compare its tracker with records that the driver has read.
 
-    An audit of nova drops nodes from the tracker whose records it does not
-    read, and logs all nodes for each record that it does not expect. Then it
-    audits each node (ComputeManager.update_available_resource); nova 34 does
-    that in threads, and warns of each node for which none is free. So it
-    gets only nodes that are due.
+    nova's audit drops nodes from the tracker if it gets no record of them, and
+    logs all nodes for each record that it does not expect. Then it audits each
+    node, in nova 34 with a thread or a warning that none is free. So it gets
+    only nodes that are due (ComputeManager.update_available_resource).
     """
     parts.follow_up()
     nodenames = call['nodenames']
@@ -314,8 +313,7 @@ def hold_builds(parts, call):
 def init_instance(parts, call):
     """Have the driver decide what is done for an instance at the start.
 
-    An error of one instance would end the service
-    (ComputeManager.init_host).
+    An error of one instance would end the service (ComputeManager.init_host).
     """
     instance = call['instance']
 
@@ -329,8 +327,8 @@ def init_instance(parts, call):
 def leave_out(parts, call):
     """Leave out a step of ComputeManager.init_host that finds things to do.
 
-    ``_destroy_evacuated_instances`` destroys the machine of a server whose
-    evacuation was only asked for. For
+    ``_destroy_evacuated_instances`` destroys the machine of a server with an
+    evacuation that was only requested. For
     ``_error_out_instances_whose_build_was_interrupted`` a build that waits in
     a queue is lost (:mod:`.engine.builds.in_flight` finds lost ones). Only
     these two and ``_check_for_host_rename`` use what ``_get_nodes`` returns.
@@ -366,10 +364,7 @@ def read_few_instances(parts, call):
 
 def restless(context: nova_context.RequestContext, host: str,
              expected_attrs: list[str] | None) -> objects.InstanceList:
-    """Read the instances of a host that are in the middle of something.
-
-    :param host: as nova spells it.
-    """
+    """Read the unfinished instances of a host, in nova's spelling."""
     tasks = [*nova_tracker.TASK_STATES, *takeover.marks(
         host_key(host), nova_tracker.TASK_STATES)]
     found = {

@@ -2,9 +2,8 @@
 
 """nova's operations on instances, and the layers that ask the guard first.
 
-The guard is :class:`nova_ironic_multihost.engine.builds.guard.OperationGuard`.
-A layer is a function of (parts, :class:`.apply.Call`); :mod:`.table` says
-around which method it stands.
+The guard is :class:`nova_ironic_multihost.engine.builds.guard.OperationGuard`,
+and for layers see :mod:`.handlers`.
 """
 
 import contextlib
@@ -20,9 +19,8 @@ from nova_ironic_multihost.adapters import listeners
 from nova_ironic_multihost.adapters import names
 from nova_ironic_multihost.adapters.patches import apply
 
-#: Operations (methods of ComputeManager with a parameter ``instance``) that
-#: are not sent to the host of the instance: it has none, or it is on its way
-#: from host to host, which no instance over Ironic is.
+#: Methods of ComputeManager with a parameter ``instance`` that nova does not
+#: send to its host: the instance has none, or migrates (none in Ironic does).
 ELSEWHERE = frozenset({
     listeners.BUILD, 'check_can_live_migrate_destination',
     'confirm_resize', 'confirm_snapshot_based_resize_at_source',
@@ -55,8 +53,7 @@ MUTATIONS = (
     'reboot', 'rebuild', 'rescue', 'spawn', 'trigger_crash_dump',
     'unplug_vifs', 'unrescue')
 
-#: How the names of openstacksdk's methods begin that change something, or may,
-#: as plain requests do.
+#: Prefixes of openstacksdk's methods that change something, or may.
 CHANGES = ('add_', 'attach_', 'call_', 'create_', 'delete', 'detach_',
            'disable_', 'enable_', 'inject_', 'patch', 'post', 'put',
            'remove_', 'request', 'set_', 'unset_', 'update_')
@@ -72,10 +69,7 @@ def sent_to_host(manager_class: type) -> list[str]:
 
 
 def mutations(driver_class: type) -> list[str]:
-    """Return the methods of a driver that change a machine.
-
-    Also those that only a subclass of IronicDriver has.
-    """
+    """Return a driver's methods that change a machine, a subclass's too."""
     return sorted({*MUTATIONS, *(
         name for name, method in inspect.getmembers(
             virt_driver.ComputeDriver, inspect.isfunction)
@@ -186,10 +180,7 @@ def carry_out_build(parts, call):
 
 
 def guarded(method):
-    """Return a layer that leaves a call to a method of the guard.
-
-    :param method: its name: function of (name, instance, act).
-    """
+    """Return a layer that calls the guard's method(name, instance, act)."""
     def layer(parts, call):
         return getattr(parts.guard, method)(call.name, call['instance'], call)
 
@@ -206,8 +197,7 @@ CHANGE_MACHINE = guarded('change_machine')
 class GuardedConnection:
     """A connection to Ironic that asks the guard before each change.
 
-    :param asking: returns a context manager that is entered while a request
-        is under way.
+    :param asking: returns a context manager for the time of a request.
     """
 
     def __init__(self, connection, guard, asking=contextlib.nullcontext):

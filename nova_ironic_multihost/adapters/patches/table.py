@@ -154,11 +154,7 @@ class Row:
 
 def targets(manager: typing.Any, driver: typing.Any
             ) -> dict[str, typing.Any]:
-    """Return target -> object, of those that a compute service has.
-
-    :param manager: nova's ComputeManager, whose service starts it.
-    :param driver: the virt driver.
-    """
+    """Return target -> object, of those that a starting service has."""
     found = {'manager': manager, 'tracker': manager.rt,
              'client': manager.reportclient, 'driver': driver,
              'transport': listeners.transport_driver()}

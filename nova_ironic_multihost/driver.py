@@ -23,9 +23,9 @@ class IronicMultiHostDriver(names.IronicDriver):
     """IronicDriver that manages this compute service's part of the nodes.
 
     At each audit (nova's ``update_available_resource``) a compute service
-    manages the nodes with an instance of its own. Of the nodes without an
-    instance it manages those that the hash ring maps to it, if it can take
-    them without harm.
+    manages the nodes with an instance of its own, and none with an instance of
+    another. Of the nodes without an instance it manages those that the hash
+    ring maps to it, if it can take them without harm.
     """
 
     def __init__(self, virtapi, read_only=False):
@@ -82,7 +82,7 @@ class IronicMultiHostDriver(names.IronicDriver):
     def get_num_instances(self):
         """Return the number of these instances.
 
-        Before 34 nova reads each by its conductor, at start and power syncs.
+        nova before 34 reads each through its conductor, at each power sync.
         """
         return len(self.list_instance_uuids())
 
